@@ -1,0 +1,50 @@
+# `make run` and `make test` need Python 3.11 or later and a package index, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help install run test lint format lock up down
+
+help:
+	@echo "make run     install, then the quickstart: samples to a served model"
+	@echo "make test    install, then every test"
+	@echo "make lint    ruff, its formatter, mypy"
+	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
+	@echo "make lock    compile requirements.lock from pyproject.toml"
+
+# Every pin is in the lock, so nothing is resolved. uv also looks where PIP_FIND_LINKS points, as pip does.
+install: $(VENV)/.installed
+$(VENV)/.installed: requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --find-links "$${PIP_FIND_LINKS:-}" -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: install
+	$(BIN)/bertline quickstart
+
+test: install
+	$(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+up: install
+	$(BIN)/bertline up
+
+down: install
+	$(BIN)/bertline down
+
+# torch keeps its plain version: the index or PIP_FIND_LINKS decides which build of it is taken
+lock:
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --find-links "$${PIP_FIND_LINKS:-}" \
+	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o requirements.lock
+	sed -i 's/^torch==\([^+]*\)+.*/torch==\1/' requirements.lock

@@ -1,0 +1,1 @@
+"""All the work of bertline: text in, dependable models out."""

@@ -1,0 +1,23 @@
+"""The two errors a person can cause; everything else is a bug and shows its traceback."""
+
+
+class InputError(ValueError):
+    """Something given to the program is wrong: a file, a row, a model folder. Exit status 1."""
+
+    exit_status = 1
+
+
+class UsageError(InputError):
+    """Something a person wrote is wrong: a params.yaml key, an argument. Exit status 2."""
+
+    exit_status = 2
+
+
+def choices(kind: str, wrong: object, there_are: object) -> str:
+    """`no KIND 'WRONG'; there are: A, B, C`, with the likeliest meant first when one is near."""
+    import difflib
+
+    names = sorted(map(str, there_are))  # type: ignore[call-overload]
+    near = difflib.get_close_matches(str(wrong), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"no {kind} {str(wrong)!r}{hint}; there are: {', '.join(names) or 'none'}"

@@ -1,0 +1,90 @@
+"""Where every artefact lives, and how one appears: written aside, then renamed, so a part never looks whole."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ARTIFACTS = Path("artifacts")  # relative: a stage runs at the root of its checkout, as DVC does
+
+
+def raw(name: str) -> Path:
+    return ARTIFACTS / "raw" / name
+
+
+def rows(name: str) -> Path:
+    return ARTIFACTS / "rows" / name
+
+
+def vocab(name: str) -> Path:
+    return ARTIFACTS / "vocab" / name
+
+
+def encoded(name: str) -> Path:
+    return ARTIFACTS / "encoded" / name
+
+
+def model(name: str) -> Path:
+    return ARTIFACTS / "models" / name
+
+
+def predictions(name: str) -> Path:
+    return ARTIFACTS / "predictions" / name
+
+
+def metrics(name: str) -> Path:
+    return ARTIFACTS / "metrics" / f"{name}.json"
+
+
+def onnx(name: str) -> Path:
+    return ARTIFACTS / "onnx" / name
+
+
+def reports() -> Path:
+    return ARTIFACTS / "reports"
+
+
+def checkpoints(stage: str, name: str) -> Path:
+    """Checkpoints of a run under way; not a DVC output, removed when the run is whole."""
+    return Path("state/checkpoints") / stage / name
+
+
+@contextmanager
+def fresh_folder(target: Path) -> Iterator[Path]:
+    """A new folder that takes `target`'s name only when the block ends well; else `target` stays as it was."""
+    partial = _beside(target, "partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    old = _beside(target, "old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    partial.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def fresh_file(target: Path) -> Iterator[Path]:
+    """A path beside `target` that replaces it only when the block ends well."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = _beside(target, "partial")
+    try:
+        yield partial
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _beside(target: Path, suffix: str) -> Path:
+    return target.with_name(f".{target.name}.{suffix}")
+
+
+def size_bytes(folder: Path) -> int:
+    """Bytes of every file in `folder`."""
+    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())

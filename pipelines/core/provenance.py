@@ -1,0 +1,53 @@
+"""Where an artefact came from: params, inputs and versions, and never a time, a host or a commit."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+FILE = "provenance.json"
+
+
+def sha256(path: Path) -> str:
+    """Digest of one file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest(path: Path) -> str:
+    """Digest of an input: a file's bytes, a folder's own provenance, else its files' names and bytes."""
+    if path.is_file():
+        return sha256(path)
+    if (path / FILE).is_file():
+        return sha256(path / FILE)
+    inner = sorted(p for p in path.rglob("*") if p.is_file())
+    lines = (f"{sha256(p)}  {p.relative_to(path).as_posix()}\n" for p in inner)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def write(
+    folder: Path,
+    stage: str,
+    params: Mapping[str, Any],
+    inputs: list[Path],
+    packages: tuple[str, ...] = (),
+    **facts: Any,
+) -> None:
+    """Write provenance.json into `folder`: the same params, inputs and package versions give the same bytes."""
+    record = {
+        "stage": stage,
+        "params": dict(params),
+        "inputs": {path.as_posix(): digest(path) for path in inputs},
+        "versions": {name: version(name) for name in packages},
+        **facts,
+    }
+    text = json.dumps(record, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    (folder / FILE).write_text(text, encoding="utf-8")
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The provenance of `folder`, empty for one that bertline did not make."""
+    path = folder / FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

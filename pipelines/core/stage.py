@@ -1,0 +1,39 @@
+"""The doorway of every stage: one argument, one clear sentence when something is wrong."""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import contextmanager
+from collections.abc import Iterator
+
+from pipelines.core.errors import InputError
+
+
+@contextmanager
+def one_sentence(name: str, debug: bool = False) -> Iterator[None]:
+    """Turn a person's mistake into one sentence on stderr and an exit status; bugs keep their traceback."""
+    try:
+        yield
+    except (InputError, OSError) as error:
+        if debug:
+            traceback.print_exc()
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(getattr(error, "exit_status", 1))
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def run(name: str, main: Callable[[str], None]) -> None:
+    """Run `main(key)` for the entry named on the command line: `python -m pipelines.stages.NAME KEY`."""
+    parser = argparse.ArgumentParser(prog=f"python -m pipelines.stages.{name}")
+    parser.add_argument("entry", help=f"an entry of {name}: in params.yaml")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    arguments = parser.parse_args()
+    if arguments.quiet:
+        os.environ["BERTLINE_QUIET"] = "1"
+    with one_sentence(f"{name} {arguments.entry}", arguments.debug):
+        main(arguments.entry)

@@ -1,0 +1,60 @@
+"""Parquet in and out: batches of rows, written aside and renamed, read with errors that name the file."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.core.errors import InputError
+from pipelines.core.paths import fresh_file
+
+BATCH_ROWS = 4096
+
+
+def batches(rows: Iterable[dict[str, Any]], schema: pa.Schema, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Dictionaries to record batches of at most `size` rows."""
+    pending: list[dict[str, Any]] = []
+    for row in rows:
+        pending.append(row)
+        if len(pending) == size:
+            yield pa.RecordBatch.from_pylist(pending, schema=schema)
+            pending = []
+    if pending:
+        yield pa.RecordBatch.from_pylist(pending, schema=schema)
+
+
+def write(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
+    """Write record batches to one zstd Parquet file; returns its rows. `path` appears only when it is whole."""
+    count = 0
+    with fresh_file(path) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
+        for part in parts:
+            writer.write_batch(part)
+            count += part.num_rows
+    return count
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """The Parquet file at `path`, or one sentence about what is wrong with it."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+
+
+def read(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """The whole table at `path`; `columns` must all be there."""
+    file = open_parquet(path)
+    there_are = file.schema_arrow.names
+    missing = [c for c in columns or [] if c not in there_are]
+    if missing:
+        raise InputError(f"{path}: no column {missing[0]!r}; there are: {', '.join(there_are)}")
+    return file.read(columns=columns)
+
+
+def read_batches(path: Path, columns: list[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """The table at `path` a batch at a time: memory does not grow with the file."""
+    yield from open_parquet(path).iter_batches(batch_size=size, columns=columns)

@@ -1,0 +1,36 @@
+"""What a corpus asks of a model: its kind, its labels, the metric that decides."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.errors import InputError
+
+FILE = "task.json"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of one corpus. It travels with the rows, the encoded ids and the model folder as task.json."""
+
+    name: str
+    kind: str  # a key of schema.ROWS
+    labels: tuple[str, ...] = ()  # in the order of their ids
+    metric: str = ""  # the metric that ranks models; a name in evaluation/metrics
+    splits: tuple[str, ...] = ("train", "test")
+    language: str = ""
+
+    def with_(self, **changes: Any) -> "Task":
+        return replace(self, **changes)
+
+    def save(self, folder: Path) -> None:
+        (folder / FILE).write_text(json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Task":
+        path = folder / FILE
+        if not path.is_file():
+            raise InputError(f"{path}: missing; a folder of rows, encoded ids or a fine-tuned model holds one")
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})

@@ -1,0 +1,1 @@
+"""Encoders and heads as Hugging Face models: where their layers are, how their folders are read and written."""

@@ -1,0 +1,86 @@
+"""A model folder is a Hugging Face folder: config, safetensors, tokenizer files, task.json, provenance.json."""
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import logging as hf_logging
+
+from pipelines.core.errors import InputError
+from pipelines.core.task import FILE as TASK_FILE
+from pipelines.core.task import Task
+from pipelines.models import heads as _registers_our_heads  # noqa: F401
+from pipelines.models import int8
+
+TOKENIZER_FILES = (
+    "tokenizer_config.json",
+    "tokenizer.json",
+    "vocab.txt",
+    "special_tokens_map.json",
+)
+
+
+def save(model: PreTrainedModel, folder: Path, tokenizer: Path, task: Task | None = None) -> None:
+    """Write `model` into the existing `folder`, with the tokenizer files found in the folder `tokenizer`."""
+    if int8.is_quantized(model):
+        int8.save(model, folder)
+    else:
+        model.save_pretrained(folder)
+    copy_tokenizer(tokenizer, folder)
+    if task:
+        task.save(folder)
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copy the tokenizer files that are there."""
+    require_tokenizer(source)
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
+def require_tokenizer(folder: Path) -> None:
+    if not (folder / "tokenizer_config.json").is_file():
+        raise InputError(f"{folder}: no tokenizer_config.json; a model folder holds its tokenizer's files")
+
+
+def config(folder: Path) -> dict:
+    """config.json of a model folder, or one sentence."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"{folder}: no config.json; it is not a model folder")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+
+
+def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
+    """Refuse an encoder that does not know the encoded ids, or has fewer positions than they have tokens."""
+    settings = config(folder)
+    if settings.get("vocab_size") != vocab_size:
+        raise InputError(
+            f"{folder}: its vocabulary has {settings.get('vocab_size')} entries, the encoded data {vocab_size}; "
+            "encode with the encoder's own tokenizer (encode.vocab)"
+        )
+    positions = settings.get("max_position_embeddings", max_length)
+    if positions < max_length:
+        raise InputError(f"{folder}: it has {positions} positions, encode.max_length is {max_length}; make that smaller")
+
+
+def load_classifier(folder: Path) -> tuple[PreTrainedModel, Task]:
+    """The fine-tuned model of `folder`, in eval mode, and its task."""
+    settings = config(folder)
+    require_tokenizer(folder)
+    if not (folder / "model.safetensors").is_file():
+        raise InputError(f"{folder}: no model.safetensors; the folder is not whole")
+    if not (folder / TASK_FILE).is_file():
+        raise InputError(f"{folder}: no {TASK_FILE}; this is an encoder, not a fine-tuned model")
+    task = Task.load(folder)
+    if int8.MARK in settings:
+        return int8.load(folder), task
+    hf_logging.disable_progress_bar()
+    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32)
+    return model.eval(), task

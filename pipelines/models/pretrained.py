@@ -1,0 +1,69 @@
+"""Encoders to start from: random weights of a config's shape, a model folder, a name on the hub."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForPreTraining, PreTrainedModel
+
+from pipelines.core import seeding
+from pipelines.core.errors import InputError
+from pipelines.models import folder as model_folder
+
+
+def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed: int) -> PreTrainedModel:
+    """The model that pretraining begins with.
+
+    Args:
+        source: a model folder to continue from, or a JSON file of a config, for random weights.
+        changes: what to change in that config, by its own names.
+        auto: the transformers Auto class that the objective trains.
+        tokenizer: gives a new model the size of its vocabulary; must equal an old one's.
+        seed: of the random weights.
+    """
+    if source.is_dir():
+        if changes:
+            raise InputError(f"{source}: a model to continue from keeps its shape; take out config: {', '.join(changes)}")
+        found = model_folder.config(source)["vocab_size"]
+        if found != tokenizer.vocab_size:
+            raise InputError(f"{source}: its vocabulary has {found} entries, the encoded text {tokenizer.vocab_size}")
+        return auto.from_pretrained(source, dtype=torch.float32)
+    if not source.is_file():
+        raise InputError(f"{source}: no such model folder or config file")
+    values = json.loads(source.read_text(encoding="utf-8")) | changes
+    values |= {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
+    if values["hidden_size"] % values["num_attention_heads"]:
+        raise InputError(
+            f"{source}: hidden_size {values['hidden_size']} does not divide by num_attention_heads "
+            f"{values['num_attention_heads']}"
+        )
+    torch.manual_seed(seeding.derive(seed, "weights"))
+    return auto.from_config(AutoConfig.for_model(**values))
+
+
+def fetch(source: str, target: Path) -> None:
+    """Copy a Hugging Face folder, or download a name on the hub, into `target` as config, safetensors, tokenizer."""
+    local = Path(source)
+    if not local.is_dir():
+        local = _download(source)
+    model_folder.config(local)
+    model_folder.require_tokenizer(local)
+    if (local / "model.safetensors").is_file():
+        shutil.copyfile(local / "config.json", target / "config.json")
+        shutil.copyfile(local / "model.safetensors", target / "model.safetensors")
+    else:
+        AutoModelForPreTraining.from_pretrained(local, dtype=torch.float32).save_pretrained(target)
+    model_folder.copy_tokenizer(local, target)
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    wanted = ["config.json", "model.safetensors", "pytorch_model.bin", *model_folder.TOKENIZER_FILES]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:  # the hub's own errors share no class that says what happened in one sentence
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{name}: neither a folder here nor to be had from the hub ({reason})") from None

@@ -1,0 +1,126 @@
+"""The training loop on Ray Train: the same TorchTrainer for one process, one worker or many."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import nn
+
+from pipelines.core import paths
+from pipelines.core.errors import InputError
+from pipelines.core.params import Fit, Resources
+from pipelines.training.batches import Batches
+from pipelines.training.loop import Groups, Job, Loss, load_checkpoint, train
+
+Report = Callable[[int, float], None]
+
+
+class FitFunction(Protocol):
+    """Train `model` in place and return it; `report` then gets the points of the loss curve, (step, loss)."""
+
+    def __call__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        batches: Batches,
+        params: Fit,
+        groups: Groups | None = None,
+        report: Report | None = None,
+    ) -> Any: ...
+
+
+@contextmanager
+def fitting(stage: str, key: str, resources: Resources) -> Iterator[FitFunction]:
+    """The `fit` for one stage's entry. A killed stage finds its checkpoints; they go when the block ends well."""
+    folder = paths.checkpoints(stage, key).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0  # a method may fit more than once: each has a checkpoint of its own
+
+    def fit(
+        model: nn.Module,
+        loss: Loss,
+        batches: Batches,
+        params: Fit,
+        groups: Groups | None = None,
+        report: Report | None = None,
+    ) -> nn.Module:
+        nonlocal count
+        count += 1
+        checkpoint = folder / f"fit-{count}.pt"
+        job = Job(model, loss, batches, params, groups, checkpoint, resources.checkpoint_minutes * 60)
+        state = _run(job, resources, folder)
+        model.load_state_dict(state["model"])
+        for step, value in state["curve"] if report else []:
+            report(step, value)  # type: ignore[misc]
+        return model.eval()
+
+    yield fit
+    shutil.rmtree(folder)
+
+
+def _run(job: Job, resources: Resources, folder: Path) -> dict[str, Any]:
+    """Train in Ray's own way and return the last checkpoint."""
+    fingerprint = job.fingerprint()
+    state = load_checkpoint(job.checkpoint, fingerprint)
+    if state is None or state["step"] < len(job.batches):
+        _train_on_ray(job, resources, folder, fingerprint)
+        state = load_checkpoint(job.checkpoint, fingerprint)
+    if state is None or state["step"] < len(job.batches):
+        raise InputError(f"{job.checkpoint}: training ended without its last checkpoint; see Ray's lines above")
+    return state
+
+
+def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import logging
+
+    import ray
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    logging.getLogger("ray.train").setLevel(logging.WARNING)  # its lines repeat our own progress
+    threads = resources.threads
+    if resources.workers:
+        _connect()
+        handle = ray.put(job)
+
+        def payload() -> Job:
+            return ray.get(handle)
+    else:
+
+        def payload() -> Job:
+            return job
+
+    def loop() -> None:
+        import torch
+
+        if threads:
+            torch.set_num_threads(threads)
+        train(payload(), lambda metrics: ray.train.report(metrics), fingerprint)
+
+    trainer = TorchTrainer(
+        loop,
+        scaling_config=ScalingConfig(
+            num_workers=resources.workers,
+            use_gpu=resources.gpus > 0,
+            resources_per_worker={"GPU": resources.gpus} if resources.gpus else None,
+        ),
+        run_config=RunConfig(
+            name=f"fit-{os.getpid()}",  # Ray's own record is of one process's run; ours, the checkpoint, outlives it
+            storage_path=str(folder / "ray"),
+            failure_config=FailureConfig(max_failures=resources.max_failures),
+        ),
+    )
+    trainer.fit()
+
+
+def _connect() -> None:
+    """Join the cluster that RAY_ADDRESS names, else start a local one; workers find the checkout's packages."""
+    import ray
+
+    if not ray.is_initialized():
+        here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+        ray.init(include_dashboard=False, log_to_driver=True, runtime_env={"env_vars": {"PYTHONPATH": here}})

@@ -1,0 +1,44 @@
+"""Optimizers and learning-rate schedules."""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from pipelines.core.params import Fit
+
+Group = dict[str, Any]  # {"params": [...], "lr": float}, as torch.optim takes it
+
+
+def all_parameters(model: nn.Module, learning_rate: float) -> list[Group]:
+    """One group of every parameter that trains."""
+    return [{"params": [p for p in model.parameters() if p.requires_grad], "lr": learning_rate}]
+
+
+def optimizer(groups: list[Group], params: Fit) -> torch.optim.Optimizer:
+    """AdamW or SGD over `groups`. Biases and norms do not decay (Devlin et al. 2018's own code)."""
+    split = [part for group in groups for part in _split_decay(group, params.weight_decay)]
+    if params.optimizer == "sgd":
+        return torch.optim.SGD(split, lr=params.learning_rate, momentum=params.momentum)
+    return torch.optim.AdamW(split, lr=params.learning_rate, fused=True)
+
+
+def _split_decay(group: Group, weight_decay: float) -> list[Group]:
+    matrices = [p for p in group["params"] if p.dim() > 1]
+    vectors = [p for p in group["params"] if p.dim() <= 1]
+    parts = [{**group, "params": matrices, "weight_decay": weight_decay}, {**group, "params": vectors, "weight_decay": 0.0}]
+    return [part for part in parts if part["params"]]
+
+
+def factor(step: int, steps: int, params: Fit) -> float:
+    """What multiplies every learning rate at `step` of `steps`: a linear rise over the warm-up, then the schedule."""
+    warm = round(params.warmup * steps)
+    if step < warm:
+        return (step + 1) / (warm + 1)
+    done = (step - warm) / max(1, steps - warm)
+    if params.schedule == "linear":
+        return 1 - done
+    if params.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    return 1.0

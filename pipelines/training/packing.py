@@ -1,0 +1,55 @@
+"""Documents packed into full sequences without padding, every epoch in a new order.
+
+Documents stand one after another with [SEP] between them and are cut wherever a sequence is full, as RoBERTa's
+FULL-SENTENCES has it (Liu et al. 2019, section 4.2); each sequence is [CLS] ... [SEP]. What is left over at an
+epoch's end and fills no sequence is another piece of text in the next epoch.
+"""
+
+import numpy as np
+import torch
+
+from pipelines.core import seeding
+from pipelines.core.errors import InputError
+from pipelines.training.batches import Batch, Encoded, ragged_positions
+
+
+class PackedBatches:
+    """Sequences of exactly `length` tokens (T): input_ids (B, T). Nothing is padded, so there is no mask."""
+
+    def __init__(
+        self, data: Encoded, length: int, batch_size: int, epochs: float, seed: int, cls_id: int, sep_id: int
+    ) -> None:
+        self.data, self.length, self.batch_size, self.seed = data, length, batch_size, seed
+        self.cls_id, self.sep_id = cls_id, sep_id
+        tokens = len(data.ids) + len(data)  # with a separator behind each document
+        self.sequences = tokens // (length - 2)
+        if not self.sequences:
+            raise InputError(f"{tokens} tokens of text do not fill one sequence of {length}; give more text or less max_length")
+        self.steps_per_epoch = -(-self.sequences // batch_size)
+        self.steps = max(1, round(epochs * self.steps_per_epoch))
+        self._epoch: tuple[int, np.ndarray] = (-1, np.array([]))
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __getitem__(self, step: int) -> Batch:
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if self._epoch[0] != epoch:
+            self._epoch = epoch, self._pack(epoch)
+        body = self._epoch[1][place * self.batch_size : (place + 1) * self.batch_size]  # (B, T - 2)
+        ids = np.empty((len(body), self.length), np.int64)
+        ids[:, 0], ids[:, 1:-1], ids[:, -1] = self.cls_id, body, self.sep_id
+        return {"input_ids": torch.from_numpy(ids)}
+
+    def _pack(self, epoch: int) -> np.ndarray:
+        """This epoch's sequences without [CLS] and [SEP], (sequences, T - 2)."""
+        order = seeding.generator(self.seed, "documents", epoch).permutation(len(self.data))
+        lengths = self.data.lengths[order]
+        stream = np.full(lengths.sum() + len(order), self.sep_id, self.data.ids.dtype)
+        starts = np.cumsum(lengths + 1) - (lengths + 1)
+        stream[ragged_positions(starts, lengths)] = self.data.ids[ragged_positions(self.data.offsets[order], lengths)]
+        body = stream[: self.sequences * (self.length - 2)].reshape(self.sequences, -1)
+        return body[seeding.generator(self.seed, "sequences", epoch).permutation(len(body))]
+
+    def fingerprint(self) -> str:
+        return f"{self.data.fingerprint()} {self.length} {self.batch_size} {self.steps} {self.seed}"

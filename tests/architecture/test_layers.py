@@ -1,0 +1,108 @@
+"""The layers are a rule, not a hope: an import may only point down, a vendor has one door, a file stays readable."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LAYERS = [  # lowest first; folders in one set do not know each other
+    {"core"},
+    {"data", "text", "evaluation", "tracking", "reports"},
+    {"models"},
+    {"objectives", "training", "inference"},
+    {"compression"},
+    {"serving"},
+    {"stages"},
+    {"flows"},
+]
+RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
+DOORS: dict[str, tuple[str, ...]] = {
+    "mlflow": ("pipelines/tracking/",),
+    "prefect": ("flows/",),
+    "ray": ("pipelines/training/distributed.py", "pipelines/serving/"),
+    "fugashi": ("pipelines/text/",),
+    "matplotlib": ("pipelines/reports/",),
+}
+HEAVY = {"torch", "transformers", "ray", "mlflow", "prefect", "matplotlib", "sklearn", "pandas", "onnxruntime"}
+LIGHT = {"core", "data", "text", "evaluation", "reports", "stages"}  # their modules import nothing heavy on import
+SHADOWING = {"tokenize", "types", "code", "select", "queue", "profile", "statistics", "io", "json", "random"}
+FILES = sorted(p.relative_to(ROOT) for top in ("pipelines", "flows") for p in (ROOT / top).rglob("*.py"))
+
+
+def imports(tree: ast.AST, nested: bool = True) -> Iterator[str]:
+    """Modules that a file imports; without `nested`, only those of its top level."""
+    for node in ast.walk(tree) if nested else tree.body:  # type: ignore[attr-defined]
+        if isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if not node.level)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def floor_of(place: Path) -> str:
+    """The folder that ranks a file: pipelines/models/heads.py is of models."""
+    return place.parts[1] if place.parts[0] == "pipelines" and len(place.parts) > 2 else place.parts[0]
+
+
+def violations(place: Path, source: str) -> list[str]:
+    """Every rule that the file at `place` breaks, as sentences."""
+    tree, here, found = ast.parse(source), floor_of(place), []
+    for name in imports(tree):
+        top, *rest = name.split(".")
+        if name.startswith("."):
+            found.append(f"{place}: relative import {name}")
+        if top == "flows" and here != "flows":
+            found.append(f"{place} imports {name}: nothing may depend on flows/")
+        if top == "pipelines" and rest and rest[0] in RANK and rest[0] != here and RANK[rest[0]] >= RANK.get(here, 0):
+            found.append(f"{place} imports {name}: {here} may not know {rest[0]}")
+        if top in DOORS and not str(place).startswith(DOORS[top]):
+            found.append(f"{place} imports {top}: its door is {' or '.join(DOORS[top])}")
+    if here in LIGHT:
+        heavy = {name.split(".")[0] for name in imports(tree, nested=False)} & HEAVY
+        found += [f"{place} imports {name} at its top: import it where it is used" for name in sorted(heavy)]
+    limit = 80 if here == "stages" else 300
+    if len(source.splitlines()) > limit:
+        found.append(f"{place}: {len(source.splitlines())} lines, over {limit}")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= 40:  # type: ignore[operator]
+            found.append(f"{place}: {node.name} has over 40 lines")
+    if not ast.get_docstring(tree):
+        found.append(f"{place}: its first line must say what it is")
+    if place.stem in SHADOWING:
+        found.append(f"{place}: its name shadows the standard library")
+    return found
+
+
+@pytest.mark.parametrize("place", FILES, ids=str)
+def test_a_file_keeps_the_rules(place: Path) -> None:
+    assert violations(place, (ROOT / place).read_text(encoding="utf-8")) == []
+
+
+def test_there_are_files_on_every_floor() -> None:
+    assert {floor_of(place) for place in FILES} >= set(RANK)
+
+
+LONG = '"""x"""\n' + "x = 1\n" * 300
+PLANTED = {
+    "an import that points up": ("pipelines/core/a.py", '"""x"""\nfrom pipelines.models import folder\n', "may not know"),
+    "an import beside": ("pipelines/text/a.py", '"""x"""\nimport pipelines.data.expectations\n', "may not know"),
+    "an import of flows": ("pipelines/stages/a.py", '"""x"""\nfrom flows import dag\n', "depend on flows"),
+    "a vendor past its door": ("pipelines/stages/a.py", '"""x"""\ndef f():\n    import mlflow\n', "its door is"),
+    "ray in the loop": ("pipelines/training/loop.py", '"""x"""\nimport ray.train\n', "its door is"),
+    "a heavy import on top": ("pipelines/stages/a.py", '"""x"""\nimport torch\n', "where it is used"),
+    "a relative import": ("pipelines/core/a.py", '"""x"""\nfrom . import paths\n', "relative import"),
+    "a long file": ("pipelines/core/a.py", LONG, "over 300"),
+    "a long stage": ("pipelines/stages/a.py", '"""x"""\n' + "x = 1\n" * 80, "over 80"),
+    "a long function": ("pipelines/core/a.py", '"""x"""\ndef f():\n' + "    x = 1\n" * 40, "over 40 lines"),
+    "a file that does not say what it is": ("pipelines/core/a.py", "x = 1\n", "first line"),
+    "a shadowing name": ("pipelines/stages/tokenize.py", '"""x"""\n', "shadows"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_violation_is_found(name: str) -> None:
+    place, source, sentence = PLANTED[name]
+    found = violations(Path(place), source)
+    assert any(sentence in line for line in found), found
