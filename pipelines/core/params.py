@@ -42,10 +42,20 @@ class Ingest(Section):
     edition: str = "official"  # a key of the corpus's SOURCES
 
 
+class Expect(Section):
+    """What rows must be like; the graph stops where they are not."""
+
+    min_rows: Annotated[int, Field(ge=0)] = 1  # in each split
+    max_empty: Fraction = 1.0  # share of rows without text
+    max_duplicates: Fraction = 1.0  # share of rows that repeat another of their split
+    no_leakage: bool = False  # no text in two splits
+
+
 class Prepare(PluginSection):
     corpus: str
     source: str  # the folder or file to read: artifacts/raw/NAME, or a path of your own
-    task: str = ""  # a key of the corpus's TASKS; unneeded where there is one
+    task: str = ""  # a key of the corpus's TASKS, where it has any
+    expect: Expect = Expect()
 
 
 class BuildVocab(PluginSection):
@@ -219,7 +229,9 @@ def check(file: Path = FILE) -> dict[str, dict[str, Section]]:
     values = read(file)
     resources(file)
     checked = {
-        section: {name: parse(model, item, f"{section}.{name}", file) for name, item in (values.get(section) or {}).items()}
+        section: {
+            name: parse(model, item, f"{section}.{name}", file) for name, item in (values.get(section) or {}).items()
+        }
         for section, model in SECTIONS.items()
     }
     for (section, key), targets in REFERENCES.items():

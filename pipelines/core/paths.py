@@ -45,6 +45,11 @@ def reports() -> Path:
     return ARTIFACTS / "reports"
 
 
+def downloads(corpus: str, edition: str) -> Path:
+    """Fetched files, and those cut off in the middle; not a DVC output, so a change of code fetches nothing again."""
+    return Path("state/downloads") / corpus / edition
+
+
 def checkpoints(stage: str, name: str) -> Path:
     """Checkpoints of a run under way; not a DVC output, removed when the run is whole."""
     return Path("state/checkpoints") / stage / name

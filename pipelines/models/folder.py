@@ -13,22 +13,16 @@ from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.models import heads as _registers_our_heads  # noqa: F401
 from pipelines.models import int8
-
-TOKENIZER_FILES = (
-    "tokenizer_config.json",
-    "tokenizer.json",
-    "vocab.txt",
-    "special_tokens_map.json",
-)
+from pipelines.text import tokenizer
 
 
-def save(model: PreTrainedModel, folder: Path, tokenizer: Path, task: Task | None = None) -> None:
-    """Write `model` into the existing `folder`, with the tokenizer files found in the folder `tokenizer`."""
+def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Task | None = None) -> None:
+    """Write `model` into the existing `folder`, with the tokenizer files found in `tokenizer_folder`."""
     if int8.is_quantized(model):
         int8.save(model, folder)
     else:
         model.save_pretrained(folder)
-    copy_tokenizer(tokenizer, folder)
+    copy_tokenizer(tokenizer_folder, folder)
     if task:
         task.save(folder)
 
@@ -36,14 +30,14 @@ def save(model: PreTrainedModel, folder: Path, tokenizer: Path, task: Task | Non
 def copy_tokenizer(source: Path, target: Path) -> None:
     """Copy the tokenizer files that are there."""
     require_tokenizer(source)
-    for name in TOKENIZER_FILES:
+    for name in tokenizer.FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
 
 
 def require_tokenizer(folder: Path) -> None:
-    if not (folder / "tokenizer_config.json").is_file():
-        raise InputError(f"{folder}: no tokenizer_config.json; a model folder holds its tokenizer's files")
+    if not (folder / tokenizer.CONFIG).is_file():
+        raise InputError(f"{folder}: no {tokenizer.CONFIG}; a model folder holds its tokenizer's files")
 
 
 def config(folder: Path) -> dict:
@@ -67,7 +61,9 @@ def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
         )
     positions = settings.get("max_position_embeddings", max_length)
     if positions < max_length:
-        raise InputError(f"{folder}: it has {positions} positions, encode.max_length is {max_length}; make that smaller")
+        raise InputError(
+            f"{folder}: it has {positions} positions, encode.max_length is {max_length}; make that smaller"
+        )
 
 
 def load_classifier(folder: Path) -> tuple[PreTrainedModel, Task]:

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForPreTraining, PreTrainedModel
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.models import folder as model_folder
+from pipelines.text import tokenizer as tokenizer_files
 
 
 def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed: int) -> PreTrainedModel:
@@ -25,7 +26,9 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
     """
     if source.is_dir():
         if changes:
-            raise InputError(f"{source}: a model to continue from keeps its shape; take out config: {', '.join(changes)}")
+            raise InputError(
+                f"{source}: a model to continue from keeps its shape; take out config: {', '.join(changes)}"
+            )
         found = model_folder.config(source)["vocab_size"]
         if found != tokenizer.vocab_size:
             raise InputError(f"{source}: its vocabulary has {found} entries, the encoded text {tokenizer.vocab_size}")
@@ -61,7 +64,7 @@ def fetch(source: str, target: Path) -> None:
 def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    wanted = ["config.json", "model.safetensors", "pytorch_model.bin", *model_folder.TOKENIZER_FILES]
+    wanted = ["config.json", "model.safetensors", "pytorch_model.bin", *tokenizer_files.FILES]
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # the hub's own errors share no class that says what happened in one sentence

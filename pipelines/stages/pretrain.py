@@ -24,7 +24,13 @@ def main(key: str) -> None:
     objective.check(model, tokenizer)
     length = json.loads((data / "encoding.json").read_text())["max_length"]
     packed = PackedBatches(
-        Encoded.read(data, "train"), length, entry.batch_size, entry.epochs, entry.seed, tokenizer.cls_id, tokenizer.sep_id
+        Encoded.read(data, "train"),
+        length,
+        entry.batch_size,
+        entry.epochs,
+        entry.seed,
+        tokenizer.cls_id,
+        tokenizer.sep_id,
     )
     corrupt = partial(objective.corrupt, params=options, tokenizer=tokenizer)
     curve: list[tuple[int, float]] = []

@@ -16,6 +16,7 @@ import torch
 
 from pipelines.core import seeding, tables
 from pipelines.core.errors import InputError
+from pipelines.core.ragged import positions
 
 Batch = dict[str, torch.Tensor]  # the first dimension of every tensor is the batch's rows
 IGNORE = -100  # a label that is not learned from, as torch's cross_entropy has it
@@ -51,7 +52,9 @@ class Encoded:
         column = table.column("input_ids").chunk(0)
         labels = table.column("label") if "label" in table.column_names else None
         if labels is not None and labels.null_count:
-            raise InputError(f"{folder / split}.parquet: {labels.null_count} rows have no label; train on another split")
+            raise InputError(
+                f"{folder / split}.parquet: {labels.null_count} rows have no label; train on another split"
+            )
         return cls(
             column.values.to_numpy(),
             column.offsets.to_numpy().astype(np.int64),
@@ -79,7 +82,7 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
     lengths = data.lengths[rows]
     inside = np.arange(lengths.max()) < lengths[:, None]  # (B, T)
     ids = np.full(inside.shape, pad_id, np.int64)
-    ids[inside] = data.ids[ragged_positions(data.offsets[rows], lengths)]
+    ids[inside] = data.ids[positions(data.offsets[rows], lengths)]
     batch = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(inside.astype(np.int64))}
     if data.first_length is not None:
         second = inside & (np.arange(inside.shape[1]) >= data.first_length[rows][:, None])
@@ -87,12 +90,6 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
     if data.labels is not None:
         batch["labels"] = torch.from_numpy(data.labels[rows])
     return batch
-
-
-def ragged_positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Flat positions of ragged pieces: starts [5, 0], lengths [2, 3] give [5, 6, 0, 1, 2]."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
 
 class RowBatches:

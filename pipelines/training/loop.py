@@ -43,7 +43,9 @@ class Job:
         digest = hashlib.sha256(f"{self.batches.fingerprint()} {self.params.model_dump_json()}".encode())
         for name, tensor in self.model.state_dict().items():
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else b"")
+            digest.update(
+                tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else b""
+            )
         return digest.hexdigest()
 
 
@@ -66,7 +68,7 @@ def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     groups = job.groups(model) if job.groups else optim.all_parameters(model, job.params.learning_rate)
     optimizer = optim.optimizer(groups, job.params)
     peaks = [group["lr"] for group in optimizer.param_groups]
-    step, curve, seen = _resume(job, model, optimizer, fingerprint, device)
+    first, curve, seen = _resume(job, model, optimizer, fingerprint, device)
     wrapped: nn.Module = _WithLoss(model, job.loss)
     if world > 1:
         wrapped = nn.parallel.DistributedDataParallel(wrapped)
@@ -74,7 +76,7 @@ def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     steps, saved = len(job.batches), time.monotonic()
     curve_every = max(1, steps // CURVE_POINTS)
     with progress("training", steps, "steps") as advance:
-        for step in range(step, steps):
+        for step in range(first, steps):
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * optim.factor(step, steps, job.params)
             due = time.monotonic() - saved >= job.checkpoint_seconds or step + 1 == steps
@@ -86,7 +88,12 @@ def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
                 advance(step + 1, f"loss {curve[-1][1]:.4f}")
             if due:
                 if rank == 0:
-                    _save(job, model, optimizer, {"step": step + 1, "curve": curve, "seen": seen, "fingerprint": fingerprint})
+                    _save(
+                        job,
+                        model,
+                        optimizer,
+                        {"step": step + 1, "curve": curve, "seen": seen, "fingerprint": fingerprint},
+                    )
                 heartbeat({"step": step + 1, "loss": loss})
                 saved = time.monotonic()
 
@@ -132,7 +139,9 @@ def _share(batch: Batch, rank: int, world: int) -> Batch:
         return batch
     if rank < len(batch["labels"]):
         return {name: tensor[rank::world] for name, tensor in batch.items()}
-    return {name: tensor[:1] if name != "labels" else torch.full_like(tensor[:1], IGNORE) for name, tensor in batch.items()}
+    return {
+        name: tensor[:1] if name != "labels" else torch.full_like(tensor[:1], IGNORE) for name, tensor in batch.items()
+    }
 
 
 def _save(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, progress_so_far: dict[str, Any]) -> None:

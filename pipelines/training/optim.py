@@ -27,7 +27,10 @@ def optimizer(groups: list[Group], params: Fit) -> torch.optim.Optimizer:
 def _split_decay(group: Group, weight_decay: float) -> list[Group]:
     matrices = [p for p in group["params"] if p.dim() > 1]
     vectors = [p for p in group["params"] if p.dim() <= 1]
-    parts = [{**group, "params": matrices, "weight_decay": weight_decay}, {**group, "params": vectors, "weight_decay": 0.0}]
+    parts = [
+        {**group, "params": matrices, "weight_decay": weight_decay},
+        {**group, "params": vectors, "weight_decay": 0.0},
+    ]
     return [part for part in parts if part["params"]]
 
 

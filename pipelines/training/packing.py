@@ -10,7 +10,8 @@ import torch
 
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
-from pipelines.training.batches import Batch, Encoded, ragged_positions
+from pipelines.core.ragged import positions
+from pipelines.training.batches import Batch, Encoded
 
 
 class PackedBatches:
@@ -24,7 +25,9 @@ class PackedBatches:
         tokens = len(data.ids) + len(data)  # with a separator behind each document
         self.sequences = tokens // (length - 2)
         if not self.sequences:
-            raise InputError(f"{tokens} tokens of text do not fill one sequence of {length}; give more text or less max_length")
+            raise InputError(
+                f"{tokens} tokens of text do not fill one sequence of {length}; give more text or less max_length"
+            )
         self.steps_per_epoch = -(-self.sequences // batch_size)
         self.steps = max(1, round(epochs * self.steps_per_epoch))
         self._epoch: tuple[int, np.ndarray] = (-1, np.array([]))
@@ -47,7 +50,7 @@ class PackedBatches:
         lengths = self.data.lengths[order]
         stream = np.full(lengths.sum() + len(order), self.sep_id, self.data.ids.dtype)
         starts = np.cumsum(lengths + 1) - (lengths + 1)
-        stream[ragged_positions(starts, lengths)] = self.data.ids[ragged_positions(self.data.offsets[order], lengths)]
+        stream[positions(starts, lengths)] = self.data.ids[positions(self.data.offsets[order], lengths)]
         body = stream[: self.sequences * (self.length - 2)].reshape(self.sequences, -1)
         return body[seeding.generator(self.seed, "sequences", epoch).permutation(len(body))]
 

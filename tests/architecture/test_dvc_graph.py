@@ -59,7 +59,11 @@ def uncovered(stage: PipelineStage, skip: str = "") -> list[str]:
     code = [ROOT / dep for dep in deps if dep.endswith(".py")]  # the entry point and its plugins
     needed = {str(path.relative_to(ROOT)) for start in code for path in closure(start, set())}
     # an empty package file holds nothing that could change what a stage does, but its docstring
-    needed = {name for name in needed if not name.endswith("__init__.py") or len(ast.parse((ROOT / name).read_text()).body) > 1}
+    needed = {
+        name
+        for name in needed
+        if not name.endswith("__init__.py") or len(ast.parse((ROOT / name).read_text()).body) > 1
+    }
     return [
         name
         for name in sorted(needed)

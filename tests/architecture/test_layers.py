@@ -86,7 +86,11 @@ def test_there_are_files_on_every_floor() -> None:
 
 LONG = '"""x"""\n' + "x = 1\n" * 300
 PLANTED = {
-    "an import that points up": ("pipelines/core/a.py", '"""x"""\nfrom pipelines.models import folder\n', "may not know"),
+    "an import that points up": (
+        "pipelines/core/a.py",
+        '"""x"""\nfrom pipelines.models import folder\n',
+        "may not know",
+    ),
     "an import beside": ("pipelines/text/a.py", '"""x"""\nimport pipelines.data.expectations\n', "may not know"),
     "an import of flows": ("pipelines/stages/a.py", '"""x"""\nfrom flows import dag\n', "depend on flows"),
     "a vendor past its door": ("pipelines/stages/a.py", '"""x"""\ndef f():\n    import mlflow\n', "its door is"),

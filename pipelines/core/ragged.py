@@ -1,0 +1,33 @@
+"""Rows of unequal length as flat values and offsets, joined and gathered without a loop over rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Ragged(NamedTuple):
+    """Row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: np.ndarray  # (n,)
+    offsets: np.ndarray  # (rows + 1,) int64
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def head(self, lengths: np.ndarray) -> "Ragged":
+        """The first `lengths[i]` values of each row; no length may exceed its row's."""
+        return Ragged(self.values[positions(self.offsets[:-1], lengths)], offsets(lengths))
+
+
+def offsets(lengths: np.ndarray) -> np.ndarray:
+    """[2, 3] gives [0, 2, 5]."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Flat positions of ragged pieces: starts [5, 0], lengths [2, 3] give [5, 6, 0, 1, 2]."""
+    if not len(lengths):
+        return np.zeros(0, np.int64)
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)

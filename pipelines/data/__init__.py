@@ -1,0 +1,1 @@
+"""Corpora and what is expected of their rows."""

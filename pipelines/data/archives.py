@@ -1,0 +1,50 @@
+"""Archives read in place, a member at a time; what a hostile one could do is refused."""
+
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from pipelines.core.errors import InputError
+
+MAX_MEMBERS = 200_000
+MAX_MEMBER_BYTES = 1 << 30
+MAX_TOTAL_BYTES = 8 << 30
+
+
+def tar_files(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the regular files of a tar archive of any compression, in the archive's order.
+
+    Nothing is written to disk. Names that leave the archive's own tree, links, devices, and more or larger members
+    than a corpus has are refused with one sentence.
+    """
+    total = count = 0
+    try:
+        with tarfile.open(archive, "r|*") as tar:
+            for member in tar:
+                count += 1
+                total += member.size
+                _refuse(archive, member, count, total)
+                if member.isfile():
+                    file = tar.extractfile(member)
+                    assert file is not None, member.name
+                    yield member.name.removeprefix("./"), file.read()
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise InputError(f"{archive}: not a whole tar archive ({error}); fetch it again") from None
+    if not count:
+        raise InputError(f"{archive}: the archive is empty")
+
+
+def _refuse(archive: Path, member: tarfile.TarInfo, count: int, total: int) -> None:
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts:
+        raise InputError(
+            f"{archive}: the member {member.name!r} would leave the archive's tree; the archive is refused"
+        )
+    if not (member.isfile() or member.isdir()):
+        raise InputError(f"{archive}: the member {member.name!r} is a link or a device; the archive is refused")
+    if member.size > MAX_MEMBER_BYTES or total > MAX_TOTAL_BYTES or count > MAX_MEMBERS:
+        raise InputError(
+            f"{archive}: more than {MAX_MEMBERS:,} members, {MAX_MEMBER_BYTES >> 30} GiB in one or "
+            f"{MAX_TOTAL_BYTES >> 30} GiB in all; the archive is refused"
+        )

@@ -1,0 +1,153 @@
+"""livedoor: Japanese news articles in nine categories (the livedoor news corpus of RONDHUIT, CC BY-ND 2.1 JP)."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from pipelines.core import seeding
+from pipelines.core.errors import InputError
+from pipelines.core.fetch import Source
+from pipelines.core.params import Section
+from pipelines.core.task import Task
+from pipelines.data.archives import tar_files
+
+ARCHIVE = "ldcc-20140209.tar.gz"
+SOURCES = {
+    "official": [
+        Source(
+            ARCHIVE,
+            url=f"https://www.rondhuit.com/download/{ARCHIVE}",
+            mirror=f"livedoor/{ARCHIVE}",
+            repacked=True,  # no digest of the archive is published: `verify` looks inside
+            licence="CC BY-ND 2.1 JP",
+        )
+    ],
+    "samples": [
+        Source(
+            ARCHIVE,
+            path="samples/livedoor/ldcc-samples.tar.gz",
+            sha256="",
+            licence="as this project",
+        )
+    ],
+}
+ARTICLES = {  # of the official edition; the keys are the labels, in the order of their ids
+    "dokujo-tsushin": 870,
+    "it-life-hack": 870,
+    "kaden-channel": 864,
+    "livedoor-homme": 511,
+    "movie-enter": 870,
+    "peachy": 842,
+    "smax": 870,
+    "sports-watch": 900,
+    "topic-news": 770,
+}
+TREE_DIGEST = "85df24619023c4544087dbac25ea45cc4a336b96a14687bc947d8ff5731bde6b"
+_CLASSIFY = Task("", "single", tuple(ARTICLES), "accuracy", ("train", "test"), "ja")
+TASKS = {
+    "title": _CLASSIFY.with_(name="title"),
+    "body": _CLASSIFY.with_(name="body"),
+    "article": _CLASSIFY.with_(name="article"),  # title and body
+    "bodies": Task(
+        "bodies", "text", splits=("train",), language="ja"
+    ),  # text to pretrain on, without the test articles
+}
+
+
+class Params(Section):
+    """How articles are drawn. `bodies` leaves out the test articles that the same numbers draw for the other tasks."""
+
+    train_per_class: int | None = Field(None, ge=1)  # None: all that are not for testing
+    test_per_class: int | None = Field(None, ge=1)  # None: a fifth of each class
+    seed: int = Field(1, ge=0)
+
+
+class Article(NamedTuple):
+    id: str
+    category: str
+    title: str
+    body: str
+
+
+def task(raw: Path, name: str, params: Params) -> Task:
+    """The task `name` of TASKS."""
+    return TASKS[name]
+
+
+def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
+    """Rows of one split: for `bodies` every article that is not for testing, else what `draw` drew."""
+    articles = read(raw / ARCHIVE)
+    train, test = draw(articles, params)
+    if task.kind == "text":
+        chosen = set(range(len(articles))) - set(test)
+    else:
+        chosen = set(train if split == "train" else test)
+    for i in sorted(chosen):
+        article = articles[i]
+        text = {"title": article.title, "article": f"{article.title}\n{article.body}"}.get(task.name, article.body)
+        label = {} if task.kind == "text" else {"label": article.category}
+        yield {"id": article.id, "text": text, **label}
+
+
+def draw(articles: list[Article], params: Params) -> tuple[list[int], list[int]]:
+    """Positions of the training and the test articles, drawn in each class apart."""
+    train: list[int] = []
+    test: list[int] = []
+    for category in ARTICLES:
+        members = [i for i, article in enumerate(articles) if article.category == category]
+        order = [members[k] for k in seeding.generator(params.seed, "livedoor", category).permutation(len(members))]
+        tests = params.test_per_class or max(1, len(members) // 5)
+        trains = params.train_per_class or len(members) - tests
+        if trains < 1 or tests + trains > len(members):
+            raise InputError(
+                f"livedoor: {category} has {len(members)} articles; {trains} for training and {tests} for testing are asked"
+            )
+        test += order[:tests]
+        train += order[tests : tests + trains]
+    return train, test
+
+
+@lru_cache(maxsize=1)
+def read(archive: Path) -> list[Article]:
+    """Every article of the archive, sorted by id."""
+    articles = []
+    for name, content in tar_files(archive):
+        parts = name.split("/")
+        if len(parts) == 3 and parts[1] in ARTICLES and parts[2].startswith(parts[1]):
+            articles.append(_article(archive, name, content))
+    if not articles:
+        raise InputError(f"{archive}: no articles text/<category>/<category>-<number>.txt in it")
+    return sorted(articles)
+
+
+def _article(archive: Path, name: str, content: bytes) -> Article:
+    """Line 1 is the address, line 2 the time, line 3 the title; the rest is the body."""
+    try:
+        lines = content.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{archive}: {name}: byte {error.start} is not UTF-8") from None
+    if len(lines) < 3:
+        raise InputError(f"{archive}: {name}: {len(lines)} lines; an address, a time and a title are the first three")
+    path = Path(name)
+    return Article(path.stem, path.parent.name, lines[2].strip(), "\n".join(lines[3:]).strip())
+
+
+def verify(raw: Path, edition: str) -> None:
+    """The official edition's content is what its counts and the digest of its tree say, however it was packed."""
+    archive = raw / ARCHIVE
+    counts = Counter(article.category for article in read(archive))
+    if edition != "official":
+        return
+    if counts != ARTICLES:
+        wrong = next(c for c in ARTICLES if counts[c] != ARTICLES[c])
+        raise InputError(f"{archive}: {counts[wrong]} articles in {wrong}, {ARTICLES[wrong]} are declared")
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in tar_files(archive)}
+    lines = (f"{digests[name]}  {name}\n" for name in sorted(digests, key=lambda n: n.encode()))
+    found = hashlib.sha256("".join(lines).encode()).hexdigest()
+    if found != TREE_DIGEST:
+        raise InputError(f"{archive}: the digest of its tree is {found}, {TREE_DIGEST} is declared")

@@ -1,0 +1,100 @@
+"""Records of CSV, TSV, JSONL and Parquet files, one at a time, with errors that name file and line."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import tables
+from pipelines.core.errors import InputError, choices
+
+Record = dict[str, Any]
+Place = str  # "line 12", for errors
+
+
+def records(path: Path, form: str = "") -> Iterator[tuple[Place, Record]]:
+    """The records of `path`; its form is `form`, or what its suffix says: csv, tsv, jsonl or parquet."""
+    form = form or path.suffix.lstrip(".").lower()
+    if form not in READERS:
+        raise InputError(f"{path}: {choices('format', form, READERS)}")
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    if not path.stat().st_size:
+        raise InputError(f"{path}: the file is empty")
+    yield from READERS[form](path)
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines without their ends (LF or CRLF), the first one without a byte order mark."""
+    offset = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{path}: line {number}: byte {offset + error.start} is not UTF-8; convert the file to UTF-8"
+                ) from None
+            if "\0" in text:
+                raise InputError(f"{path}: line {number}: a NUL byte; this is not a text file")
+            offset += len(line)
+            yield number, text.rstrip("\r\n")
+
+
+def _tsv(path: Path) -> Iterator[tuple[Place, Record]]:
+    """GLUE's way: a header, tabs, and quotes that are characters like any other."""
+    header: list[str] = []
+    for number, line in lines(path):
+        fields = line.split("\t")
+        if not header:
+            header = fields
+            continue
+        if len(fields) != len(header):
+            raise InputError(f"{path}: line {number}: {len(fields)} fields, the header has {len(header)}")
+        yield f"line {number}", dict(zip(header, fields, strict=True))
+
+
+def _csv(path: Path) -> Iterator[tuple[Place, Record]]:
+    """RFC 4180: a header, commas, quoted fields may hold commas and line ends."""
+    reader = csv.reader((f"{line}\n" for _, line in lines(path)), strict=True)
+    header: list[str] = []
+    try:
+        for fields in reader:
+            if not header:
+                header = fields
+                continue
+            if len(fields) != len(header):
+                raise InputError(f"{path}: line {reader.line_num}: {len(fields)} fields, the header has {len(header)}")
+            yield f"line {reader.line_num}", dict(zip(header, fields, strict=True))
+    except csv.Error as error:
+        raise InputError(f"{path}: line {reader.line_num}: not CSV: {error}") from None
+
+
+def _jsonl(path: Path) -> Iterator[tuple[Place, Record]]:
+    for number, line in lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path}: line {number}: not JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise InputError(f"{path}: line {number}: a JSON object is expected, this is {type(record).__name__}")
+        yield f"line {number}", record
+
+
+def _parquet(path: Path) -> Iterator[tuple[Place, Record]]:
+    number = 0
+    for batch in tables.read_batches(path):
+        for record in batch.to_pylist():
+            number += 1
+            yield f"row {number}", record
+
+
+READERS: dict[str, Callable[[Path], Iterator[tuple[Place, Record]]]] = {
+    "csv": _csv,
+    "tsv": _tsv,
+    "jsonl": _jsonl,
+    "parquet": _parquet,
+}

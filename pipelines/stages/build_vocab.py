@@ -1,0 +1,23 @@
+"""build_vocab: learn a sub-word vocabulary from rows."""
+
+from pipelines.core import params, paths, plugins, provenance, schema, stage, tables
+from pipelines.core.task import Task
+
+
+def main(key: str) -> None:
+    entry = params.entry("build_vocab", key, params.BuildVocab)
+    plugin = plugins.load("pipelines.text.tokenizers", entry.tokenizer)
+    options = params.options(entry, plugin.Params, f"build_vocab.{key}")
+    rows = paths.rows(entry.rows)
+    task = Task.load(rows)
+    columns = schema.INPUTS[task.kind]
+    batches = tables.read_batches(rows / f"{task.splits[0]}.parquet", columns)
+    texts = (text for batch in batches for name in columns for text in batch.column(name).to_pylist())
+    with paths.fresh_folder(paths.vocab(key)) as out:
+        plugin.train(texts, out, entry.size, options)
+        about = plugin.load(out).about()
+        provenance.write(out, "build_vocab", entry.model_dump(), [rows], ("tokenizers",), tokenizer=about)
+
+
+if __name__ == "__main__":
+    stage.run("build_vocab", main)

@@ -1,0 +1,57 @@
+"""encode: rows to token ids, as Parquet."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.core import params, paths, provenance, schema, stage, tables
+from pipelines.core.progress import say
+from pipelines.core.task import Task
+from pipelines.text import encoding, tokenizer
+
+
+def main(key: str) -> None:
+    entry = params.entry("encode", key, params.Encode)
+    rows, vocab = paths.rows(entry.task), Path(entry.vocab)
+    task, loaded = Task.load(rows), tokenizer.load(vocab)
+    encode = encoding.for_kind(task.kind).encode
+    counts: dict[str, dict[str, int]] = {
+        name: dict.fromkeys(task.splits, 0) for name in ("rows", "tokens", "truncated")
+    }
+
+    def encoded(split: str) -> Iterator[pa.RecordBatch]:
+        for batch in tables.read_batches(rows / f"{split}.parquet"):
+            ids, truncated = encode(batch, loaded, task, entry.max_length)
+            counts["rows"][split] += ids.num_rows
+            counts["tokens"][split] += len(ids.column("input_ids").values)
+            counts["truncated"][split] += truncated
+            yield ids
+
+    with paths.fresh_folder(paths.encoded(key)) as out:
+        for split in task.splits:
+            tables.write(out / f"{split}.parquet", encoded(split), schema.encoded(task.kind, loaded.vocab_size))
+            say(f"encode {key}: {split}: {', '.join(f'{numbers[split]:,} {name}' for name, numbers in counts.items())}")
+        task.save(out)
+        facts: dict[str, Any] = {"max_length": entry.max_length, "vocab_size": loaded.vocab_size, **counts}
+        (out / "encoding.json").write_text(json.dumps(facts, indent=1) + "\n")
+        (out / "tokenizer").mkdir()
+        _copy_tokenizer(vocab, out / "tokenizer", entry.max_length)
+        provenance.write(out, "encode", entry.model_dump(), [rows, vocab], ("pyarrow",), tokenizer=loaded.about())
+
+
+def _copy_tokenizer(vocab: Path, target: Path, max_length: int) -> None:
+    """The tokenizer's files, with the length they were used at: it goes into every model trained on these ids."""
+    for file in tokenizer.FILES:
+        if (vocab / file).is_file():
+            shutil.copyfile(vocab / file, target / file)
+    config = tokenizer.read_config(vocab) | {"model_max_length": max_length}
+    text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
+    (target / tokenizer.CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    stage.run("encode", main)

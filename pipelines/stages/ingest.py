@@ -1,0 +1,24 @@
+"""ingest: fetch a corpus and check every file against what its source declares."""
+
+from pipelines.core import fetch, params, paths, plugins, provenance, stage
+from pipelines.core.errors import UsageError, choices
+
+
+def main(key: str) -> None:
+    entry = params.entry("ingest", key, params.Ingest)
+    corpus = plugins.load("pipelines.data.corpora", entry.corpus)
+    if entry.edition not in corpus.SOURCES:
+        raise UsageError(f"params.yaml: ingest.{key}.edition: {choices('edition', entry.edition, corpus.SOURCES)}")
+    sources = corpus.SOURCES[entry.edition]
+    cache = paths.downloads(entry.corpus, entry.edition)
+    files = [fetch.fetch(source, cache) for source in sources]
+    corpus.verify(cache, entry.edition)
+    with paths.fresh_folder(paths.raw(key)) as out:
+        for file in files:
+            (out / file.name).hardlink_to(file)
+        licences = {source.name: source.licence for source in sources}
+        provenance.write(out, "ingest", entry.model_dump(), files, licences=licences)
+
+
+if __name__ == "__main__":
+    stage.run("ingest", main)

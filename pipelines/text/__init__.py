@@ -1,0 +1,1 @@
+"""Text to token ids: normalising, vocabularies, tokenizers, and what each kind of row becomes."""

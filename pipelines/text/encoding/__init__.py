@@ -1,0 +1,15 @@
+"""What rows of each kind become as ids; `for_kind` names the module."""
+
+from types import ModuleType
+
+from pipelines.core.errors import UsageError, choices
+
+
+def for_kind(kind: str) -> ModuleType:
+    """The module whose `encode` takes rows of `kind`."""
+    from pipelines.text.encoding import document, sequence
+
+    modules = {"single": sequence, "pair": sequence, "text": document}
+    if kind not in modules:
+        raise UsageError(choices("kind", kind, modules))
+    return modules[kind]

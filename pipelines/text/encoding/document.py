@@ -1,0 +1,16 @@
+"""Documents to pretrain on: ids alone, whole; special tokens come when they are packed into sequences."""
+
+import pyarrow as pa
+
+from pipelines.core import schema
+from pipelines.core.task import Task
+from pipelines.text.encoding.sequence import lists
+from pipelines.text.tokenizer import Tokenizer
+
+
+def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
+    """Rows of text to ids without special tokens. Nothing is cut: `max_length` is the packed sequences'."""
+    fields = schema.encoded(task.kind, tokenizer.vocab_size)
+    ids = tokenizer.encode(batch.column("text").to_pylist())
+    columns = [batch.column("id"), lists(ids, fields.field("input_ids").type), pa.array(ids.lengths, pa.uint32())]
+    return pa.RecordBatch.from_arrays(columns, schema=fields), 0

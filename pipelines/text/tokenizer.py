@@ -1,0 +1,70 @@
+"""What a tokenizer is, and the right one for any folder with tokenizer files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipelines.core import plugins
+from pipelines.core.errors import InputError, choices
+from pipelines.core.ragged import Ragged
+
+CONFIG = "tokenizer_config.json"
+FILES = (CONFIG, "tokenizer.json", "vocab.txt", "special_tokens_map.json")  # those that are there make the tokenizer
+# tokenizer_class in the folder's config -> the plugin that reads it
+CLASSES = {
+    "BertJapaneseTokenizer": "mecab_wordpiece",
+    "BertTokenizer": "wordpiece",
+    "BertTokenizerFast": "wordpiece",
+    "DistilBertTokenizer": "wordpiece",
+    "DistilBertTokenizerFast": "wordpiece",
+    "ElectraTokenizer": "wordpiece",
+    "ElectraTokenizerFast": "wordpiece",
+}
+
+
+class Tokenizer(Protocol):
+    """Text to ids. The ids of special tokens are attributes; their names inside a text are text like any other."""
+
+    name: str  # the plugin's
+    vocab_size: int
+    pad_id: int
+    unk_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """Ids of each text, without special tokens."""
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The pieces that ids stand for."""
+
+    def about(self) -> dict[str, str]:
+        """Name, dictionary and versions, for provenance."""
+
+
+def load(folder: Path) -> Tokenizer:
+    """The tokenizer whose files are in `folder`: one of ours, or a downloaded Hugging Face folder."""
+    config = read_config(folder)
+    name = config.get("tokenizer_class", "BertTokenizer")
+    if name not in CLASSES:
+        raise InputError(f"{folder / CONFIG}: {choices('tokenizer_class', name, CLASSES)}")
+    return plugins.load("pipelines.text.tokenizers", CLASSES[name]).load(folder)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json, or one sentence."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"{folder}: no {CONFIG}; the folder has no tokenizer")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+
+
+def max_length(folder: Path) -> int | None:
+    """The longest sequence that the folder's tokenizer is meant for, in tokens; None where none is stated."""
+    length = read_config(folder).get("model_max_length")
+    return int(length) if isinstance(length, int | float) and length < 1e6 else None

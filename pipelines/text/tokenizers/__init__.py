@@ -1,0 +1,1 @@
+"""One file a tokenizer: Params, train(texts, folder, size, params), load(folder)."""
