@@ -51,3 +51,10 @@ def read(folder: Path) -> dict[str, Any]:
     """The provenance of `folder`, empty for one that bertline did not make."""
     path = folder / FILE
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def how(folder: Path) -> str:
+    """In a word how the model in `folder` was made: its strategy, its compression method, else its stage."""
+    record = read(folder)
+    made_by = record.get("params", {})
+    return made_by.get("method") or made_by.get("strategy") or record.get("stage", "imported")

@@ -18,6 +18,7 @@ from pipelines.text import tokenizer
 
 def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Task | None = None) -> None:
     """Write `model` into the existing `folder`, with the tokenizer files found in `tokenizer_folder`."""
+    hf_logging.disable_progress_bar()
     if int8.is_quantized(model):
         int8.save(model, folder)
     else:
@@ -77,6 +78,11 @@ def load_classifier(folder: Path) -> tuple[PreTrainedModel, Task]:
     task = Task.load(folder)
     if int8.MARK in settings:
         return int8.load(folder), task
+    hf_logging.set_verbosity_error()  # its report of missing weights becomes our error
     hf_logging.disable_progress_bar()
-    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32)
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(
+        folder, dtype=torch.float32, output_loading_info=True
+    )
+    if wrong := sorted([*loaded["missing_keys"], *map(str, loaded["mismatched_keys"])]):
+        raise InputError(f"{folder}: {len(wrong)} weights that its config.json asks for are not there, such as {wrong[0]}")
     return model.eval(), task

@@ -12,6 +12,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
+from transformers import logging as hf_logging
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pipelines.models import backbones
@@ -21,9 +22,10 @@ class ClsLinearConfig(PreTrainedConfig):
     """An encoder's config, and what its linear head needs."""
 
     model_type = "bertline_cls_linear"
+    sub_configs = {"encoder": AutoConfig}  # transformers' name for configs inside a config
 
-    def __init__(self, encoder: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        self.encoder = encoder or {}
+    def __init__(self, encoder: dict[str, Any] | PreTrainedConfig | None = None, **kwargs: Any) -> None:
+        self.encoder = AutoConfig.for_model(**encoder) if isinstance(encoder, dict) else encoder
         super().__init__(**kwargs)
 
 
@@ -37,9 +39,10 @@ class ClsLinearForSequenceClassification(PreTrainedModel):
 
     def __init__(self, config: ClsLinearConfig) -> None:
         super().__init__(config)
-        inner = AutoConfig.for_model(**config.encoder)
+        inner = config.encoder
         pooler = {"add_pooling_layer": False} if inner.model_type in ("bert", "roberta") else {}
         self.encoder = AutoModel.from_config(inner, **pooler)
+        config.encoder = self.encoder.config  # one object: a change of its layers is a change of what is saved
         self.dropout = nn.Dropout(getattr(inner, "hidden_dropout_prob", 0.1))
         self.classifier = nn.Linear(inner.hidden_size, config.num_labels)
         self.post_init()
@@ -59,11 +62,12 @@ AutoModelForSequenceClassification.register(ClsLinearConfig, ClsLinearForSequenc
 
 def classifier(encoder_folder: Path, head: str, labels: tuple[str, ...]) -> PreTrainedModel:
     """The encoder in `encoder_folder` with a new head for `labels`; `head` is "native" or "linear"."""
+    hf_logging.set_verbosity_error()  # what it would report is meant: the old head goes, the new one is random
     names = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
     if head == "native":
         return AutoModelForSequenceClassification.from_pretrained(encoder_folder, dtype=torch.float32, **names)
     body = AutoModel.from_pretrained(encoder_folder, dtype=torch.float32)
-    model = ClsLinearForSequenceClassification(ClsLinearConfig(encoder=body.config.to_dict(), **names))
+    model = ClsLinearForSequenceClassification(ClsLinearConfig(encoder=body.config, **names))
     model.encoder.load_state_dict(body.state_dict(), strict=False)  # all but the pooler, which it has not
     return model
 

@@ -5,6 +5,7 @@ run time by torch's own kernel (Zafrir et al. 2019, section 3, call it dynamic q
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,18 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self._packed is None:
-            points = torch.zeros(len(self.scale), dtype=torch.int64)
-            quantized = torch._make_per_channel_quantized_tensor(self.weight, self.scale.double(), points, 0)
-            self._packed = torch.ops.quantized.linear_prepack(quantized, self.bias)
+            self._packed = self._pack()
         # reduce_range keeps sums of products inside int16 on CPUs without VNNI
         return torch.ops.quantized.linear_dynamic(x, self._packed, reduce_range=True)
+
+    def _pack(self) -> Any:
+        """The weight as torch's int8 kernel reads it."""
+        points = torch.zeros(len(self.scale), dtype=torch.int64)
+        with warnings.catch_warnings():
+            # torch 2.13 deprecates quantized tensors, and has no other way into this kernel
+            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
+            quantized = torch._make_per_channel_quantized_tensor(self.weight, self.scale.double(), points, 0)
+        return torch.ops.quantized.linear_prepack(quantized, self.bias)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_packed": None}  # the packed form is the CPU's own

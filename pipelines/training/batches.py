@@ -77,6 +77,14 @@ class Encoded:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class TaskData:
+    """What a compression method may train on."""
+
+    train: Encoded
+    pad_id: int
+
+
 def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
     """Rows to one padded batch, without a loop over rows: input_ids, attention_mask, token_type_ids (B, T), labels (B,)."""
     lengths = data.lengths[rows]

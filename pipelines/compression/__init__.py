@@ -1,0 +1,1 @@
+"""Smaller models of fine-tuned ones."""

@@ -1,0 +1,1 @@
+"""One file a method: Params, compress(teacher, data, params, fit) -> model."""

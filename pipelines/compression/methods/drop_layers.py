@@ -1,0 +1,47 @@
+"""drop_layers: take whole layers away and fine-tune what is left (Sajjad et al. 2020, "Poor Man's BERT")."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from transformers import PreTrainedModel
+
+from pipelines.core.errors import UsageError
+from pipelines.core.params import Count, Fit
+from pipelines.models import backbones
+from pipelines.training import losses
+from pipelines.training.batches import RowBatches, TaskData
+from pipelines.training.distributed import FitFunction
+
+
+class Params(Fit):
+    """How many layers go and which; then the fine-tuning, none with epochs 0."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    layers: Count  # to drop
+    which: Literal["top", "bottom", "symmetric"] = "top"  # symmetric: from the middle, both ends stay
+    epochs: Annotated[float, Field(ge=0)] = 3
+
+
+def compress(teacher: PreTrainedModel, data: TaskData, params: Params, fit: FitFunction) -> PreTrainedModel:
+    layers = list(backbones.layers(teacher))
+    if params.layers >= len(layers):
+        raise UsageError(
+            f"params.yaml: compress: layers: {params.layers} to drop of {len(layers)}; at least one must stay"
+        )
+    backbones.set_layers(teacher, [layers[i] for i in kept(len(layers), params)])
+    if not params.epochs:
+        return teacher
+    batches = RowBatches(data.train, params.batch_size, params.epochs, params.seed, data.pad_id)
+    return fit(teacher, losses.classification, batches, params)
+
+
+def kept(count: int, params: Params) -> range | list[int]:
+    """Numbers of the layers that stay, lowest first."""
+    left = count - params.layers
+    if params.which == "top":
+        return range(left)
+    if params.which == "bottom":
+        return range(params.layers, count)
+    low = (left + 1) // 2
+    return [*range(low), *range(count - (left - low), count)]

@@ -1,0 +1,47 @@
+"""What evaluate and floor leave behind: predictions as Parquet, the scores and costs of a run as JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import BaseModel
+
+from pipelines.core import paths, provenance, tables
+from pipelines.core.task import Task
+from pipelines.evaluation.score import score
+
+
+def save(
+    run: str,
+    stage: str,
+    entry: BaseModel,
+    task: Task,
+    rows: pa.Table,
+    answers: pa.Table,
+    inputs: list[Path],
+    **facts: Any,
+) -> None:
+    """Write artifacts/predictions/<run> and artifacts/metrics/<run>.json.
+
+    Args:
+        entry: the stage's params, with `task` and `split`.
+        rows, answers: the split and its predictions.
+        facts: how, model, latency_ms, rows_per_second, ...
+    """
+    split = entry.split  # type: ignore[attr-defined]
+    record = {
+        "run": run,
+        "task": entry.task,  # type: ignore[attr-defined]
+        "kind": task.kind,
+        "split": split,
+        "rows": rows.num_rows,
+        "metric": task.metric,
+        **score(rows, answers, task),
+        **facts,
+    }
+    with paths.fresh_folder(paths.predictions(run)) as out:
+        tables.write(out / f"{split}.parquet", answers.to_batches(), answers.schema)
+        provenance.write(out, stage, entry.model_dump(), inputs, ("numpy", "pyarrow"))
+    with paths.fresh_file(paths.metrics(run)) as aside:
+        aside.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,41 @@
+"""What a model costs: parameters, bytes, and milliseconds on this machine."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.inference.predictor import Predictor
+
+SINGLE_ROWS = 50  # timed one at a time
+
+
+def size(folder: Path) -> dict[str, int]:
+    """Parameters and bytes of the safetensors in `folder`; scales of int8 weights are bytes and no parameters."""
+    from safetensors import safe_open
+
+    parameters = size_bytes = 0
+    for path in folder.glob("*.safetensors"):
+        size_bytes += path.stat().st_size
+        with safe_open(path, "numpy") as tensors:
+            shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+        parameters += sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(".scale"))
+    return {"parameters": parameters, "size_bytes": size_bytes}
+
+
+def latency(predictor: Predictor, rows: pa.Table) -> dict[str, Any]:
+    """Milliseconds for one row at a time, spread over the split, after a warm-up."""
+    picks = np.linspace(0, rows.num_rows - 1, min(SINGLE_ROWS, rows.num_rows)).astype(int)
+    singles = [rows.slice(int(i), 1) for i in picks]
+    for row in singles[:5]:
+        predictor.predict(row)
+    times = []
+    for row in singles:
+        start = time.perf_counter()
+        predictor.predict(row)
+        times.append((time.perf_counter() - start) * 1000)
+    p50, p99 = np.quantile(times, [0.5, 0.99])
+    return {"p50": round(float(p50), 3), "p99": round(float(p99), 3)}

@@ -1,0 +1,90 @@
+"""A model folder as ONNX with any batch and length, and the proof that it agrees with torch."""
+
+import json
+import logging
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from pipelines.core.errors import InputError
+from pipelines.inference import runtimes
+from pipelines.models import folder as model_folder
+
+NAMES = ("input_ids", "attention_mask", "token_type_ids")
+SHAPES = ((1, 8), (3, 17), (8, 64))  # batches and lengths that parity is shown on
+
+
+class _Logits(nn.Module):
+    """The model as a function of its inputs in order."""
+
+    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.model(**dict(zip(self.names, inputs, strict=True))).logits
+
+
+def export(folder: Path, out: Path, opset: int, tolerance: float) -> float:
+    """Write model.onnx, the tokenizer and the task of `folder` into `out`; returns the largest logit difference.
+
+    Raises InputError where ONNX Runtime and torch differ by more than `tolerance` on the logits of random rows of
+    several lengths, padded ones among them.
+    """
+    native = runtimes.Torch(folder)
+    if model_folder.int8.is_quantized(native.model):
+        raise InputError(f"{folder}: int8 weights have no ONNX export here; export the model it was made of")
+    names = NAMES if native.token_types else NAMES[:2]
+    _write(native, names, out / runtimes.ONNX_FILE, opset)
+    native.task.save(out)
+    model_folder.copy_tokenizer(folder, out)
+    difference = parity(native, runtimes.Onnx(out))
+    (out / "parity.json").write_text(json.dumps({"max_difference": difference, "tolerance": tolerance}) + "\n")
+    if not difference <= tolerance:
+        raise InputError(f"{folder}: ONNX and torch differ by {difference:.2e} in a logit; {tolerance:.2e} is allowed")
+    return difference
+
+
+def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: int) -> None:
+    import onnx
+
+    example = _rows(native, 2, 16)
+    inputs = tuple(torch.from_numpy(example[name]) for name in names)
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=native.positions)}
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own deprecations; parity below is the judge
+        program = torch.onnx.export(
+            _Logits(native.model.cpu(), names).eval(),
+            inputs,
+            dynamo=True,
+            opset_version=opset,
+            input_names=list(names),
+            output_names=["logits"],
+            dynamic_shapes=(tuple(axes for _ in names),),
+            verbose=False,
+        )
+    assert program is not None
+    model = program.model_proto
+    model.metadata_props.add(key="positions", value=str(native.positions))
+    for node in model.graph.node:  # the exporter writes the paths of source files into every node
+        del node.metadata_props[:]
+        node.doc_string = ""
+    onnx.save(model, path)
+
+
+def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
+    """The largest absolute difference of a logit over SHAPES."""
+    batches = [_rows(native, rows, min(length, native.positions)) for rows, length in SHAPES]
+    return max(float(np.abs(native.logits(batch) - exported.logits(batch)).max()) for batch in batches)
+
+
+def _rows(native: runtimes.Torch, rows: int, length: int) -> runtimes.Inputs:
+    """Random ids; each row but the first a little shorter than the one before."""
+    rng = np.random.default_rng(rows * length)
+    mask = (np.arange(length) < np.maximum(length - np.arange(rows), 2)[:, None]).astype(np.int64)
+    ids = rng.integers(0, native.vocab_size, (rows, length))
+    return {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}

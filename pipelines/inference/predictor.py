@@ -1,0 +1,109 @@
+"""The one predictor: evaluate, the HTTP service, the batch job and the registered model all call it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core import schema
+from pipelines.core.errors import InputError, choices
+from pipelines.core.ragged import Ragged, positions
+from pipelines.core.task import Task
+from pipelines.inference import runtimes
+from pipelines.text import encoding, tokenizer
+
+BATCH_TOKENS = 4096  # of a padded batch; bounds its memory whatever the lengths
+
+
+class Predictor:
+    """Rows in, labels with probabilities out, in the same order."""
+
+    def __init__(self, runtime: runtimes.Runtime, folder: Path) -> None:
+        self.runtime = runtime
+        self.task: Task = runtime.task
+        self.tokenizer = tokenizer.load(folder)
+        self.max_length = min(tokenizer.max_length(folder) or runtime.positions, runtime.positions)
+        self.truncated = 0  # rows cut to max_length so far
+
+    @classmethod
+    def load(cls, folder: Path, runtime: str = "torch") -> "Predictor":
+        """The fine-tuned model in `folder`: models/<run> for "torch", onnx/<run> for "onnx"."""
+        return cls(runtimes.load(folder, runtime), folder)
+
+    def predict(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Predictions (schema.PREDICTIONS) for rows with the task's text columns; `id` is kept where there is one."""
+        batch = self._inputs(rows)
+        probabilities = np.zeros((batch.num_rows, len(self.task.labels)), np.float32)
+        encoded, cut = encoding.for_kind(self.task.kind).encode(batch, self.tokenizer, self.task, self.max_length)
+        self.truncated += cut
+        ids = encoded.column("input_ids")
+        ragged = Ragged(ids.values.to_numpy(), ids.offsets.to_numpy().astype(np.int64))
+        first_length = encoded.column("first_length").to_numpy()
+        for chosen in _by_length(ragged.lengths):
+            inputs = _collate(ragged, first_length, chosen, self.tokenizer.pad_id)
+            probabilities[chosen] = softmax(self.runtime.logits(inputs))
+        answers = table(probabilities, self.task)
+        return answers.add_column(0, "id", rows.column("id")) if "id" in rows.schema.names else answers
+
+    def _inputs(self, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+        """The text columns of `rows` as one record batch, or one sentence."""
+        columns = []
+        for name in schema.INPUTS[self.task.kind]:
+            if name not in rows.schema.names:
+                raise InputError(choices("column", name, rows.schema.names))
+            column = rows.column(name)
+            if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or not len(column)):
+                raise InputError(f"the column {name!r} holds {column.type}; text is expected")
+            if column.null_count:
+                raise InputError(f"the column {name!r}: row {column.is_null().to_pylist().index(True)} has no text")
+            flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            columns.append(flat.cast(pa.string()))
+        ids = pa.array(map(str, range(rows.num_rows)), pa.string())
+        return pa.RecordBatch.from_arrays([ids, *columns], names=["id", *schema.INPUTS[self.task.kind]])
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities (B, C) of logits (B, C), in float64 inside so that a row's company cannot change its rounding."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    return (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def table(probabilities: np.ndarray, task: Task) -> pa.Table:
+    """Probabilities (N, C) as predictions without their ids."""
+    best = probabilities.argmax(axis=1)
+    flat = pa.array(probabilities.reshape(-1), pa.float32())
+    ends = pa.array(np.arange(len(best) + 1) * probabilities.shape[1], pa.int32())
+    columns = {
+        "label": pa.array([task.labels[i] for i in best], pa.string()),
+        "score": pa.array(probabilities[np.arange(len(best)), best], pa.float32()),
+        "scores": pa.ListArray.from_arrays(ends, flat),
+    }
+    fields = [schema.PREDICTIONS[task.kind].field(name) for name in columns]
+    return pa.table(
+        [column.cast(f.type) for column, f in zip(columns.values(), fields, strict=True)], schema=pa.schema(fields)
+    )
+
+
+def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Row numbers in batches of like length, longest first, each within the token budget."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(1, BATCH_TOKENS // int(lengths[order[start]]))
+        yield order[start : start + size]
+        start += size
+
+
+def _collate(ids: Ragged, first_length: np.ndarray, rows: np.ndarray, pad_id: int) -> runtimes.Inputs:
+    lengths = ids.lengths[rows]
+    places = np.arange(lengths.max())
+    inside = places < lengths[:, None]  # (B, T)
+    padded = np.full(inside.shape, pad_id, np.int64)
+    padded[inside] = ids.values[positions(ids.offsets[rows], lengths)]
+    second = inside & (places >= first_length[rows][:, None])
+    return {
+        "input_ids": padded,
+        "attention_mask": inside.astype(np.int64),
+        "token_type_ids": second.astype(np.int64),
+    }

@@ -1,0 +1,72 @@
+"""Two ways to run a fine-tuned model behind one call: numpy inputs (B, T) to float32 logits (B, C)."""
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.task import Task
+
+Inputs = dict[str, np.ndarray]  # input_ids, attention_mask and, where the model takes it, token_type_ids: int64
+ONNX_FILE = "model.onnx"
+
+
+class Runtime(Protocol):
+    task: Task
+    positions: int  # the longest input in tokens
+
+    def logits(self, inputs: Inputs) -> np.ndarray: ...
+
+
+class Torch:
+    """A model folder, on a GPU where there is one."""
+
+    def __init__(self, folder: Path) -> None:
+        import torch
+
+        from pipelines.models import backbones
+        from pipelines.models import folder as model_folder
+
+        self.model, self.task = model_folder.load_classifier(folder)
+        self.positions = backbones.max_positions(self.model)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model.to(self.device)
+        self.token_types = backbones.backbone(self.model).token_types
+        self.vocab_size = int(backbones.encoder(self.model).config.vocab_size)
+
+    def logits(self, inputs: Inputs) -> np.ndarray:
+        import torch
+
+        wanted = inputs if self.token_types else {k: v for k, v in inputs.items() if k != "token_type_ids"}
+        with torch.inference_mode():
+            tensors = {name: torch.from_numpy(array).to(self.device) for name, array in wanted.items()}
+            return self.model(**tensors).logits.float().cpu().numpy()
+
+
+class Onnx:
+    """An exported folder, through ONNX Runtime on the CPU."""
+
+    def __init__(self, folder: Path) -> None:
+        import onnxruntime
+
+        path = folder / ONNX_FILE
+        if not path.is_file():
+            raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
+        self.task = Task.load(folder)
+        self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        self.positions = int(self.session.get_modelmeta().custom_metadata_map["positions"])
+        self._names = {node.name for node in self.session.get_inputs()}
+
+    def logits(self, inputs: Inputs) -> np.ndarray:
+        return self.session.run(["logits"], {name: array for name, array in inputs.items() if name in self._names})[0]
+
+
+RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}
+
+
+def load(folder: Path, runtime: str) -> Runtime:
+    """The folder's model in the runtime of that name."""
+    if runtime not in RUNTIMES:
+        raise UsageError(choices("runtime", runtime, RUNTIMES))
+    return RUNTIMES[runtime](folder)

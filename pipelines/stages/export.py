@@ -1,0 +1,19 @@
+"""export: write ONNX and prove that it agrees with torch."""
+
+from pipelines.core import params, paths, provenance, stage
+from pipelines.core.progress import say
+
+
+def main(key: str) -> None:
+    entry = params.entry("export", key, params.Export)
+    from pipelines.inference import onnx_export
+
+    folder = paths.model(key)
+    with paths.fresh_folder(paths.onnx(key)) as out:
+        difference = onnx_export.export(folder, out, entry.opset, entry.tolerance)
+        say(f"export {key}: torch and ONNX differ by at most {difference:.1e} in a logit")
+        provenance.write(out, "export", entry.model_dump(), [folder], ("onnx", "onnxruntime", "torch"))
+
+
+if __name__ == "__main__":
+    stage.run("export", main)
