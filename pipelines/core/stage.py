@@ -28,7 +28,9 @@ def one_sentence(name: str, debug: bool = False) -> Iterator[None]:
 def run(name: str, main: Callable[[str], None]) -> None:
     """Run `main(key)` for the entry named on the command line: `python -m pipelines.stages.NAME KEY`."""
     parser = argparse.ArgumentParser(prog=f"python -m pipelines.stages.{name}")
-    parser.add_argument("entry", help=f"an entry of {name}: in params.yaml")
+    parser.add_argument(
+        "entry", nargs="?" if name == "report" else None, default="all", help=f"an entry of {name}: in params.yaml"
+    )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     arguments = parser.parse_args()

@@ -84,5 +84,7 @@ def load_classifier(folder: Path) -> tuple[PreTrainedModel, Task]:
         folder, dtype=torch.float32, output_loading_info=True
     )
     if wrong := sorted([*loaded["missing_keys"], *map(str, loaded["mismatched_keys"])]):
-        raise InputError(f"{folder}: {len(wrong)} weights that its config.json asks for are not there, such as {wrong[0]}")
+        raise InputError(
+            f"{folder}: {len(wrong)} weights that its config.json asks for are not there, such as {wrong[0]}"
+        )
     return model.eval(), task

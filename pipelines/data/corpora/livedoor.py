@@ -31,7 +31,7 @@ SOURCES = {
         Source(
             ARCHIVE,
             path="samples/livedoor/ldcc-samples.tar.gz",
-            sha256="",
+            sha256="2b4320e8cd91a6ff4189ee230d61faf194897a817d5efc8e2b45aa70385e73da",
             licence="as this project",
         )
     ],

@@ -1,0 +1,1 @@
+"""Tables, plots and the page that show what metrics files hold."""

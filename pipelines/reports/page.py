@@ -1,0 +1,49 @@
+"""The report as one page of HTML, with its pictures inside."""
+
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from pipelines.reports import plots, tables
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #111827; --paper: #fff; --soft: #e5e7eb; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e5e7eb; --paper: #111827; --soft: #374151; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
+  margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .3rem .8rem; text-align: left;
+  border-bottom: 1px solid var(--soft); } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+figure { margin: 1.5rem 0; overflow-x: auto; } figcaption { color: #6b7280; } svg { max-width: 100%; height: auto; }
+"""
+
+
+def html(records: list[dict[str, Any]]) -> str:
+    """A section a task: its table, its scores by size, and the best model's confusions."""
+    sections = "".join(
+        _section(task, list(group)) for task, group in groupby(tables.ranked(records), key=lambda r: r["task"])
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>bertline report</title>\n<style>{STYLE}</style>\n<h1>bertline report</h1>\n"
+        f"<p>Latency is the median for one row at a time, on the machine that evaluated.</p>\n{sections}</html>\n"
+    )
+
+
+def _section(task: str, records: list[dict[str, Any]]) -> str:
+    best = records[0]
+    caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
+    return (
+        f"<h2>{escape(task)}</h2>\n{_table(records)}"
+        f"<figure>{plots.size_and_score(records)}<figcaption>Score by size</figcaption></figure>\n"
+        f"<figure>{plots.confusion(best['confusion'], list(best['classes']))}"
+        f"<figcaption>{escape(caption)}</figcaption></figure>\n"
+    )
+
+
+def _table(records: list[dict[str, Any]]) -> str:
+    def row(cells: tuple[str, ...], tag: str) -> str:
+        parts = (f"<{tag}{' class=number' if i >= 4 else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells))
+        return f"<tr>{''.join(parts)}</tr>\n"
+
+    return f"<table>\n{row(tables.HEADER, 'th')}{''.join(row(tables.line(r), 'td') for r in records)}</table>\n"

@@ -1,0 +1,49 @@
+"""One line a run: what it is, how good, how large, how fast; as plain text and as Markdown."""
+
+import unicodedata
+from typing import Any
+
+Metrics = dict[str, Any]  # an artifacts/metrics/<run>.json
+HEADER = ("run", "kind", "task", "metric", "score", "size MB", "latency ms")
+
+
+def line(record: Metrics) -> tuple[str, ...]:
+    """A run's cells under HEADER; latency is the median of one row at a time."""
+    return (
+        record["run"],
+        record["how"],
+        record["task"],
+        record["metric"],
+        f"{record['metrics'][record['metric']]:.3f}",
+        f"{record['model']['size_bytes'] / 1e6:.1f}",
+        f"{record['latency_ms']['p50']:.2f}",
+    )
+
+
+def ranked(records: list[Metrics]) -> list[Metrics]:
+    """By task, the best first."""
+    return sorted(records, key=lambda r: (r["task"], -r["metrics"][r["metric"]], r["run"]))
+
+
+def plain(records: list[Metrics]) -> str:
+    """Aligned columns for a terminal, numbers to the right; East Asian letters count two."""
+    rows = [HEADER, *map(line, ranked(records))]
+    widths = [max(width(row[i]) for row in rows) for i in range(len(HEADER))]
+    return "\n".join(
+        "  ".join(_pad(cell, widths[i], right=i >= 4) for i, cell in enumerate(row)).rstrip() for row in rows
+    )
+
+
+def markdown(records: list[Metrics]) -> str:
+    cells = [HEADER, ("---",) * 4 + ("---:",) * 3, *map(line, ranked(records))]
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+def width(text: str) -> int:
+    """Columns that `text` takes on a terminal."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _pad(text: str, columns: int, right: bool) -> str:
+    space = " " * (columns - width(text))
+    return space + text if right else text + space

@@ -1,0 +1,26 @@
+"""report: tables and plots of the runs that params.yaml names."""
+
+import json
+
+from pipelines.core import params, paths, stage
+from pipelines.core.errors import InputError
+from pipelines.reports import page, tables
+
+
+def main(key: str = "all") -> None:
+    checked = params.check()
+    runs = [*checked["evaluate"], *checked["floor"]]
+    missing = [run for run in runs if not paths.metrics(run).is_file()]
+    if missing or not runs:
+        raise InputError(
+            f"{paths.metrics(missing[0]) if missing else 'params.yaml'}: no metrics to report; evaluate writes them"
+        )
+    records = [json.loads(paths.metrics(run).read_text(encoding="utf-8")) for run in runs]
+    with paths.fresh_folder(paths.reports()) as out:
+        (out / "index.html").write_text(page.html(records), encoding="utf-8")
+        (out / "table.md").write_text(tables.markdown(records), encoding="utf-8")
+        (out / "table.txt").write_text(tables.plain(records) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    stage.run("report", main)
