@@ -94,7 +94,8 @@ class Finetune(Fit):
 
     data: str
     encoder: str  # a model folder: artifacts/models/NAME, encoders/NAME
-    head: Literal["native", "linear"] = "native"  # the family's own head, or [CLS] to one linear layer
+    head: Literal["native", "linear"] = "native"  # the family's own head, or one linear layer
+    pooling: Literal["cls", "mean"] = "cls"  # what the linear head sees: the [CLS] vector, or the mean of all
     strategy: Literal["full", "top_k", "frozen"] = "full"
     top_k: Count = 2
     layer_learning_rates: list[Positive] = []  # from the top layer down; empty takes learning_rate for each

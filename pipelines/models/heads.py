@@ -1,4 +1,4 @@
-"""Classification heads: the family's own, or [CLS] to one linear layer as the keynote's program has it."""
+"""Classification heads: the family's own, or one linear layer on the [CLS] vector or on the mean of all."""
 
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,29 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from pipelines.models import backbones
 
 
-class ClsLinearConfig(PreTrainedConfig):
-    """An encoder's config, and what its linear head needs."""
+class PooledLinearConfig(PreTrainedConfig):
+    """An encoder's config, and which vector of its last layer the linear head takes: "cls" or "mean"."""
 
-    model_type = "bertline_cls_linear"
+    model_type = "bertline_pooled_linear"
     sub_configs = {"encoder": AutoConfig}  # transformers' name for configs inside a config
 
-    def __init__(self, encoder: dict[str, Any] | PreTrainedConfig | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, encoder: dict[str, Any] | PreTrainedConfig | None = None, pooling: str = "cls", **kwargs: Any
+    ) -> None:
+        self.pooling = pooling
         self.encoder = AutoConfig.for_model(**encoder) if isinstance(encoder, dict) else encoder
         super().__init__(**kwargs)
 
 
-class ClsLinearForSequenceClassification(PreTrainedModel):
-    """The last layer's vector of the first token, dropout, one linear layer: (B, T) ids to (B, C) logits."""
+class PooledLinearForSequenceClassification(PreTrainedModel):
+    """One vector of the last layer, dropout, one linear layer: (B, T) ids to (B, C) logits."""
 
-    config_class = ClsLinearConfig
+    config_class = PooledLinearConfig
     base_model_prefix = "encoder"
     # transformers asks a model which attention kernels it can take; the encoder inside answers for itself
     _supports_sdpa = True
 
-    def __init__(self, config: ClsLinearConfig) -> None:
+    def __init__(self, config: PooledLinearConfig) -> None:
         super().__init__(config)
         inner = config.encoder
         pooler = {"add_pooling_layer": False} if inner.model_type in ("bert", "roberta") else {}
@@ -50,24 +53,33 @@ class ClsLinearForSequenceClassification(PreTrainedModel):
     def forward(self, input_ids: torch.Tensor | None = None, **inputs: Any) -> SequenceClassifierOutput:
         labels, return_dict = inputs.pop("labels", None), inputs.pop("return_dict", True)
         hidden = self.encoder(input_ids=input_ids, **inputs).last_hidden_state  # (B, T, H)
-        logits = self.classifier(self.dropout(hidden[:, 0]))
+        logits = self.classifier(self.dropout(self._pool(hidden, inputs.get("attention_mask"))))
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
         output = SequenceClassifierOutput(loss=loss, logits=logits)
         return output if return_dict else output.to_tuple()
 
+    def _pool(self, hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """(B, T, H) to (B, H): the first token's vector, or the mean over the tokens that are no padding."""
+        if self.config.pooling == "cls":
+            return hidden[:, 0]
+        if mask is None:
+            return hidden.mean(dim=1)
+        weights = mask.to(hidden.dtype)[:, :, None]
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
 
-AutoConfig.register(ClsLinearConfig.model_type, ClsLinearConfig)
-AutoModelForSequenceClassification.register(ClsLinearConfig, ClsLinearForSequenceClassification)
+
+AutoConfig.register(PooledLinearConfig.model_type, PooledLinearConfig)
+AutoModelForSequenceClassification.register(PooledLinearConfig, PooledLinearForSequenceClassification)
 
 
-def classifier(encoder_folder: Path, head: str, labels: tuple[str, ...]) -> PreTrainedModel:
+def classifier(encoder_folder: Path, head: str, labels: tuple[str, ...], pooling: str = "cls") -> PreTrainedModel:
     """The encoder in `encoder_folder` with a new head for `labels`; `head` is "native" or "linear"."""
     hf_logging.set_verbosity_error()  # what it would report is meant: the old head goes, the new one is random
     names = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
     if head == "native":
         return AutoModelForSequenceClassification.from_pretrained(encoder_folder, dtype=torch.float32, **names)
     body = AutoModel.from_pretrained(encoder_folder, dtype=torch.float32)
-    model = ClsLinearForSequenceClassification(ClsLinearConfig(encoder=body.config, **names))
+    model = PooledLinearForSequenceClassification(PooledLinearConfig(encoder=body.config, pooling=pooling, **names))
     model.encoder.load_state_dict(body.state_dict(), strict=False)  # all but the pooler, which it has not
     return model
 

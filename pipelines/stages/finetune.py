@@ -23,7 +23,7 @@ def main(key: str) -> None:
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
     folder.check_fit(encoder, tokenizer.vocab_size, json.loads((data / "encoding.json").read_text())["max_length"])
     torch.manual_seed(seeding.derive(entry.seed, "head"))
-    model = heads.classifier(encoder, entry.head, task.labels)
+    model = heads.classifier(encoder, entry.head, task.labels, entry.pooling)
     groups = partial(strategies.groups, params=entry)
     groups(model)  # freezes, so that what trains can be told before the work
     say(f"finetune {key}: {strategies.describe(model)}")

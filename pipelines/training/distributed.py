@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from pipelines.core import paths
+from pipelines.core import paths, workers
 from pipelines.core.errors import InputError
 from pipelines.core.params import Fit, Resources
 from pipelines.training.batches import Batches
@@ -122,5 +122,4 @@ def _connect() -> None:
     import ray
 
     if not ray.is_initialized():
-        here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
-        ray.init(include_dashboard=False, log_to_driver=True, runtime_env={"env_vars": {"PYTHONPATH": here}})
+        ray.init(include_dashboard=False, runtime_env=workers.runtime_environment())

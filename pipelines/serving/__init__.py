@@ -1,0 +1,1 @@
+"""Predictions for others: over HTTP, over Parquet files, and as a registered model."""

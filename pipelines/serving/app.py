@@ -1,0 +1,82 @@
+"""The HTTP service: a Ray Serve application that answers with a registered model, by its alias."""
+
+from typing import Any
+
+import pyarrow as pa
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import JSONResponse
+from ray import serve
+
+from pipelines.core import schema
+from pipelines.core.errors import InputError
+from pipelines.inference.predictor import Predictor
+from pipelines.serving import schemas
+from pipelines.tracking import registry
+
+api = FastAPI(
+    title="bertline",
+    description="Labels and probabilities for texts, from the champion of a registered model.",
+    version="1",
+)
+
+
+@api.exception_handler(InputError)
+async def _sentence(request: Any, error: InputError) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, status_code=422)
+
+
+@serve.deployment(max_ongoing_requests=16, max_queued_requests=64)
+@serve.ingress(api)
+class Service:
+    """One replica holds one model. `reconfigure` loads another in place when only the config changes."""
+
+    def reconfigure(self, config: dict[str, Any]) -> None:
+        """config: {"model": a registered name, "alias": "champion", "runtime": "torch"}."""
+        version = registry.get(config["model"], config.get("alias", registry.CHAMPION))
+        predictor = Predictor.load(registry.folder(version), config.get("runtime", "torch"))
+        self.version, self.predictor = version, predictor  # together, so that no answer mixes two versions
+
+    @api.get("/health")
+    def health(self) -> dict[str, str]:
+        """Whether the service answers."""
+        return {"status": "ok"}
+
+    @api.get("/model")
+    def model(self) -> schemas.Model:
+        """Which model answers, and what it can say."""
+        task = self.predictor.task
+        return schemas.Model(
+            model=self.version.name,
+            version=self.version.version,
+            kind=task.kind,
+            labels=list(task.labels),
+            max_length=self.predictor.max_length,
+        )
+
+    @api.post("/predict")
+    def predict(self, request: schemas.Request) -> schemas.Answer:
+        """A label and its probability for every row, in their order."""
+        predictor, version = self.predictor, self.version
+        wanted = schema.INPUTS[predictor.task.kind]
+        columns = {name: [getattr(row, name) for row in request.rows] for name in wanted}
+        if "text_pair" not in wanted and any(row.text_pair is not None for row in request.rows):
+            raise HTTPException(422, f"{version} takes {', '.join(wanted)}; text_pair is not among them")
+        answers = predictor.predict(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))
+        return schemas.Answer(
+            model=version.name,
+            version=version.version,
+            predictions=[
+                schemas.Prediction(
+                    label=row["label"],
+                    score=row["score"],
+                    scores=dict(zip(predictor.task.labels, row["scores"], strict=True)) if request.scores else None,
+                )
+                for row in answers.to_pylist()
+            ],
+        )
+
+
+def app(arguments: dict[str, str]) -> serve.Application:
+    """The application for a registered model, as `serve run pipelines.serving.app:app model=livedoor` builds it."""
+    config = {"model": arguments["model"], "alias": arguments.get("alias", registry.CHAMPION)}
+    return Service.options(user_config=config).bind()  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""Names and history, in MLflow; the one place that knows it."""

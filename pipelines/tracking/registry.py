@@ -1,0 +1,113 @@
+"""Registered models: versions with their provenance, the aliases challenger and champion, and who held them before."""
+
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow.exceptions import MlflowException
+
+from pipelines.core.errors import InputError, choices
+from pipelines.tracking import pyfunc, store
+
+CHALLENGER, CHAMPION = "challenger", "champion"
+REIGN = "champions"  # tag of a registered model: the versions that have been champion, the last one now
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a registered model."""
+
+    name: str
+    version: int
+    tags: dict[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.name} version {self.version}"
+
+
+def register(
+    name: str, folder: Path, code: Path, inputs: list[str], example: dict[str, str], tags: dict[str, str]
+) -> Version:
+    """Log the model folder as a pyfunc and give it the next version of `name`, with the alias challenger.
+
+    Args:
+        code: the file that MLflow runs to open the model (models from code).
+        inputs: the text columns that it takes; `example` is one row of them.
+        tags: provenance: md5s of dvc.lock, the git commit, the run and its params.
+    """
+    client = store.connect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow's advice about types of examples and about pip
+        with mlflow.start_run(run_name=f"register {name}", tags=tags):
+            logged = mlflow.pyfunc.log_model(
+                name="model",
+                python_model=str(code),
+                artifacts={pyfunc.FOLDER: str(folder)},
+                signature=pyfunc.signature(inputs),
+                input_example=[example],
+                pip_requirements=["bertline"],
+                registered_model_name=name,
+            )
+    version = int(logged.registered_model_version)
+    for key, value in tags.items():
+        client.set_model_version_tag(name, str(version), key, value)
+    client.set_registered_model_alias(name, CHALLENGER, str(version))
+    return get(name, CHALLENGER)
+
+
+def get(name: str, alias: str) -> Version:
+    """The version of `name` that holds `alias`, or one sentence."""
+    client = store.connect()
+    try:
+        found = client.get_model_version_by_alias(name, alias)
+    except MlflowException:
+        names = [model.name for model in client.search_registered_models()]
+        if name not in names:
+            raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
+        aliases = client.get_registered_model(name).aliases
+        raise InputError(f"{name}: {choices('alias', alias, aliases)}") from None
+    return Version(name, int(found.version), dict(found.tags))
+
+
+def find(name: str, alias: str) -> Version | None:
+    """The version that holds `alias`, or None where none does."""
+    try:
+        return get(name, alias)
+    except InputError:
+        return None
+
+
+def folder(version: Version) -> Path:
+    """The model folder of `version`, brought here if the store is elsewhere."""
+    path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
+    inner = sorted((Path(path) / "artifacts").iterdir())
+    return inner[0]
+
+
+def crown(version: Version) -> None:
+    """Make `version` the champion, and remember the order of champions."""
+    client = store.connect()
+    reign = champions(version.name)
+    client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
+    client.set_registered_model_tag(version.name, REIGN, json.dumps([*reign, version.version]))
+
+
+def champions(name: str) -> list[int]:
+    """Versions of `name` that have been champion, the present one last."""
+    tags: dict[str, Any] = store.connect().get_registered_model(name).tags
+    return json.loads(tags.get(REIGN, "[]"))
+
+
+def rollback(name: str) -> Version:
+    """Make the champion before this one champion again."""
+    get(name, CHAMPION)
+    reign = champions(name)
+    if len(reign) < 2:
+        raise InputError(f"{name}: no champion before version {reign[-1]} to roll back to")
+    client = store.connect()
+    client.set_registered_model_alias(name, CHAMPION, str(reign[-2]))
+    client.set_registered_model_tag(name, REIGN, json.dumps(reign[:-1]))
+    return get(name, CHAMPION)

@@ -1,0 +1,27 @@
+"""One MLflow run for each stage entry that ran."""
+
+from typing import Any
+
+import mlflow
+
+from pipelines.tracking import store
+
+
+def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[str, str]) -> str:
+    """Record what a stage's entry (`finetune@livedoor`) was given and what came of it; returns the run's id."""
+    store.connect()
+    with mlflow.start_run(run_name=stage, tags={"stage": stage, **tags}) as run:
+        mlflow.log_params({name: str(value)[:500] for name, value in flatten(params).items()})
+        mlflow.log_metrics({k: float(v) for k, v in flatten(metrics).items() if isinstance(v, int | float)})
+    return run.info.run_id
+
+
+def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} gives {"a.b": 1}; lists stay whole."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
