@@ -11,12 +11,12 @@ from pipelines.core.errors import InputError
 
 
 @contextmanager
-def one_sentence(name: str, debug: bool = False) -> Iterator[None]:
+def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Turn a person's mistake into one sentence on stderr and an exit status; bugs keep their traceback."""
     try:
         yield
     except (InputError, OSError) as error:
-        if debug:
+        if debug():
             traceback.print_exc()
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(getattr(error, "exit_status", 1))
@@ -36,5 +36,5 @@ def run(name: str, main: Callable[[str], None]) -> None:
     arguments = parser.parse_args()
     if arguments.quiet:
         os.environ["BERTLINE_QUIET"] = "1"
-    with one_sentence(f"{name} {arguments.entry}", arguments.debug):
+    with one_sentence(f"{name} {arguments.entry}", lambda: arguments.debug):
         main(arguments.entry)

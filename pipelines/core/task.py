@@ -33,4 +33,4 @@ class Task:
         if not path.is_file():
             raise InputError(f"{path}: missing; a folder of rows, encoded ids or a fine-tuned model holds one")
         fields = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        return cls(**fields | {name: tuple(fields[name]) for name in ("labels", "splits")})

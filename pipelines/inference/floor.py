@@ -6,7 +6,7 @@ import pyarrow as pa
 from pipelines.core.params import Floor
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
-from pipelines.inference import predictor
+from pipelines.evaluation import predictions
 
 
 class LinearSvm:
@@ -33,7 +33,7 @@ class LinearSvm:
             margins = np.stack([-margins, margins], axis=1)
         every = np.full((rows.num_rows, len(self.task.labels)), -1e9)
         every[:, self._svm.classes_] = margins
-        return predictor.table(predictor.softmax(every), self.task).add_column(0, "id", rows.column("id"))
+        return predictions.table(predictions.softmax(every), self.task).add_column(0, "id", rows.column("id"))
 
     @property
     def parameters(self) -> int:

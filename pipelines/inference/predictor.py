@@ -10,6 +10,7 @@ from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
 from pipelines.core.ragged import Ragged, positions
 from pipelines.core.task import Task
+from pipelines.evaluation import predictions
 from pipelines.inference import runtimes
 from pipelines.text import encoding, tokenizer
 
@@ -42,8 +43,8 @@ class Predictor:
         first_length = encoded.column("first_length").to_numpy()
         for chosen in _by_length(ragged.lengths):
             inputs = _collate(ragged, first_length, chosen, self.tokenizer.pad_id)
-            probabilities[chosen] = softmax(self.runtime.logits(inputs))
-        answers = table(probabilities, self.task)
+            probabilities[chosen] = predictions.softmax(self.runtime.logits(inputs))
+        answers = predictions.table(probabilities, self.task)
         return answers.add_column(0, "id", rows.column("id")) if "id" in rows.schema.names else answers
 
     def _inputs(self, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
@@ -61,28 +62,6 @@ class Predictor:
             columns.append(flat.cast(pa.string()))
         ids = pa.array(map(str, range(rows.num_rows)), pa.string())
         return pa.RecordBatch.from_arrays([ids, *columns], names=["id", *schema.INPUTS[self.task.kind]])
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities (B, C) of logits (B, C), in float64 inside so that a row's company cannot change its rounding."""
-    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    return (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
-
-
-def table(probabilities: np.ndarray, task: Task) -> pa.Table:
-    """Probabilities (N, C) as predictions without their ids."""
-    best = probabilities.argmax(axis=1)
-    flat = pa.array(probabilities.reshape(-1), pa.float32())
-    ends = pa.array(np.arange(len(best) + 1) * probabilities.shape[1], pa.int32())
-    columns = {
-        "label": pa.array([task.labels[i] for i in best], pa.string()),
-        "score": pa.array(probabilities[np.arange(len(best)), best], pa.float32()),
-        "scores": pa.ListArray.from_arrays(ends, flat),
-    }
-    fields = [schema.PREDICTIONS[task.kind].field(name) for name in columns]
-    return pa.table(
-        [column.cast(f.type) for column, f in zip(columns.values(), fields, strict=True)], schema=pa.schema(fields)
-    )
 
 
 def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:

@@ -31,7 +31,7 @@ class Torch:
         self.model, self.task = model_folder.load_classifier(folder)
         self.positions = backbones.max_positions(self.model)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model.to(self.device)
+        self.model.to(self.device)  # type: ignore[arg-type]
         self.token_types = backbones.backbone(self.model).token_types
         self.vocab_size = int(backbones.encoder(self.model).config.vocab_size)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from torch import nn
+from transformers import PreTrainedModel
 
 from pipelines.core.errors import InputError, choices
 
@@ -26,15 +27,18 @@ BACKBONES: dict[str, Backbone] = {
 }
 
 
-def encoder(model: nn.Module) -> nn.Module:
+def encoder(model: nn.Module) -> PreTrainedModel:
     """The encoder inside `model`, without its head; what is an encoder already is its own."""
     inner = getattr(model, "base_model", model)
-    return encoder(inner) if inner is not model else model
+    if inner is not model:
+        return encoder(inner)
+    assert isinstance(model, PreTrainedModel), type(model)
+    return model
 
 
 def backbone(model: nn.Module) -> Backbone:
     """The table's row for `model`'s family."""
-    family = encoder(model).config.model_type  # type: ignore[union-attr]
+    family = encoder(model).config.model_type
     if family not in BACKBONES:
         raise InputError(choices("family", family, BACKBONES))
     return BACKBONES[family]
@@ -65,5 +69,5 @@ def set_layers(model: nn.Module, kept: list[nn.Module]) -> None:
 def max_positions(model: nn.Module) -> int:
     """The longest sequence in tokens; RoBERTa's first positions stand for padding."""
     config = encoder(model).config
-    offset = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0  # type: ignore[union-attr,operator]
-    return int(config.max_position_embeddings) - offset  # type: ignore[union-attr,arg-type]
+    offset = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
+    return int(config.max_position_embeddings) - offset

@@ -42,15 +42,17 @@ class PooledLinearForSequenceClassification(PreTrainedModel):
 
     def __init__(self, config: PooledLinearConfig) -> None:
         super().__init__(config)
-        inner = config.encoder
+        inner: Any = config.encoder
         pooler = {"add_pooling_layer": False} if inner.model_type in ("bert", "roberta") else {}
         self.encoder = AutoModel.from_config(inner, **pooler)
         config.encoder = self.encoder.config  # one object: a change of its layers is a change of what is saved
         self.dropout = nn.Dropout(getattr(inner, "hidden_dropout_prob", 0.1))
-        self.classifier = nn.Linear(inner.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(inner.hidden_size, len(config.id2label or {}))
         self.post_init()
 
-    def forward(self, input_ids: torch.Tensor | None = None, **inputs: Any) -> SequenceClassifierOutput:
+    def forward(
+        self, input_ids: torch.Tensor | None = None, **inputs: Any
+    ) -> SequenceClassifierOutput | tuple[Any, ...]:
         labels, return_dict = inputs.pop("labels", None), inputs.pop("return_dict", True)
         hidden = self.encoder(input_ids=input_ids, **inputs).last_hidden_state  # (B, T, H)
         logits = self.classifier(self.dropout(self._pool(hidden, inputs.get("attention_mask"))))

@@ -10,7 +10,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from pipelines.core.errors import InputError
 from pipelines.core.params import Fraction, Section
 from pipelines.models import backbones
-from pipelines.training.batches import IGNORE, Batch
+from pipelines.models.batch import IGNORE, Batch
 
 MODEL = AutoModelForMaskedLM
 

@@ -95,4 +95,3 @@ def _on_ray(source: Path, target: Path, version: registry.Version, prefix: str) 
     )
     with paths.fresh_folder(target) as out:
         scored.write_parquet(str(out.resolve()))
-

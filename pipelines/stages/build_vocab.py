@@ -1,5 +1,7 @@
 """build_vocab: learn a sub-word vocabulary from rows."""
 
+from collections.abc import Iterator
+
 from pipelines.core import params, paths, plugins, provenance, schema, stage, tables
 from pipelines.core.task import Task
 
@@ -11,8 +13,12 @@ def main(key: str) -> None:
     rows = paths.rows(entry.rows)
     task = Task.load(rows)
     columns = schema.INPUTS[task.kind]
-    batches = tables.read_batches(rows / f"{task.splits[0]}.parquet", columns)
-    texts = (text for batch in batches for name in columns for text in batch.column(name).to_pylist())
+
+    def texts() -> Iterator[str]:
+        for batch in tables.read_batches(rows / f"{task.splits[0]}.parquet", columns):
+            for name in columns:
+                yield from batch.column(name).to_pylist()
+
     with paths.fresh_folder(paths.vocab(key)) as out:
         plugin.train(texts, out, entry.size, options)
         about = plugin.load(out).about()

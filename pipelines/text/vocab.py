@@ -1,7 +1,7 @@
 """vocab.txt, one WordPiece a line, and how one is learned."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +40,25 @@ def write(folder: Path, vocab: dict[str, int], config: dict[str, Any]) -> None:
     (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
 
 
-def learn(backend: Backend, texts: Iterator[str], size: int) -> dict[str, int]:
-    """A WordPiece vocabulary of at most `size` pieces, the special tokens first.
+def learn(backend: Backend, texts: Callable[[], Iterator[str]], size: int) -> dict[str, int]:
+    """A WordPiece vocabulary of at most `size` pieces, the special tokens first; the same text gives the same one.
 
-    `tokenizers` learns it as BPE does, by the most frequent pair (its WordPieceTrainer says so itself).
+    `tokenizers` learns it as BPE does, by the most frequent pair. Left alone it numbers the letters inside words in
+    the order of a hash table, which decides between pairs of one frequency; named here beforehand, they are numbered
+    in their own order. That takes a second look at the text: `texts` begins it anew.
     """
-    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False)
-    backend.train_from_iterator(texts, trainer)
-    vocab = backend.get_vocab()
-    if len(vocab) <= len(SPECIAL):
+    words: set[str] = set()
+    for text in texts():
+        normal = backend.normalizer.normalize_str(text) if backend.normalizer else text
+        words.update(word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normal))
+    if not words:
         raise InputError("build_vocab: no text to learn a vocabulary from")
-    return vocab
+    inside = sorted({f"##{letter}" for word in words for letter in word[1:]})
+    if size < len(SPECIAL) + len(inside):
+        raise InputError(f"build_vocab: size {size} is less than the {len(inside)} letters inside the text's words")
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=[*SPECIAL, *inside], show_progress=False)
+    backend.train_from_iterator(texts(), trainer)
+    return backend.get_vocab()
 
 
 def wordpiece(vocab: dict[str, int]) -> models.WordPiece:

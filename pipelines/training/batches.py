@@ -17,9 +17,7 @@ import torch
 from pipelines.core import seeding, tables
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import positions
-
-Batch = dict[str, torch.Tensor]  # the first dimension of every tensor is the batch's rows
-IGNORE = -100  # a label that is not learned from, as torch's cross_entropy has it
+from pipelines.models.batch import Batch
 
 
 class Batches(Protocol):

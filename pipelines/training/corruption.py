@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from pipelines.core import seeding
-from pipelines.training.batches import Batch, Batches
+from pipelines.models.batch import Batch
+from pipelines.training.batches import Batches
 
 Corrupt = Callable[[Batch, np.random.Generator], Batch]
 

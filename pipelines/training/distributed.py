@@ -82,39 +82,30 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
     from ray.train.torch import TorchTrainer
 
     logging.getLogger("ray.train").setLevel(logging.WARNING)  # its lines repeat our own progress
-    threads = resources.threads
-    if resources.workers:
-        _connect()
-        handle = ray.put(job)
-
-        def payload() -> Job:
-            return ray.get(handle)
-    else:
-
-        def payload() -> Job:
-            return job
+    get_job = _shared(job) if resources.workers else lambda: job
 
     def loop() -> None:
         import torch
 
-        if threads:
-            torch.set_num_threads(threads)
-        train(payload(), lambda metrics: ray.train.report(metrics), fingerprint)
+        if resources.threads:
+            torch.set_num_threads(resources.threads)
+        train(get_job(), lambda metrics: ray.train.report(metrics), fingerprint)
 
-    trainer = TorchTrainer(
-        loop,
-        scaling_config=ScalingConfig(
-            num_workers=resources.workers,
-            use_gpu=resources.gpus > 0,
-            resources_per_worker={"GPU": resources.gpus} if resources.gpus else None,
-        ),
-        run_config=RunConfig(
-            name=f"fit-{os.getpid()}",  # Ray's own record is of one process's run; ours, the checkpoint, outlives it
-            storage_path=str(folder / "ray"),
-            failure_config=FailureConfig(max_failures=resources.max_failures),
-        ),
-    )
-    trainer.fit()
+    gpus = {"GPU": resources.gpus} if resources.gpus else None
+    scaling = ScalingConfig(num_workers=resources.workers, use_gpu=bool(gpus), resources_per_worker=gpus)
+    # Ray's own record is of one process's run; ours, the checkpoint, outlives it
+    run = RunConfig(name=f"fit-{os.getpid()}", storage_path=str(folder / "ray"))
+    run.failure_config = FailureConfig(max_failures=resources.max_failures)
+    TorchTrainer(loop, scaling_config=scaling, run_config=run).fit()
+
+
+def _shared(job: Job) -> Callable[[], Job]:
+    """The job in Ray's object store, and the way for a worker to get it."""
+    _connect()
+    import ray
+
+    handle = ray.put(job)
+    return lambda: ray.get(handle)
 
 
 def _connect() -> None:

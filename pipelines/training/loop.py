@@ -17,8 +17,9 @@ from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.params import Fit
 from pipelines.core.progress import progress
+from pipelines.models.batch import IGNORE, Batch
 from pipelines.training import optim, strategies
-from pipelines.training.batches import IGNORE, Batch, Batches
+from pipelines.training.batches import Batches
 
 Loss = Callable[[nn.Module, Batch], tuple[torch.Tensor, torch.Tensor]]  # sum over what is learned, and its count
 Groups = Callable[[nn.Module], list[optim.Group]]

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from pipelines.training.batches import IGNORE, Batch
+from pipelines.models.batch import IGNORE, Batch
 
 
 def classification(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,7 +11,8 @@ import torch
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import positions
-from pipelines.training.batches import Batch, Encoded
+from pipelines.models.batch import Batch
+from pipelines.training.batches import Encoded
 
 
 class PackedBatches:

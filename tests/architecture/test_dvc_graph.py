@@ -77,13 +77,13 @@ def test_deps_cover_imports(stages: list[PipelineStage]) -> None:
 
 
 def test_a_dep_left_out_is_found(stages: list[PipelineStage]) -> None:
-    finetune = next(stage for stage in stages if stage.addressing.startswith("finetune"))
+    finetune = next(stage for stage in stages if ":finetune@" in stage.addressing)
     assert any(name.startswith("pipelines/training/") for name in uncovered(finetune, skip="pipelines/training"))
 
 
 def test_resources_make_nothing_stale(stages: list[PipelineStage]) -> None:
-    keys = {str(key) for stage in stages for group in stage.dump_params() for key in [group]}
-    assert keys
+    keys = {str(key) for stage in stages for dep in stage.params for key in dep.params}
+    assert "finetune.headlines" in keys
     assert not any(key.startswith("resources") for key in keys)
 
 

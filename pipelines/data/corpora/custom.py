@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.fetch import Source
@@ -15,6 +15,7 @@ from pipelines.data.records import records
 
 SOURCES: dict[str, list[Source]] = {}  # nothing to fetch: prepare.source is a path of your own
 TASKS: dict[str, Task] = {}  # the entry says what the task is
+COLUMNS = ("id", "text", "text_pair", "label")
 
 
 class Params(Section):
@@ -23,11 +24,19 @@ class Params(Section):
     kind: Literal["single", "pair", "text"] = "single"
     files: Annotated[dict[str, str], Field(min_length=1)]  # split -> file below `source` ("" where that is the file)
     format: Literal["", "csv", "tsv", "jsonl", "parquet"] = ""  # "": by the file's suffix
-    columns: dict[Literal["id", "text", "text_pair", "label"], str] = {}
+    columns: dict[str, str] = {}
     labels: list[str] = []  # in the order of their ids; empty: those of the first split, sorted
     label_names: dict[str, str] = {}  # what the files write -> the label
     metric: Literal["accuracy", "macro_f1", "matthews"] = "accuracy"
     language: str = ""
+
+    @field_validator("columns")
+    @classmethod
+    def _known(cls, columns: dict[str, str]) -> dict[str, str]:
+        for name in columns:
+            if name not in COLUMNS:
+                raise ValueError(choices("column", name, COLUMNS))
+        return columns
 
 
 def task(raw: Path, name: str, params: Params) -> Task:
@@ -35,7 +44,7 @@ def task(raw: Path, name: str, params: Params) -> Task:
     splits = tuple(params.files)
     if params.kind == "text":
         return Task("custom", "text", splits=splits, language=params.language)
-    labels = params.labels or sorted({_label(params, at, r) for at, r in _records(raw, splits[0], params)} - {None})
+    labels = params.labels or _labels_of(raw, splits[0], params)
     if len(labels) < 2:
         raise InputError(f"{_path(raw, splits[0], params)}: {len(labels)} labels in all; a classifier needs two")
     return Task("custom", params.kind, tuple(labels), params.metric, splits, params.language)
@@ -52,12 +61,12 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
             raise InputError(f"{path}: {at}: the id {row['id']!r} stands twice")
         seen.add(row["id"])
         for name in INPUTS[params.kind]:
-            value = record[params.columns.get(name, name)]
+            value = record[_column(params, name)]
             if not isinstance(value, str):
                 raise InputError(f"{path}: {at}: {name} is {value!r}; a text is expected")
             row[name] = value
         if params.kind != "text":
-            row["label"] = _label(params, at, record)
+            row["label"] = _label(params, record)
             if row["label"] is not None and row["label"] not in task.labels:
                 raise InputError(f"{path}: {at}: {choices('label', row['label'], task.labels)}")
         yield row
@@ -72,28 +81,33 @@ def _path(raw: Path, split: str, params: Params) -> Path:
 
 
 def _records(raw: Path, split: str, params: Params) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Records that have every column that `params` names; only the label may be missing, in an unlabelled split."""
-    path, some = _path(raw, split, params), False
+    """Records that have every column that `params` names; only the label may be missing, in a later split."""
+    path, count = _path(raw, split, params), 0
+    wanted = [_column(params, name) for name in INPUTS[params.kind]]
+    wanted += [params.columns["id"]] if "id" in params.columns else []
+    wanted += [_column(params, "label")] if params.kind != "text" and split == next(iter(params.files)) else []
     for at, record in records(path, params.format):
-        if not some:
-            wanted = [params.columns.get(n, n) for n in INPUTS[params.kind]]
-            wanted += [params.columns[n] for n in ("id",) if n in params.columns]  # type: ignore[index]
-            for name in wanted:
-                if name not in record:
-                    raise InputError(f"{path}: {choices('column', name, record)}")
-            if (
-                "label" in params.columns
-                and params.columns["label"] not in record
-                and split == next(iter(params.files))
-            ):
-                raise InputError(f"{path}: {choices('column', params.columns['label'], record)}")
-        some = True
+        for name in wanted:
+            if name not in record:
+                raise InputError(f"{path}: {at}: {choices('column', name, record)}")
+        count += 1
         yield at, record
-    if not some:
+    if not count:
         raise InputError(f"{path}: a header and no rows")
 
 
-def _label(params: Params, at: str, record: dict[str, Any]) -> str | None:
+def _column(params: Params, name: str) -> str:
+    """What the files call the column `name`."""
+    return params.columns.get(name, name)
+
+
+def _labels_of(raw: Path, split: str, params: Params) -> list[str]:
+    """The distinct labels of a split, sorted."""
+    found = {_label(params, record) for _, record in _records(raw, split, params)}
+    return sorted(label for label in found if label is not None)
+
+
+def _label(params: Params, record: dict[str, Any]) -> str | None:
     """The row's label as a name; None where the split has none."""
-    value = record.get(params.columns.get("label", "label"))
+    value = record.get(_column(params, "label"))
     return None if value is None or value == "" else params.label_names.get(str(value), str(value))

@@ -2,7 +2,7 @@
 
 import importlib
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -27,12 +27,12 @@ class Params(Section):
     dictionary: Literal["ipadic", "unidic-lite"] = "ipadic"
 
 
-def train(texts: Iterator[str], folder: Path, size: int, params: Params) -> None:
+def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
     """Learn a vocabulary of the words' pieces and write the tokenizer's files into `folder`."""
     words = _tagger(params.dictionary)
     backend = Backend(vocab.wordpiece({token: i for i, token in enumerate(vocab.SPECIAL)}))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learned = vocab.learn(backend, (words.parse(normalize(text)) for text in texts), size)
+    learned = vocab.learn(backend, lambda: (words.parse(normalize(text)) for text in texts()), size)
     config = {
         "tokenizer_class": "BertJapaneseTokenizer",
         "word_tokenizer_type": "mecab",

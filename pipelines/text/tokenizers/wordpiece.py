@@ -1,6 +1,6 @@
 """wordpiece: BERT's own, cased or uncased (Devlin et al. 2018)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class Params(Section):
     lowercase: bool = True  # and without accents, as BERT's uncased models are
 
 
-def train(texts: Iterator[str], folder: Path, size: int, params: Params) -> None:
+def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
     """Learn a vocabulary and write the tokenizer's files into `folder`."""
     learned = vocab.learn(_backend({token: i for i, token in enumerate(vocab.SPECIAL)}, params.lowercase), texts, size)
     vocab.write(folder, learned, {"tokenizer_class": "BertTokenizer", "do_lower_case": params.lowercase})
@@ -48,7 +48,7 @@ class WordPiece:
         return Ragged(values, offsets(lengths))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        return [self._backend.id_to_token(int(i)) for i in ids]
+        return [self._backend.id_to_token(int(i)) or "[UNK]" for i in ids]
 
     def about(self) -> dict[str, str]:
         return {"name": NAME, "lowercase": str(self._lowercase).lower(), "tokenizers": version("tokenizers")}

@@ -1,0 +1,127 @@
+"""bertline: the command line."""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows import settings
+from pipelines.core import params, stage
+from pipelines.core.errors import UsageError
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+DEBUG = {"on": False}
+Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
+
+
+@cli.callback()
+def options(
+    debug: Annotated[bool, typer.Option(help="show the traceback of an error")] = False,
+    quiet: Annotated[bool, typer.Option(help="no progress")] = False,
+) -> None:
+    DEBUG["on"] = debug
+    if quiet:
+        os.environ["BERTLINE_QUIET"] = "1"
+
+
+@cli.command()
+def check() -> None:
+    """Check params.yaml: every key, every name."""
+    found = params.check()
+    print(f"params.yaml: {sum(map(len, found.values()))} entries, all well-formed")
+
+
+@cli.command()
+def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml")], force: bool = False) -> None:
+    """Make FILE the active params.yaml; refuses to lose edits that stand nowhere else."""
+    params.check(file)
+    active = params.FILE
+    if active.exists() and not force:
+        kept = [other.read_bytes() for other in Path("params").glob("*.yaml")]
+        committed = subprocess.run(["git", "show", f"HEAD:./{active}"], capture_output=True, check=False).stdout
+        if active.read_bytes() not in [*kept, committed]:
+            raise UsageError(f"{active} has edits that no commit and no file of params/ holds; commit it, or --force")
+    shutil.copyfile(file, active)
+    print(f"{active} is {file} now; `dvc repro` brings the graph up to date")
+
+
+@cli.command()
+def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of promote; all if none")] = None) -> None:
+    """Bring the graph up to date and register the challengers."""
+    from flows.retrain import retrain as run
+
+    for version in run(names or None):
+        print(f"{version} is the challenger")
+
+
+@cli.command()
+def promote(name: Name) -> None:
+    """Hold the challenger against the champion; make it champion if it passes."""
+    from flows.promote import promote as run
+
+    outcome = run(name)
+    print("\n".join(outcome.reasons))
+    print(f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion")
+    if not outcome.promoted:
+        raise typer.Exit(1)
+
+
+@cli.command()
+def rollback(name: Name) -> None:
+    """Give the alias champion back to the version that held it before."""
+    from flows.promote import rollback as run
+
+    print(f"{run(name)} is the champion again")
+
+
+@cli.command()
+def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
+    """Score the rows of a Parquet file with the champion."""
+    from flows.score import score as run
+
+    print(f"{run(name, str(source), str(target), prefix=prefix):,} rows scored into {target}")
+
+
+@cli.command()
+def serve(name: Name, host: str = "127.0.0.1", port: int = 8000) -> None:
+    """Serve the champion over HTTP until interrupted."""
+    from flows.serve import serving
+
+    with serving(name, host=host, port=port) as address:
+        print(f"{name} answers at {address}/predict, documented at {address}/docs; Ctrl-C stops it", flush=True)
+        while True:
+            time.sleep(3600)
+
+
+@cli.command()
+def up() -> None:
+    """Start Prefect's server, a worker and MLflow here."""
+    from flows import services
+
+    services.up()
+
+
+@cli.command()
+def down() -> None:
+    """Stop what `up` started."""
+    from flows import services
+
+    services.down()
+
+
+@cli.command()
+def quickstart() -> None:
+    """Samples to a served model: what `make run` does."""
+    from flows.quickstart import quickstart as run
+
+    print(run())
+
+
+def main() -> None:
+    settings.use_local_state()
+    with stage.one_sentence("bertline", lambda: DEBUG["on"]):
+        cli()

@@ -1,0 +1,61 @@
+"""promote: the challenger against the champion on the same rows, by the rules of params.yaml; and the way back."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from prefect import flow, task
+
+from pipelines.core import params, paths, tables
+from pipelines.core.errors import InputError
+from pipelines.core.params import Evaluate
+from pipelines.evaluation import gates
+from pipelines.evaluation.score import score
+from pipelines.inference import cost
+from pipelines.inference.predictor import Predictor
+from pipelines.tracking import registry
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the gate said, and which version serves now."""
+
+    promoted: bool
+    reasons: list[str]
+    champion: registry.Version | None
+
+
+@task
+def measure(version: registry.Version, entry: Evaluate) -> dict[str, Any]:
+    """Score a registered version on the rows of an evaluate entry, with the predictor that serves."""
+    predictor = Predictor.load(registry.folder(version))
+    rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet")
+    return {
+        "task": entry.task,
+        "rows": rows.num_rows,
+        "metric": predictor.task.metric,
+        **score(rows, predictor.predict(rows), predictor.task),
+        "latency_ms": cost.latency(predictor, rows),
+    }
+
+
+@flow(name="promote")
+def promote(name: str) -> Outcome:
+    """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not."""
+    rules = params.entry("promote", name, params.Promote)
+    entry = params.entry("evaluate", rules.run, Evaluate)
+    challenger = registry.get(name, registry.CHALLENGER)
+    champion = registry.find(name, registry.CHAMPION)
+    if champion and champion.version == challenger.version:
+        return Outcome(False, [f"{challenger} is the champion already"], champion)
+    decision = gates.decide(measure(challenger, entry), measure(champion, entry) if champion else None, rules)
+    if decision.passed:
+        registry.crown(challenger)
+        champion = challenger
+    return Outcome(decision.passed, decision.reasons, champion)
+
+
+def rollback(name: str) -> registry.Version:
+    """Give `name` back to the champion before this one."""
+    if name not in (params.read().get("promote") or {}):
+        raise InputError(f"params.yaml: promote: no entry {name!r}")
+    return registry.rollback(name)

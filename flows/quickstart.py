@@ -1,0 +1,59 @@
+"""`make run`: samples to a served model, in one go, and everything stopped again."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from prefect import flow
+
+from flows.promote import promote
+from flows.retrain import retrain
+from flows.score import score
+from flows.serve import ask, serving
+from pipelines.core import params, paths, tables
+from pipelines.core.progress import say
+from pipelines.tracking import store
+
+TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/scored/quickstart.parquet")
+T = TypeVar("T")
+
+
+@flow(name="quickstart")
+def quickstart() -> str:
+    """The whole way on the active params.yaml; returns what to print at the end."""
+    name = next(iter(params.check()["promote"]))
+    run = params.entry("promote", name, params.Promote).run
+    _timed("the graph, MLflow runs, a registered challenger", lambda: retrain([name]))
+    outcome = _timed("the gate", lambda: promote(name))
+    entry = params.entry("evaluate", run, params.Evaluate)
+    rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet")
+    unlabelled = rows.drop_columns("label")
+    tables.write(TO_SCORE, unlabelled.to_batches(), unlabelled.schema)
+    count = _timed("batch scoring", lambda: score(name, str(TO_SCORE), str(SCORED)))
+    first = unlabelled.drop_columns("id").slice(0, 1).to_pylist()[0]
+    answer = _timed("one request to the service", lambda: _one_request(name, first))
+    table = (paths.reports() / "table.txt").read_text(encoding="utf-8")
+    gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
+    return (
+        f"\n{table}\n{gate}\n"
+        f"asked   {' | '.join(first.values())}\nanswer  {answer}\n"
+        f"report  {paths.reports() / 'index.html'}\n"
+        f"scored  {SCORED} ({count:,} rows)\n"
+        f"MLflow  {store.uri()}"
+    )
+
+
+def _one_request(name: str, row: dict[str, str]) -> str:
+    """Serve the champion, ask it for one row, stop it."""
+    with serving(name) as address:
+        answer = ask(address, "/predict", {"rows": [row]})
+    best = answer["predictions"][0]
+    return f"{best['label']} ({best['score']:.2f}), {answer['model']} version {answer['version']}"
+
+
+def _timed(what: str, work: Callable[[], T]) -> T:
+    start = time.monotonic()
+    result = work()
+    say(f"== {what}: {time.monotonic() - start:.1f} s")
+    return result

@@ -1,0 +1,88 @@
+"""retrain: the graph, an MLflow run for each stage that ran, and the new model registered as challenger."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+
+from flows import dag
+from pipelines.core import params, paths, tables
+from pipelines.core.params import Promote
+from pipelines.core.schema import INPUTS
+from pipelines.core.task import Task
+from pipelines.tracking import registry, runs
+
+CODE = Path(__file__).parents[1] / "pipelines" / "serving" / "registered.py"
+
+
+@task
+def reproduce() -> list[str]:
+    """Bring the graph up to date."""
+    return dag.reproduce()
+
+
+@task
+def log_runs(stages: list[str]) -> None:
+    """One MLflow run for each stage that ran."""
+    values = params.read()
+    commit = git_commit()
+    for stage in stages:
+        section, _, entry = stage.partition("@")
+        made = dag.outputs(stage)
+        metrics = [json.loads(Path(path).read_text()) for path in made if path.endswith(".json")]
+        curve = [f for f in (Path(path) / "training.json" for path in made) if f.is_file()]
+        numbers: dict[str, Any] = {}
+        for record in metrics:
+            numbers |= {k: record[k] for k in ("metrics", "model", "latency_ms", "rows_per_second") if k in record}
+        for file in curve:
+            numbers["final_loss"] = json.loads(file.read_text())["loss"][-1][1]
+        tags = {f"md5 {path}": md5 for path, md5 in made.items()} | commit
+        runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags)
+
+
+@task
+def register(name: str) -> registry.Version:
+    """Register the run that promote.<name> names, unless the newest challenger is that very model."""
+    rules = params.entry("promote", name, Promote)
+    folder = paths.model(rules.run)
+    tags = provenance_tags(rules.run)
+    held = registry.find(name, registry.CHALLENGER)
+    if held and held.tags.get("md5") == tags["md5"]:
+        return held
+    kind = Task.load(folder).kind
+    return registry.register(name, folder, CODE, INPUTS[kind], _example(rules.run, kind), tags)
+
+
+@flow(name="retrain")
+def retrain(names: list[str] | None = None) -> list[registry.Version]:
+    """Retrain and register; `names` are entries of promote, all of them unless some are given."""
+    checked = params.check()
+    stages = reproduce()
+    log_runs(stages)
+    return [register(name) for name in names or checked["promote"]]
+
+
+def git_commit() -> dict[str, str]:
+    """The checkout's commit, and whether its files differ from it; empty outside git."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    if head.returncode:
+        return {}
+    status = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=False)
+    return {"git_commit": head.stdout.strip(), "git_dirty": str(bool(status.stdout.strip())).lower()}
+
+
+def provenance_tags(run: str) -> dict[str, str]:
+    """Where a run's model came from: dvc.lock's md5 of its folder, its params, the commit."""
+    values = params.read()
+    section = "finetune" if run in (values.get("finetune") or {}) else "compress"
+    md5 = dag.outputs(f"{section}@{run}").get(str(paths.model(run)), "")
+    return {"run": run, "md5": md5, "params": json.dumps(values[section][run], sort_keys=True), **git_commit()}
+
+
+def _example(run: str, kind: str) -> dict[str, str]:
+    """The first row that the run was evaluated on."""
+    entry = params.entry("evaluate", run, params.Evaluate)
+    rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet", INPUTS[kind])
+    return rows.slice(0, 1).to_pylist()[0]

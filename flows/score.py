@@ -1,0 +1,14 @@
+"""score: every row of a Parquet file, by the champion."""
+
+from pathlib import Path
+
+from prefect import flow
+
+from pipelines.serving import batch
+from pipelines.tracking import registry
+
+
+@flow(name="score")
+def score(name: str, source: str, target: str, alias: str = registry.CHAMPION, prefix: str = "") -> int:
+    """Score `source` into `target` with the version of `name` that holds `alias`; returns the number of rows."""
+    return batch.score(Path(source), Path(target), registry.get(name, alias), prefix)

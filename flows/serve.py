@@ -1,0 +1,55 @@
+"""The HTTP service on this machine: started, waited for, asked, stopped."""
+
+import json
+import os
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pipelines.core.errors import InputError
+from pipelines.serving import deployment
+from pipelines.tracking import store
+
+
+@contextmanager
+def serving(name: str, alias: str = "champion", host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve a registered model; yields its address, and stops everything that it started."""
+    port = port or free_port(host)
+    os.environ.setdefault("MLFLOW_TRACKING_URI", store.uri())
+    with deployment.running({"model": name, "alias": alias}, host, port):
+        yield f"http://{host}:{port}"
+
+
+def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: float = 60) -> dict[str, Any]:
+    """One request with JSON; a body makes it a POST."""
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise InputError(f"{address}{path}: {error.code}: {error.read().decode()[:300]}") from None
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(url: str, seconds: float) -> None:
+    """Until `url` answers, or one sentence."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise InputError(f"{url}: no answer within {seconds:.0f} s ({error})") from None
+            time.sleep(0.5)

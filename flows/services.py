@@ -1,0 +1,107 @@
+"""Prefect's server, its worker and MLflow's server on this machine: started once, stopped by their own pids."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from flows.serve import wait_for
+from pipelines.core.errors import InputError
+from pipelines.core.progress import say
+from pipelines.tracking import store
+
+PIDS, LOGS = Path("state/pids"), Path("state/logs")
+PREFECT_PORT = int(os.environ.get("BERTLINE_PREFECT_PORT", 4200))
+MLFLOW_PORT = int(os.environ.get("BERTLINE_MLFLOW_PORT", 5000))
+PREFECT_API = f"http://127.0.0.1:{PREFECT_PORT}/api"
+START_SECONDS = 180  # a first start makes its database
+STOP_SECONDS = 20
+
+
+def up() -> None:
+    """Start what does not run yet, wait until it answers, and register the deployments of prefect.yaml."""
+    os.environ["PREFECT_API_URL"] = PREFECT_API
+    bin_folder = Path(sys.executable).parent
+    prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
+    address = ["--host", "127.0.0.1", "--port"]
+    _start("prefect", [prefect, "server", "start", *address, str(PREFECT_PORT)], f"{PREFECT_API}/health")
+    served = ["--backend-store-uri", store.uri(), "--workers", "1"]
+    _start("mlflow", [mlflow, "server", *served, *address, str(MLFLOW_PORT)], f"http://127.0.0.1:{MLFLOW_PORT}/health")
+    _run([prefect, "work-pool", "create", "bertline", "--type", "process", "--overwrite"])
+    _run([prefect, "--no-prompt", "deploy", "--all"])
+    _start("worker", [prefect, "worker", "start", "--pool", "bertline"], "")
+    say(f"Prefect  http://127.0.0.1:{PREFECT_PORT}\nMLflow   http://127.0.0.1:{MLFLOW_PORT}\nlogs     {LOGS}")
+
+
+def down() -> None:
+    """Stop what `up` started, and only that."""
+    stopped = [name for name in ("worker", "mlflow", "prefect") if _stop(name)]
+    say(f"stopped: {', '.join(stopped)}" if stopped else "nothing of ours was running")
+
+
+def running(name: str) -> psutil.Process | None:
+    """The process that `up` started under `name`; None if it is gone, even where its pid is another's now."""
+    try:
+        record = json.loads((PIDS / name).read_text())
+        process = psutil.Process(record["pid"])
+        alive = process.create_time() == record["created"] and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, ValueError, KeyError, psutil.NoSuchProcess):
+        return None
+    return process if alive else None
+
+
+def _start(name: str, command: list[str], health: str) -> None:
+    if running(name):
+        say(f"{name} is up already")
+        return
+    PIDS.mkdir(parents=True, exist_ok=True)
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / f"{name}.log").open("ab") as log:
+        child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    process = psutil.Process(child.pid)
+    (PIDS / name).write_text(json.dumps({"pid": child.pid, "created": process.create_time()}))
+    try:
+        if health:
+            wait_for(health, START_SECONDS)
+        else:
+            time.sleep(3)
+        if child.poll() is not None:
+            raise InputError(f"{name} ended at once with status {child.returncode}; see {LOGS / name}.log")
+    except InputError:
+        _stop(name)
+        raise
+    say(f"{name} is up")
+
+
+def _stop(name: str) -> bool:
+    """End the process and its children, politely first."""
+    process = running(name)
+    (PIDS / name).unlink(missing_ok=True)
+    if process is None:
+        return False
+    family = [process, *process.children(recursive=True)]
+    for member in family:
+        _signal(member, "terminate")
+    _, alive = psutil.wait_procs(family, STOP_SECONDS)
+    for member in alive:
+        _signal(member, "kill")
+    psutil.wait_procs(alive, STOP_SECONDS)
+    return True
+
+
+def _signal(process: psutil.Process, how: str) -> None:
+    try:
+        getattr(process, how)()
+    except psutil.NoSuchProcess:
+        return
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise InputError(f"{' '.join(command[1:4])}: {lines[-1]}")

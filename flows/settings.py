@@ -1,0 +1,15 @@
+"""Where Prefect keeps its state here, set before it is imported."""
+
+import os
+from pathlib import Path
+
+HOME = Path("state/prefect")
+
+
+def use_local_state() -> None:
+    """Prefect's SQLite below state/ unless the environment names another home or server; no telemetry."""
+    os.environ.setdefault("PREFECT_HOME", str(HOME.resolve()))
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # errors are told in one sentence, by the command line
+    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
+    os.environ.setdefault("DO_NOT_TRACK", "1")

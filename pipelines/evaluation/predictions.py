@@ -1,0 +1,29 @@
+"""Probabilities of labels as a table of predictions."""
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core import schema
+from pipelines.core.task import Task
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities (B, C) of logits (B, C), in float64 inside so that a row's company cannot change its rounding."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    return (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def table(probabilities: np.ndarray, task: Task) -> pa.Table:
+    """Probabilities (N, C) as predictions without their ids."""
+    best = probabilities.argmax(axis=1)
+    flat = pa.array(probabilities.reshape(-1), pa.float32())
+    ends = pa.array(np.arange(len(best) + 1) * probabilities.shape[1], pa.int32())
+    columns = {
+        "label": pa.array([task.labels[i] for i in best], pa.string()),
+        "score": pa.array(probabilities[np.arange(len(best)), best], pa.float32()),
+        "scores": pa.ListArray.from_arrays(ends, flat),
+    }
+    fields = [schema.PREDICTIONS[task.kind].field(name) for name in columns]
+    return pa.table(
+        [column.cast(f.type) for column, f in zip(columns.values(), fields, strict=True)], schema=pa.schema(fields)
+    )

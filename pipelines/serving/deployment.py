@@ -1,0 +1,29 @@
+"""The application on a Ray of this process: up while the block runs, down after it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipelines.core import workers
+
+
+@contextmanager
+def running(arguments: dict[str, str], host: str, port: int) -> Iterator[None]:
+    """Serve `pipelines.serving.app` on host:port. A Ray that runs already is used and left running."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+    from ray import serve
+
+    from pipelines.serving.app import app
+
+    ours = not ray.is_initialized()
+    if ours:
+        ray.init(include_dashboard=False, runtime_env=workers.runtime_environment(), log_to_driver=False)
+    try:
+        serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
+        serve.run(app(arguments), name="bertline", route_prefix="/")
+        yield
+    finally:
+        serve.shutdown()
+        if ours:
+            ray.shutdown()

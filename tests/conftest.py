@@ -1,0 +1,40 @@
+"""What every test stands on: no network but loopback, an empty checkout to work in, tiny models."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+os.environ |= {
+    "HF_HUB_OFFLINE": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "BERTLINE_QUIET": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+ROOT = Path(__file__).resolve().parents[1]
+MIRROR = Path(os.environ.get("BERTLINE_MIRROR", ROOT.parent / "shared" / "mirror"))
+needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror of the corpora: set BERTLINE_MIRROR")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder as the working directory, with nothing of this machine's settings."""
+    for name in ("BERTLINE_MIRROR", "BERTLINE_OFFLINE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def workspace(checkout: Path) -> Path:
+    """A copy of this checkout's code and samples, in which stages and DVC can run."""
+    for name in ("pipelines", "flows", "samples", "encoders", "dvc.yaml", "params.yaml"):
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, checkout / name)
+    return checkout

@@ -1,0 +1,46 @@
+"""Every metric has a second opinion."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from pipelines.evaluation import metrics, significance
+
+labels = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=60)
+
+
+@given(labels)
+def test_metrics_are_sklearns(pairs: list[tuple[int, int]]) -> None:
+    gold, predicted = np.array(pairs).T
+    every = list(range(5))
+    assert metrics.accuracy(gold, predicted, 5) == pytest.approx(sk.accuracy_score(gold, predicted))
+    wanted = sk.precision_recall_fscore_support(gold, predicted, labels=every, zero_division=0)
+    assert metrics.per_class(gold, predicted, 5) == pytest.approx(np.stack(wanted[:3], axis=1))
+    assert metrics.macro_f1(gold, predicted, 5) == pytest.approx(wanted[2].mean())
+    assert metrics.matthews(gold, predicted, 5) == pytest.approx(_matthews(gold, predicted))
+    table = sk.confusion_matrix(gold, predicted, labels=every)
+    assert metrics.confusion(gold, predicted, 5).tolist() == table.tolist()
+
+
+def _matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """sklearn's, which warns where one label is all there is; the coefficient is 0 there."""
+    if len(set(gold)) == 1 or len(set(predicted)) == 1:
+        return 0.0
+    return float(sk.matthews_corrcoef(gold, predicted))
+
+
+def test_matthews_by_hand() -> None:
+    gold = np.array([1, 1, 1, 0, 0, 0, 0, 0])
+    predicted = np.array([1, 1, 0, 0, 0, 0, 0, 1])
+    # TP 2, TN 4, FP 1, FN 1: (2 * 4 - 1 * 1) / sqrt(3 * 3 * 5 * 5)
+    assert metrics.matthews(gold, predicted, 2) == pytest.approx(7 / 15)
+
+
+def test_a_bootstrap_interval_covers_the_binomials_own() -> None:
+    gold, predicted = np.zeros(400, int), (np.arange(400) < 100).astype(int)  # accuracy 0.75
+    low, high = significance.interval(metrics.accuracy, gold, predicted, 2)
+    error = 1.96 * np.sqrt(0.75 * 0.25 / 400)
+    assert (low, high) == pytest.approx((0.75 - error, 0.75 + error), abs=0.01)
+    assert significance.difference(metrics.accuracy, gold, predicted, predicted, 2) == (0.0, 0.0)

@@ -1,0 +1,56 @@
+"""A random two-layer model with a tokenizer and a task, as small as one can be and still whole."""
+
+from pathlib import Path
+
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from pipelines.core.task import Task
+from pipelines.models import folder as model_folder
+from pipelines.models import heads
+from pipelines.text import tokenizer as text_tokenizer
+from pipelines.text.tokenizers import mecab_wordpiece, wordpiece
+
+TEXTS = [
+    "私は犬が好き。",
+    "映画の公開日が決定、監督が語る",
+    "新型スマートフォンの予約開始",
+    "試合は延長の末に決着した",
+] * 4
+LABELS = ("film", "phone", "sport")
+
+
+def tokenizer(folder: Path, japanese: bool = True) -> Path:
+    """A tokenizer's folder, its vocabulary learned from TEXTS."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plugin = mecab_wordpiece if japanese else wordpiece
+    plugin.train(lambda: iter(TEXTS), folder, 300, plugin.Params())
+    return folder
+
+
+def encoder(folder: Path, japanese: bool = True, layers: int = 2) -> Path:
+    """A random masked-language model's folder."""
+    tokenizer(folder, japanese)
+    torch.manual_seed(3)
+    config = BertConfig(
+        vocab_size=text_tokenizer.load(folder).vocab_size,
+        hidden_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+def classifier(folder: Path, kind: str = "single", head: str = "native", seed: int = 5, layers: int = 2) -> Path:
+    """A fine-tuned model's folder (of random weights)."""
+    base = encoder(folder.parent / f".{folder.name}.encoder", layers=layers)
+    torch.manual_seed(seed)
+    model = heads.classifier(base, head, LABELS)
+    for parameter in heads.head_parameters(model):  # large enough that labels differ
+        torch.nn.init.normal_(parameter, std=1.0)
+    folder.mkdir(parents=True, exist_ok=True)
+    model_folder.save(model, folder, base, Task("tiny", kind, LABELS, "accuracy"))
+    return folder
