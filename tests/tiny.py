@@ -39,6 +39,7 @@ def encoder(folder: Path, japanese: bool = True, layers: int = 2) -> Path:
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=64,
+        initializer_range=0.3,  # large enough that texts differ
     )
     BertForMaskedLM(config).save_pretrained(folder)
     return folder

@@ -1,0 +1,94 @@
+"""Every plugin file keeps its folder's contract; a new one is picked up by itself."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.core import plugins
+from pipelines.core.errors import UsageError
+from pipelines.core.params import Resources
+from pipelines.core.schema import ROWS
+from pipelines.core.task import Task
+from pipelines.models import folder as model_folder
+from pipelines.text import tokenizer
+from pipelines.training.batches import TaskData
+from pipelines.training.distributed import fitting
+from tests import tiny
+from tests.unit.training.test_training import rows
+
+CORPORA, TOKENIZERS = "pipelines.data.corpora", "pipelines.text.tokenizers"
+OBJECTIVES, METHODS = "pipelines.objectives", "pipelines.compression.methods"
+OPTIONS = {"drop_layers": {"layers": 1, "epochs": 1, "batch_size": 8}}  # what a method cannot do without
+
+
+@pytest.mark.parametrize("name", plugins.names(CORPORA))
+def test_a_corpus_declares_what_it_is(name: str) -> None:
+    corpus = plugins.load(CORPORA, name)
+    assert all(source.licence for sources in corpus.SOURCES.values() for source in sources)
+    assert all(source.url or source.path for sources in corpus.SOURCES.values() for source in sources)
+    assert all(task.kind in ROWS and isinstance(task, Task) for task in corpus.TASKS.values())
+    assert list(inspect.signature(corpus.parse).parameters) == ["raw", "task", "split", "params"]
+    assert list(inspect.signature(corpus.task).parameters) == ["raw", "name", "params"]
+    assert callable(corpus.verify)
+
+
+@pytest.mark.parametrize("name", plugins.names(TOKENIZERS))
+def test_a_tokenizer_learns_saves_and_encodes(name: str, tmp_path: Path) -> None:
+    plugin = plugins.load(TOKENIZERS, name)
+    plugin.train(lambda: iter(tiny.TEXTS), tmp_path, 300, plugin.Params())
+    loaded = tokenizer.load(tmp_path)
+    found = loaded.encode(tiny.TEXTS)
+    assert loaded.name == loaded.about()["name"] == name
+    assert len(found.offsets) == len(tiny.TEXTS) + 1
+    assert found.values.max() < loaded.vocab_size
+    assert loaded.tokens([loaded.cls_id, loaded.mask_id]) == ["[CLS]", "[MASK]"]
+
+
+@pytest.mark.parametrize("name", plugins.names(OBJECTIVES))
+def test_an_objective_corrupts_the_same_way_twice_and_learns(name: str, tmp_path: Path) -> None:
+    objective = plugins.load(OBJECTIVES, name)
+    loaded = tokenizer.load(tiny.encoder(tmp_path / "encoder"))
+    model = objective.MODEL.from_pretrained(tmp_path / "encoder")
+    objective.check(model, loaded)
+    clean = {"input_ids": torch.randint(5, loaded.vocab_size, (8, 32), generator=torch.Generator().manual_seed(1))}
+
+    def corrupted() -> dict[str, torch.Tensor]:
+        return objective.corrupt(clean, np.random.default_rng(1), objective.Params(), loaded)
+
+    assert all(corrupted()[key].equal(tensor) for key, tensor in corrupted().items())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    seen = []
+    for _ in range(15):
+        total, count = objective.loss(model, corrupted())
+        seen.append(float(total.detach() / count))
+        optimizer.zero_grad()
+        (total / count).backward()
+        optimizer.step()
+    assert seen[-1] < seen[0] * 0.9
+
+
+@pytest.mark.parametrize("name", plugins.names(METHODS))
+def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checkout: Path) -> None:
+    method = plugins.load(METHODS, name)
+    folder = tiny.classifier(checkout / "teacher")
+    teacher, task = model_folder.load_classifier(folder)
+    inputs = {"input_ids": torch.randint(5, 50, (3, 9)), "attention_mask": torch.ones(3, 9, dtype=torch.int64)}
+    params = method.Params(**OPTIONS.get(name, {}))
+    with fitting("compress", name, Resources()) as fit:
+        smaller = method.compress(teacher, TaskData(rows(vocab=50), 0), params, fit)
+    (checkout / "out").mkdir()
+    model_folder.save(smaller, checkout / "out", folder, task)
+    with torch.inference_mode():
+        wanted = smaller.eval()(**inputs).logits
+        found = model_folder.load_classifier(checkout / "out")[0](**inputs).logits
+    assert found.equal(wanted)
+    size = [(f / "model.safetensors").stat().st_size for f in (checkout / "out", folder)]
+    assert size[0] < size[1]
+
+
+def test_a_wrong_name_says_which_there_are() -> None:
+    with pytest.raises(UsageError, match=r"no data.corpora 'livedor' \(did you mean 'livedoor'\?\); there are: custom"):
+        plugins.load(CORPORA, "livedor")

@@ -1,0 +1,162 @@
+"""evaluate, the HTTP service, the batch job and the registered model answer alike."""
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.serve import ask, serving
+from pipelines.core.errors import InputError
+from pipelines.inference import onnx_export
+from pipelines.inference.predictor import Predictor
+from pipelines.serving import batch
+from pipelines.tracking import registry
+from tests import tiny
+from tests.conftest import ROOT
+
+CODE = ROOT / "pipelines" / "serving" / "registered.py"
+TEXTS = ["私は犬が好き。", "", "😀", "映画の公開日が決定、監督が語る" * 30, "試合は延長の末に決着した", "a b c"] * 3
+
+
+def register(folder: Path, kind: str = "single") -> registry.Version:
+    inputs = ["text", "text_pair"] if kind == "pair" else ["text"]
+    return registry.register("tiny", folder, CODE, inputs, dict.fromkeys(inputs, "犬"), {"run": "tiny", "md5": "0"})
+
+
+@pytest.fixture
+def version(checkout: Path) -> Iterator[registry.Version]:
+    found = register(tiny.classifier(checkout / "model"))
+    registry.crown(found)
+    yield found
+    mlflow.set_tracking_uri(None)
+
+
+def test_a_rows_company_does_not_change_its_prediction(checkout: Path) -> None:
+    predictor = Predictor.load(tiny.classifier(checkout / "model"))
+    rows = pa.table({"text": TEXTS})
+    together = predictor.predict(rows).to_pylist()
+    assert predictor.truncated == 3
+    assert len({row["label"] for row in together}) > 1
+    alone = [predictor.predict(rows.slice(i, 1)).to_pylist()[0] for i in range(rows.num_rows)]
+    backwards = predictor.predict(rows.take(list(range(rows.num_rows))[::-1])).to_pylist()[::-1]
+    for one, other, third in zip(together, alone, backwards, strict=True):
+        assert one["label"] == other["label"] == third["label"]
+        assert one["scores"] == pytest.approx(other["scores"], abs=1e-5)
+        assert one["scores"] == pytest.approx(third["scores"], abs=1e-5)
+        assert sum(one["scores"]) == pytest.approx(1, abs=1e-5)
+    assert predictor.predict(rows.slice(0, 0)).num_rows == 0
+
+
+def test_onnx_predicts_what_torch_does(checkout: Path) -> None:
+    folder = tiny.classifier(checkout / "model")
+    (checkout / "onnx").mkdir()
+    assert onnx_export.export(folder, checkout / "onnx", 18, 1e-4) < 1e-4
+    rows = pa.table({"text": TEXTS})
+    torch_, onnx = (Predictor.load(f, r).predict(rows) for f, r in ((folder, "torch"), (checkout / "onnx", "onnx")))
+    assert onnx.column("label").equals(torch_.column("label"))
+    assert onnx.column("score").to_pylist() == pytest.approx(torch_.column("score").to_pylist(), abs=1e-5)
+
+
+def test_wrong_rows_are_one_sentence(checkout: Path) -> None:
+    predictor = Predictor.load(tiny.classifier(checkout / "model"))
+    with pytest.raises(InputError, match=r"no column 'text' \(did you mean 'txt'\?\); there are: txt"):
+        predictor.predict(pa.table({"txt": ["a"]}))
+    with pytest.raises(InputError, match="row 1 has no text"):
+        predictor.predict(pa.table({"text": ["a", None]}))
+    with pytest.raises(InputError, match="holds int64; text is expected"):
+        predictor.predict(pa.table({"text": [1]}))
+
+
+@pytest.mark.parametrize("missing", ["tokenizer_config.json", "model.safetensors", "config.json", "task.json"])
+def test_a_model_folder_that_is_not_whole_is_one_sentence(missing: str, checkout: Path) -> None:
+    folder = tiny.classifier(checkout / "model")
+    (folder / missing).unlink()
+    with pytest.raises(InputError, match=missing):
+        Predictor.load(folder)
+
+
+def test_a_model_folder_without_all_its_weights_is_refused(checkout: Path) -> None:
+    folder = tiny.classifier(checkout / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    with pytest.raises(InputError, match=r"16 weights that its config\.json asks for are not there"):
+        Predictor.load(folder)
+
+
+def test_the_registered_model_answers_in_plain_columns(version: registry.Version) -> None:
+    wanted = Predictor.load(registry.folder(version)).predict(pa.table({"text": TEXTS})).to_pylist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = mlflow.pyfunc.load_model("models:/tiny@champion")
+    found = model.predict(pd.DataFrame({"text": TEXTS}))
+    assert list(found.columns) == ["label", "score"]
+    assert found["label"].tolist() == [row["label"] for row in wanted]
+    assert found["score"].tolist() == pytest.approx([row["score"] for row in wanted], abs=1e-6)
+    assert set(tiny.LABELS) < set(model.predict(pd.DataFrame({"text": TEXTS}), params={"scores": True}).columns)
+    pickled = [p for p in registry.folder(version).parent.parent.rglob("*") if p.suffix in {".pkl", ".bin", ".pt"}]
+    assert pickled == []
+
+
+def test_the_batch_job_keeps_every_column_and_stamps_every_row(version: registry.Version, checkout: Path) -> None:
+    rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS, "extra": list(range(len(TEXTS)))})
+    pq.write_table(rows, checkout / "in.parquet")
+    assert batch.score(checkout / "in.parquet", checkout / "out.parquet", version) == len(TEXTS)
+    found = pq.read_table(checkout / "out.parquet")
+    assert found.select(rows.column_names).equals(rows)
+    wanted = Predictor.load(registry.folder(version)).predict(rows)
+    assert found.column("label").to_pylist() == wanted.column("label").to_pylist()
+    assert found.column("score").to_pylist() == pytest.approx(wanted.column("score").to_pylist(), abs=1e-6)
+    assert set(found.column("model_name").to_pylist()) == {"tiny"}
+    assert set(found.column("model_version").to_pylist()) == {version.version}
+    with pytest.raises(InputError, match="it has a column 'label' already"):
+        batch.score(checkout / "out.parquet", checkout / "again.parquet", version)
+    assert not (checkout / "again.parquet").exists()
+    assert batch.score(checkout / "out.parquet", checkout / "again.parquet", version, prefix="new_") == len(TEXTS)
+
+
+@pytest.mark.slow
+def test_the_service_and_ray_data_answer_as_the_predictor_does(
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
+    wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
+    with serving("tiny") as address:
+        _check_service(address, wanted)
+    pq.write_table(rows, checkout / "in.parquet")
+    batch.score(checkout / "in.parquet", checkout / "out", version, ray=True)
+    found = pq.read_table(checkout / "out").to_pylist()
+    import ray
+
+    ray.shutdown()
+    assert {row["id"] for row in found} == set(wanted)
+    for row in found:
+        assert row["label"] == wanted[row["id"]]["label"]
+        assert row["score"] == pytest.approx(wanted[row["id"]]["score"], abs=1e-5)
+
+
+def _check_service(address: str, wanted: dict[str, dict]) -> None:
+    assert ask(address, "/health") == {"status": "ok"}
+    about = ask(address, "/model")
+    assert (about["model"], about["version"], about["labels"]) == ("tiny", 1, list(tiny.LABELS))
+    answer = ask(address, "/predict", {"rows": [{"text": text} for text in TEXTS], "scores": True})
+    assert len(answer["predictions"]) == len(TEXTS)
+    for found, row in zip(answer["predictions"], wanted.values(), strict=True):
+        assert found["label"] == row["label"]
+        assert found["score"] == pytest.approx(row["score"], abs=1e-6)
+        assert list(found["scores"].values()) == pytest.approx(row["scores"], abs=1e-6)
+    assert "/predict" in ask(address, "/openapi.json")["paths"]
+    for body in (
+        {"rows": []},
+        {"rows": [{"txt": "a"}]},
+        {"rows": [{"text": "a", "text_pair": "b"}]},
+        {"rows": [{"text": 1}]},
+    ):
+        with pytest.raises(InputError, match=": 422: "):
+            ask(address, "/predict", body)
