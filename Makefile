@@ -43,8 +43,9 @@ up: install
 down: install
 	$(BIN)/bertline down
 
-# torch keeps its plain version: the index or PIP_FIND_LINKS decides which build of it is taken
+# From nothing, so that no old pin steers. torch keeps its plain version: whoever installs takes the build that is there.
 lock:
+	rm -f requirements.lock
 	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --find-links "$${PIP_FIND_LINKS:-}" \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o requirements.lock
 	sed -i 's/^torch==\([^+]*\)+.*/torch==\1/' requirements.lock

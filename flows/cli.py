@@ -125,3 +125,7 @@ def main() -> None:
     settings.use_local_state()
     with stage.one_sentence("bertline", lambda: DEBUG["on"]):
         cli()
+
+
+if __name__ == "__main__":
+    main()

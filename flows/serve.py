@@ -1,7 +1,6 @@
 """The HTTP service on this machine: started, waited for, asked, stopped."""
 
 import json
-import os
 import socket
 import time
 import urllib.error
@@ -12,14 +11,12 @@ from typing import Any
 
 from pipelines.core.errors import InputError
 from pipelines.serving import deployment
-from pipelines.tracking import store
 
 
 @contextmanager
 def serving(name: str, alias: str = "champion", host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve a registered model; yields its address, and stops everything that it started."""
     port = port or free_port(host)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", store.uri())
     with deployment.running({"model": name, "alias": alias}, host, port):
         yield f"http://{host}:{port}"
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pipelines.core import workers
+from pipelines.tracking import store
 
 
 @contextmanager
@@ -18,7 +19,9 @@ def running(arguments: dict[str, str], host: str, port: int) -> Iterator[None]:
 
     ours = not ray.is_initialized()
     if ours:
-        ray.init(include_dashboard=False, runtime_env=workers.runtime_environment(), log_to_driver=False)
+        environment = workers.runtime_environment()
+        environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())  # replicas have another working folder
+        ray.init(include_dashboard=False, runtime_env=environment, log_to_driver=False)
     try:
         serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
         serve.run(app(arguments), name="bertline", route_prefix="/")

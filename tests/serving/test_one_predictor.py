@@ -121,14 +121,21 @@ def test_the_batch_job_keeps_every_column_and_stamps_every_row(version: registry
 
 
 @pytest.mark.slow
-def test_the_service_and_ray_data_answer_as_the_predictor_does(
-    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_service_answers_as_the_predictor_does(version: registry.Version, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
     wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
     with serving("tiny") as address:
         _check_service(address, wanted)
+
+
+@pytest.mark.slow
+def test_ray_data_answers_as_the_predictor_does(
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
+    wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
     pq.write_table(rows, checkout / "in.parquet")
     batch.score(checkout / "in.parquet", checkout / "out", version, ray=True)
     found = pq.read_table(checkout / "out").to_pylist()

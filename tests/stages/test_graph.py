@@ -1,0 +1,119 @@
+"""The whole graph by DVC on the samples: once, again with nothing to do, after a change, and after a kill."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows import dag
+from pipelines.core import tables
+from pipelines.core.errors import InputError
+
+pytestmark = pytest.mark.slow
+TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+
+
+@pytest.fixture
+def repository(workspace: Path) -> Path:
+    """The quickstart's graph with a tiny encoder, one run of each kind and few steps."""
+    params = yaml.safe_load((workspace / "params.yaml").read_text())
+    del params["pretrain"]["tiny-en"]
+    for section, kept in {
+        "prepare": ("headlines", "bodies"),
+        "build_vocab": ("ja",),
+        "encode": ("headlines", "bodies"),
+        "finetune": ("headlines", "headlines-frozen"),
+        "compress": ("headlines-int8",),
+        "evaluate": ("headlines", "headlines-frozen", "headlines-int8"),
+    }.items():
+        params[section] = {name: params[section][name] for name in kept}
+    params["pretrain"]["tiny-ja"] |= {"epochs": 1, "config": TINY}
+    for run in params["finetune"].values():
+        run["epochs"] = 1
+    (workspace / "params.yaml").write_text(yaml.safe_dump(params))
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    return workspace
+
+
+def change(file: Path, *keys: str, value: object) -> None:
+    params = yaml.safe_load(file.read_text())
+    place = params
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    file.write_text(yaml.safe_dump(params))
+
+
+def test_the_graph_runs_once_and_then_only_what_changed(repository: Path) -> None:
+    ran = dag.reproduce()
+    assert {
+        "ingest@livedoor-samples",
+        "pretrain@tiny-ja",
+        "compress@headlines-int8",
+        "export@headlines",
+        "report",
+    } <= set(ran)
+    assert len(ran) == 16
+    assert "headlines-int8  dynamic_int8" in (repository / "artifacts/reports/table.txt").read_text()
+    assert tables.read(repository / "artifacts/predictions/headlines/test.parquet").num_rows == 90
+    assert dag.reproduce() == []
+
+    change(repository / "params.yaml", "finetune", "headlines-frozen", "learning_rate", value=0.02)
+    assert dag.reproduce() == ["finetune@headlines-frozen", "evaluate@headlines-frozen", "report"]
+    change(repository / "params.yaml", "resources", "threads", value=1)
+    assert dag.reproduce() == []
+
+    before = (repository / "artifacts/models/headlines-frozen/provenance.json").read_bytes()
+    change(repository / "params.yaml", "finetune", "headlines-frozen", "learning_rat", value=0.02)
+    with pytest.raises(
+        InputError, match=r"finetune\.headlines-frozen: no key 'learning_rat' \(did you mean 'learning_rate'\?\)"
+    ):
+        dag.reproduce()
+    assert (repository / "artifacts/models/headlines-frozen/provenance.json").read_bytes() == before
+
+
+def test_a_killed_stage_goes_on_where_it_was(repository: Path) -> None:
+    dag.reproduce(["encode@bodies"])
+    change(repository / "params.yaml", "pretrain", "tiny-ja", "epochs", value=30)
+    change(repository / "params.yaml", "resources", "checkpoint_minutes", value=1e-9)
+    command = [sys.executable, "-m", "pipelines.stages.pretrain", "tiny-ja"]
+    checkpoint = repository / "state/checkpoints/pretrain/tiny-ja/fit-1.pt"
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as stage:
+        deadline = time.monotonic() + 120
+        while not checkpoint.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(stage.pid, signal.SIGKILL)
+    assert checkpoint.exists()
+    assert not (repository / "artifacts/models/tiny-ja").exists()
+    assert dag.reproduce(["pretrain@tiny-ja"]) == ["pretrain@tiny-ja"]
+    resumed = (repository / "artifacts/models/tiny-ja/model.safetensors").read_bytes()
+    assert not checkpoint.exists()
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    assert (repository / "artifacts/models/tiny-ja/model.safetensors").read_bytes() == resumed
+
+
+def test_a_stage_says_one_sentence_and_no_traceback(repository: Path) -> None:
+    def stage(name: str, key: str, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", f"pipelines.stages.{name}", key, *more]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    unknown = stage("prepare", "headline")
+    assert unknown.returncode == 2
+    assert unknown.stderr.startswith(
+        "prepare headline: params.yaml: prepare: no entry 'headline' (did you mean 'headlines'?)"
+    )
+    assert "Traceback" in stage("prepare", "headline", "--debug").stderr
+    missing = stage("prepare", "headlines")
+    assert missing.returncode == 1
+    assert missing.stderr.count("\n") == 1
+    assert "artifacts/raw/livedoor-samples: no such file or folder" in missing.stderr
+    (repository / "samples/livedoor/ldcc-samples.tar.gz").write_bytes(b"not the archive")
+    wrong = stage("ingest", "livedoor-samples")
+    assert wrong.returncode == 1
+    assert "sha256" in wrong.stderr
+    assert not (repository / "artifacts/raw").exists()
