@@ -78,7 +78,7 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
     import logging
 
     import ray
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
     logging.getLogger("ray.train").setLevel(logging.WARNING)  # its lines repeat our own progress
@@ -96,7 +96,15 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
     # Ray's own record is of one process's run; ours, the checkpoint, outlives it
     run = RunConfig(name=f"fit-{os.getpid()}", storage_path=str(folder / "ray"))
     run.failure_config = FailureConfig(max_failures=resources.max_failures)
-    TorchTrainer(loop, scaling_config=scaling, run_config=run).fit()
+    left = resources.max_failures
+    while True:
+        try:
+            TorchTrainer(loop, scaling_config=scaling, run_config=run).fit()
+            return
+        except ControllerError:  # Ray gives up where a worker dies while its group still starts; the checkpoint goes on
+            if not left:
+                raise
+            left -= 1
 
 
 def _shared(job: Job) -> Callable[[], Job]:

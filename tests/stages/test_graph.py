@@ -59,7 +59,7 @@ def test_the_graph_runs_once_and_then_only_what_changed(repository: Path) -> Non
         "report",
     } <= set(ran)
     assert len(ran) == 16
-    assert "headlines-int8  dynamic_int8" in (repository / "artifacts/reports/table.txt").read_text()
+    assert "headlines-int8    dynamic_int8" in (repository / "artifacts/reports/table.txt").read_text()
     assert tables.read(repository / "artifacts/predictions/headlines/test.parquet").num_rows == 90
     assert dag.reproduce() == []
 
