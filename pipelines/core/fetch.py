@@ -23,7 +23,7 @@ class Source:
     """One file of a corpus: where it is, what it must be, and under which licence it may be used."""
 
     name: str  # the file's name below artifacts/raw/<entry>
-    url: str = ""  # official address
+    url: str = ""  # official address; "" where only a mirror can have it
     path: str = ""  # or a file of this checkout
     mirror: str = ""  # its place below BERTLINE_MIRROR
     size_bytes: int | None = None
@@ -63,10 +63,12 @@ def _place(source: Source) -> tuple[str, bool]:
         mirror = urllib.request.url2pathname(urllib.parse.urlparse(mirror).path)
     if mirror:
         return f"{mirror}/{source.mirror or source.name}", False
-    if os.environ.get("BERTLINE_OFFLINE"):
+    if os.environ.get("BERTLINE_OFFLINE") or not source.url:
+        why = "BERTLINE_OFFLINE is set" if source.url else "it has no official address"
+        published = f" (it is published at {source.url})" if source.url else ""
         raise InputError(
-            f"{source.name} is missing and BERTLINE_OFFLINE is set; put it at {source.mirror or source.name} below a "
-            f"folder named by BERTLINE_MIRROR (it is published at {source.url})"
+            f"{source.name} is missing and {why}; put it at {source.mirror or source.name} below a folder named by "
+            f"BERTLINE_MIRROR{published}"
         )
     return source.url, True
 

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,14 @@ def records(path: Path, form: str = "") -> Iterator[tuple[Place, Record]]:
     yield from READERS[form](path)
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends (LF or CRLF), the first one without a byte order mark."""
+def lines(path: Path, opener: Callable[[Path], Any] | None = None) -> Iterator[tuple[int, str]]:
+    """Numbered lines without their ends (LF or CRLF), the first one without a byte order mark.
+
+    `opener` reads a compressed file: gzip.open, lzma.open, bz2.open.
+    """
     offset = 0
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+    with opener(path) if opener else path.open("rb") as file:
+        for number, line in enumerate(_whole(path, file), start=1):
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -40,6 +45,14 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 raise InputError(f"{path}: line {number}: a NUL byte; this is not a text file")
             offset += len(line)
             yield number, text.rstrip("\r\n")
+
+
+def _whole(path: Path, file: Any) -> Iterator[bytes]:
+    """The file's lines; a compressed file that is cut short is one sentence."""
+    try:
+        yield from file
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"{path}: not to be read to its end ({error}); fetch or write it again") from None
 
 
 def _tsv(path: Path) -> Iterator[tuple[Place, Record]]:

@@ -28,7 +28,7 @@ OPTIONS = {"drop_layers": {"layers": 1, "epochs": 1, "batch_size": 8}}  # what a
 def test_a_corpus_declares_what_it_is(name: str) -> None:
     corpus = plugins.load(CORPORA, name)
     assert all(source.licence for sources in corpus.SOURCES.values() for source in sources)
-    assert all(source.url or source.path for sources in corpus.SOURCES.values() for source in sources)
+    assert all(source.url or source.path or source.sha256 for sources in corpus.SOURCES.values() for source in sources)
     assert all(task.kind in ROWS and isinstance(task, Task) for task in corpus.TASKS.values())
     assert list(inspect.signature(corpus.parse).parameters) == ["raw", "task", "split", "params"]
     assert list(inspect.signature(corpus.task).parameters) == ["raw", "name", "params"]
