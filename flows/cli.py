@@ -102,7 +102,7 @@ def up() -> None:
     """Start Prefect's server, a worker and MLflow here."""
     from flows import services
 
-    services.up()
+    print(services.up())
 
 
 @cli.command()
@@ -110,7 +110,8 @@ def down() -> None:
     """Stop what `up` started."""
     from flows import services
 
-    services.down()
+    stopped = services.down()
+    print(f"stopped: {', '.join(stopped)}" if stopped else "nothing of ours was running")
 
 
 @cli.command()

@@ -22,9 +22,14 @@ START_SECONDS = 180  # a first start makes its database
 STOP_SECONDS = 20
 
 
-def up() -> None:
-    """Start what does not run yet, wait until it answers, and register the deployments of prefect.yaml."""
-    os.environ["PREFECT_API_URL"] = PREFECT_API
+def environment() -> dict[str, str]:
+    """What the services run with: the command line's own silence is not theirs."""
+    kept = {name: value for name, value in os.environ.items() if name != "PREFECT_LOGGING_LEVEL"}
+    return {**kept, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
+
+
+def up() -> str:
+    """Start what does not run yet, wait until it answers, register prefect.yaml's deployments; returns where all is."""
     bin_folder = Path(sys.executable).parent
     prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
     address = ["--host", "127.0.0.1", "--port"]
@@ -34,13 +39,12 @@ def up() -> None:
     _run([prefect, "work-pool", "create", "bertline", "--type", "process", "--overwrite"])
     _run([prefect, "--no-prompt", "deploy", "--all"])
     _start("worker", [prefect, "worker", "start", "--pool", "bertline"], "")
-    say(f"Prefect  http://127.0.0.1:{PREFECT_PORT}\nMLflow   http://127.0.0.1:{MLFLOW_PORT}\nlogs     {LOGS}")
+    return f"Prefect  http://127.0.0.1:{PREFECT_PORT}\nMLflow   http://127.0.0.1:{MLFLOW_PORT}\nlogs     {LOGS}"
 
 
-def down() -> None:
-    """Stop what `up` started, and only that."""
-    stopped = [name for name in ("worker", "mlflow", "prefect") if _stop(name)]
-    say(f"stopped: {', '.join(stopped)}" if stopped else "nothing of ours was running")
+def down() -> list[str]:
+    """Stop what `up` started, and only that; returns what was stopped."""
+    return [name for name in ("worker", "mlflow", "prefect") if _stop(name)]
 
 
 def running(name: str) -> psutil.Process | None:
@@ -61,7 +65,9 @@ def _start(name: str, command: list[str], health: str) -> None:
     PIDS.mkdir(parents=True, exist_ok=True)
     LOGS.mkdir(parents=True, exist_ok=True)
     with (LOGS / f"{name}.log").open("ab") as log:
-        child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        child = subprocess.Popen(
+            command, env=environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+        )
     process = psutil.Process(child.pid)
     (PIDS / name).write_text(json.dumps({"pid": child.pid, "created": process.create_time()}))
     try:
@@ -101,7 +107,7 @@ def _signal(process: psutil.Process, how: str) -> None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
         raise InputError(f"{' '.join(command[1:4])}: {lines[-1]}")

@@ -1,12 +1,14 @@
 """Encoders to start from: random weights of a config's shape, a model folder, a name on the hub."""
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForPreTraining, PreTrainedModel
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, PreTrainedModel
 
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
@@ -53,18 +55,34 @@ def fetch(source: str, target: Path) -> None:
         local = _download(source)
     model_folder.config(local)
     model_folder.require_tokenizer(local)
-    if (local / "model.safetensors").is_file():
-        shutil.copyfile(local / "config.json", target / "config.json")
-        shutil.copyfile(local / "model.safetensors", target / "model.safetensors")
-    else:
-        AutoModelForPreTraining.from_pretrained(local, dtype=torch.float32).save_pretrained(target)
+    shutil.copyfile(local / "config.json", target / "config.json")
+    _weights(local, target / "model.safetensors")
     model_folder.copy_tokenizer(local, target)
+
+
+def _weights(source: Path, target: Path) -> None:
+    """The weights of a Hugging Face folder as one safetensors file; nothing is unpickled but tensors."""
+    if (source / "model.safetensors").is_file():
+        shutil.copyfile(source / "model.safetensors", target)
+        return
+    shards = sorted(source.glob("model-*-of-*.safetensors"))
+    if shards:
+        state = {name: tensor for shard in shards for name, tensor in load_file(shard).items()}
+    elif (source / "pytorch_model.bin").is_file():
+        try:
+            loaded = torch.load(source / "pytorch_model.bin", map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError:
+            raise InputError(f"{source}/pytorch_model.bin: holds more than tensors; it is not opened") from None
+        state = {name: tensor.clone().contiguous() for name, tensor in loaded.items()}
+    else:
+        raise InputError(f"{source}: no model.safetensors and no pytorch_model.bin; the folder is not whole")
+    save_file(state, target, {"format": "pt"})
 
 
 def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    wanted = ["config.json", "model.safetensors", "pytorch_model.bin", *tokenizer_files.FILES]
+    wanted = ["config.json", "*.safetensors", "pytorch_model.bin", *tokenizer_files.FILES]
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # the hub's own errors share no class that says what happened in one sentence

@@ -25,7 +25,6 @@ def connect() -> MlflowClient:
     logging.getLogger("alembic").setLevel(logging.WARNING)  # a line for each migration of a new database
     logging.getLogger("mlflow.store").setLevel(logging.WARNING)
     mlflow.set_tracking_uri(uri())
-    mlflow.set_registry_uri(os.environ.get("MLFLOW_REGISTRY_URI", uri()))
     client = MlflowClient()
     if client.get_experiment_by_name(EXPERIMENT) is None:
         artifacts = None if os.environ.get("MLFLOW_TRACKING_URI") else (HOME / "artifacts").resolve().as_uri()

@@ -1,22 +1,25 @@
 """evaluate, the HTTP service, the batch job and the registered model answer alike."""
 
 import json
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
 import pandas as pd
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.serve import ask, serving
+from flows.serve import ask, free_port, serving, wait_for
 from pipelines.core.errors import InputError
 from pipelines.inference import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
-from pipelines.tracking import registry
+from pipelines.tracking import registry, store
 from tests import tiny
 from tests.conftest import ROOT
 
@@ -146,6 +149,28 @@ def test_ray_data_answers_as_the_predictor_does(
     for row in found:
         assert row["label"] == wanted[row["id"]]["label"]
         assert row["score"] == pytest.approx(wanted[row["id"]]["score"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_mlflows_own_server_answers_as_the_predictor_does(version: registry.Version, checkout: Path) -> None:
+    wanted = Predictor.load(registry.folder(version)).predict(pa.table({"text": TEXTS})).to_pylist()
+    address = ["--host", "127.0.0.1", "--port", str(port := free_port())]
+    mlflow_command = str(Path(sys.executable).parent / "mlflow")
+    command = [mlflow_command, "models", "serve", "-m", "models:/tiny@champion", "--env-manager", "local", *address]
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": store.uri(), "PYTHONPATH": str(ROOT)}
+    with open("serve.log", "w") as log:
+        server = psutil.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/ping", 180)
+        answer = ask(f"http://127.0.0.1:{port}", "/invocations", {"dataframe_records": [{"text": t} for t in TEXTS]})
+    finally:
+        family = [*server.children(recursive=True), server]
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family, 20)
+    assert [row["label"] for row in answer["predictions"]] == [row["label"] for row in wanted]
+    scores = [row["score"] for row in answer["predictions"]]
+    assert scores == pytest.approx([row["score"] for row in wanted], abs=1e-5)
 
 
 def _check_service(address: str, wanted: dict[str, dict]) -> None:

@@ -1,0 +1,54 @@
+"""The command line: one sentence and an exit status for what is wrong, and no edit lost."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GOOD = "ingest: {mine: {corpus: custom}}\n"
+
+
+@pytest.fixture(autouse=True)
+def files(checkout: Path) -> None:
+    Path("params").mkdir()
+    Path("params/good.yaml").write_text(GOOD)
+    Path("params.yaml").write_text("{}\n")
+
+
+def bertline(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flows.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_use_makes_a_file_active_and_refuses_to_lose_edits() -> None:
+    refused = bertline("use", "params/good.yaml")
+    assert refused.returncode == 2
+    assert "params.yaml has edits that no commit and no file of params/ holds" in refused.stderr
+    assert Path("params.yaml").read_text() == "{}\n"
+    Path("params/kept.yaml").write_text("{}\n")
+    assert bertline("use", "params/good.yaml").returncode == 0
+    assert Path("params.yaml").read_text() == GOOD
+    Path("params/bad.yaml").write_text("finetune: {x: {encoder: e}}\n")
+    wrong = bertline("use", "params/bad.yaml")
+    assert wrong.stderr == "bertline: params/bad.yaml: finetune.x.data: missing, and it has no default\n"
+    assert Path("params.yaml").read_text() == GOOD
+
+
+def test_check_names_what_is_wrong() -> None:
+    assert bertline("check").stdout == "params.yaml: 0 entries, all well-formed\n"
+    Path("params.yaml").write_text("resources: {worker: 2}\n")
+    wrong = bertline("check")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("bertline: params.yaml: resources: no key 'worker' (did you mean 'workers'?)")
+    assert wrong.stderr.count("\n") == 1
+    assert "Traceback" in bertline("--debug", "check").stderr
+
+
+@pytest.mark.slow
+def test_a_flow_fails_in_one_sentence_too() -> None:
+    Path("params.yaml").write_text("promote: {}\n")
+    failed = bertline("promote", "mine")
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("bertline: params.yaml: promote: no entry 'mine'")
+    assert failed.stderr.count("\n") == 1

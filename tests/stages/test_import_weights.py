@@ -1,0 +1,66 @@
+"""import_weights takes any Hugging Face folder, however its weights lie in it, and finetune can start from it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForMaskedLM
+
+from pipelines.core.errors import InputError
+from pipelines.models import heads
+from pipelines.stages import import_weights
+from tests import tiny
+
+
+@pytest.fixture
+def source(checkout: Path) -> Path:
+    Path("params.yaml").write_text("import_weights: {published: {source: elsewhere}}")
+    return tiny.encoder(checkout / "elsewhere")
+
+
+def imported() -> Path:
+    import_weights.main("published")
+    return Path("artifacts/models/published")
+
+
+@pytest.mark.parametrize("form", ["safetensors", "shards", "pickle"])
+def test_the_weights_are_the_same_in_every_form(form: str, source: Path) -> None:
+    file = source / "model.safetensors"
+    state = load_file(file)
+    if form == "shards":
+        names = sorted(state)
+        for number, part in enumerate((names[:5], names[5:]), start=1):
+            save_file({name: state[name] for name in part}, source / f"model-0000{number}-of-00002.safetensors")
+    if form == "pickle":
+        torch.save(state, source / "pytorch_model.bin")
+    if form != "safetensors":
+        file.unlink()
+    folder = imported()
+    found = load_file(folder / "model.safetensors")
+    assert set(found) == set(state)
+    assert all(found[name].equal(tensor) for name, tensor in state.items())
+    assert AutoModelForMaskedLM.from_pretrained(folder).config.num_hidden_layers == 2
+    assert heads.classifier(folder, "linear", tiny.LABELS).config.num_labels == 3
+    assert json.loads((folder / "provenance.json").read_text())["stage"] == "import_weights"
+
+
+@pytest.mark.parametrize("missing", ["model.safetensors", "config.json", "tokenizer_config.json"])
+def test_a_folder_that_is_not_whole_is_one_sentence(missing: str, source: Path) -> None:
+    (source / missing).unlink()
+    with pytest.raises(InputError, match=f"elsewhere: no {missing}"):
+        imported()
+    assert not Path("artifacts/models/published").exists()
+
+
+def test_a_pickle_that_runs_code_is_not_run(source: Path) -> None:
+    class Attack:
+        def __reduce__(self) -> tuple:
+            return (Path.touch, (Path("attacked"),))
+
+    (source / "model.safetensors").unlink()
+    torch.save({"weight": Attack()}, source / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin: holds more than tensors"):
+        imported()
+    assert not Path("attacked").exists()

@@ -1,0 +1,42 @@
+"""The keynote's experiment on the real corpus, all of its runs with few steps."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows import dag
+from pipelines.core import tables
+from tests.conftest import MIRROR, ROOT, needs_mirror
+
+RUNS = {"livedoor-full", "livedoor-top2", "livedoor-frozen", "livedoor-int8", "livedoor-drop2", "livedoor-svm"}
+
+
+@needs_mirror
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_params_livedoor_runs_to_its_table(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTLINE_MIRROR", str(MIRROR.resolve()))
+    shutil.rmtree("samples")
+    params = yaml.safe_load((ROOT / "params" / "livedoor.yaml").read_text())
+    params["pretrain"]["livedoor-encoder"]["epochs"] = 0.04
+    for run in [*params["finetune"].values(), params["compress"]["livedoor-drop2"]]:
+        run["epochs"] = 1
+    (workspace / "params.yaml").write_text(yaml.safe_dump(params))
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+
+    assert len(dag.reproduce()) == 18
+    assert {path.stem for path in Path("artifacts/metrics").iterdir()} == RUNS
+    for run in RUNS:
+        assert tables.read(Path("artifacts/predictions") / run / "test.parquet").num_rows == 900
+        assert run in Path("artifacts/reports/table.txt").read_text()
+    floor = json.loads(Path("artifacts/metrics/livedoor-svm.json").read_text())["metrics"]["accuracy"]
+    assert floor == pytest.approx(0.774, abs=0.03)
+    bodies = json.loads(Path("artifacts/rows/livedoor-bodies/quality.json").read_text())
+    assert bodies["splits"]["train"]["rows"] == 7367 - 900
+    assert os.environ["BERTLINE_MIRROR"] not in Path("dvc.lock").read_text()
