@@ -12,6 +12,7 @@ import yaml
 from pipelines.core.errors import InputError
 
 LOCK = Path("dvc.lock")
+HINTS = ("To track the changes", "\tgit add", "To enable auto", "\tdvc config", "Use `dvc push`", "Updating lock file")
 
 
 def reproduce(targets: list[str] | None = None) -> list[str]:
@@ -28,7 +29,7 @@ def reproduce(targets: list[str] | None = None) -> list[str]:
                 ran.append(line.split("'")[1])
             if line.strip():
                 last.append(line.rstrip())
-                if not os.environ.get("BERTLINE_QUIET"):
+                if not os.environ.get("BERTLINE_QUIET") and not line.startswith(HINTS):
                     print(line, end="", file=sys.stderr, flush=True)
     if dvc.returncode:
         raise InputError(_reason(list(last)))

@@ -77,6 +77,7 @@ AutoModelForSequenceClassification.register(PooledLinearConfig, PooledLinearForS
 def classifier(encoder_folder: Path, head: str, labels: tuple[str, ...], pooling: str = "cls") -> PreTrainedModel:
     """The encoder in `encoder_folder` with a new head for `labels`; `head` is "native" or "linear"."""
     hf_logging.set_verbosity_error()  # what it would report is meant: the old head goes, the new one is random
+    hf_logging.disable_progress_bar()
     names = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
     if head == "native":
         return AutoModelForSequenceClassification.from_pretrained(encoder_folder, dtype=torch.float32, **names)

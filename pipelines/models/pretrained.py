@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, PreTrainedModel
+from transformers import logging as hf_logging
 
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
@@ -34,6 +35,7 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
         found = model_folder.config(source)["vocab_size"]
         if found != tokenizer.vocab_size:
             raise InputError(f"{source}: its vocabulary has {found} entries, the encoded text {tokenizer.vocab_size}")
+        hf_logging.disable_progress_bar()
         return auto.from_pretrained(source, dtype=torch.float32)
     if not source.is_file():
         raise InputError(f"{source}: no such model folder or config file")

@@ -1,5 +1,6 @@
 """The application on a Ray of this process: up while the block runs, down after it."""
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,16 +18,18 @@ def running(arguments: dict[str, str], host: str, port: int) -> Iterator[None]:
 
     from pipelines.serving.app import app
 
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     ours = not ray.is_initialized()
     if ours:
         environment = workers.runtime_environment()
         environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())  # replicas have another working folder
-        ray.init(include_dashboard=False, runtime_env=environment, log_to_driver=False)
+        ray.init(include_dashboard=False, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
     try:
         serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
         serve.run(app(arguments), name="bertline", route_prefix="/")
         yield
     finally:
-        serve.shutdown()
         if ours:
-            ray.shutdown()
+            ray.shutdown()  # the whole of it, Serve with it
+        else:
+            serve.shutdown()

@@ -1,5 +1,7 @@
 """Registered models: versions with their provenance, the aliases challenger and champion, and who held them before."""
 
+import contextlib
+import io
 import json
 import warnings
 from dataclasses import dataclass
@@ -39,7 +41,7 @@ def register(
         tags: provenance: md5s of dvc.lock, the git commit, the run and its params.
     """
     client = store.connect()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # what it prints, our callers tell
         warnings.simplefilter("ignore")  # MLflow's advice about types of examples and about pip
         with mlflow.start_run(run_name=f"register {name}", tags=tags):
             logged = mlflow.pyfunc.log_model(

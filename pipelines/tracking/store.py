@@ -15,19 +15,30 @@ def uri() -> str:
     if given := os.environ.get("MLFLOW_TRACKING_URI"):
         return given
     HOME.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{(HOME / 'mlflow.db').resolve()}"
+    return _local()
 
 
 def connect() -> MlflowClient:
     """Point MLflow at the store and its experiment, which is made if it is new."""
     import mlflow
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # a line for each migration of a new database
-    logging.getLogger("mlflow.store").setLevel(logging.WARNING)
-    mlflow.set_tracking_uri(uri())
+    _say_less()
+    place = uri()
+    mlflow.set_tracking_uri(place)  # which also sets MLFLOW_TRACKING_URI, for processes started from here
     client = MlflowClient()
     if client.get_experiment_by_name(EXPERIMENT) is None:
-        artifacts = None if os.environ.get("MLFLOW_TRACKING_URI") else (HOME / "artifacts").resolve().as_uri()
-        client.create_experiment(EXPERIMENT, artifact_location=artifacts)
+        local = place == _local()  # a server keeps its artifacts where it was told to
+        client.create_experiment(EXPERIMENT, (HOME / "artifacts").resolve().as_uri() if local else None)
     mlflow.set_experiment(EXPERIMENT)
     return client
+
+
+def _local() -> str:
+    return f"sqlite:///{(HOME / 'mlflow.db').resolve()}"
+
+
+def _say_less() -> None:
+    """Nothing of migrations, examples and bars of ten small files."""
+    for name in ("alembic", "mlflow.store", "mlflow.pyfunc"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
