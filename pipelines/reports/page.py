@@ -33,9 +33,9 @@ def html(records: list[dict[str, Any]]) -> str:
 def _section(task: str, records: list[dict[str, Any]]) -> str:
     best = records[0]
     caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
+    sizes = f"<figure>{plots.size_and_score(records)}<figcaption>Score by size</figcaption></figure>\n"
     return (
-        f"<h2>{escape(task)}</h2>\n{_table(records)}"
-        f"<figure>{plots.size_and_score(records)}<figcaption>Score by size</figcaption></figure>\n"
+        f"<h2>{escape(task)}</h2>\n{_table(records)}{sizes if len(records) > 1 else ''}"
         f"<figure>{plots.confusion(best['confusion'], list(best['classes']))}"
         f"<figcaption>{escape(caption)}</figcaption></figure>\n"
     )

@@ -1,6 +1,7 @@
 """Pictures as SVG text, the same bytes for the same numbers."""
 
 import io
+import warnings
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ def size_and_score(records: list[dict[str, Any]]) -> str:
         axes.plot(x, y, "o", color=INK if record["how"] == "floor" else BLUE)
         axes.annotate(record["run"], (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8, color=INK)
     axes.set_xscale("log")
-    axes.margins(x=0.2, y=0.15)
+    axes.margins(x=0.3, y=0.15)
+    for formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        formatter("{x:g}")
     axes.set_xlabel("size, MB")
     axes.set_ylabel(records[0]["metric"])
     axes.grid(color=SOFT, linewidth=0.5)
@@ -47,7 +50,7 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
-    axes.tick_params(colors=INK, labelsize=8)
+    axes.tick_params(which="both", colors=INK, labelsize=8)
     axes.xaxis.label.set_color(INK)
     axes.yaxis.label.set_color(INK)
     for spine in axes.spines.values():
@@ -63,7 +66,8 @@ def _svg(figure: Any) -> str:
     import matplotlib
 
     out = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "bertline", "svg.fonttype": "none"}):
+    with matplotlib.rc_context({"svg.hashsalt": "bertline", "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has the font; only widths are guessed here
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     return text[text.index("<svg") :]

@@ -1,0 +1,61 @@
+"""The report's table and page show what the metrics files hold."""
+
+import re
+from typing import Any
+
+from pipelines.reports import page, plots, tables
+
+
+def record(run: str, accuracy: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "run": run,
+        "how": "full",
+        "task": "headlines",
+        "split": "test",
+        "rows": 12,
+        "metric": "accuracy",
+        "metrics": {"accuracy": accuracy},
+        "model": {"size_bytes": 2_500_000},
+        "latency_ms": {"p50": 1.25},
+        "classes": {"犬": {}, "<b>": {}},
+        "confusion": [[5, 1], [2, 4]],
+        **changes,
+    }
+
+
+RECORDS = [record("worse", 0.5), record("日本語", 0.75), record("other", 0.1, task="another", how="floor")]
+
+
+def test_the_best_of_each_task_comes_first() -> None:
+    assert [r["run"] for r in tables.ranked(RECORDS)] == ["other", "日本語", "worse"]
+
+
+def test_columns_align_on_a_terminal() -> None:
+    lines = tables.plain(RECORDS).splitlines()
+    assert lines[2] == "日本語  full   headlines  accuracy  0.750      2.5        1.25"
+    assert lines[3] == "worse   full   headlines  accuracy  0.500      2.5        1.25"
+    assert len({tables.width(line) for line in lines}) == 1
+
+
+def test_markdown_has_a_row_for_each_run() -> None:
+    lines = tables.markdown(RECORDS).splitlines()
+    assert lines[1] == "| --- | --- | --- | --- | ---: | ---: | ---: |"
+    assert lines[2] == "| other | floor | another | accuracy | 0.100 | 2.5 | 1.25 |"
+    assert len(lines) == 5
+
+
+def test_the_page_holds_a_section_for_each_task_and_nothing_unescaped() -> None:
+    html = page.html(RECORDS)
+    assert html.count("<h2>") == 2
+    assert html.count("<svg") == 3  # one run alone has no sizes to compare
+    assert "日本語: 12 rows of headlines/test" in html
+    assert "<b>" not in html
+    assert not re.search(r"""(src|href)=["']?(http|//)""", html)  # it opens without a network
+    assert page.html(RECORDS) == html
+
+
+def test_a_picture_is_the_same_bytes_for_the_same_numbers() -> None:
+    picture = plots.confusion([[5, 1], [2, 4]], ["a", "b"])
+    assert plots.confusion([[5, 1], [2, 4]], ["a", "b"]) == picture
+    assert plots.confusion([[5, 1], [3, 4]], ["a", "b"]) != picture
+    assert picture.startswith("<svg")
