@@ -6,16 +6,21 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
 from pipelines.core import provenance
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import progress
 
 RETRIES = 4
+PARALLEL = 4  # files at a time
 PIECE = 1 << 20  # bytes read at a time
+MANIFEST = "MANIFEST.sha256"  # a mirror's own digests, in the form of sha256sum
 
 
 @dataclass(frozen=True)
@@ -23,54 +28,88 @@ class Source:
     """One file of a corpus: where it is, what it must be, and under which licence it may be used."""
 
     name: str  # the file's name below artifacts/raw/<entry>
-    url: str = ""  # official address; "" where only a mirror can have it
+    url: str = ""  # official address; "" where only a mirror or a person can have it
     path: str = ""  # or a file of this checkout
     mirror: str = ""  # its place below BERTLINE_MIRROR
+    members: Mapping[str, str] = field(default_factory=dict)  # an archive's files that do as well: name -> mirror place
     size_bytes: int | None = None
-    sha256: str | None = None
+    sha256: str | None = None  # of the whole file; fewer than 64 digits are its beginning
     repacked: bool = False  # a mirror may hold the same content in another archive; the corpus checks the content
     licence: str = ""
 
 
-def fetch(source: Source, folder: Path) -> Path:
-    """The checked file in `folder`; nothing is fetched again that is there and right."""
+def only(sources: list[Source], names: list[str], where: str) -> list[Source]:
+    """The sources, and members of archives, that are named; all where none is."""
+    if not names:
+        return sources
+    there_are = {name for source in sources for name in (source.members or [source.name])}
+    for name in names:
+        if name not in there_are:
+            raise UsageError(f"{where}: {choices('file', name, there_are)}")
+    members = [{n: m for n, m in source.members.items() if n in names} for source in sources]
+    kept = [replace(source, members=kept) for source, kept in zip(sources, members, strict=True)]
+    return [source for source in kept if source.members or source.name in names]
+
+
+def fetch_all(sources: Iterable[Source], folder: Path) -> list[Path]:
+    """The checked files of `sources` in `folder`, several at a time; nothing that is there and right is fetched again."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        found = list(pool.map(lambda source: fetch(source, folder), sources))
+    return [file for files in found for file in files]
+
+
+def fetch(source: Source, folder: Path) -> list[Path]:
+    """The checked file in `folder`, or the members of an archive where a mirror holds them instead."""
     target = folder / source.name
     if target.is_file() and _complaint(target, source) is None:
-        return target
+        return [target]
+    place = _place(source)
+    if source.members and place.mirrored and not _exists(place.address):
+        parts = [
+            replace(source, name=name, mirror=mirror, members={}, sha256=None, size_bytes=None, repacked=False)
+            for name, mirror in source.members.items()
+        ]
+        return [file for part in parts for file in fetch(part, folder)]
     folder.mkdir(parents=True, exist_ok=True)
-    place, official = _place(source)
     partial = folder / f".{source.name}.partial"
-    if "://" in place:
-        _download(place, partial, source)
+    if "://" in place.address:
+        _download(place.address, partial, source)
+    elif Path(place.address).is_file():
+        shutil.copyfile(place.address, partial)
     else:
-        if not Path(place).is_file():
-            raise InputError(f"{place}: no such file; {source.name} is expected there")
-        shutil.copyfile(place, partial)
-    complaint = None if source.repacked and not official else _complaint(partial, source)
+        raise InputError(f"{place.address}: no such file; {source.name} is expected there")
+    declared = replace(source, sha256=None, size_bytes=None) if source.repacked and place.mirrored else source
+    complaint = _complaint(partial, declared) or _listed(partial, source, place)
     if complaint:
         partial.unlink()
-        raise InputError(f"{place}: {complaint}")
+        raise InputError(f"{place.address}: {complaint}")
     os.replace(partial, target)
-    return target
+    return [target]
 
 
-def _place(source: Source) -> tuple[str, bool]:
-    """A path or an address to read from, and whether it is the official one."""
+@dataclass(frozen=True)
+class _Place:
+    address: str  # a path, or a URL
+    mirrored: str = ""  # the mirror's own root
+
+
+def _place(source: Source) -> _Place:
+    """Where to read `source` from: the checkout, the mirror if there is one, the official address."""
     if source.path:
-        return source.path, True
+        return _Place(source.path)
     mirror = os.environ.get("BERTLINE_MIRROR", "").rstrip("/")
     if mirror.startswith("file://"):
         mirror = urllib.request.url2pathname(urllib.parse.urlparse(mirror).path)
+    below = source.mirror or source.name
     if mirror:
-        return f"{mirror}/{source.mirror or source.name}", False
+        return _Place(f"{mirror}/{below}", mirror)
     if os.environ.get("BERTLINE_OFFLINE") or not source.url:
         why = "BERTLINE_OFFLINE is set" if source.url else "it has no official address"
         published = f" (it is published at {source.url})" if source.url else ""
         raise InputError(
-            f"{source.name} is missing and {why}; put it at {source.mirror or source.name} below a folder named by "
-            f"BERTLINE_MIRROR{published}"
+            f"{source.name} is missing and {why}; put it at {below} below a folder named by BERTLINE_MIRROR{published}"
         )
-    return source.url, True
+    return _Place(source.url)
 
 
 def _complaint(path: Path, source: Source) -> str | None:
@@ -78,9 +117,44 @@ def _complaint(path: Path, source: Source) -> str | None:
     size = path.stat().st_size
     if source.size_bytes is not None and size != source.size_bytes:
         return f"{source.name} has {size:,} bytes, {source.size_bytes:,} are declared"
-    if source.sha256 and (found := provenance.sha256(path)) != source.sha256:
+    if source.sha256 and not (found := provenance.sha256(path)).startswith(source.sha256):
         return f"{source.name} has sha256 {found}, {source.sha256} is declared"
     return None
+
+
+def _listed(path: Path, source: Source, place: _Place) -> str | None:
+    """What is wrong with a mirrored file by the mirror's own manifest, or None."""
+    listed = _manifest(place.mirrored).get(source.mirror or source.name) if place.mirrored else None
+    if listed and (found := provenance.sha256(path)) != listed:
+        return f"{source.name} has sha256 {found}, the mirror's {MANIFEST} says {listed}"
+    return None
+
+
+@lru_cache(maxsize=4)
+def _manifest(mirror: str) -> dict[str, str]:
+    """Paths below the mirror to their sha256; empty where it has no manifest."""
+    try:
+        if "://" in mirror:
+            with urllib.request.urlopen(f"{mirror}/{MANIFEST}", timeout=60) as answer:
+                text = answer.read().decode("utf-8")
+        else:
+            text = Path(mirror, MANIFEST).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.split(maxsplit=1) for line in text.splitlines() if line.strip())
+    return {path.removeprefix("*").removeprefix("./"): digest for digest, path in pairs}
+
+
+def _exists(address: str) -> bool:
+    if "://" not in address:
+        return Path(address).is_file()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=60):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code != 404
+    except OSError:
+        return True  # the download itself will retry, and say what is wrong
 
 
 def _download(url: str, partial: Path, source: Source) -> None:

@@ -40,6 +40,7 @@ class Resources(Section):
 class Ingest(Section):
     corpus: str
     edition: str = "official"  # a key of the corpus's SOURCES
+    only: list[str] = []  # files to do without the others, where a mirror has no more
 
 
 class Expect(Section):
@@ -48,13 +49,18 @@ class Expect(Section):
     min_rows: Annotated[int, Field(ge=0)] = 1  # in each split
     max_empty: Fraction = 1.0  # share of rows without text
     max_duplicates: Fraction = 1.0  # share of rows that repeat another of their split
+    max_near_duplicates: Fraction = 1.0  # share of rows much like another of their split (of the rows looked at)
+    max_unmatched: Fraction = 1.0  # share of rows with an answer that is not what stands at its place
     no_leakage: bool = False  # no text in two splits
+    warn: bool = False  # say what is not met, and go on
 
 
 class Prepare(PluginSection):
     corpus: str
     source: str  # the folder or file to read: artifacts/raw/NAME, or a path of your own
     task: str = ""  # a key of the corpus's TASKS, where it has any
+    splits: list[str] = []  # those of the task's to take; empty takes all
+    sample: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of rows to take, drawn by their ids
     expect: Expect = Expect()
 
 
@@ -72,6 +78,7 @@ class Encode(Section):
     task: str
     vocab: str  # a folder with tokenizer files: artifacts/vocab/NAME, or any model folder
     max_length: Annotated[int, Field(ge=4)]
+    stride: Count = 128  # kind span: tokens of the context from the start of one window to the start of the next
 
 
 class Fit(PluginSection):

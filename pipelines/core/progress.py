@@ -2,12 +2,15 @@
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 PLAIN_SECONDS = 15.0  # between two lines of a log
+_LOCK = threading.Lock()
+_BARS: list[Any] = []  # the one display that a terminal can hold, while any bar is shown; then how many
 
 
 class Advance(Protocol):
@@ -22,7 +25,7 @@ def say(message: str) -> None:
 
 @contextmanager
 def progress(what: str, total: float, unit: str = "") -> Iterator[Advance]:
-    """Call what it yields with the amount done so far, and a note such as the loss."""
+    """Call what it yields with the amount done so far, and a note such as the loss. Threads may show bars together."""
     if os.environ.get("BERTLINE_QUIET"):
         yield lambda done, note="": None
     elif sys.stderr.isatty():
@@ -32,13 +35,36 @@ def progress(what: str, total: float, unit: str = "") -> Iterator[Advance]:
 
 
 def _bar(what: str, total: float, unit: str) -> Iterator[Advance]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    with _LOCK:
+        if not _BARS:
+            _BARS.extend([_display(), 0])
+            _BARS[0].start()
+        _BARS[1] += 1
+        display = _BARS[0]
+    task = display.add_task(what, total=total, unit=unit, note="")
+    try:
+        yield lambda done, note="": display.update(task, completed=done, note=note)
+    finally:
+        with _LOCK:
+            _BARS[1] -= 1
+            if not _BARS[1]:
+                display.stop()
+                _BARS.clear()
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=total, note="")
-        yield lambda done, note="": bar.update(task, completed=done, note=note)
+
+def _display() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.1f}/s" if task.speed else "")
+
+    amount = TextColumn("{task.completed:,.0f}/{task.total:,.0f} {task.fields[unit]}")
+    note = TextColumn("{task.fields[note]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, Rate(), TimeRemainingColumn(), note)
+    return Progress(*columns, console=Console(stderr=True))
 
 
 def _lines(what: str, total: float, unit: str) -> Iterator[Advance]:
@@ -51,6 +77,11 @@ def _lines(what: str, total: float, unit: str) -> Iterator[Advance]:
             return
         last = now
         left = (now - start) * (total - done) / done
-        say(f"{what}: {done:,.0f} of {total:,.0f} {unit} {note}, about {left:.0f} s left".replace("  ", " "))
+        rate = done / (now - start)
+        say(
+            f"{what}: {done:,.0f} of {total:,.0f} {unit} {note}, {rate:,.1f}/s, about {left:.0f} s left".replace(
+                "  ", " "
+            )
+        )
 
     yield advance

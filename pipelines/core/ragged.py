@@ -20,6 +20,14 @@ class Ragged(NamedTuple):
         return Ragged(self.values[positions(self.offsets[:-1], lengths)], offsets(lengths))
 
 
+class Spans(NamedTuple):
+    """Tokens of texts, and the characters [start, end) of its text that each of them comes from."""
+
+    ids: Ragged
+    starts: np.ndarray  # (tokens,) int64
+    ends: np.ndarray  # (tokens,) int64
+
+
 def offsets(lengths: np.ndarray) -> np.ndarray:
     """[2, 3] gives [0, 2, 5]."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -6,16 +6,32 @@ _ID = pa.field("id", pa.string(), nullable=False)
 _TEXT = pa.field("text", pa.string(), nullable=False)
 _LABEL = pa.field("label", pa.string())  # null where the split has no labels
 
-# rows/<task>/<split>.parquet: readable
+ANSWERS = pa.list_(pa.struct([("text", pa.string()), ("start", pa.int32())]))  # start: character of the context
+ENTITIES = pa.list_(pa.struct([("start", pa.int32()), ("end", pa.int32()), ("label", pa.string())]))  # characters
+
+
+def _text(name: str) -> pa.Field:
+    return pa.field(name, pa.string(), nullable=False)
+
+
+# rows/<task>/<split>.parquet: readable. What is to be predicted is null where a split has no labels.
 ROWS: dict[str, pa.Schema] = {
     "single": pa.schema([_ID, _TEXT, _LABEL]),
-    "pair": pa.schema([_ID, _TEXT, pa.field("text_pair", pa.string(), nullable=False), _LABEL]),
+    "pair": pa.schema([_ID, _TEXT, _text("text_pair"), _LABEL]),
+    "regression": pa.schema([_ID, _TEXT, _text("text_pair"), pa.field("label", pa.float64())]),
+    "span": pa.schema([_ID, _text("question"), _text("context"), pa.field("answers", ANSWERS)]),  # []: no answer
+    "tagging": pa.schema([_ID, _TEXT, pa.field("entities", ENTITIES)]),
+    "choice": pa.schema([_ID, _TEXT, pa.field("choices", pa.list_(pa.string()), nullable=False), _LABEL]),
     "text": pa.schema([_ID, _TEXT]),
 }
+# The column that is to be predicted.
+TARGETS = {"span": "answers", "tagging": "entities"} | dict.fromkeys(
+    ("single", "pair", "regression", "choice"), "label"
+)
 
-# What a person sends to be predicted: the rows without their label.
+# What a person sends to be predicted: the rows without their target.
 INPUTS: dict[str, list[str]] = {
-    kind: [name for name in schema.names if name not in ("id", "label")] for kind, schema in ROWS.items()
+    kind: [name for name in schema.names if name not in ("id", TARGETS.get(kind))] for kind, schema in ROWS.items()
 }
 
 # predictions/<run>/<split>.parquet: one row for each input row, in its order
@@ -33,10 +49,31 @@ PREDICTIONS: dict[str, pa.Schema] = {
 
 
 def encoded(kind: str, vocab_size: int) -> pa.Schema:
-    """encoded/<name>/<split>.parquet: token ids, ragged, with their special tokens and no padding."""
+    """encoded/<name>/<split>.parquet: token ids, ragged, with their special tokens and no padding.
+
+    `length` counts a row's tokens, over all of its choices. token_type_ids are 0 for the first `first_length` tokens
+    and 1 after them. Offsets (`starts`, `ends`) are characters of the row's context (span) or text (tagging), and 0, 0
+    for the tokens of neither.
+    """
     token = pa.uint16() if vocab_size <= 2**16 else pa.uint32()
-    fields = [_ID, pa.field("input_ids", pa.list_(token), nullable=False), pa.field("length", pa.uint32())]
-    if kind in ("single", "pair"):
-        # token_type_ids are 0 for the first `first_length` tokens and 1 after them
-        fields += [pa.field("first_length", pa.uint32()), pa.field("label", pa.int32())]
-    return pa.schema(fields)
+    ids, count, position = pa.list_(token), pa.uint32(), pa.int32()
+    fields = [_ID, pa.field("input_ids", pa.list_(ids) if kind == "choice" else ids, nullable=False), ("length", count)]
+    places = [("starts", pa.list_(count)), ("ends", pa.list_(count))]
+    more: dict[str, list] = {
+        "single": [("first_length", count), ("label", position)],
+        "pair": [("first_length", count), ("label", position)],
+        "regression": [("first_length", count), ("label", pa.float32())],
+        "choice": [("first_lengths", pa.list_(count)), ("label", position)],
+        # a window of the context each; 0, 0 (its [CLS]) where no answer lies in it, null where none is known
+        "span": [
+            ("window", count),
+            ("first_length", count),
+            ("start_position", position),
+            ("end_position", position),
+            *places,
+        ],
+        # a part of the text each; -100 where a token does not carry a tag
+        "tagging": [("part", count), ("labels", pa.list_(pa.int16())), *places],
+        "text": [],
+    }
+    return pa.schema([*fields, *more[kind]])

@@ -20,6 +20,9 @@ class Task:
     metric: str = ""  # the metric that ranks models; a name in evaluation/metrics
     splits: tuple[str, ...] = ("train", "test")
     language: str = ""
+    units: str = "words"  # what is tagged: "words" between spaces, or single "characters"
+    submission: str = ""  # the file that a leaderboard takes for a split without labels
+    submits_ids: bool = False  # labels in it by their number, not by their name
 
     def with_(self, **changes: Any) -> "Task":
         return replace(self, **changes)

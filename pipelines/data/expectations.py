@@ -1,82 +1,156 @@
 """What rows are like, as numbers, and what they were expected to be."""
 
+import hashlib
+import re
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
 
 from pipelines.core import tables
 from pipelines.core.errors import InputError
 from pipelines.core.params import Expect
-from pipelines.core.schema import INPUTS
+from pipelines.core.progress import say
+from pipelines.core.schema import INPUTS, TARGETS
 from pipelines.core.task import Task
+from pipelines.data import duplicates
 
 SHOWN = 5  # offending row ids in a message
+BINS = (0, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000)  # of lengths in characters
+LETTERS = {"japanese": re.compile("[぀-ヿ㐀-鿿]"), "latin": re.compile("[A-Za-z]")}
+ODD = {
+    "replacement character": re.compile("\ufffd"),
+    "control character": re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"),
+    "UTF-8 read as Latin-1": re.compile("[ÃÂ][\x80-\xbf]|ã[\x80-\x83]|â€"),
+    "private use": re.compile("[\ue000-\uf8ff]"),
+}
+
+
+@dataclass
+class _Split:
+    """What one pass over a split leaves; of its texts only digests are kept."""
+
+    rows: int = 0
+    digests: dict[bytes, str] = field(default_factory=dict)  # of a text, to the first row that has it
+    labels: Counter = field(default_factory=Counter)
+    lengths: list[int] = field(default_factory=list)
+    found: dict[str, list[str]] = field(default_factory=dict)  # empty, duplicates, unmatched: ids
+    odd: dict[str, list[str]] = field(default_factory=dict)
+    letters: Counter = field(default_factory=Counter)
+    near: duplicates.Near = field(default_factory=duplicates.Near)
 
 
 def quality(folder: Path, task: Task) -> dict[str, Any]:
-    """Counts, label balance, lengths in characters, duplicates, and rows shared between splits, of rows/<task>."""
-    texts = {split: _texts(folder, task, split) for split in task.splits}
-    splits = {split: _split(folder, task, split, texts[split]) for split in task.splits}
-    shared = {f"{a}, {b}": _shared(texts[a], texts[b]) for i, a in enumerate(task.splits) for b in task.splits[i + 1 :]}
+    """Counts, label balance, lengths, exact and near duplicates, oddities, and rows shared between splits."""
+    splits = {split: _pass(folder / f"{split}.parquet", task) for split in task.splits}
+    shared = {}
+    for i, a in enumerate(task.splits):
+        for b in task.splits[i + 1 :]:
+            ids = sorted(row for digest, row in splits[b].digests.items() if digest in splits[a].digests)
+            shared[f"{a}, {b}"] = _some(ids)
     return {
-        "splits": splits,
-        "shared_between_splits": {pair: {"rows": len(ids), "ids": ids[:SHOWN]} for pair, ids in shared.items()},
+        "task": task.kind,
+        "splits": {split: _numbers(found, task) for split, found in splits.items()},
+        "shared_between_splits": shared,
     }
 
 
 def check(found: dict[str, Any], expect: Expect, where: str) -> None:
-    """Raise one sentence, with row ids, for the first expectation that `found` (of `quality`) does not meet."""
+    """Stop with one sentence and row ids at the first expectation that is not met; with `warn`, say each and go on."""
+    for sentence in _unmet(found, expect):
+        if not expect.warn:
+            raise InputError(f"{where}: {sentence}")
+        say(f"{where}: {sentence}")
+
+
+def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
+    limits = {
+        "empty": ("empty texts", expect.max_empty),
+        "duplicates": ("duplicate rows", expect.max_duplicates),
+        "near_duplicates": ("rows much like another", expect.max_near_duplicates),
+        "unmatched": ("rows with an answer that is not what stands at its place", expect.max_unmatched),
+    }
     for split, numbers in found["splits"].items():
         if numbers["rows"] < expect.min_rows:
-            raise InputError(f"{where}: {split} has {numbers['rows']} rows, min_rows expects {expect.min_rows}")
-        if numbers["empty"]["rows"] > expect.max_empty * numbers["rows"]:
-            raise InputError(
-                f"{where}: {split} has {numbers['empty']['rows']} empty texts, such as {numbers['empty']['ids']}"
-            )
-        if numbers["duplicates"]["rows"] > expect.max_duplicates * numbers["rows"]:
-            raise InputError(
-                f"{where}: {split} has {numbers['duplicates']['rows']} duplicate rows, such as {numbers['duplicates']['ids']}"
-            )
+            yield f"{split} has {numbers['rows']} rows, min_rows expects {expect.min_rows}"
+        for key, (what, share) in limits.items():
+            part = numbers.get(key, {"rows": 0})
+            if part["rows"] > share * part.get("of", numbers["rows"]):
+                yield f"{split} has {part['rows']} {what}, such as {part['ids']}"
     for pair, leak in found["shared_between_splits"].items():
         if expect.no_leakage and leak["rows"]:
-            raise InputError(f"{where}: {leak['rows']} rows stand in both of {pair}, such as {leak['ids']}")
+            yield f"{leak['rows']} rows stand in both of {pair}, such as {leak['ids']}"
 
 
-def _texts(folder: Path, task: Task, split: str) -> dict[str, list[str]]:
-    """Text to the ids of the rows that have it."""
-    found: dict[str, list[str]] = {}
-    for batch in tables.read_batches(folder / f"{split}.parquet", ["id", *INPUTS[task.kind]]):
-        columns = [batch.column(name).to_pylist() for name in INPUTS[task.kind]]
-        for row_id, *parts in zip(batch.column("id").to_pylist(), *columns, strict=True):
-            found.setdefault("\t".join(parts), []).append(row_id)
-    return found
+def _pass(path: Path, task: Task) -> _Split:
+    split = _Split()
+    for batch in tables.read_batches(path):
+        for row in batch.to_pylist():
+            _look(split, row, task)
+    return split
 
 
-def _split(folder: Path, task: Task, split: str, texts: dict[str, list[str]]) -> dict[str, Any]:
-    table = tables.read(folder / f"{split}.parquet")
-    repeated = sorted(row_id for ids in texts.values() for row_id in ids[1:])
-    empty = sorted(row_id for text, ids in texts.items() if not text.strip() for row_id in ids)
+def _look(split: _Split, row: dict[str, Any], task: Task) -> None:
+    parts = [row[name] for name in INPUTS[task.kind]]
+    text = "\t".join("\t".join(part) if isinstance(part, list) else part for part in parts)
+    split.rows += 1
+    split.lengths.append(len(text))
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    if digest in split.digests:
+        split.found.setdefault("duplicates", []).append(row["id"])
+    else:
+        split.digests[digest] = row["id"]
+        split.near.add(row["id"], text)
+    if not text.strip():
+        split.found.setdefault("empty", []).append(row["id"])
+    for name, pattern in ODD.items():
+        if pattern.search(text):
+            split.odd.setdefault(name, []).append(row["id"])
+    for name, pattern in LETTERS.items():
+        split.letters[name] += bool(pattern.search(text))
+    _look_at_target(split, row, task)
+
+
+def _look_at_target(split: _Split, row: dict[str, Any], task: Task) -> None:
+    target = row.get(TARGETS.get(task.kind, ""))
+    if task.kind == "span":
+        answers = target or []
+        if any(row["context"][a["start"] : a["start"] + len(a["text"])] != a["text"] for a in answers):
+            split.found.setdefault("unmatched", []).append(row["id"])
+        split.labels["none known" if target is None else "answerable" if answers else "unanswerable"] += 1
+    elif task.kind == "tagging":
+        split.labels.update(entity["label"] for entity in target or [])
+    elif task.kind == "regression":
+        split.labels["none known" if target is None else f"{target:.0f}"] += 1
+    elif task.kind != "text":
+        split.labels[str(target)] += 1
+
+
+def _numbers(split: _Split, task: Task) -> dict[str, Any]:
+    lengths = np.array(split.lengths or [0])
+    quantiles = np.quantile(lengths, [0, 0.5, 0.9, 1], method="lower").tolist()
+    counts = np.bincount(np.searchsorted(BINS, lengths, side="right") - 1, minlength=len(BINS))
+    near = split.near.found()
     numbers: dict[str, Any] = {
-        "rows": table.num_rows,
-        "characters": _quantiles(table.column("text")),
-        "empty": {"rows": len(empty), "ids": empty[:SHOWN]},
-        "duplicates": {"rows": len(repeated), "ids": repeated[:SHOWN]},
+        "rows": split.rows,
+        "characters": dict(zip(("min", "median", "p90", "max"), map(int, quantiles), strict=True)),
+        "lengths": {str(start): int(count) for start, count in zip(BINS, counts, strict=True) if count},
+        "empty": _some(split.found.get("empty", [])),
+        "duplicates": _some(split.found.get("duplicates", [])),
+        "near_duplicates": {**_some(near), "of": split.near.rows},
+        "letters": {name: split.letters[name] for name in LETTERS},
+        "odd": {name: _some(ids) for name, ids in split.odd.items()},
     }
-    if "label" in table.column_names:
-        counts = Counter(table.column("label").to_pylist())
-        numbers["labels"] = {str(label): counts[label] for label in (*task.labels, None) if counts[label]}
+    if task.kind == "span":
+        numbers["unmatched"] = _some(split.found.get("unmatched", []))
+    if task.kind != "text":
+        order = [*task.labels, *sorted(set(split.labels) - set(task.labels))]
+        numbers["labels"] = {label: split.labels[label] for label in order if split.labels[label]}
     return numbers
 
 
-def _quantiles(column: pa.ChunkedArray) -> dict[str, int]:
-    if not len(column):
-        return {}
-    points = pc.quantile(pc.utf8_length(column), q=[0, 0.5, 0.9, 1], interpolation="lower").to_pylist()
-    return dict(zip(("min", "median", "p90", "max"), points, strict=True))
-
-
-def _shared(a: dict[str, list[str]], b: dict[str, list[str]]) -> list[str]:
-    return sorted(row_id for text in a.keys() & b.keys() for row_id in b[text])
+def _some(ids: list[str]) -> dict[str, Any]:
+    return {"rows": len(ids), "ids": ids[:SHOWN]}

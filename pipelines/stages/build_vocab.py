@@ -17,7 +17,8 @@ def main(key: str) -> None:
     def texts() -> Iterator[str]:
         for batch in tables.read_batches(rows / f"{task.splits[0]}.parquet", columns):
             for name in columns:
-                yield from batch.column(name).to_pylist()
+                column = batch.column(name)
+                yield from (column.flatten() if name == "choices" else column).to_pylist()
 
     with paths.fresh_folder(paths.vocab(key)) as out:
         plugin.train(texts, out, entry.size, options)

@@ -9,27 +9,36 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core import params, paths, provenance, schema, stage, tables
-from pipelines.core.progress import say
+from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
-from pipelines.text import encoding, tokenizer
+from pipelines.text import parallel, tokenizer
+
+BATCH_ROWS = 1024  # a batch goes to one process
 
 
 def main(key: str) -> None:
     entry = params.entry("encode", key, params.Encode)
     rows, vocab = paths.rows(entry.task), Path(entry.vocab)
     task, loaded = Task.load(rows), tokenizer.load(vocab)
-    encode = encoding.for_kind(task.kind).encode
+    options = {"stride": entry.stride} if task.kind == "span" else {}
+    processes = params.resources().threads
+    what = "split" if task.kind == "tagging" else "truncated"
     counts: dict[str, dict[str, int]] = {
-        name: dict.fromkeys(task.splits, 0) for name in ("rows", "tokens", "truncated")
+        name: dict.fromkeys(task.splits, 0) for name in ("rows", "sequences", "tokens", what)
     }
 
     def encoded(split: str) -> Iterator[pa.RecordBatch]:
-        for batch in tables.read_batches(rows / f"{split}.parquet"):
-            ids, truncated = encode(batch, loaded, task, entry.max_length)
-            counts["rows"][split] += ids.num_rows
-            counts["tokens"][split] += len(ids.column("input_ids").values)
-            counts["truncated"][split] += truncated
-            yield ids
+        path = rows / f"{split}.parquet"
+        counts["rows"][split] = tables.open_parquet(path).metadata.num_rows
+        batches = tables.read_batches(path, size=BATCH_ROWS)
+        done = parallel.encoded(batches, vocab, task, entry.max_length, processes, **options)
+        with progress(f"encode {key}: {split}", counts["rows"][split], "rows") as advance:
+            for number, (ids, cut) in enumerate(done, start=1):
+                counts["sequences"][split] += ids.num_rows
+                counts["tokens"][split] += sum(ids.column("length").to_pylist())
+                counts[what][split] += cut
+                advance(min(number * BATCH_ROWS, counts["rows"][split]))
+                yield ids
 
     with paths.fresh_folder(paths.encoded(key)) as out:
         for split in task.splits:

@@ -9,9 +9,9 @@ def main(key: str) -> None:
     corpus = plugins.load("pipelines.data.corpora", entry.corpus)
     if entry.edition not in corpus.SOURCES:
         raise UsageError(f"params.yaml: ingest.{key}.edition: {choices('edition', entry.edition, corpus.SOURCES)}")
-    sources = corpus.SOURCES[entry.edition]
+    sources = fetch.only(corpus.SOURCES[entry.edition], entry.only, f"params.yaml: ingest.{key}.only")
     cache = paths.downloads(entry.corpus, entry.edition)
-    files = [fetch.fetch(source, cache) for source in sources]
+    files = fetch.fetch_all(sources, cache)
     corpus.verify(cache, entry.edition)
     with paths.fresh_folder(paths.raw(key)) as out:
         for file in files:

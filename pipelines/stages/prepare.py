@@ -1,11 +1,14 @@
 """prepare: parse a corpus into readable rows, and check them."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from pipelines.core import params, paths, plugins, provenance, schema, stage, tables
+from pipelines.core import params, paths, plugins, provenance, schema, seeding, stage, tables
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
+from pipelines.core.task import Task
 from pipelines.data import expectations
 
 
@@ -18,10 +21,11 @@ def main(key: str) -> None:
     raw = Path(entry.source)
     if not raw.exists():
         raise InputError(f"{raw}: no such file or folder; params.yaml: prepare.{key}.source names it")
-    task = corpus.task(raw, entry.task, options)
+    task = _with_splits(corpus.task(raw, entry.task, options), entry.splits, f"params.yaml: prepare.{key}.splits")
     with paths.fresh_folder(paths.rows(key)) as out:
         for split in task.splits:
-            parts = tables.batches(corpus.parse(raw, task, split, options), schema.ROWS[task.kind])
+            rows = _sampled(corpus.parse(raw, task, split, options), entry.sample)
+            parts = tables.batches(rows, schema.ROWS[task.kind])
             count = tables.write(out / f"{split}.parquet", parts, schema.ROWS[task.kind])
             say(f"prepare {key}: {split} has {count:,} rows")
         task.save(out)
@@ -29,6 +33,18 @@ def main(key: str) -> None:
         (out / "quality.json").write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         expectations.check(found, entry.expect, f"prepare {key}")
         provenance.write(out, "prepare", entry.model_dump(), [raw], ("pyarrow",))
+
+
+def _with_splits(task: Task, wanted: list[str], where: str) -> Task:
+    for split in wanted:
+        if split not in task.splits:
+            raise UsageError(f"{where}: {choices('split', split, task.splits)}")
+    return task.with_(splits=tuple(wanted) or task.splits)
+
+
+def _sampled(rows: Iterator[dict[str, Any]], share: float) -> Iterator[dict[str, Any]]:
+    """The rows whose ids are drawn; the same ones whatever else the file holds."""
+    return rows if share == 1 else (row for row in rows if seeding.derive("sample", row["id"]) < share * 2**63)
 
 
 if __name__ == "__main__":

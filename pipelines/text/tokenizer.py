@@ -3,14 +3,15 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pipelines.core import plugins
 from pipelines.core.errors import InputError, choices
-from pipelines.core.ragged import Ragged
+from pipelines.core.ragged import Ragged, Spans
 
 CONFIG = "tokenizer_config.json"
-FILES = (CONFIG, "tokenizer.json", "vocab.txt", "special_tokens_map.json")  # those that are there make the tokenizer
+# those that are there make the tokenizer
+FILES = (CONFIG, "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
 # tokenizer_class in the folder's config -> the plugin that reads it
 CLASSES = {
     "BertJapaneseTokenizer": "mecab_wordpiece",
@@ -23,10 +24,21 @@ CLASSES = {
 }
 
 
+class Specials(NamedTuple):
+    """Ids of the special tokens, by their part in BERT's input; mask is None where a vocabulary has none."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+
+
 class Tokenizer(Protocol):
     """Text to ids. The ids of special tokens are attributes; their names inside a text are text like any other."""
 
     name: str  # the plugin's
+    threaded: bool  # whether `encode` uses every core by itself
     vocab_size: int
     pad_id: int
     unk_id: int
@@ -36,6 +48,9 @@ class Tokenizer(Protocol):
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """Ids of each text, without special tokens."""
+
+    def encode_spans(self, texts: Sequence[str]) -> Spans:
+        """Ids of each text, and the characters of the text that each token comes from."""
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces that ids stand for."""

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, trainers
 
 from pipelines.core.errors import InputError
+from pipelines.text.tokenizer import Specials
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "vocab.txt"
@@ -30,6 +31,11 @@ def read(folder: Path) -> dict[str, int]:
         if token not in vocab:
             raise InputError(f"{path}: no {token} in it; a BERT vocabulary has {' '.join(SPECIAL)}")
     return vocab
+
+
+def specials(pieces: dict[str, int]) -> Specials:
+    """The ids of BERT's special tokens."""
+    return Specials(*(pieces[token] for token in SPECIAL))
 
 
 def write(folder: Path, vocab: dict[str, int], config: dict[str, Any]) -> None:

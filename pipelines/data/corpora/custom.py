@@ -9,26 +9,32 @@ from pydantic import Field, field_validator
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.fetch import Source
 from pipelines.core.params import Section
-from pipelines.core.schema import INPUTS
+from pipelines.core.schema import INPUTS, ROWS, TARGETS
 from pipelines.core.task import Task
-from pipelines.data.records import records
+from pipelines.data import declared
+from pipelines.data.formats import conll, folders
+from pipelines.data.formats.records import Record, records
+from pipelines.data.formats.squad_json import questions
 
 SOURCES: dict[str, list[Source]] = {}  # nothing to fetch: prepare.source is a path of your own
 TASKS: dict[str, Task] = {}  # the entry says what the task is
-COLUMNS = ("id", "text", "text_pair", "label")
+COLUMNS = sorted({name for schema in ROWS.values() for name in schema.names})
+METRICS = {"single": "accuracy", "pair": "accuracy", "regression": "pearson", "choice": "accuracy"}
 
 
 class Params(Section):
-    """What the files hold. `columns` maps text, text_pair, label and id to the names that the files use."""
+    """What the files hold. `columns` maps our names (text, text_pair, label, id, ...) to those that the files use."""
 
-    kind: Literal["single", "pair", "text"] = "single"
+    kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text"] = "single"
     files: Annotated[dict[str, str], Field(min_length=1)]  # split -> file below `source` ("" where that is the file)
-    format: Literal["", "csv", "tsv", "jsonl", "parquet"] = ""  # "": by the file's suffix
+    format: Literal["", "csv", "tsv", "jsonl", "parquet", "squad", "conll", "folder"] = ""  # "": by the file's suffix
     columns: dict[str, str] = {}
+    choice_columns: list[str] = []  # kind choice: where each choice has a column of its own
     labels: list[str] = []  # in the order of their ids; empty: those of the first split, sorted
     label_names: dict[str, str] = {}  # what the files write -> the label
-    metric: Literal["accuracy", "macro_f1", "matthews"] = "accuracy"
+    metric: str = ""  # empty: the kind's usual one
     language: str = ""
+    units: Literal["words", "characters"] = "words"  # kind tagging: what carries a tag
 
     @field_validator("columns")
     @classmethod
@@ -41,35 +47,33 @@ class Params(Section):
 
 def task(raw: Path, name: str, params: Params) -> Task:
     """The task that `params` describes; labels that are not given are those of the first split."""
-    splits = tuple(params.files)
-    if params.kind == "text":
-        return Task("custom", "text", splits=splits, language=params.language)
-    labels = params.labels or _labels_of(raw, splits[0], params)
-    if len(labels) < 2:
+    for form, kinds in {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}.items():
+        if params.format == form and params.kind not in kinds:
+            raise UsageError(f"params.yaml: format {form} holds kind {' or '.join(kinds)}, not {params.kind}")
+    metric, splits = params.metric or METRICS.get(params.kind, "f1"), tuple(params.files)
+    if params.kind in ("text", "span", "regression"):
+        metric = "" if params.kind == "text" else metric
+        return Task("custom", params.kind, (), metric, splits, params.language)
+    labels = params.labels or _labels(raw, splits[0], params)
+    if len(labels) < (1 if params.kind == "tagging" else 2):
         raise InputError(f"{_path(raw, splits[0], params)}: {len(labels)} labels in all; a classifier needs two")
-    return Task("custom", params.kind, tuple(labels), params.metric, splits, params.language)
+    return Task("custom", params.kind, tuple(labels), metric, splits, params.language, params.units)
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
-    """Rows of one split. An id that stands twice, an empty cell where text belongs, a foreign label: one sentence."""
+    """Rows of one split. An id that stands twice, a cell of the wrong type, a foreign label: one sentence."""
     path, seen = _path(raw, split, params), set()
-    for number, (at, record) in enumerate(_records(raw, split, params)):
-        row: dict[str, Any] = {
-            "id": str(record[params.columns["id"]]) if "id" in params.columns else f"{split}-{number}"
-        }
+    for at, row in _rows(raw, split, params):
         if row["id"] in seen:
             raise InputError(f"{path}: {at}: the id {row['id']!r} stands twice")
         seen.add(row["id"])
-        for name in INPUTS[params.kind]:
-            value = record[_column(params, name)]
-            if not isinstance(value, str):
-                raise InputError(f"{path}: {at}: {name} is {value!r}; a text is expected")
-            row[name] = value
-        if params.kind != "text":
-            row["label"] = _label(params, record)
-            if row["label"] is not None and row["label"] not in task.labels:
-                raise InputError(f"{path}: {at}: {choices('label', row['label'], task.labels)}")
+        found = row.get("entities") if params.kind == "tagging" else [{"label": row.get("label")}]
+        for label in [entity["label"] for entity in found or []] if task.labels else []:
+            if label is not None and label not in task.labels:
+                raise InputError(f"{path}: {at}: {choices('label', label, task.labels)}")
         yield row
+    if not seen:
+        raise InputError(f"{path}: no rows in it")
 
 
 def verify(raw: Path, edition: str) -> None:
@@ -80,34 +84,71 @@ def _path(raw: Path, split: str, params: Params) -> Path:
     return raw if raw.is_file() else raw / params.files[split]
 
 
-def _records(raw: Path, split: str, params: Params) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Records that have every column that `params` names; only the label may be missing, in a later split."""
-    path, count = _path(raw, split, params), 0
-    wanted = [_column(params, name) for name in INPUTS[params.kind]]
-    wanted += [params.columns["id"]] if "id" in params.columns else []
-    wanted += [_column(params, "label")] if params.kind != "text" and split == next(iter(params.files)) else []
-    for at, record in records(path, params.format):
-        for name in wanted:
-            if name not in record:
-                raise InputError(f"{path}: {at}: {choices('column', name, record)}")
-        count += 1
-        yield at, record
-    if not count:
-        raise InputError(f"{path}: a header and no rows")
+def _rows(raw: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]:
+    """Rows with the place of each, whatever the format; their labels are not checked yet."""
+    path = _path(raw, split, params)
+    if params.format == "squad":
+        yield from ((f"id {row['id']}", row) for row in questions(path))
+    elif params.format == "conll":
+        for number, sentence in enumerate(conll.sentences(path)):
+            yield sentence.place, conll.row(path, sentence, f"{split}-{number}")
+    elif params.format == "folder":
+        yield from folders.documents(path, params.kind == "single")
+    else:
+        number = -1
+        labelled = split == next(iter(params.files))  # only a later split may do without
+        for number, (at, record) in enumerate(records(path, params.format)):
+            yield at, _row(path, at, record, f"{split}-{number}", params, labelled)
+        if number < 0:
+            raise InputError(f"{path}: a header and no rows")
 
 
-def _column(params: Params, name: str) -> str:
-    """What the files call the column `name`."""
-    return params.columns.get(name, name)
+def _row(path: Path, at: str, record: Record, row_id: str, params: Params, labelled: bool) -> Record:
+    """A record of a table as a row of the entry's kind."""
+
+    def get(name: str) -> Any:
+        return declared.column(path, at, record, params.columns.get(name, name))
+
+    row: Record = {"id": str(get("id")) if "id" in params.columns else row_id}
+    for name in INPUTS[params.kind]:
+        if name == "choices" and params.choice_columns:
+            row[name] = [declared.column(path, at, record, column) for column in params.choice_columns]
+        elif name == "text_pair" and params.kind == "regression" and "text_pair" not in params.columns:
+            row[name] = ""  # a number for one text
+        else:
+            row[name] = get(name)
+        wanted = isinstance(row[name], list) if name == "choices" else isinstance(row[name], str)
+        if not wanted:
+            raise InputError(
+                f"{path}: {at}: {name} is {repr(row[name])[:60]}; a {'list' if name == 'choices' else 'text'} is expected"
+            )
+    target = TARGETS.get(params.kind)
+    if target:
+        column = params.columns.get(target, target)
+        value = get(target) if labelled else record.get(column)
+        row[target] = _target(path, at, value, params)
+    return row
 
 
-def _labels_of(raw: Path, split: str, params: Params) -> list[str]:
-    """The distinct labels of a split, sorted."""
-    found = {_label(params, record) for _, record in _records(raw, split, params)}
+def _target(path: Path, at: str, value: Any, params: Params) -> Any:
+    """What is to be predicted, as the schema has it; None where the split has none."""
+    if value is None or value == "":
+        return None
+    if params.kind == "regression":
+        return declared.number(path, at, value)
+    if params.kind not in ("span", "tagging"):
+        return params.label_names.get(str(value), str(value))
+    keys = {"span": ("text", "start"), "tagging": ("start", "end", "label")}[params.kind]
+    if not isinstance(value, list) or any(not isinstance(item, dict) or set(keys) - set(item) for item in value):
+        raise InputError(f"{path}: {at}: {TARGETS[params.kind]} must be a list of objects with {', '.join(keys)}")
+    return [{key: item[key] for key in keys} for item in value]
+
+
+def _labels(raw: Path, split: str, params: Params) -> list[str]:
+    """The distinct labels of a split, sorted; a choice's are the numbers of its choices."""
+    found: set[str | None] = set()
+    for _, row in _rows(raw, split, params):
+        if params.kind == "choice":
+            return [str(number) for number in range(len(row["choices"]))]
+        found |= {e["label"] for e in row["entities"] or []} if params.kind == "tagging" else {row["label"]}
     return sorted(label for label in found if label is not None)
-
-
-def _label(params: Params, record: dict[str, Any]) -> str | None:
-    """The row's label as a name; None where the split has none."""
-    value = record.get(_column(params, "label"))
-    return None if value is None or value == "" else params.label_names.get(str(value), str(value))

@@ -14,7 +14,8 @@ from pipelines.core.errors import InputError
 from pipelines.core.fetch import Source
 from pipelines.core.params import Section
 from pipelines.core.task import Task
-from pipelines.data.archives import tar_files
+from pipelines.data import declared
+from pipelines.data.formats.archives import tar_files
 
 ARCHIVE = "ldcc-20140209.tar.gz"
 SOURCES = {
@@ -74,9 +75,7 @@ class Article(NamedTuple):
     body: str
 
 
-def task(raw: Path, name: str, params: Params) -> Task:
-    """The task `name` of TASKS."""
-    return TASKS[name]
+task = declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:

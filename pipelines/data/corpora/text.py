@@ -3,7 +3,7 @@
 import bz2
 import gzip
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.fetch import Source
 from pipelines.core.params import Fraction, Section
 from pipelines.core.task import Task
-from pipelines.data.records import lines
+from pipelines.data.formats.records import Opener, lines, plain
 
 _KYOTO = "CC BY-SA 3.0 (NICT, Japanese-English Bilingual Corpus of Wikipedia's Kyoto Articles 2.01)"
 
@@ -42,7 +42,7 @@ SOURCES = {
     ],
 }
 TASKS: dict[str, Task] = {}  # every text is one task
-OPENERS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+OPENERS: dict[str, Opener] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
 class Params(Section):
@@ -89,7 +89,7 @@ def _files(raw: Path, params: Params) -> list[Path]:
 def _documents(path: Path, max_lines: int) -> Iterator[str]:
     """Runs of lines without a blank one, at most `max_lines` each."""
     pending: list[str] = []
-    for _, line in lines(path, OPENERS.get(path.suffix)):
+    for _, line in lines(path, OPENERS.get(path.suffix, plain)):
         if line.strip():
             pending.append(line)
         if pending and (not line.strip() or len(pending) == max_lines):

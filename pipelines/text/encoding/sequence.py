@@ -14,30 +14,47 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
     """Rows to ids with special tokens; also how many rows were cut.
 
     A pair is cut longest first: a token at a time from the longer text, from the second when they are equal, which is
-    what transformers' `longest_first` does.
+    what transformers' `longest_first` does. In a regression an empty text_pair is none.
     """
     first = tokenizer.encode(batch.column("text").to_pylist())
-    special = 3 if task.kind == "pair" else 2
-    room = max_length - special
-    if task.kind == "pair":
-        second = tokenizer.encode(batch.column("text_pair").to_pylist())
+    if task.kind == "single":
+        second, paired = Ragged(first.values[:0], np.zeros_like(first.offsets)), np.zeros(batch.num_rows, bool)
     else:
-        second = Ragged(first.values[:0], np.zeros_like(first.offsets))
-    keep_first, keep_second = longest_first(first.lengths, second.lengths, room)
-    cut = int(((keep_first < first.lengths) | (keep_second < second.lengths)).sum())
-    ids = _join(first.head(keep_first), second.head(keep_second), tokenizer, task.kind == "pair")
+        texts = batch.column("text_pair").to_pylist()
+        second = tokenizer.encode(texts)
+        paired = np.array([task.kind == "pair" or bool(text) for text in texts], bool)
+    ids, first_length, cut = join(first, second, paired, tokenizer, max_length)
     fields = schema.encoded(task.kind, tokenizer.vocab_size)
     columns = {
         "id": batch.column("id"),
         "input_ids": lists(ids, fields.field("input_ids").type),
         "length": pa.array(ids.lengths, pa.uint32()),
-        "first_length": pa.array(keep_first + 2, pa.uint32()),
-        "label": _labels(batch, task),
+        "first_length": pa.array(first_length, pa.uint32()),
+        "label": _numbers(batch) if task.kind == "regression" else labels(batch, task),
     }
-    return pa.RecordBatch.from_arrays([columns[name] for name in fields.names], schema=fields), cut
+    return pa.RecordBatch.from_arrays([columns[name] for name in fields.names], schema=fields), int(cut.sum())
 
 
-def longest_first(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+def join(
+    first: Ragged, second: Ragged, paired: np.ndarray, tokenizer: Tokenizer, max_length: int
+) -> tuple[Ragged, np.ndarray, np.ndarray]:
+    """Texts and, where `paired`, second ones, as sequences of at most `max_length`.
+
+    Returns the ids, how many tokens are of type 0, and which rows were cut.
+    """
+    keep_first, keep_second = longest_first(first.lengths, second.lengths, max_length - 2 - paired)
+    cut = (keep_first < first.lengths) | (keep_second < second.lengths)
+    first, second = first.head(keep_first), second.head(keep_second)
+    a, b = first.lengths, second.lengths
+    ends = offsets(a + b + 2 + paired)
+    values = np.full(ends[-1], tokenizer.sep_id, np.uint32)
+    values[ends[:-1]] = tokenizer.cls_id
+    values[positions(ends[:-1] + 1, a)] = first.values
+    values[positions(ends[:-1] + a + 2, b)] = second.values
+    return Ragged(values, ends), a + 2, cut
+
+
+def longest_first(first: np.ndarray, second: np.ndarray, room: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
     """Lengths that fit into `room` together, taking from the longer one until they are equal, then from both in turn."""
     over = np.maximum(first + second - room, 0)
     gap = first - second
@@ -48,31 +65,24 @@ def longest_first(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.
     return first - take_first, second - take_second
 
 
-def _join(first: Ragged, second: Ragged, tokenizer: Tokenizer, pair: bool) -> Ragged:
-    """Put the special tokens around one text or two, in one pass over flat arrays."""
-    a, b = first.lengths, second.lengths
-    lengths = a + b + (3 if pair else 2)
-    ends = offsets(lengths)
-    values = np.full(ends[-1], tokenizer.sep_id, np.uint32)
-    values[ends[:-1]] = tokenizer.cls_id
-    values[positions(ends[:-1] + 1, a)] = first.values
-    if pair:
-        values[positions(ends[:-1] + a + 2, b)] = second.values
-    return Ragged(values, ends)
-
-
 def lists(ids: Ragged, kind: pa.ListType) -> pa.ListArray:
+    """A ragged array as Arrow's lists of `kind`."""
     values = pa.array(ids.values.astype(kind.value_type.to_pandas_dtype()))
     return pa.ListArray.from_arrays(pa.array(ids.offsets, pa.int32()), values, type=kind)
 
 
-def _labels(batch: pa.RecordBatch, task: Task) -> pa.Array:
+def labels(batch: pa.RecordBatch, task: Task) -> pa.Array:
     """Label names to ids; null where the split has none."""
     if "label" not in batch.schema.names:
         return pa.nulls(batch.num_rows, pa.int32())
     names = {name: i for i, name in enumerate(task.labels)}
-    labels = batch.column("label").to_pylist()
-    for row_id, label in zip(batch.column("id").to_pylist(), labels, strict=True):
+    found = batch.column("label").to_pylist()
+    for row_id, label in zip(batch.column("id").to_pylist(), found, strict=True):
         if label is not None and label not in names:
             raise InputError(f"row {row_id}: the label {label!r} is none of {', '.join(task.labels)}")
-    return pa.array([None if label is None else names[label] for label in labels], pa.int32())
+    return pa.array([None if label is None else names[label] for label in found], pa.int32())
+
+
+def _numbers(batch: pa.RecordBatch) -> pa.Array:
+    there = "label" in batch.schema.names
+    return batch.column("label").cast(pa.float32()) if there else pa.nulls(batch.num_rows, pa.float32())

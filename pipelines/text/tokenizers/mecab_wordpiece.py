@@ -14,8 +14,8 @@ from tokenizers import pre_tokenizers
 
 from pipelines.core.errors import InputError, choices
 from pipelines.core.params import Section
-from pipelines.core.ragged import Ragged, offsets
-from pipelines.text import tokenizer, vocab
+from pipelines.core.ragged import Ragged, Spans, offsets
+from pipelines.text import alignment, tokenizer, vocab
 
 NAME = "mecab_wordpiece"
 # the dictionary's name in params and in Hugging Face folders -> its package
@@ -65,10 +65,11 @@ class MecabWordPiece:
     """MeCab's wakati string, and each distinct word's pieces found once."""
 
     name = NAME
+    threaded = False  # fugashi holds the interpreter's lock
 
     def __init__(self, pieces: dict[str, int], dictionary: str, lowercase: bool = False) -> None:
         self.vocab_size = len(pieces)
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (pieces[t] for t in vocab.SPECIAL)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = vocab.specials(pieces)
         self.dictionary, self.lowercase = dictionary, lowercase
         self._pieces = {i: piece for piece, i in pieces.items()}
         self._parse = _tagger(dictionary).parse
@@ -82,6 +83,37 @@ class MecabWordPiece:
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         values = np.fromiter(chain.from_iterable(rows), np.uint32, int(lengths.sum()))
         return Ragged(values, offsets(lengths))
+
+    def encode_spans(self, texts: Sequence[str]) -> Spans:
+        rows = [self._spans(text) for text in texts]
+        lengths = np.array([len(ids) for ids, _, _ in rows], np.int64)
+        nothing = np.zeros(0, np.int64)
+        ids, starts, ends = (np.concatenate([nothing, *(row[i] for row in rows)]).astype(np.int64) for i in range(3))
+        return Spans(Ragged(ids.astype(np.uint32), offsets(lengths)), starts, ends)
+
+    def _spans(self, text: str) -> tuple[list[int], np.ndarray, np.ndarray]:
+        """Ids, and the characters of `text` that each comes from.
+
+        MeCab's words stand in the normalized text in their order with nothing but white space between them, and
+        a word's pieces share its characters out from left to right; an unknown word is one piece.
+        """
+        normal, starts, ends = alignment.nfkc(text)
+        ids: list[int] = []
+        first: list[int] = []
+        last: list[int] = []
+        at = 0
+        for word in self._parse(normal).split():
+            at = normal.index(word, at)
+            place = at
+            for piece in self._words[word.lower() if self.lowercase else word]:
+                name = self._pieces[piece]
+                size = len(word) if piece == self.unk_id else len(name.removeprefix("##")) if place > at else len(name)
+                ids.append(piece)
+                first.append(min(place, at + len(word) - 1))
+                last.append(min(place + size, at + len(word)) - 1)  # lower case may be longer than the word
+                place += size
+            at += len(word)
+        return ids, starts[first] if first else starts[:0], ends[last] if last else ends[:0]
 
     def _wakati(self, text: str) -> str:
         parsed = self._parse(normalize(text))

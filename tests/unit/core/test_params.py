@@ -59,5 +59,4 @@ def test_no_file_is_one_sentence(checkout: Path) -> None:
 )
 def test_the_ready_made_files_are_right(file: Path) -> None:
     found = params.check(file)
-    assert found["finetune"]
-    assert found["evaluate"]
+    assert found["evaluate"] or found["pretrain"]  # a file trains something to be scored, or an encoder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.errors import InputError
-from pipelines.data import archives
+from pipelines.data.formats import archives
 
 
 def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:

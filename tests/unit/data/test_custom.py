@@ -42,7 +42,7 @@ WRONG = {
     "a header alone": ("a.csv", b"text,label\n", "a header and no rows"),
     "not UTF-8": ("a.csv", "text,label\n日本,a\n".encode("cp932"), "line 2: byte 11 is not UTF-8"),
     "a NUL byte": ("a.tsv", b"text\tlabel\nx\0\ta\n", "line 2: a NUL byte"),
-    "too few fields": ("a.tsv", b"text\tlabel\nx\ta\ny\n", "line 3: 1 fields, the header has 2"),
+    "too few fields": ("a.tsv", b"text\tlabel\nx\ta\ny\n", "line 3: 1 fields, 2 are expected"),
     "too many fields": ("a.csv", b"text,label\nx,a,z\n", "line 2: 3 fields, the header has 2"),
     "no such column": ("a.csv", b"txt,label\nx,a\n", "no column 'text' (did you mean 'txt'?)"),
     "not JSON": ("a.jsonl", b'{"text": "x", "label": "a"}\n{"text": \n', "line 2: not JSON"),

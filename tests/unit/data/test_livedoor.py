@@ -16,7 +16,7 @@ from tests.conftest import MIRROR, ROOT, needs_mirror
 @pytest.fixture
 def samples(checkout: Path) -> Path:
     shutil.copytree(ROOT / "samples", checkout / "samples")
-    return fetch(livedoor.SOURCES["samples"][0], checkout / "raw").parent
+    return fetch(livedoor.SOURCES["samples"][0], checkout / "raw")[0].parent
 
 
 def test_the_archive_is_what_its_tables_say() -> None:

@@ -3,16 +3,37 @@
 import csv
 import json
 import lzma
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pipelines.core import tables
 from pipelines.core.errors import InputError, choices
 
 Record = dict[str, Any]
 Place = str  # "line 12", for errors
+Opener = Callable[[Path], Any]  # a path to a binary file
+MAX_LINE_BYTES = 16 << 20
+
+
+def plain(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
+def json_document(path: Path) -> Any:
+    """A whole file of JSON, or one sentence that names the line."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        return json.loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; convert the file to UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
 
 
 def records(path: Path, form: str = "") -> Iterator[tuple[Place, Record]]:
@@ -27,14 +48,14 @@ def records(path: Path, form: str = "") -> Iterator[tuple[Place, Record]]:
     yield from READERS[form](path)
 
 
-def lines(path: Path, opener: Callable[[Path], Any] | None = None) -> Iterator[tuple[int, str]]:
+def lines(path: Path, opener: Opener = plain) -> Iterator[tuple[int, str]]:
     """Numbered lines without their ends (LF or CRLF), the first one without a byte order mark.
 
-    `opener` reads a compressed file: gzip.open, lzma.open, bz2.open.
+    `opener` reads a compressed file (gzip.open, lzma.open, bz2.open) or a member of an archive.
     """
     offset = 0
-    with opener(path) if opener else path.open("rb") as file:
-        for number, line in enumerate(_whole(path, file), start=1):
+    with opener(path) as file:
+        for number, line in enumerate(_raw_lines(path, file), start=1):
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -47,30 +68,40 @@ def lines(path: Path, opener: Callable[[Path], Any] | None = None) -> Iterator[t
             yield number, text.rstrip("\r\n")
 
 
-def _whole(path: Path, file: Any) -> Iterator[bytes]:
-    """The file's lines; a compressed file that is cut short is one sentence."""
-    try:
-        yield from file
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{path}: not to be read to its end ({error}); fetch or write it again") from None
+def _raw_lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """The file's lines; one without end, or a compressed file that is cut short, is one sentence."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = file.readline(MAX_LINE_BYTES + 1)
+        except (EOFError, OSError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: not to be read to its end ({error}); fetch or write it again") from None
+        if len(line) > MAX_LINE_BYTES:
+            raise InputError(
+                f"{path}: line {number} is longer than {MAX_LINE_BYTES >> 20} MiB; is this a file of lines?"
+            )
+        if not line:
+            return
+        yield line
 
 
-def _tsv(path: Path) -> Iterator[tuple[Place, Record]]:
-    """GLUE's way: a header, tabs, and quotes that are characters like any other."""
-    header: list[str] = []
-    for number, line in lines(path):
+def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Iterator[tuple[Place, Record]]:
+    """GLUE's way: tabs, quotes that are characters like any other, and a first line of names unless `header` has them."""
+    names = list(header)
+    for number, line in lines(path, opener):
         fields = line.split("\t")
-        if not header:
-            header = fields
+        if not names:
+            names = fields
             continue
-        if len(fields) != len(header):
-            raise InputError(f"{path}: line {number}: {len(fields)} fields, the header has {len(header)}")
-        yield f"line {number}", dict(zip(header, fields, strict=True))
+        if len(fields) != len(names):
+            raise InputError(f"{path}: line {number}: {len(fields)} fields, {len(names)} are expected")
+        yield f"line {number}", dict(zip(names, fields, strict=True))
 
 
-def _csv(path: Path) -> Iterator[tuple[Place, Record]]:
+def csv_(path: Path, opener: Opener = plain) -> Iterator[tuple[Place, Record]]:
     """RFC 4180: a header, commas, quoted fields may hold commas and line ends."""
-    reader = csv.reader((f"{line}\n" for _, line in lines(path)), strict=True)
+    reader = csv.reader((f"{line}\n" for _, line in lines(path, opener)), strict=True)
     header: list[str] = []
     try:
         for fields in reader:
@@ -84,13 +115,13 @@ def _csv(path: Path) -> Iterator[tuple[Place, Record]]:
         raise InputError(f"{path}: line {reader.line_num}: not CSV: {error}") from None
 
 
-def _jsonl(path: Path) -> Iterator[tuple[Place, Record]]:
+def jsonl(path: Path) -> Iterator[tuple[Place, Record]]:
     for number, line in lines(path):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: line {number}: not JSON: {error}") from None
         if not isinstance(record, dict):
             raise InputError(f"{path}: line {number}: a JSON object is expected, this is {type(record).__name__}")
@@ -106,8 +137,8 @@ def _parquet(path: Path) -> Iterator[tuple[Place, Record]]:
 
 
 READERS: dict[str, Callable[[Path], Iterator[tuple[Place, Record]]]] = {
-    "csv": _csv,
-    "tsv": _tsv,
-    "jsonl": _jsonl,
+    "csv": csv_,
+    "tsv": tsv,
+    "jsonl": jsonl,
     "parquet": _parquet,
 }

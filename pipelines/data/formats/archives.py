@@ -1,11 +1,13 @@
 """Archives read in place, a member at a time; what a hostile one could do is refused."""
 
 import tarfile
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, choices
 
 MAX_MEMBERS = 200_000
 MAX_MEMBER_BYTES = 1 << 30
@@ -33,6 +35,24 @@ def tar_files(archive: Path) -> Iterator[tuple[str, bytes]]:
         raise InputError(f"{archive}: not a whole tar archive ({error}); fetch it again") from None
     if not count:
         raise InputError(f"{archive}: the archive is empty")
+
+
+def zip_member(name: str) -> Callable[[Path], BinaryIO]:
+    """What opens the member `name` of a zip archive, to be read in place."""
+
+    def opened(archive: Path) -> BinaryIO:
+        try:
+            with zipfile.ZipFile(archive) as found:  # the member keeps the file open
+                info = found.getinfo(name)
+                if info.file_size > MAX_MEMBER_BYTES:
+                    raise InputError(f"{archive}: {name} is larger than {MAX_MEMBER_BYTES >> 30} GiB; it is refused")
+                return cast(BinaryIO, found.open(info))
+        except KeyError:
+            raise InputError(f"{archive}: {choices('member', name, found.namelist())}") from None
+        except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
+            raise InputError(f"{archive}: not a whole zip archive ({error}); fetch it again") from None
+
+    return opened
 
 
 def _refuse(archive: Path, member: tarfile.TarInfo, count: int, total: int) -> None:

@@ -1,0 +1,78 @@
+"""ner_wikipedia_ja: named entities of eight kinds in Japanese Wikipedia sentences (Stockmark, 2021)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from pipelines.core import seeding
+from pipelines.core.errors import InputError
+from pipelines.core.fetch import Source
+from pipelines.core.params import Fraction, Section
+from pipelines.core.task import Task
+from pipelines.data import declared
+from pipelines.data.formats.records import json_document
+
+FILE = "ner.json"
+SOURCES = {
+    "official": [
+        Source(
+            FILE,
+            url="https://raw.githubusercontent.com/stockmarkteam/ner-wikipedia-dataset/5e525c21/ner.json",
+            mirror=f"ner_wikipedia_ja/{FILE}",
+            size_bytes=4042700,
+            sha256="5796effb85c473aec5b85784545349ed42e408bb0fecdb78f82bc107d53edbe3",
+            licence="CC BY-SA 3.0",
+        )
+    ]
+}
+LABELS = ("人名", "法人名", "政治的組織名", "その他の組織名", "地名", "施設名", "製品名", "イベント名")
+TASKS = {
+    "entities": Task("entities", "tagging", LABELS, "f1", ("train", "dev", "test"), "ja", units="characters"),
+}
+
+
+class Params(Section):
+    """The file has no splits of its own: they are drawn with the seed."""
+
+    dev: Fraction = 0.1
+    test: Fraction = 0.1
+    seed: int = Field(1, ge=0)
+
+
+task = declared.chooser(TASKS)
+
+
+def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
+    """Sentences of one split, in the file's order. The file's ids are articles': a sentence's is its place."""
+    path = raw / FILE
+    records = json_document(path)
+    if not isinstance(records, list):
+        raise InputError(f"{path}: a list of sentences is expected")
+    draw = seeding.generator(params.seed, "ner_wikipedia_ja")
+    for number, record in enumerate(records):
+        point = draw.random()
+        place = "test" if point < params.test else "dev" if point < params.test + params.dev else "train"
+        if place == split:
+            yield _row(path, number, record)
+
+
+def _row(path: Path, number: int, record: Any) -> dict[str, Any]:
+    at = f"[{number}]"
+    if not isinstance(record, dict):
+        raise InputError(f"{path}: {at}: an object is expected")
+    text = declared.column(path, at, record, "text")
+    found = []
+    for entity in declared.column(path, at, record, "entities"):
+        start, end = declared.column(path, at, entity, "span")
+        if text[start:end] != declared.column(path, at, entity, "name"):
+            raise InputError(f"{path}: {at}: {entity['name']!r} is not what stands at {start} to {end}")
+        if entity.get("type") not in LABELS:
+            raise InputError(f"{path}: {at}: the label {entity.get('type')!r} is none of {', '.join(LABELS)}")
+        found.append({"start": start, "end": end, "label": entity["type"]})
+    return {"id": str(number), "text": text, "entities": found}
+
+
+def verify(raw: Path, edition: str) -> None:
+    """The digest of its one file is all that is declared."""

@@ -1,0 +1,62 @@
+"""What a corpus declares of itself, checked: columns, labels, numbers of rows."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.errors import InputError, choices
+from pipelines.core.params import Section
+from pipelines.core.task import Task
+
+Parse = Callable[[Path, Task, str, Any], Iterator[dict[str, Any]]]
+
+
+class Nothing(Section):
+    """The params of a corpus with nothing to choose."""
+
+
+def chooser(tasks: Mapping[str, Task]) -> Callable[[Path, str, Any], Task]:
+    """The function `task` of a corpus whose tasks all stand in its table."""
+
+    def task(raw: Path, name: str, params: Any) -> Task:
+        """The task `name` of TASKS."""
+        return tasks[name]
+
+    return task
+
+
+def check_rows(raw: Path, task: Task, rows: Mapping[str, int], parse: Parse, params: Any) -> None:
+    """Count the rows of each split and compare."""
+    for split, wanted in rows.items():
+        found = sum(1 for _ in parse(raw, task, split, params))
+        if found != wanted:
+            raise InputError(f"{raw}: {task.name} has {found:,} rows in {split}, {wanted:,} are declared")
+
+
+def column(path: Path, at: str, record: Mapping[str, Any], name: str) -> Any:
+    """The column `name` of a record, or one sentence."""
+    if name not in record:
+        raise InputError(f"{path}: {at}: {choices('column', name, record)}")
+    return record[name]
+
+
+def name_of(path: Path, at: str, value: str, labels: Sequence[str], by_number: bool = True) -> str:
+    """The label that a file writes by its number, or by its name."""
+    if not by_number:
+        if value not in labels:
+            raise InputError(f"{path}: {at}: {choices('label', value, labels)}")
+        return value
+    if not value.isdecimal() or int(value) >= len(labels):
+        raise InputError(f"{path}: {at}: the label {value!r} is none of 0 to {len(labels) - 1}")
+    return labels[int(value)]
+
+
+def number(path: Path, at: str, value: Any) -> float:
+    """A finite number, or one sentence."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if not abs(found) < float("inf"):
+        raise InputError(f"{path}: {at}: the label {value!r} is no number")
+    return found

@@ -1,0 +1,76 @@
+"""Sentences of files in CoNLL's columns: a word a line, blank lines between sentences, tags in IOB1 or IOB2."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.core.errors import InputError
+from pipelines.data.formats.records import Place, Record, lines
+
+
+class Sentence(NamedTuple):
+    place: Place
+    words: list[str]
+    tags: list[str]
+
+
+def sentences(path: Path, word: int = 0, tag: int = -1) -> Iterator[Sentence]:
+    """Sentences with the columns `word` and `tag`, separated by spaces or tabs; -DOCSTART- lines are none."""
+    words: list[str] = []
+    tags: list[str] = []
+    start = columns = 0
+    for number, line in lines(path):
+        fields = line.split("\t") if "\t" in line else line.split()
+        if not any(fields) or fields[0] == "-DOCSTART-":
+            if words:
+                yield Sentence(f"line {start}", words, tags)
+            words, tags = [], []
+            continue
+        columns = columns or len(fields)
+        if len(fields) != columns or not (-columns <= tag < columns and -columns <= word < columns):
+            raise InputError(
+                f"{path}: line {number}: {len(fields)} columns, {max(columns, word + 1, tag + 1)} are expected"
+            )
+        start = start if words else number
+        words.append(fields[word])
+        tags.append(fields[tag])
+    if words:
+        yield Sentence(f"line {start}", words, tags)
+
+
+def row(path: Path, sentence: Sentence, row_id: str) -> Record:
+    """A row of kind `tagging`: the words with spaces between them, and the entities as characters of that text."""
+    starts: list[int] = []
+    end = -1
+    for word in sentence.words:
+        starts.append(end + 1)
+        end += 1 + len(word)
+    try:
+        spans = entities(sentence.tags)
+    except ValueError as error:
+        raise InputError(f"{path}: {sentence.place}: {error}") from None
+    found = [
+        {"start": starts[first], "end": starts[last] + len(sentence.words[last]), "label": label}
+        for first, last, label in spans
+    ]
+    return {"id": row_id, "text": " ".join(sentence.words), "entities": found}
+
+
+def entities(tags: Sequence[str]) -> list[tuple[int, int, str]]:
+    """First word, last word and label of each entity of IOB tags, read as conlleval reads them.
+
+    B- begins one. I- goes on with one of its own label and begins one otherwise: IOB1 and IOB2 come out alike.
+    """
+    found: list[list[Any]] = []
+    before = "O"
+    for i, tag in enumerate(tags):
+        if tag != "O":
+            prefix, dash, label = tag.partition("-")
+            if prefix not in ("B", "I") or not dash or not label:
+                raise ValueError(f"the tag {tag!r} is none of O, B-<label>, I-<label>")
+            if prefix == "I" and before[2:] == label and before != "O":
+                found[-1][1] = i
+            else:
+                found.append([i, i, label])
+        before = tag
+    return [(first, last, label) for first, last, label in found]

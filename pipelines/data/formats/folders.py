@@ -1,0 +1,21 @@
+"""Texts of a folder: one a file, in a folder for each label, or all together."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines.core.errors import InputError
+from pipelines.data.formats.records import Place, Record
+
+
+def documents(folder: Path, labelled: bool) -> Iterator[tuple[Place, Record]]:
+    """A row for each *.txt file: of kind `single` from <label>/<file>.txt where `labelled`, else of kind `text`."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
+    for file in sorted(folder.glob("*/*.txt" if labelled else "**/*.txt")):
+        place = str(file.relative_to(folder))
+        try:
+            text = file.read_text(encoding="utf-8-sig").strip()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file}: byte {error.start} is not UTF-8; convert the file to UTF-8") from None
+        row = {"id": place.removesuffix(".txt"), "text": text}
+        yield place, {**row, "label": file.parent.name} if labelled else row

@@ -1,0 +1,40 @@
+"""Questions of files in SQuAD's JSON form, 1.1 and 2.0; JaQuAD and JSQuAD have it too."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.errors import InputError
+from pipelines.data.formats.records import Record, json_document
+
+
+def questions(path: Path) -> Iterator[Record]:
+    """Rows of kind `span`. An unanswerable question has no answers; one without the key `answers` has null."""
+    document = json_document(path)
+    if not isinstance(document, dict) or not isinstance(document.get("data"), list):
+        raise InputError(f"{path}: no list 'data' at its top; SQuAD's form is data, paragraphs, context and qas")
+    for number, article in enumerate(document["data"]):
+        at = f"{path}: data[{number}]"
+        for place, paragraph in enumerate(_get(article, "paragraphs", list, at)):
+            where = f"{at}.paragraphs[{place}]"
+            context = _get(paragraph, "context", str, where)
+            for n, question in enumerate(_get(paragraph, "qas", list, where)):
+                yield _row(question, context, f"{where}.qas[{n}]")
+
+
+def _row(question: Any, context: str, at: str) -> Record:
+    answers = None
+    if isinstance(question, dict) and "answers" in question:
+        given = [] if question.get("is_impossible") else _get(question, "answers", list, at)
+        answers = [{"text": _get(a, "text", str, at), "start": _get(a, "answer_start", int, at)} for a in given]
+    row = {"id": str(_get(question, "id", str | int, at)), "question": _get(question, "question", str, at)}
+    return {**row, "context": context, "answers": answers}
+
+
+def _get(record: Any, key: str, kind: Any, at: str) -> Any:
+    """`record[key]`, which must be of `kind`."""
+    value = record.get(key) if isinstance(record, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        names = getattr(kind, "__name__", str(kind))
+        raise InputError(f"{at}: {key!r} is {'missing' if value is None else repr(value)[:60]}; {names} is expected")
+    return value

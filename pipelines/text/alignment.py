@@ -1,0 +1,42 @@
+"""Which characters of a text its normal form's characters come from."""
+
+import unicodedata
+
+import numpy as np
+
+
+def nfkc(text: str) -> tuple[str, np.ndarray, np.ndarray]:
+    """NFKC of `text` with, for each of its characters, where in `text` what it came from starts and ends.
+
+    A cluster is what normalizes together: a letter with its marks, half-width kana with its voicing sign, or a single
+    character that becomes several. Each character of a cluster's normal form comes from all of the cluster.
+    """
+    normal = unicodedata.normalize("NFKC", text)
+    if normal == text:
+        places = np.arange(len(text), dtype=np.int64)
+        return normal, places, places + 1
+    clusters = _clusters(text)
+    forms = [unicodedata.normalize("NFKC", cluster) for cluster in clusters]
+    if "".join(forms) != normal:  # no text is known that comes here; then all of it is one cluster
+        clusters, forms = [text], [normal]
+    sizes = np.array([len(cluster) for cluster in clusters], np.int64)
+    ends = np.cumsum(sizes)
+    repeats = [len(form) for form in forms]
+    return normal, np.repeat(ends - sizes, repeats), np.repeat(ends, repeats)
+
+
+def _clusters(text: str) -> list[str]:
+    """Pieces of `text` that do not change each other when normalized."""
+    found: list[str] = []
+    form = ""
+    for letter in text:
+        own = unicodedata.normalize("NFKC", letter)
+        if found:
+            joins = unicodedata.combining(letter) or unicodedata.combining(own[0])
+            if joins or unicodedata.normalize("NFKC", form + own) != form + own:
+                found[-1] += letter
+                form = unicodedata.normalize("NFKC", found[-1])
+                continue
+        found.append(letter)
+        form = own
+    return found

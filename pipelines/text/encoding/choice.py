@@ -1,0 +1,38 @@
+"""Multiple choice: the text with each of its choices as a pair of its own (Radford et al. 2018; BERT, section 4.4)."""
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core import schema
+from pipelines.core.errors import InputError
+from pipelines.core.ragged import Ragged, offsets, positions
+from pipelines.core.task import Task
+from pipelines.text.encoding.sequence import join, labels, lists
+from pipelines.text.tokenizer import Tokenizer
+
+
+def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
+    """Rows to lists of sequences, one a choice; also how many rows had a sequence cut."""
+    count = len(task.labels)
+    options = batch.column("choices").to_pylist()
+    for row_id, row in zip(batch.column("id").to_pylist(), options, strict=True):
+        if len(row) != count:
+            raise InputError(f"row {row_id}: {len(row)} choices; the task has {count}")
+    text = tokenizer.encode(batch.column("text").to_pylist())
+    repeated = np.repeat(text.lengths, count)
+    first = Ragged(text.values[positions(np.repeat(text.offsets[:-1], count), repeated)], offsets(repeated))
+    second = tokenizer.encode([choice for row in options for choice in row])
+    ids, first_length, cut = join(first, second, np.ones(len(repeated), bool), tokenizer, max_length)
+    fields = schema.encoded(task.kind, tokenizer.vocab_size)
+    rows = pa.array(np.arange(0, len(repeated) + 1, count), pa.int32())
+    nested = fields.field("input_ids").type
+    columns = {
+        "id": batch.column("id"),
+        "input_ids": pa.ListArray.from_arrays(rows, lists(ids, nested.value_type), type=nested),
+        "length": pa.array(ids.lengths.reshape(-1, count).sum(axis=1), pa.uint32()),
+        "first_lengths": pa.ListArray.from_arrays(rows, pa.array(first_length, pa.uint32())),
+        "label": labels(batch, task),
+    }
+    return pa.RecordBatch.from_arrays([columns[n] for n in fields.names], schema=fields), int(
+        cut.reshape(-1, count).any(axis=1).sum()
+    )

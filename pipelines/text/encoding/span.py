@@ -1,0 +1,90 @@
+"""Questions and their contexts in windows: [CLS] question [SEP] part of the context [SEP] (BERT, section 4.2 and 4.3)."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core import schema
+from pipelines.core.task import Task
+from pipelines.text.tokenizer import Tokenizer
+
+MAX_QUESTION = 64  # tokens; as BERT's own run_squad has it
+STRIDE = 128  # tokens from the start of one window to the start of the next
+
+
+class Window(NamedTuple):
+    """Tokens [first, last) of the context."""
+
+    first: int
+    last: int
+
+
+def encode(
+    batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int, stride: int = STRIDE
+) -> tuple[pa.RecordBatch, int]:
+    """Rows to windows, one output row each; also how many questions were cut.
+
+    The answer is the row's first one. Where it does not lie whole in a window, start and end are 0, that window's
+    [CLS], as for a question without an answer.
+    """
+    questions = tokenizer.encode(batch.column("question").to_pylist())
+    texts = batch.column("context").to_pylist()
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # a context has several questions
+    contexts = tokenizer.encode_spans(list(places))
+    known = "answers" in batch.schema.names
+    answers: list[Any] = batch.column("answers").to_pylist() if known else [None] * batch.num_rows
+    rows: list[dict[str, Any]] = []
+    cut = 0
+    for i, row_id in enumerate(batch.column("id").to_pylist()):
+        question = questions.values[questions.offsets[i] : questions.offsets[i + 1]]
+        kept = question[: min(MAX_QUESTION, max_length // 2)]
+        cut += len(kept) < len(question)
+        place = places[texts[i]]
+        part = slice(contexts.ids.offsets[place], contexts.ids.offsets[place + 1])
+        ids, starts, ends = contexts.ids.values[part], contexts.starts[part], contexts.ends[part]
+        answer = None if answers[i] is None else locate(answers[i], starts, ends)
+        for number, window in enumerate(windows(len(ids), max_length - len(kept) - 3, stride)):
+            head = [tokenizer.cls_id, *kept.tolist(), tokenizer.sep_id]
+            here = slice(window.first, window.last)
+            rows.append(
+                {
+                    "id": row_id,
+                    "input_ids": [*head, *ids[here].tolist(), tokenizer.sep_id],
+                    "length": len(head) + window.last - window.first + 1,
+                    "window": number,
+                    "first_length": len(head),
+                    **_place(answer, window, len(head)),
+                    "starts": [0] * len(head) + starts[here].tolist() + [0],
+                    "ends": [0] * len(head) + ends[here].tolist() + [0],
+                }
+            )
+    return pa.RecordBatch.from_pylist(rows, schema=schema.encoded(task.kind, tokenizer.vocab_size)), cut
+
+
+def windows(tokens: int, room: int, stride: int) -> Iterator[Window]:
+    """Windows of at most `room` tokens, each `stride` behind the one before; the last one reaches the end."""
+    first = 0
+    while True:
+        last = min(first + room, tokens)
+        yield Window(first, last)
+        if last == tokens:
+            return
+        first += min(stride, room)
+
+
+def locate(answers: list[dict[str, Any]], starts: np.ndarray, ends: np.ndarray) -> tuple[int, int] | None:
+    """First and last token of the first answer; None where there is no answer, or no token under it."""
+    if not answers:
+        return None
+    begin, end = answers[0]["start"], answers[0]["start"] + len(answers[0]["text"])
+    touched = np.flatnonzero((starts < end) & (ends > begin))
+    return (int(touched[0]), int(touched[-1])) if len(touched) else None
+
+
+def _place(answer: tuple[int, int] | None, window: Window, head: int) -> dict[str, int | None]:
+    inside = answer is not None and window.first <= answer[0] and answer[1] < window.last
+    if not inside or answer is None:
+        return {"start_position": 0, "end_position": 0}
+    return {"start_position": answer[0] - window.first + head, "end_position": answer[1] - window.first + head}

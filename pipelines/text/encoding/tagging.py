@@ -1,0 +1,136 @@
+"""Entities as tags of tokens: O, B-<label>, I-<label> (BERT, section 5.3); long texts in parts, never cut.
+
+What is tagged are units of the text: words between spaces, or single characters. A token carries the tag of the first
+unit that begins in it; the other tokens of a word carry none. Decoded, a unit has the tag of the token it begins in.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core import schema
+from pipelines.core.task import Task
+from pipelines.text.tokenizer import Tokenizer
+
+NONE = -100  # the label of a token that carries no tag
+
+
+def tags(task: Task) -> list[str]:
+    """The tags of a task's labels, in the order of their ids."""
+    return ["O", *(f"{prefix}-{label}" for label in task.labels for prefix in "BI")]
+
+
+def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
+    """Rows to sequences, one output row for each part of a text; also how many texts have more than one part."""
+    texts = batch.column("text").to_pylist()
+    spans = tokenizer.encode_spans(texts)
+    known = "entities" in batch.schema.names
+    entities: list[Any] = batch.column("entities").to_pylist() if known else [None] * len(texts)
+    ids_of = {tag: i for i, tag in enumerate(tags(task))}
+    rows: list[dict[str, Any]] = []
+    split = 0
+    for i, row_id in enumerate(batch.column("id").to_pylist()):
+        here = slice(spans.ids.offsets[i], spans.ids.offsets[i + 1])
+        ids, starts, ends = spans.ids.values[here], spans.starts[here], spans.ends[here]
+        units = _units(texts[i], task)
+        carriers = _carriers(units, starts, ends)
+        labels = np.full(len(ids), NONE, np.int16)
+        if entities[i] is not None:
+            unit_tags = _unit_tags(units, entities[i], ids_of)
+            for token, unit in carriers.items():
+                labels[token] = unit_tags[unit]
+        bounds = list(parts(len(ids), max_length - 2, np.array(sorted(carriers), np.int64)))
+        split += len(bounds) > 1
+        for number, (first, last) in enumerate(bounds):
+            rows.append(
+                {
+                    "id": row_id,
+                    "input_ids": [tokenizer.cls_id, *ids[first:last].tolist(), tokenizer.sep_id],
+                    "length": last - first + 2,
+                    "part": number,
+                    "labels": [NONE, *labels[first:last].tolist(), NONE],
+                    "starts": [0, *starts[first:last].tolist(), 0],
+                    "ends": [0, *ends[first:last].tolist(), 0],
+                }
+            )
+    return pa.RecordBatch.from_pylist(rows, schema=schema.encoded(task.kind, tokenizer.vocab_size)), split
+
+
+def parts(tokens: int, room: int, carriers: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Token ranges of at most `room`; each begins with a token that carries a tag, where one is near enough."""
+    first = 0
+    while tokens - first > room:
+        last = first + room
+        before = carriers[(carriers > first) & (carriers <= last)]
+        last = int(before[-1]) if len(before) else last
+        yield first, last
+        first = last
+    yield first, tokens
+
+
+def decode(
+    text: str, task: Task, starts: Sequence[int], ends: Sequence[int], token_tags: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The entities of a text from its tokens' tags, all parts together and without special tokens.
+
+    An I- that follows nothing of its label begins an entity, as conlleval has it.
+    """
+    units = _units(text, task)
+    unit_tags = ["O"] * len(units)
+    carriers = _carriers(units, np.asarray(starts), np.asarray(ends))
+    inside = _inside(units, np.asarray(starts), np.asarray(ends))
+    for unit, token in enumerate(inside):
+        if token >= 0:
+            tag = token_tags[token]
+            unit_tags[unit] = tag if carriers.get(token) == unit or tag == "O" else f"I-{tag[2:]}"
+    found: list[dict[str, Any]] = []
+    before = "O"
+    for (start, end), tag in zip(units, unit_tags, strict=True):
+        if tag != "O":
+            if tag[0] == "I" and before != "O" and before[2:] == tag[2:]:
+                found[-1]["end"] = end
+            else:
+                found.append({"start": start, "end": end, "label": tag[2:]})
+        before = tag
+    return found
+
+
+def _units(text: str, task: Task) -> list[tuple[int, int]]:
+    """Characters [start, end) of each unit; white space is none."""
+    return [match.span() for match in re.finditer(r"\S" if task.units == "characters" else r"\S+", text)]
+
+
+def _inside(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """For each unit the token that its first character lies in, or the first token after that in it; -1 for none."""
+    found = np.full(len(units), -1, np.int64)
+    if not len(starts):
+        return found
+    for i, (start, end) in enumerate(units):
+        token = int(np.searchsorted(ends, start, side="right"))
+        if token < len(starts) and starts[token] < end:
+            found[i] = token
+    return found
+
+
+def _carriers(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) -> dict[int, int]:
+    """Tokens that carry a tag, to the unit that they carry it for."""
+    found: dict[int, int] = {}
+    for unit, token in enumerate(_inside(units, starts, ends).tolist()):
+        if token >= 0:
+            found.setdefault(token, unit)
+    return found
+
+
+def _unit_tags(units: list[tuple[int, int]], entities: list[dict[str, Any]], ids_of: dict[str, int]) -> list[int]:
+    """The tag of each unit: B- where an entity begins, I- where it goes on."""
+    found = [0] * len(units)
+    for entity in entities:
+        prefix = "B"
+        for i, (start, end) in enumerate(units):
+            if start < entity["end"] and end > entity["start"]:
+                found[i] = ids_of[f"{prefix}-{entity['label']}"]
+                prefix = "I"
+    return found
