@@ -90,5 +90,7 @@ def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checko
 
 
 def test_a_wrong_name_says_which_there_are() -> None:
-    with pytest.raises(UsageError, match=r"no data.corpora 'livedor' \(did you mean 'livedoor'\?\); there are: codah, "):
+    with pytest.raises(
+        UsageError, match=r"no data.corpora 'livedor' \(did you mean 'livedoor'\?\); there are: codah, "
+    ):
         plugins.load(CORPORA, "livedor")
