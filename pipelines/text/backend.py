@@ -1,15 +1,29 @@
 """Tokenizers that run inside the `tokenizers` library, on every core: what they share."""
 
+import json
 from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
+from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, Spans, offsets
-from pipelines.text.tokenizer import Specials
+from pipelines.text.tokenizer import CONFIG, Specials
+
+FILE = "tokenizer.json"
+# the parts of BERT's input, and what vocabularies call them where a folder does not say
+NAMES = {
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "cls": ("[CLS]", "<s>", "<cls>"),
+    "sep": ("[SEP]", "</s>", "<sep>"),
+    "mask": ("[MASK]", "<mask>"),
+}
 
 
 class BackendTokenizer:
@@ -20,6 +34,7 @@ class BackendTokenizer:
     def __init__(self, name: str, backend: Backend, specials: Specials, **about: str) -> None:
         self.name, self.backend, self._about = name, backend, about
         self.vocab_size = backend.get_vocab_size()
+        self.middle = 2 if name == "bpe" else 1
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = specials
 
     def encode(self, texts: Sequence[str]) -> Ragged:
@@ -39,6 +54,43 @@ class BackendTokenizer:
     def about(self) -> dict[str, str]:
         """Name and versions, for provenance."""
         return {"name": self.name, **self._about, "tokenizers": version("tokenizers")}
+
+
+def write(backend: Backend, folder: Path, kind: str, parts: dict[str, str], more: dict[str, Any]) -> None:
+    """tokenizer.json, and a tokenizer_config.json that transformers' AutoTokenizer reads."""
+    backend.save(str(folder / FILE))
+    config = {"tokenizer_class": kind, **{f"{part}_token": token for part, token in parts.items()}, **more}
+    text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+def read(name: str, folder: Path) -> BackendTokenizer:
+    """The tokenizer of a folder with a tokenizer.json; its own cutting and padding are switched off."""
+    if not (folder / FILE).is_file():
+        raise InputError(f"{folder}: no {FILE}; {name} reads a tokenizer from it")
+    try:
+        backend = Backend.from_file(str(folder / FILE))
+    except Exception as error:  # the library raises nothing narrower
+        raise InputError(f"{folder / FILE}: not a tokenizer: {error}") from None
+    backend.no_truncation()
+    backend.no_padding()
+    vocab, given = backend.get_vocab(), _given(folder)
+    ids = {}
+    for part, names in NAMES.items():
+        token = given.get(f"{part}_token") or next((n for n in names if n in vocab), names[0])
+        if token not in vocab:
+            raise InputError(f"{folder / FILE}: no {part} token {token!r} in its vocabulary")
+        ids[part] = vocab[token]
+    return BackendTokenizer(name, backend, Specials(**ids))
+
+
+def _given(folder: Path) -> dict[str, str]:
+    """The special tokens that the folder's configs name, as texts."""
+    found: dict[str, Any] = {}
+    for file in ("special_tokens_map.json", CONFIG):
+        if (folder / file).is_file():
+            found |= json.loads((folder / file).read_text(encoding="utf-8"))
+    return {key: value["content"] if isinstance(value, dict) else value for key, value in found.items() if value}
 
 
 def _ids(rows: Sequence[Encoding]) -> Ragged:

@@ -15,7 +15,7 @@ from pipelines.core.task import Task
 from pipelines.text import encoding, tokenizer
 
 Encoded = tuple[pa.RecordBatch, int]  # ids, and how many rows were cut
-WAITING = 3  # batches for each process
+WAITING = 2  # batches for each process
 _STATE: dict[str, Any] = {}  # a worker process's own
 
 

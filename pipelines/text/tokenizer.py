@@ -12,16 +12,17 @@ from pipelines.core.ragged import Ragged, Spans
 CONFIG = "tokenizer_config.json"
 # those that are there make the tokenizer
 FILES = (CONFIG, "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
-# tokenizer_class in the folder's config -> the plugin that reads it
+# tokenizer_class in the folder's config, without its Fast -> the plugin that reads it
 CLASSES = {
-    "BertJapaneseTokenizer": "mecab_wordpiece",
     "BertTokenizer": "wordpiece",
-    "BertTokenizerFast": "wordpiece",
     "DistilBertTokenizer": "wordpiece",
-    "DistilBertTokenizerFast": "wordpiece",
     "ElectraTokenizer": "wordpiece",
-    "ElectraTokenizerFast": "wordpiece",
+    "MobileBertTokenizer": "wordpiece",
+    "RobertaTokenizer": "bpe",
+    "AlbertTokenizer": "unigram",
+    "XLNetTokenizer": "unigram",
 }
+JAPANESE = {"wordpiece": "mecab_wordpiece", "character": "mecab_character"}  # BertJapaneseTokenizer, by its subwords
 
 
 class Specials(NamedTuple):
@@ -40,6 +41,7 @@ class Tokenizer(Protocol):
     name: str  # the plugin's
     threaded: bool  # whether `encode` uses every core by itself
     vocab_size: int
+    middle: int  # separators between the texts of a pair
     pad_id: int
     unk_id: int
     cls_id: int
@@ -61,11 +63,26 @@ class Tokenizer(Protocol):
 
 def load(folder: Path) -> Tokenizer:
     """The tokenizer whose files are in `folder`: one of ours, or a downloaded Hugging Face folder."""
+    return plugins.load("pipelines.text.tokenizers", _plugin(folder)).load(folder)
+
+
+def _plugin(folder: Path) -> str:
     config = read_config(folder)
-    name = config.get("tokenizer_class", "BertTokenizer")
-    if name not in CLASSES:
-        raise InputError(f"{folder / CONFIG}: {choices('tokenizer_class', name, CLASSES)}")
-    return plugins.load("pipelines.text.tokenizers", CLASSES[name]).load(folder)
+    name = str(config.get("tokenizer_class", "BertTokenizer")).removesuffix("Fast")
+    if name == "BertJapaneseTokenizer":
+        subwords = config.get("subword_tokenizer_type", "wordpiece")
+        if subwords not in JAPANESE:
+            raise InputError(f"{folder / CONFIG}: {choices('subword_tokenizer_type', subwords, JAPANESE)}")
+        return JAPANESE[subwords]
+    plugin = config.get("bertline_tokenizer") or CLASSES.get(name)
+    if plugin == "wordpiece" and (folder / "vocab.txt").is_file():
+        return plugin
+    if (folder / "tokenizer.json").is_file():
+        return plugin if plugin and plugin != "wordpiece" else "hf"
+    if plugin:
+        needed = "vocab.txt" if plugin == "wordpiece" else "tokenizer.json"
+        raise InputError(f"{folder}: no {needed}; a folder of {name} holds one")
+    raise InputError(f"{folder / CONFIG}: {choices('tokenizer_class', name, [*CLASSES, 'BertJapaneseTokenizer'])}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -35,16 +35,41 @@ def test_a_corpus_declares_what_it_is(name: str) -> None:
     assert callable(corpus.verify)
 
 
-@pytest.mark.parametrize("name", plugins.names(TOKENIZERS))
-def test_a_tokenizer_learns_saves_and_encodes(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sorted({*plugins.names(TOKENIZERS)} - {"hf"}))
+def test_a_tokenizer_learns_the_same_twice_saves_and_encodes(name: str, tmp_path: Path) -> None:
     plugin = plugins.load(TOKENIZERS, name)
-    plugin.train(lambda: iter(tiny.TEXTS), tmp_path, 300, plugin.Params())
-    loaded = tokenizer.load(tmp_path)
-    found = loaded.encode(tiny.TEXTS)
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        plugin.train(lambda: iter(tiny.TEXTS * 3), folder, 300, plugin.Params())
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
+    check_tokenizer(name, tmp_path / "one")
+
+
+def test_a_tokenizer_of_others_is_read_as_it_is(tmp_path: Path) -> None:
+    ours = plugins.load(TOKENIZERS, "bpe")
+    ours.train(lambda: iter(tiny.TEXTS), tmp_path, 300, ours.Params())
+    (tmp_path / tokenizer.CONFIG).write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    check_tokenizer("hf", tmp_path)
+    with pytest.raises(UsageError, match="hf reads a tokenizer that is there"):
+        plugins.load(TOKENIZERS, "hf").train(lambda: iter(tiny.TEXTS), tmp_path, 300, ours.Params())
+
+
+def check_tokenizer(name: str, folder: Path) -> None:
+    """It is found by its folder, its ids are in range, and its offsets lie inside the texts."""
+    loaded = tokenizer.load(folder)
+    found, spans = loaded.encode(tiny.TEXTS), loaded.encode_spans(tiny.TEXTS)
     assert loaded.name == loaded.about()["name"] == name
     assert len(found.offsets) == len(tiny.TEXTS) + 1
     assert found.values.max() < loaded.vocab_size
-    assert loaded.tokens([loaded.cls_id, loaded.mask_id]) == ["[CLS]", "[MASK]"]
+    assert np.array_equal(found.values, spans.ids.values)
+    lengths = np.repeat([len(text) for text in tiny.TEXTS], spans.ids.lengths)
+    assert ((spans.starts < spans.ends) & (spans.ends <= lengths)).all()
+    special = loaded.tokens([loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id])
+    assert [token.strip("[<>]").lower() for token in special] in (
+        ["pad", "unk", "cls", "sep", "mask"],
+        ["pad", "unk", "s", "/s", "mask"],
+    )
 
 
 @pytest.mark.parametrize("name", plugins.names(OBJECTIVES))

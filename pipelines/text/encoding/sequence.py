@@ -1,4 +1,7 @@
-"""Single texts and pairs: [CLS] text [SEP], or [CLS] text [SEP] text_pair [SEP], cut to a length (BERT, figure 2)."""
+"""Single texts and pairs: [CLS] text [SEP], or [CLS] text [SEP] text_pair [SEP], cut to a length (BERT, figure 2).
+
+RoBERTa's pairs have two separators in the middle: `tokenizer.middle`.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -42,15 +45,15 @@ def join(
 
     Returns the ids, how many tokens are of type 0, and which rows were cut.
     """
-    keep_first, keep_second = longest_first(first.lengths, second.lengths, max_length - 2 - paired)
+    keep_first, keep_second = longest_first(first.lengths, second.lengths, max_length - 2 - paired * tokenizer.middle)
     cut = (keep_first < first.lengths) | (keep_second < second.lengths)
     first, second = first.head(keep_first), second.head(keep_second)
     a, b = first.lengths, second.lengths
-    ends = offsets(a + b + 2 + paired)
+    ends = offsets(a + b + 2 + paired * tokenizer.middle)
     values = np.full(ends[-1], tokenizer.sep_id, np.uint32)
     values[ends[:-1]] = tokenizer.cls_id
     values[positions(ends[:-1] + 1, a)] = first.values
-    values[positions(ends[:-1] + a + 2, b)] = second.values
+    values[positions(ends[:-1] + a + 1 + tokenizer.middle, b)] = second.values
     return Ragged(values, ends), a + 2, cut
 
 

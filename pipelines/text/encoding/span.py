@@ -45,8 +45,8 @@ def encode(
         part = slice(contexts.ids.offsets[place], contexts.ids.offsets[place + 1])
         ids, starts, ends = contexts.ids.values[part], contexts.starts[part], contexts.ends[part]
         answer = None if answers[i] is None else locate(answers[i], starts, ends)
-        for number, window in enumerate(windows(len(ids), max_length - len(kept) - 3, stride)):
-            head = [tokenizer.cls_id, *kept.tolist(), tokenizer.sep_id]
+        for number, window in enumerate(windows(len(ids), max_length - len(kept) - 2 - tokenizer.middle, stride)):
+            head = [tokenizer.cls_id, *kept.tolist(), *[tokenizer.sep_id] * tokenizer.middle]
             here = slice(window.first, window.last)
             rows.append(
                 {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipelines.text import alignment, tokenizer
+from pipelines.text import alignment, mecab, tokenizer
 from pipelines.text.tokenizers import mecab_wordpiece
 from tests import tiny
 
@@ -36,7 +36,7 @@ def test_normal_forms_are_aligned_with_what_they_come_from(text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> mecab_wordpiece.MecabWordPiece:
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> mecab.MecabTokenizer:
     return mecab_wordpiece.load(tiny.tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
@@ -45,7 +45,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> mecab_wordpiece.MecabWor
 @example(text="ＡＢＣ　ｶﾞｷﾞ㌔グラム")
 @example(text="##a ##")
 def test_tokens_stand_in_order_inside_the_text_and_cover_what_they_claim(
-    loaded: mecab_wordpiece.MecabWordPiece, text: str
+    loaded: mecab.MecabTokenizer, text: str
 ) -> None:
     found = loaded.encode_spans([text])
     plain = loaded.encode([text])
@@ -60,7 +60,7 @@ def test_tokens_stand_in_order_inside_the_text_and_cover_what_they_claim(
             assert piece.removeprefix("##") in unicodedata.normalize("NFKC", text[start:end])
 
 
-def test_offsets_of_a_plain_sentence_are_its_words(loaded: mecab_wordpiece.MecabWordPiece) -> None:
+def test_offsets_of_a_plain_sentence_are_its_words(loaded: mecab.MecabTokenizer) -> None:
     text = "　私は犬が好き。"
     found = loaded.encode_spans([text, "", "犬"])
     assert found.ids.lengths.tolist()[1:] == [0, 1]

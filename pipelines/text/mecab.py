@@ -1,0 +1,158 @@
+"""Japanese words by MeCab, and the pieces of each, found once: what the tokenizers on MeCab share."""
+
+import importlib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.core.errors import InputError, choices
+from pipelines.core.ragged import Ragged, Spans, offsets
+from pipelines.text import alignment, tokenizer
+from pipelines.text.tokenizer import Specials
+
+# the dictionary's name in params and in Hugging Face folders -> its package
+DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
+MAX_WORDS = 1 << 20  # distinct words remembered with their pieces
+
+
+class Words(dict[str, list[int]]):
+    """A word's ids, found by `split` when they are first asked for."""
+
+    def __init__(self, split: Any) -> None:
+        super().__init__()
+        self._split = split
+
+    def __missing__(self, word: str) -> list[int]:
+        ids = self[word] = self._split(word)
+        return ids
+
+
+class MecabTokenizer:
+    """MeCab's wakati string, and the pieces of each distinct word."""
+
+    threaded = False  # fugashi holds the interpreter's lock
+    middle = 1
+
+    def __init__(self, name: str, vocab: Mapping[str, int], specials: Specials, words: Words, config: Any) -> None:
+        self.name, self.vocab_size = name, len(vocab)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = specials
+        self.dictionary: str = config.dictionary
+        self.lowercase: bool = config.lowercase
+        self._pieces = {i: piece for piece, i in vocab.items()}
+        self._parse = tagger(self.dictionary).parse
+        self._words = words
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """Ids of each text, without special tokens."""
+        words = self._words
+        if len(words) > MAX_WORDS:
+            words.clear()
+        rows = [list(chain.from_iterable(map(words.__getitem__, self._wakati(text).split()))) for text in texts]
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        values = np.fromiter(chain.from_iterable(rows), np.uint32, int(lengths.sum()))
+        return Ragged(values, offsets(lengths))
+
+    def _wakati(self, text: str) -> str:
+        parsed = self._parse(normalize(text))
+        return parsed.lower() if self.lowercase else parsed
+
+    def encode_spans(self, texts: Sequence[str]) -> Spans:
+        """Ids of each text, and the characters of the text that each token comes from."""
+        rows = [self._spans(text) for text in texts]
+        lengths = np.array([len(ids) for ids, _, _ in rows], np.int64)
+        nothing = np.zeros(0, np.int64)
+        ids, starts, ends = (np.concatenate([nothing, *(row[i] for row in rows)]).astype(np.int64) for i in range(3))
+        return Spans(Ragged(ids.astype(np.uint32), offsets(lengths)), starts, ends)
+
+    def _spans(self, text: str) -> tuple[list[int], np.ndarray, np.ndarray]:
+        """Ids, and the characters of `text` that each comes from.
+
+        MeCab's words stand in the normalized text in their order with nothing but white space between them, and
+        a word's pieces share its characters out from left to right; an unknown word is one piece.
+        """
+        normal, starts, ends = alignment.nfkc(text)
+        ids: list[int] = []
+        first: list[int] = []
+        last: list[int] = []
+        at = 0
+        for word in self._parse(normal).split():
+            at = normal.index(word, at)
+            place, end = at, at + len(word)
+            pieces = self._words[word.lower() if self.lowercase else word]
+            for piece in pieces:
+                ids.append(piece)
+                first.append(min(place, end - 1))
+                place += self._size(piece, word, len(pieces), place > at)
+                last.append(min(place, end) - 1)  # lower case may be longer than the word
+            at = end
+        return ids, starts[first] if first else starts[:0], ends[last] if last else ends[:0]
+
+    def _size(self, piece: int, word: str, pieces: int, inside: bool) -> int:
+        """How many characters of `word` a piece stands for."""
+        if piece == self.unk_id:
+            return len(word) if pieces == 1 else 1
+        name = self._pieces[piece]
+        return len(name.removeprefix("##") if inside else name)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The pieces that ids stand for."""
+        return [self._pieces[int(i)] for i in ids]
+
+    def about(self) -> dict[str, str]:
+        """Name, dictionary and versions, for provenance."""
+        return {
+            "name": self.name,
+            "dictionary": self.dictionary,
+            "dictionary_version": version(self.dictionary),
+            "fugashi": version("fugashi"),
+            "tokenizers": version("tokenizers"),
+        }
+
+
+class Config:
+    """What a BertJapaneseTokenizer folder says of its words and pieces."""
+
+    def __init__(self, folder: Path, subwords: str) -> None:
+        config = tokenizer.read_config(folder)
+        for key, only in (("word_tokenizer_type", "mecab"), ("subword_tokenizer_type", subwords)):
+            if (found := config.get(key, only)) != only:
+                raise InputError(f"{folder / tokenizer.CONFIG}: {key} is {found!r}; {only!r} is read here")
+        package = (config.get("mecab_kwargs") or {}).get("mecab_dic", "ipadic")
+        names = {package: name for name, package in DICTIONARIES.items()}
+        if package not in names:
+            raise InputError(f"{folder / tokenizer.CONFIG}: {choices('mecab_dic', package, names)}")
+        self.dictionary = names[package]
+        self.lowercase = bool(config.get("do_lower_case", False))
+
+
+def written(dictionary: str, subwords: str) -> dict[str, Any]:
+    """The tokenizer_config.json of a folder that `Config` reads."""
+    return {
+        "tokenizer_class": "BertJapaneseTokenizer",
+        "word_tokenizer_type": "mecab",
+        "subword_tokenizer_type": subwords,
+        "do_lower_case": False,
+        "mecab_kwargs": {"mecab_dic": DICTIONARIES[dictionary]},
+    }
+
+
+def normalize(text: str) -> str:
+    """NFKC, as BertJapaneseTokenizer does before MeCab: full-width letters become ASCII, half-width kana full."""
+    return unicodedata.normalize("NFKC", text)
+
+
+def tagger(dictionary: str) -> Any:
+    """MeCab that answers with words between spaces."""
+    try:
+        import fugashi
+
+        package: Any = importlib.import_module(DICTIONARIES[dictionary])
+    except ModuleNotFoundError as error:
+        raise InputError(f"the package {error.name} is not installed; MeCab with {dictionary} needs it") from None
+    rc = Path(package.DICDIR) / "mecabrc"
+    return fugashi.GenericTagger(f'-d "{package.DICDIR}" -r "{rc}" -Owakati')

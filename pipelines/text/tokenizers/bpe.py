@@ -1,0 +1,43 @@
+"""bpe: byte-level byte-pair encoding, as GPT-2 and RoBERTa have it (Radford et al. 2019; Liu et al. 2019)."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Backend
+
+from pipelines.core.errors import InputError
+from pipelines.core.params import Section
+from pipelines.text import backend
+
+NAME = "bpe"
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+class Params(Section):
+    """Nothing to choose."""
+
+
+def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
+    """Learn merges and write tokenizer.json; the 256 bytes come first, in their own order, so that ties fall alike."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    if size < len(SPECIAL) + len(letters):
+        raise InputError(f"build_vocab: size {size} is less than the {len(letters)} bytes that {NAME} begins with")
+    learner = Backend(models.BPE())
+    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learner.train_from_iterator(
+        texts(), trainers.BpeTrainer(vocab_size=size, special_tokens=[*SPECIAL, *letters], show_progress=False)
+    )
+    with tempfile.TemporaryDirectory() as aside:  # as a model alone: bytes are no special tokens in a text
+        found = Backend(models.BPE.from_file(*learner.model.save(aside)))
+    found.pre_tokenizer = learner.pre_tokenizer
+    found.decoder = decoders.ByteLevel()
+    found.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    parts = dict(zip(("cls", "pad", "sep", "unk", "mask"), SPECIAL, strict=True))
+    backend.write(found, folder, "RobertaTokenizer", parts, {"add_prefix_space": False})
+
+
+def load(folder: Path) -> backend.BackendTokenizer:
+    """Ours, or any RoBERTa folder with a tokenizer.json."""
+    return backend.read(NAME, folder)

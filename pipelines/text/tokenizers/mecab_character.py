@@ -1,0 +1,34 @@
+"""mecab_character: Japanese words by MeCab, then single characters; the ids of BertJapaneseTokenizer's character form."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from pipelines.core.errors import InputError
+from pipelines.core.params import Section
+from pipelines.text import mecab, vocab
+
+NAME = "mecab_character"
+
+
+class Params(Section):
+    dictionary: Literal["ipadic", "unidic-lite"] = "ipadic"
+
+
+def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
+    """Take the most frequent characters, those of one frequency in their own order, and write the tokenizer's files."""
+    counts = Counter(letter for text in texts() for letter in "".join(mecab.normalize(text).split()))
+    if not counts:
+        raise InputError("build_vocab: no text to learn a vocabulary from")
+    letters = sorted(counts, key=lambda letter: (-counts[letter], letter))[: size - len(vocab.SPECIAL)]
+    learned = {piece: i for i, piece in enumerate([*vocab.SPECIAL, *letters])}
+    vocab.write(folder, learned, mecab.written(params.dictionary, "character"))
+
+
+def load(folder: Path) -> mecab.MecabTokenizer:
+    """Ours, or any BertJapaneseTokenizer folder with MeCab words and characters."""
+    config, pieces = mecab.Config(folder, "character"), vocab.read(folder)
+    specials = vocab.specials(pieces)
+    words = mecab.Words(lambda word: [pieces.get(letter, specials.unk) for letter in word])
+    return mecab.MecabTokenizer(NAME, pieces, specials, words, config)

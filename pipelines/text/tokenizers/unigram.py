@@ -1,0 +1,68 @@
+"""unigram: SentencePiece's unigram language model (Kudo 2018), as ALBERT and XLNet have it."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from pipelines.core.errors import InputError
+from pipelines.core.params import Section
+from pipelines.text import backend
+
+NAME = "unigram"
+SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+
+
+class Params(Section):
+    lowercase: bool = True
+
+
+def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
+    """Learn at most `size` pieces with their probabilities and write tokenizer.json.
+
+    SentencePiece itself learns them: what `tokenizers` learns from one text differs from run to run.
+    """
+    steps = [normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    normalizer = normalizers.Sequence([*steps, *([normalizers.Lowercase()] if params.lowercase else [])])
+    lines = (line for text in texts() for line in normalizer.normalize_str(text).splitlines())
+    found = Backend(models.Unigram(_learn(lines, size), SPECIAL.index("<unk>")))
+    found.normalizer = normalizer
+    found.pre_tokenizer = pre_tokenizers.Metaspace()
+    found.decoder = decoders.Metaspace()
+    found.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    parts = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
+    backend.write(found, folder, "PreTrainedTokenizerFast", parts, {"bertline_tokenizer": NAME})
+
+
+def load(folder: Path) -> backend.BackendTokenizer:
+    """Ours, or an ALBERT or XLNet folder with a tokenizer.json."""
+    return backend.read(NAME, folder)
+
+
+def _learn(lines: Iterator[str], size: int) -> list[tuple[str, float]]:
+    """Pieces and their log-probabilities, the special tokens first."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines,
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=size,
+            hard_vocab_limit=False,  # a small text has fewer pieces
+            normalization_rule_name="identity",
+            max_sentence_length=1 << 20,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=list(SPECIAL[2:]),
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise InputError(f"build_vocab: no vocabulary of {size} pieces from this text ({error})") from None
+    found = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    return [(found.id_to_piece(i), found.get_score(i)) for i in range(found.get_piece_size())]
