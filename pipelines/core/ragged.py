@@ -1,5 +1,7 @@
 """Rows of unequal length as flat values and offsets, joined and gathered without a loop over rows."""
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,11 @@ class Ragged(NamedTuple):
         """The first `lengths[i]` values of each row; no length may exceed its row's."""
         return Ragged(self.values[positions(self.offsets[:-1], lengths)], offsets(lengths))
 
+    def take(self, rows: np.ndarray) -> "Ragged":
+        """The rows with these numbers, in this order, as often as they are named."""
+        lengths = self.lengths[rows]
+        return Ragged(self.values[positions(self.offsets[rows], lengths)], offsets(lengths))
+
 
 class Spans(NamedTuple):
     """Tokens of texts, and the characters [start, end) of its text that each of them comes from."""
@@ -26,6 +33,12 @@ class Spans(NamedTuple):
     ids: Ragged
     starts: np.ndarray  # (tokens,) int64
     ends: np.ndarray  # (tokens,) int64
+
+
+def ragged(rows: Sequence[Sequence[int]]) -> Ragged:
+    """Lists of ids as one ragged array of uint32."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return Ragged(np.fromiter(chain.from_iterable(rows), np.uint32, int(lengths.sum())), offsets(lengths))
 
 
 def offsets(lengths: np.ndarray) -> np.ndarray:

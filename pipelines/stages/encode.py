@@ -31,7 +31,7 @@ def main(key: str) -> None:
         path = rows / f"{split}.parquet"
         counts["rows"][split] = tables.open_parquet(path).metadata.num_rows
         batches = tables.read_batches(path, size=BATCH_ROWS)
-        done = parallel.encoded(batches, vocab, task, entry.max_length, processes, **options)
+        done = parallel.encoded(batches, loaded, task, entry.max_length, processes, **options)
         with progress(f"encode {key}: {split}", counts["rows"][split], "rows") as advance:
             for number, (ids, cut) in enumerate(done, start=1):
                 counts["sequences"][split] += ids.num_rows

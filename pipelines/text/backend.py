@@ -3,16 +3,14 @@
 import json
 from collections.abc import Sequence
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from pipelines.core.errors import InputError
-from pipelines.core.ragged import Ragged, Spans, offsets
+from pipelines.core.ragged import Ragged, Spans, ragged
 from pipelines.text.tokenizer import CONFIG, Specials
 
 FILE = "tokenizer.json"
@@ -39,13 +37,14 @@ class BackendTokenizer:
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """Ids of each text, without special tokens."""
-        return _ids(self.backend.encode_batch_fast(list(texts), add_special_tokens=False))
+        rows = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return ragged([row.ids for row in rows])
 
     def encode_spans(self, texts: Sequence[str]) -> Spans:
         """Ids of each text, and the characters of the text that each token comes from."""
         rows = self.backend.encode_batch(list(texts), add_special_tokens=False)
         flat = np.array([place for row in rows for place in row.offsets], np.int64).reshape(-1, 2)
-        return Spans(_ids(rows), flat[:, 0], flat[:, 1])
+        return Spans(ragged([row.ids for row in rows]), flat[:, 0], flat[:, 1])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces that ids stand for."""
@@ -91,9 +90,3 @@ def _given(folder: Path) -> dict[str, str]:
         if (folder / file).is_file():
             found |= json.loads((folder / file).read_text(encoding="utf-8"))
     return {key: value["content"] if isinstance(value, dict) else value for key, value in found.items() if value}
-
-
-def _ids(rows: Sequence[Encoding]) -> Ragged:
-    lists = [row.ids for row in rows]
-    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-    return Ragged(np.fromiter(chain.from_iterable(lists), np.uint32, int(lengths.sum())), offsets(lengths))

@@ -2,7 +2,7 @@
 
 import importlib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.core.errors import InputError, choices
-from pipelines.core.ragged import Ragged, Spans, offsets
+from pipelines.core.ragged import Ragged, Spans, offsets, ragged
 from pipelines.text import alignment, tokenizer
 from pipelines.text.tokenizer import Specials
 
@@ -20,16 +20,32 @@ DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
 MAX_WORDS = 1 << 20  # distinct words remembered with their pieces
 
 
-class Words(dict[str, list[int]]):
-    """A word's ids, found by `split` when they are first asked for."""
+class Words(dict[str, int]):
+    """Distinct words by number, each with the ids that `split` finds when it is first asked for."""
 
-    def __init__(self, split: Any) -> None:
+    def __init__(self, split: Callable[[str], list[int]]) -> None:
         super().__init__()
         self._split = split
+        self._ids: list[list[int]] = []
+        self._pieces = ragged([])
 
-    def __missing__(self, word: str) -> list[int]:
-        ids = self[word] = self._split(word)
-        return ids
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self._ids)
+        self._ids.append(self._split(word))
+        return number
+
+    def pieces(self) -> Ragged:
+        """The ids of every word so far: row i is the word with number i."""
+        if len(self._pieces.offsets) != len(self._ids) + 1:
+            self._pieces = ragged(self._ids)
+        return self._pieces
+
+    def ids(self, word: str) -> list[int]:
+        return self._ids[self[word]]
+
+    def clear(self) -> None:
+        super().clear()
+        self._ids, self._pieces = [], ragged([])
 
 
 class MecabTokenizer:
@@ -52,10 +68,11 @@ class MecabTokenizer:
         words = self._words
         if len(words) > MAX_WORDS:
             words.clear()
-        rows = [list(chain.from_iterable(map(words.__getitem__, self._wakati(text).split()))) for text in texts]
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        values = np.fromiter(chain.from_iterable(rows), np.uint32, int(lengths.sum()))
-        return Ragged(values, offsets(lengths))
+        rows = [self._wakati(text).split() for text in texts]
+        counts = np.fromiter(map(len, rows), np.int64, len(rows))
+        numbers = np.fromiter(map(words.__getitem__, chain.from_iterable(rows)), np.int64, int(counts.sum()))
+        found = words.pieces().take(numbers)
+        return Ragged(found.values, found.offsets[offsets(counts)])
 
     def _wakati(self, text: str) -> str:
         parsed = self._parse(normalize(text))
@@ -83,7 +100,7 @@ class MecabTokenizer:
         for word in self._parse(normal).split():
             at = normal.index(word, at)
             place, end = at, at + len(word)
-            pieces = self._words[word.lower() if self.lowercase else word]
+            pieces = self._words.ids(word.lower() if self.lowercase else word)
             for piece in pieces:
                 ids.append(piece)
                 first.append(min(place, end - 1))
@@ -119,10 +136,14 @@ class Config:
 
     def __init__(self, folder: Path, subwords: str) -> None:
         config = tokenizer.read_config(folder)
-        for key, only in (("word_tokenizer_type", "mecab"), ("subword_tokenizer_type", subwords)):
-            if (found := config.get(key, only)) != only:
+        # what is not said is transformers' own default
+        for key, only, default in (
+            ("word_tokenizer_type", "mecab", "basic"),
+            ("subword_tokenizer_type", subwords, "wordpiece"),
+        ):
+            if (found := config.get(key, default)) != only:
                 raise InputError(f"{folder / tokenizer.CONFIG}: {key} is {found!r}; {only!r} is read here")
-        package = (config.get("mecab_kwargs") or {}).get("mecab_dic", "ipadic")
+        package = (config.get("mecab_kwargs") or {}).get("mecab_dic", "unidic_lite")
         names = {package: name for name, package in DICTIONARIES.items()}
         if package not in names:
             raise InputError(f"{folder / tokenizer.CONFIG}: {choices('mecab_dic', package, names)}")

@@ -16,7 +16,11 @@ from pipelines.text.encoding import tagging
 from tests.conftest import MIRROR, needs_mirror
 
 pytestmark = [needs_mirror, pytest.mark.slow, pytest.mark.real_data]
-JA = {"tokenizer_class": "BertJapaneseTokenizer", "mecab_kwargs": {"mecab_dic": "ipadic"}}
+JA = {
+    "tokenizer_class": "BertJapaneseTokenizer",
+    "word_tokenizer_type": "mecab",
+    "mecab_kwargs": {"mecab_dic": "ipadic"},
+}
 VOCABS = {
     "ja": ("bert-base-japanese-v1_vocab.txt", JA),
     "en": ("bert-base-uncased_vocab.txt", {"tokenizer_class": "BertTokenizer", "do_lower_case": True}),

@@ -5,7 +5,6 @@ import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError
-from pipelines.core.ragged import Ragged, offsets, positions
 from pipelines.core.task import Task
 from pipelines.text.encoding.sequence import join, labels, lists
 from pipelines.text.tokenizer import Tokenizer
@@ -19,12 +18,11 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
         if len(row) != count:
             raise InputError(f"row {row_id}: {len(row)} choices; the task has {count}")
     text = tokenizer.encode(batch.column("text").to_pylist())
-    repeated = np.repeat(text.lengths, count)
-    first = Ragged(text.values[positions(np.repeat(text.offsets[:-1], count), repeated)], offsets(repeated))
+    first = text.take(np.repeat(np.arange(batch.num_rows), count))
     second = tokenizer.encode([choice for row in options for choice in row])
-    ids, first_length, cut = join(first, second, np.ones(len(repeated), bool), tokenizer, max_length)
+    ids, first_length, cut = join(first, second, np.ones(batch.num_rows * count, bool), tokenizer, max_length)
     fields = schema.encoded(task.kind, tokenizer.vocab_size)
-    rows = pa.array(np.arange(0, len(repeated) + 1, count), pa.int32())
+    rows = pa.array(np.arange(0, batch.num_rows * count + 1, count), pa.int32())
     nested = fields.field("input_ids").type
     columns = {
         "id": batch.column("id"),

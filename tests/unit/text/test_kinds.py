@@ -1,7 +1,6 @@
 """What questions, tagged sentences and choices become as ids, and back."""
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
-from pipelines.text import tokenizer
+from pipelines.text import parallel, tokenizer
 from pipelines.text.encoding import choice, sequence, span, tagging
 from tests import tiny
 
@@ -146,12 +145,9 @@ def test_a_regression_of_one_text_has_no_second_segment(english: tokenizer.Token
     assert single["length"] == single["first_length"]
 
 
-def test_a_folder_is_read_by_the_process_that_encodes_it(tmp_path: Path) -> None:
-    from pipelines.text import parallel
-
-    folder = tiny.tokenizer(tmp_path)
+def test_any_number_of_processes_gives_the_same_ids(japanese: tokenizer.Tokenizer) -> None:
     task = Task("t", "single", ("a",))
     batches = [batch("single", *({"text": f"犬{i}が好き", "label": "a"} for i in range(n, n + 7))) for n in range(30)]
-    one, three = (list(parallel.encoded(iter(batches), folder, task, 16, processes)) for processes in (1, 3))
+    one, three = (list(parallel.encoded(iter(batches), japanese, task, 16, processes)) for processes in (1, 3))
     assert len(one) == len(three) == 30
     assert all(a.equals(b) and x == y for (a, x), (b, y) in zip(one, three, strict=True))

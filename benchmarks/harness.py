@@ -1,0 +1,71 @@
+"""What every benchmark shares: contenders timed in turn, medians, claims as JSON, a table."""
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Claim:
+    """A ratio or a score, with its peer in its name; `ok` is whether the aim is reached."""
+
+    name: str
+    aim: float
+    measured: float
+    spread: tuple[float, float]
+    ok: bool
+
+
+def arguments(what: str) -> argparse.Namespace:
+    """--quick for a minute's run, --json FILE for the claims."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--quick", action="store_true", help="fewer texts and repeats, within a minute")
+    parser.add_argument("--json", type=Path, help="write the claims here")
+    return parser.parse_args()
+
+
+def in_turn(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each contender, once each in every round, so that a slow minute of the machine meets all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(repeats):
+        for name, work in contenders.items():
+            start = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratio(name: str, aim: float, peer: list[float], ours: list[float]) -> Claim:
+    """How many times faster `ours` is than `peer`: of the medians, and the least and most of the rounds."""
+    rounds = [a / b for a, b in zip(peer, ours, strict=True)]
+    measured = statistics.median(peer) / statistics.median(ours)
+    return Claim(name, aim, round(measured, 2), (round(min(rounds), 2), round(max(rounds), 2)), measured >= aim)
+
+
+def report(claims: list[Claim], packages: tuple[str, ...], to: Path | None, **facts: Any) -> None:
+    """Print the claims, and write them where they are asked for."""
+    width = max(len(claim.name) for claim in claims)
+    print(f"{'claim':<{width}}  {'aim':>7}  {'measured':>8}  spread")
+    for claim in claims:
+        low, high = claim.spread
+        print(
+            f"{claim.name:<{width}}  {claim.aim:>7g}  {claim.measured:>8g}  {low:g}-{high:g}{'' if claim.ok else '  short of its aim'}"
+        )
+    if to:
+        written = {
+            "claims": [asdict(claim) for claim in claims],
+            "command": f"python {shlex.join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])}",
+            "versions": {name: version(name) for name in packages},
+            "cores": os.cpu_count(),
+            **facts,
+        }
+        to.write_text(json.dumps(written, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
