@@ -31,18 +31,14 @@ def batches(rows: Iterable[dict[str, Any]], schema: pa.Schema, size: int = BATCH
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     try:
         return pa.RecordBatch.from_pylist(rows, schema=schema)
-    except UnicodeEncodeError:  # JSON can write half of a surrogate pair
-        broken = next(row for row in rows if not _is_unicode(row))
-        raise InputError(
-            f"row {broken.get('id')!r}: its text holds half of a surrogate pair, which is no letter"
-        ) from None
-
-
-def _is_unicode(value: Any) -> bool:
-    """Whether every text inside `value` can be written as UTF-8."""
-    if isinstance(value, dict | list):
-        return all(map(_is_unicode, value.values() if isinstance(value, dict) else value))
-    return not isinstance(value, str) or value.isprintable() or not any("\ud800" <= c <= "\udfff" for c in value)
+    except (pa.ArrowException, UnicodeEncodeError, TypeError, OverflowError, AttributeError) as error:
+        if len(rows) > 1:  # which row is it
+            for row in rows:
+                _batch([row], schema)
+        what = "its text holds half of a surrogate pair, which is no letter"  # JSON can write one
+        if not isinstance(error, UnicodeEncodeError):
+            what = " ".join(str(error).split())
+        raise InputError(f"row {rows[0].get('id')!r}: {what}") from None
 
 
 def write(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:

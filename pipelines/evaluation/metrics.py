@@ -41,4 +41,10 @@ def matthews(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:
     return float(covariance / spread) if spread else 0.0
 
 
+def f1(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:
+    """F1 of the label with id 1, the one that is looked for; for two classes, as MRPC and QQP have it."""
+    return float(per_class(gold, predicted, classes)[1, 2])
+
+
 METRICS: dict[str, Metric] = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
+BINARY: dict[str, Metric] = {"f1": f1}  # of two classes only

@@ -1,5 +1,7 @@
 """Probabilities of labels as a table of predictions."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 
@@ -27,3 +29,11 @@ def table(probabilities: np.ndarray, task: Task) -> pa.Table:
     return pa.table(
         [column.cast(f.type) for column, f in zip(columns.values(), fields, strict=True)], schema=pa.schema(fields)
     )
+
+
+def submission(path: Path, answers: pa.Table, task: Task) -> None:
+    """GLUE's form: a line a row with its index and its label, by the label's number where the task submits those."""
+    labels = answers.column("label").to_pylist()
+    shown = [task.labels.index(label) for label in labels] if task.submits_ids else labels
+    lines = (f"{index}\t{label}\n" for index, label in zip(answers.column("id").to_pylist(), shown, strict=True))
+    path.write_text("index\tprediction\n" + "".join(lines), encoding="utf-8")

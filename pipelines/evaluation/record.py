@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from pipelines.core import paths, provenance, tables
 from pipelines.core.task import Task
-from pipelines.evaluation.score import score
+from pipelines.evaluation.predictions import submission
+from pipelines.evaluation.score import labelled, score
 
 
 def save(
@@ -24,6 +25,8 @@ def save(
 ) -> None:
     """Write artifacts/predictions/<run> and artifacts/metrics/<run>.json.
 
+    A split without labels has no scores; the file that its leaderboard takes stands beside the predictions then.
+
     Args:
         entry: the stage's params, with `task` and `split`.
         rows, answers: the split and its predictions.
@@ -37,11 +40,13 @@ def save(
         "split": split,
         "rows": rows.num_rows,
         "metric": task.metric,
-        **score(rows, answers, task),
+        **(score(rows, answers, task) if labelled(rows) else {"metrics": {}}),
         **facts,
     }
     with paths.fresh_folder(paths.predictions(run)) as out:
         tables.write(out / f"{split}.parquet", answers.to_batches(), answers.schema)
+        if task.submission and not labelled(rows):
+            submission(out / task.submission, answers, task)
         provenance.write(out, stage, entry.model_dump(), inputs, ("numpy", "pyarrow"))
     with paths.fresh_file(paths.metrics(run)) as aside:
         aside.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -27,13 +27,19 @@ def label_ids(rows: pa.Table, predictions: pa.Table, task: Task) -> tuple[np.nda
     return np.array([number[g] for g in gold]), np.array([number[found[i]] for i in ids])
 
 
+def labelled(rows: pa.Table) -> bool:
+    """Whether any row has a label: a leaderboard's test split has none."""
+    return "label" in rows.column_names and rows.column("label").null_count < rows.num_rows
+
+
 def score(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
     """Every metric, the confusion table (row gold, column predicted), and precision, recall and F1 of each class."""
     gold, predicted = label_ids(rows, predictions, task)
     classes = len(task.labels)
     table = metrics.per_class(gold, predicted, classes)
+    every = metrics.METRICS | (metrics.BINARY if classes == 2 else {})
     return {
-        "metrics": {name: metric(gold, predicted, classes) for name, metric in metrics.METRICS.items()},
+        "metrics": {name: metric(gold, predicted, classes) for name, metric in every.items()},
         "confusion": metrics.confusion(gold, predicted, classes).tolist(),
         "classes": {
             label: dict(zip(("precision", "recall", "f1"), map(float, line), strict=True))

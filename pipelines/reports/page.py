@@ -31,14 +31,16 @@ def html(records: list[dict[str, Any]]) -> str:
 
 
 def _section(task: str, records: list[dict[str, Any]]) -> str:
-    best = records[0]
-    caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
-    sizes = f"<figure>{plots.size_and_score(records)}<figcaption>Score by size</figcaption></figure>\n"
-    return (
-        f"<h2>{escape(task)}</h2>\n{_table(records)}{sizes if len(records) > 1 else ''}"
-        f"<figure>{plots.confusion(best['confusion'], list(best['classes']))}"
-        f"<figcaption>{escape(caption)}</figcaption></figure>\n"
-    )
+    scored = [record for record in records if record["metrics"]]
+    pictures = []
+    if len(scored) > 1:
+        pictures.append((plots.size_and_score(scored), "Score by size"))
+    if scored:
+        best = scored[0]
+        caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
+        pictures.append((plots.confusion(best["confusion"], list(best["classes"])), caption))
+    figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
+    return f"<h2>{escape(task)}</h2>\n{_table(records)}{figures}"
 
 
 def _table(records: list[dict[str, Any]]) -> str:

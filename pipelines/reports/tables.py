@@ -14,15 +14,15 @@ def line(record: Metrics) -> tuple[str, ...]:
         record["how"],
         record["task"],
         record["metric"],
-        f"{record['metrics'][record['metric']]:.3f}",
+        f"{record['metrics'][record['metric']]:.3f}" if record["metrics"] else "-",
         f"{record['model']['size_bytes'] / 1e6:.1f}",
         f"{record['latency_ms']['p50']:.2f}",
     )
 
 
 def ranked(records: list[Metrics]) -> list[Metrics]:
-    """By task, the best first."""
-    return sorted(records, key=lambda r: (r["task"], -r["metrics"][r["metric"]], r["run"]))
+    """By task, the best first; what a split without labels could not score comes last."""
+    return sorted(records, key=lambda r: (r["task"], -r["metrics"].get(r["metric"], float("-inf")), r["run"]))
 
 
 def plain(records: list[Metrics]) -> str:

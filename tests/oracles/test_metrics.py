@@ -44,3 +44,9 @@ def test_a_bootstrap_interval_covers_the_binomials_own() -> None:
     error = 1.96 * np.sqrt(0.75 * 0.25 / 400)
     assert (low, high) == pytest.approx((0.75 - error, 0.75 + error), abs=0.01)
     assert significance.difference(metrics.accuracy, gold, predicted, predicted, 2) == (0.0, 0.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60))
+def test_f1_of_two_classes_is_sklearns(pairs: list[tuple[int, int]]) -> None:
+    gold, predicted = np.array(pairs).T
+    assert metrics.f1(gold, predicted, 2) == pytest.approx(sk.f1_score(gold, predicted, zero_division=0))

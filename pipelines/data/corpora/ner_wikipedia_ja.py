@@ -62,12 +62,16 @@ def _row(path: Path, number: int, record: Any) -> dict[str, Any]:
     at = f"[{number}]"
     if not isinstance(record, dict):
         raise InputError(f"{path}: {at}: an object is expected")
-    text = declared.column(path, at, record, "text")
+    text, entities = (declared.column(path, at, record, name) for name in ("text", "entities"))
+    if not isinstance(text, str) or not isinstance(entities, list):
+        raise InputError(f"{path}: {at}: text must be a text, and entities a list")
     found = []
-    for entity in declared.column(path, at, record, "entities"):
-        start, end = declared.column(path, at, entity, "span")
-        if text[start:end] != declared.column(path, at, entity, "name"):
-            raise InputError(f"{path}: {at}: {entity['name']!r} is not what stands at {start} to {end}")
+    for entity in entities:
+        match entity:
+            case {"span": [int(start), int(end)], "name": str(name)} if text[start:end] == name:
+                pass
+            case _:
+                raise InputError(f"{path}: {at}: {str(entity)[:80]} is not what stands in the text")
         if entity.get("type") not in LABELS:
             raise InputError(f"{path}: {at}: the label {entity.get('type')!r} is none of {', '.join(LABELS)}")
         found.append({"start": start, "end": end, "label": entity["type"]})

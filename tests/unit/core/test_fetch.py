@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.core.errors import InputError
-from pipelines.core.fetch import Source, fetch
+from pipelines.core.errors import InputError, UsageError
+from pipelines.core.fetch import Source, fetch, fetch_all, only
 
 CONTENT = bytes(range(256)) * 2000
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -85,3 +85,62 @@ def test_an_unreachable_address_is_one_sentence(checkout: Path, monkeypatch: pyt
     monkeypatch.setenv("BERTLINE_BACKOFF", "0")
     with pytest.raises(InputError, match="BERTLINE_MIRROR may name a folder"):
         fetch(Source("f", url="http://127.0.0.1:1/f"), checkout)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mirror with the two members of an archive, beside each other, and digests of its own."""
+    folder = tmp_path / "mirror"
+    (folder / "sub").mkdir(parents=True)
+    for name in ("a.tsv", "b.tsv"):
+        (folder / "sub" / name).write_bytes(name.encode())
+    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("a.tsv", "b.tsv")}
+    (folder / "MANIFEST.sha256").write_text("".join(f"{digest}  ./sub/{name}\n" for name, digest in digests.items()))
+    monkeypatch.setenv("BERTLINE_MIRROR", str(folder))
+    return folder
+
+
+ARCHIVE = Source(
+    "it.zip",
+    url="http://127.0.0.1:1/it.zip",
+    mirror="sub/it.zip",
+    members={"a.tsv": "sub/a.tsv", "b.tsv": "sub/b.tsv"},
+    size_bytes=len(CONTENT),
+    sha256=SHA,
+)
+
+
+def test_a_mirror_may_hold_an_archives_members(mirror: Path, tmp_path: Path) -> None:
+    assert [file.name for file in fetch_all([ARCHIVE], tmp_path / "raw")] == ["a.tsv", "b.tsv"]
+    (mirror / "sub" / "it.zip").write_bytes(CONTENT)
+    assert [file.name for file in fetch_all([ARCHIVE], tmp_path / "other")] == ["it.zip"]
+
+
+def test_a_member_is_checked_by_the_mirrors_own_digests(mirror: Path, tmp_path: Path) -> None:
+    (mirror / "sub" / "b.tsv").write_bytes(b"changed")
+    with pytest.raises(InputError, match=r"b\.tsv has sha256 \w+, the mirror's MANIFEST\.sha256 says"):
+        fetch_all([ARCHIVE], tmp_path / "raw")
+    assert not (tmp_path / "raw" / "b.tsv").exists()
+
+
+def test_only_some_files_may_be_asked_for(mirror: Path, tmp_path: Path) -> None:
+    (mirror / "sub" / "b.tsv").unlink()
+    with pytest.raises(InputError, match=r"b\.tsv: no such file"):
+        fetch_all([ARCHIVE], tmp_path / "raw")
+    chosen = only([ARCHIVE], ["a.tsv"], "params.yaml")
+    assert [file.name for file in fetch_all(chosen, tmp_path / "raw")] == ["a.tsv"]
+    with pytest.raises(UsageError, match=r"params\.yaml: no file 'c\.tsv'.*there are: a\.tsv, b\.tsv"):
+        only([ARCHIVE], ["c.tsv"], "params.yaml")
+
+
+def test_many_files_come_together(server: str, tmp_path: Path) -> None:
+    sources = [Source(f"f{i}", url=f"{server}/f{i}", size_bytes=len(CONTENT), sha256=SHA) for i in range(12)]
+    found = fetch_all(sources, tmp_path / "raw")
+    assert [file.name for file in found] == [source.name for source in sources]
+    assert all(file.read_bytes() == CONTENT for file in found)
+
+
+def test_what_has_no_address_says_where_it_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BERTLINE_MIRROR", raising=False)
+    with pytest.raises(InputError, match=r"eng\.train is missing and it has no official address; put it at conll/eng"):
+        fetch(Source("eng.train", mirror="conll/eng.train", sha256=SHA), tmp_path)

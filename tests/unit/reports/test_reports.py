@@ -59,3 +59,11 @@ def test_a_picture_is_the_same_bytes_for_the_same_numbers() -> None:
     assert plots.confusion([[5, 1], [2, 4]], ["a", "b"]) == picture
     assert plots.confusion([[5, 1], [3, 4]], ["a", "b"]) != picture
     assert picture.startswith("<svg")
+
+
+def test_a_run_without_a_score_comes_last_and_has_no_picture() -> None:
+    unscored = record("blind", 0, metrics={}, task="another")
+    del unscored["confusion"]
+    assert [r["run"] for r in tables.ranked([unscored, *RECORDS])][:2] == ["other", "blind"]
+    assert tables.line(unscored)[4] == "-"
+    assert page.html([unscored]).count("<svg") == 0
