@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 
+from pipelines.core.errors import UsageError
+
 _ID = pa.field("id", pa.string(), nullable=False)
 _TEXT = pa.field("text", pa.string(), nullable=False)
 _LABEL = pa.field("label", pa.string())  # null where the split has no labels
@@ -46,6 +48,15 @@ PREDICTIONS: dict[str, pa.Schema] = {
     )
     for kind in ("single", "pair")
 }
+
+
+def check_trained(kind: str) -> None:
+    """Refuse a kind of rows that no model here predicts."""
+    if kind not in PREDICTIONS:
+        raise UsageError(
+            f"rows of kind {kind} are prepared and encoded, but no model here is trained on them; "
+            + (f"there are models for {', '.join(PREDICTIONS)}")
+        )
 
 
 def encoded(kind: str, vocab_size: int) -> pa.Schema:

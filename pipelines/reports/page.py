@@ -17,10 +17,11 @@ figure { margin: 1.5rem 0; overflow-x: auto; } figcaption { color: #6b7280; } sv
 """
 
 
-def html(records: list[dict[str, Any]]) -> str:
-    """A section a task: its table, its scores by size, and the best model's confusions."""
+def html(records: list[dict[str, Any]], qualities: dict[str, dict[str, Any]]) -> str:
+    """A section a task: its table, scores by size, the best model's confusions, and what its rows are like."""
     sections = "".join(
-        _section(task, list(group)) for task, group in groupby(tables.ranked(records), key=lambda r: r["task"])
+        _section(task, list(group), qualities.get(task))
+        for task, group in groupby(tables.ranked(records), key=lambda r: r["task"])
     )
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
@@ -30,7 +31,7 @@ def html(records: list[dict[str, Any]]) -> str:
     )
 
 
-def _section(task: str, records: list[dict[str, Any]]) -> str:
+def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] | None) -> str:
     scored = [record for record in records if record["metrics"]]
     pictures = []
     if len(scored) > 1:
@@ -39,6 +40,8 @@ def _section(task: str, records: list[dict[str, Any]]) -> str:
         best = scored[0]
         caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
         pictures.append((plots.confusion(best["confusion"], list(best["classes"])), caption))
+    if quality:
+        pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))
     figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
     return f"<h2>{escape(task)}</h2>\n{_table(records)}{figures}"
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 INK, SOFT, BLUE = "#6b7280", "#d1d5db", "#2563eb"  # readable on white and on black
+SHADES = (BLUE, "#f59e0b", "#10b981", "#a855f7", "#ef4444")  # of splits
 
 
 def confusion(table: list[list[int]], labels: list[str]) -> str:
@@ -42,19 +43,42 @@ def size_and_score(records: list[dict[str, Any]]) -> str:
     return _svg(figure)
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
+def lengths_and_labels(quality: dict[str, Any]) -> str:
+    """Of each split the rows by length, as a share of the split, and beside them the rows by label."""
+    splits = quality["splits"]
+    labels = list(dict.fromkeys(label for numbers in splits.values() for label in numbers.get("labels", {})))
+    figure, (left, right) = _figure(9.0, max(2.8, 0.9 + 0.22 * len(labels)), columns=2)
+    starts = sorted({int(start) for numbers in splits.values() for start in numbers["lengths"]})
+    for i, (split, numbers) in enumerate(splits.items()):
+        shares = [numbers["lengths"].get(str(start), 0) / max(1, numbers["rows"]) for start in starts]
+        left.plot(range(len(starts)), shares, "o-", color=SHADES[i % len(SHADES)], label=split, markersize=3)
+        places = [k + (i + 0.5) / len(splits) * 0.8 - 0.4 for k in range(len(labels))]
+        counts = [numbers.get("labels", {}).get(label, 0) for label in labels]
+        right.barh(places, counts, height=0.8 / len(splits), color=SHADES[i % len(SHADES)])
+    left.set_xticks(range(len(starts)), [f"{start}" for start in starts], rotation=45)
+    left.set_xlabel("characters, from")
+    left.set_ylabel("share of rows")
+    left.legend(frameon=False, fontsize=8, labelcolor=INK)
+    right.set_yticks(range(len(labels)), labels)
+    right.invert_yaxis()
+    right.set_xlabel("rows")
+    return _svg(figure)
+
+
+def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
-    axes.tick_params(which="both", colors=INK, labelsize=8)
-    axes.xaxis.label.set_color(INK)
-    axes.yaxis.label.set_color(INK)
-    for spine in axes.spines.values():
-        spine.set_color(SOFT)
+    axes = figure.subplots(ncols=columns)
+    for each in [axes] if columns == 1 else axes:
+        each.tick_params(which="both", colors=INK, labelsize=8)
+        each.xaxis.label.set_color(INK)
+        each.yaxis.label.set_color(INK)
+        for spine in each.spines.values():
+            spine.set_color(SOFT)
     return figure, axes
 
 

@@ -4,7 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from pipelines.core import params, paths, provenance, seeding, stage
+from pipelines.core import params, paths, provenance, schema, seeding, stage
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 
@@ -21,6 +21,7 @@ def main(key: str) -> None:
 
     data, encoder = paths.encoded(entry.data), Path(entry.encoder)
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
+    schema.check_trained(task.kind)
     folder.check_fit(encoder, tokenizer.vocab_size, json.loads((data / "encoding.json").read_text())["max_length"])
     torch.manual_seed(seeding.derive(entry.seed, "head"))
     model = heads.classifier(encoder, entry.head, task.labels, entry.pooling)

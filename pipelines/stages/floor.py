@@ -2,7 +2,7 @@
 
 import time
 
-from pipelines.core import params, paths, stage, tables
+from pipelines.core import params, paths, schema, stage, tables
 from pipelines.core.task import Task
 from pipelines.evaluation import record
 
@@ -13,6 +13,7 @@ def main(key: str) -> None:
 
     rows = paths.rows(entry.task)
     task, test = Task.load(rows), tables.read(rows / f"{entry.split}.parquet")
+    schema.check_trained(task.kind)
     svm = LinearSvm(task, entry).fit(tables.read(rows / f"{task.splits[0]}.parquet"))
     start = time.perf_counter()
     answers = svm.predict(test)

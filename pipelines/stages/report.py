@@ -16,8 +16,10 @@ def main(key: str = "all") -> None:
             f"{paths.metrics(missing[0]) if missing else 'params.yaml'}: no metrics to report; evaluate writes them"
         )
     records = [json.loads(paths.metrics(run).read_text(encoding="utf-8")) for run in runs]
+    files = {record["task"]: paths.rows(record["task"]) / "quality.json" for record in records}
+    qualities = {task: json.loads(file.read_text(encoding="utf-8")) for task, file in files.items() if file.is_file()}
     with paths.fresh_folder(paths.reports()) as out:
-        (out / "index.html").write_text(page.html(records), encoding="utf-8")
+        (out / "index.html").write_text(page.html(records, qualities), encoding="utf-8")
         (out / "table.md").write_text(tables.markdown(records), encoding="utf-8")
         (out / "table.txt").write_text(tables.plain(records) + "\n", encoding="utf-8")
 

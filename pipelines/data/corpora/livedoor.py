@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
@@ -65,7 +65,17 @@ class Params(Section):
 
     train_per_class: int | None = Field(None, ge=1)  # None: all that are not for testing
     test_per_class: int | None = Field(None, ge=1)  # None: a fifth of each class
+    folds: int | None = Field(None, ge=2)  # cross-validation instead: every article is tested in one fold
+    fold: int = Field(0, ge=0)
     seed: int = Field(1, ge=0)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Params":
+        if self.folds and (self.train_per_class or self.test_per_class):
+            raise ValueError("folds takes all articles; leave out train_per_class and test_per_class")
+        if self.folds and self.fold >= self.folds:
+            raise ValueError(f"fold {self.fold} of {self.folds}: they are numbered from 0")
+        return self
 
 
 class Article(NamedTuple):
@@ -100,6 +110,10 @@ def draw(articles: list[Article], params: Params) -> tuple[list[int], list[int]]
     for category in ARTICLES:
         members = [i for i, article in enumerate(articles) if article.category == category]
         order = [members[k] for k in seeding.generator(params.seed, "livedoor", category).permutation(len(members))]
+        if params.folds:
+            test += order[params.fold :: params.folds]
+            train += [i for k, i in enumerate(order) if k % params.folds != params.fold]
+            continue
         tests = params.test_per_class or max(1, len(members) // 5)
         trains = params.train_per_class or len(members) - tests
         if trains < 1 or tests + trains > len(members):

@@ -60,3 +60,19 @@ def test_the_official_corpus_is_checked_inside(checkout: Path, monkeypatch: pyte
 def test_samples_are_not_the_official_corpus(samples: Path) -> None:
     with pytest.raises(InputError, match="40 articles in dokujo-tsushin, 870 are declared"):
         livedoor.verify(samples, "official")
+
+
+def test_in_cross_validation_every_article_is_tested_once(samples: Path) -> None:
+    tested: list[str] = []
+    for fold in range(4):
+        params = livedoor.Params(folds=4, fold=fold)
+        test, train = (
+            [row["id"] for row in livedoor.parse(samples, livedoor.TASKS["title"], split, params)]
+            for split in ("test", "train")
+        )
+        assert len(train) == 270
+        assert not {*test} & {*train}
+        tested += test
+    assert len(tested) == len({*tested}) == 360
+    with pytest.raises(ValueError, match="fold 4 of 4"):
+        livedoor.Params(folds=4, fold=4)

@@ -45,13 +45,13 @@ def test_markdown_has_a_row_for_each_run() -> None:
 
 
 def test_the_page_holds_a_section_for_each_task_and_nothing_unescaped() -> None:
-    html = page.html(RECORDS)
+    html = page.html(RECORDS, {})
     assert html.count("<h2>") == 2
     assert html.count("<svg") == 3  # one run alone has no sizes to compare
     assert "日本語: 12 rows of headlines/test" in html
     assert "<b>" not in html
     assert not re.search(r"""(src|href)=["']?(http|//)""", html)  # it opens without a network
-    assert page.html(RECORDS) == html
+    assert page.html(RECORDS, {}) == html
 
 
 def test_a_picture_is_the_same_bytes_for_the_same_numbers() -> None:
@@ -66,4 +66,14 @@ def test_a_run_without_a_score_comes_last_and_has_no_picture() -> None:
     del unscored["confusion"]
     assert [r["run"] for r in tables.ranked([unscored, *RECORDS])][:2] == ["other", "blind"]
     assert tables.line(unscored)[4] == "-"
-    assert page.html([unscored]).count("<svg") == 0
+    assert page.html([unscored], {}).count("<svg") == 0
+
+
+def test_a_tasks_rows_are_shown() -> None:
+    numbers = {"rows": 4, "lengths": {"0": 1, "30": 3}, "labels": {"a": 3, "犬": 1}}
+    quality = {"splits": {"train": numbers, "test": {"rows": 1, "lengths": {"10": 1}, "labels": {"None": 1}}}}
+    html = page.html(RECORDS, {"headlines": quality})
+    assert html.count("<svg") == 4
+    assert "Rows of headlines by length and by label" in html
+    text = {"splits": {"train": {"rows": 4, "lengths": {"0": 4}}}}  # text to pretrain on has no labels
+    assert plots.lengths_and_labels(text).startswith("<svg")
