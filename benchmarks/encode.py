@@ -14,11 +14,12 @@ from pathlib import Path
 import harness
 import pyarrow as pa
 from tokenizers import Tokenizer, pre_tokenizers
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, BertTokenizerFast
 
 from pipelines.core import schema, tables
 from pipelines.core.task import Task
 from pipelines.data.corpora import livedoor
+from pipelines.data.formats.records import tsv
 from pipelines.text import mecab, parallel, tokenizer, vocab
 
 AIMS = {"titles": (9.0, 16.0), "bodies": (6.5, 12.0)}  # against BertJapaneseTokenizer: one process, two
@@ -42,7 +43,7 @@ def measure(name: str, texts: list[str], place: Path, repeats: int) -> list[harn
     plain = Tokenizer(vocab.wordpiece(vocab.read(place)))
     plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     rows = ({"id": "", "text": text, "label": None} for text in texts)
-    batches = list(tables.batches(rows, schema.ROWS["single"], 512))
+    batches = list(tables.batches(rows, schema.ROWS["single"]))
 
     def encoded(processes: int, times: int = 1) -> list[pa.RecordBatch]:
         return [ids for ids, _ in parallel.encoded(batches * times, ours, TASK, LONGEST, processes)]
@@ -75,6 +76,23 @@ def measure(name: str, texts: list[str], place: Path, repeats: int) -> list[harn
     ]
 
 
+def english(mirror: Path, place: Path, repeats: int, every: int) -> harness.Claim:
+    """SST-2 with the published uncased vocabulary: ids in a Parquet file, against ids alone from `tokenizers`."""
+    shutil.copyfile(mirror / "vocab/bert-base-uncased_vocab.txt", place / "vocab.txt")
+    (place / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "do_lower_case": true}')
+    ours, peer = tokenizer.load(place), BertTokenizerFast.from_pretrained(place).backend_tokenizer
+    texts = [record["sentence"] for _, record in tsv(mirror / "glue/SST-2/train.tsv")][::every]
+    rows = ({"id": "", "text": text, "label": None} for text in texts)
+    batches = list(tables.batches(rows, schema.ROWS["single"]))
+    form = schema.encoded("single", ours.vocab_size)
+
+    def to_parquet() -> None:
+        tables.write(place / "ids.parquet", (ids for ids, _ in parallel.encoded(batches, ours, TASK, LONGEST)), form)
+
+    seconds = harness.in_turn({"peer": lambda: peer.encode_batch(texts), "ours": to_parquet}, repeats)
+    return harness.ratio("english_to_parquet_vs_tokenizers_encode_batch", 0.9, seconds["peer"], seconds["ours"])
+
+
 def main() -> None:
     options = harness.arguments(__doc__.splitlines()[0])
     mirror = Path(os.environ["BERTLINE_MIRROR"])
@@ -85,6 +103,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         claims = measure("titles", titles, folder(mirror, Path(place)), repeats)
         claims += measure("bodies", bodies, folder(mirror, Path(place)), repeats)
+        claims.append(english(mirror, Path(place), repeats, 7 if options.quick else 1))
     harness.report(claims, ("fugashi", "ipadic", "tokenizers", "transformers", "pyarrow"), options.json)
 
 

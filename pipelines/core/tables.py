@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from pipelines.core.errors import InputError
 from pipelines.core.paths import fresh_file
 
-BATCH_ROWS = 4096
+BATCH_ROWS = 1024
+BATCH_BYTES = 2 << 20
 GROUP_BYTES = 8 << 20  # of a row group in memory
 # Token ids take 1.25 bytes each this way; with Parquet's dictionaries, which are full after a few pages, 1.45.
 FORM: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
@@ -81,5 +82,7 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 
 def read_batches(path: Path, columns: list[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """The table at `path` a batch at a time: memory does not grow with the file."""
-    yield from open_parquet(path).iter_batches(batch_size=size, columns=columns)
+    """The table at `path` in batches of at most `size` rows and about BATCH_BYTES: memory does not grow with the file."""
+    for batch in open_parquet(path).iter_batches(batch_size=size, columns=columns):
+        rows = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
+        yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))

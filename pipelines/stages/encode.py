@@ -13,8 +13,6 @@ from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.text import parallel, tokenizer
 
-BATCH_ROWS = 1024  # a batch goes to one process
-
 
 def main(key: str) -> None:
     entry = params.entry("encode", key, params.Encode)
@@ -30,14 +28,16 @@ def main(key: str) -> None:
     def encoded(split: str) -> Iterator[pa.RecordBatch]:
         path = rows / f"{split}.parquet"
         counts["rows"][split] = tables.open_parquet(path).metadata.num_rows
-        batches = tables.read_batches(path, size=BATCH_ROWS)
+        batches = tables.read_batches(path)
+        seen = 0
         done = parallel.encoded(batches, loaded, task, entry.max_length, processes, **options)
         with progress(f"encode {key}: {split}", counts["rows"][split], "rows") as advance:
-            for number, (ids, cut) in enumerate(done, start=1):
+            for ids, cut in done:
                 counts["sequences"][split] += ids.num_rows
                 counts["tokens"][split] += sum(ids.column("length").to_pylist())
                 counts[what][split] += cut
-                advance(min(number * BATCH_ROWS, counts["rows"][split]))
+                seen += len(ids.column("id").unique())  # a row may have several sequences
+                advance(seen)
                 yield ids
 
     with paths.fresh_folder(paths.encoded(key)) as out:

@@ -18,6 +18,7 @@ from pipelines.text.tokenizer import Specials
 # the dictionary's name in params and in Hugging Face folders -> its package
 DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
 MAX_WORDS = 1 << 20  # distinct words remembered with their pieces
+TEXTS_AT_ONCE = 64  # whose words are Python objects at the same time
 
 
 class Words(dict[str, int]):
@@ -68,10 +69,13 @@ class MecabTokenizer:
         words = self._words
         if len(words) > MAX_WORDS:
             words.clear()
-        rows = [self._wakati(text).split() for text in texts]
-        counts = np.fromiter(map(len, rows), np.int64, len(rows))
-        numbers = np.fromiter(map(words.__getitem__, chain.from_iterable(rows)), np.int64, int(counts.sum()))
-        found = words.pieces().take(numbers)
+        counts = np.zeros(len(texts), np.int64)
+        numbers = [np.zeros(0, np.int64)]
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            rows = [self._wakati(text).split() for text in texts[start : start + TEXTS_AT_ONCE]]
+            counts[start : start + len(rows)] = [len(row) for row in rows]
+            numbers.append(np.fromiter(map(words.__getitem__, chain.from_iterable(rows)), np.int64))
+        found = words.pieces().take(np.concatenate(numbers))
         return Ragged(found.values, found.offsets[offsets(counts)])
 
     def _wakati(self, text: str) -> str:

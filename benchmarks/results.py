@@ -1,0 +1,35 @@
+"""Write RESULTS.md from the claims in benchmarks/results/*.json: python benchmarks/results.py."""
+
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+HEAD = """# Results
+
+Written by `python benchmarks/results.py` from `benchmarks/results/*.json`, which the commands below made. Ratios of medians,
+with the least and the most of the rounds; the machine is shared and noisy.
+"""
+
+
+def section(file: Path) -> str:
+    """A benchmark's claims as a table, with its command, machine and notes."""
+    found = json.loads(file.read_text(encoding="utf-8"))
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    lines = [f"\n## {file.stem}\n", f"`{found['command']}` on {found['cores']} cores; {versions}.\n"]
+    lines += ["| claim | aim | measured | spread | |", "|---|---:|---:|---|---|"]
+    for claim in found["claims"]:
+        low, high = claim["spread"]
+        verdict = "" if claim["ok"] else "short of its aim"
+        lines.append(
+            f"| {claim['name']} | {claim['aim']:g} | {claim['measured']:g} | {low:g} to {high:g} | {verdict} |"
+        )
+    notes = HERE / "results" / f"{file.stem}.md"
+    return "\n".join(lines) + "\n" + (f"\n{notes.read_text(encoding='utf-8')}" if notes.is_file() else "")
+
+
+def text() -> str:
+    return HEAD + "".join(section(file) for file in sorted((HERE / "results").glob("*.json")))
+
+
+if __name__ == "__main__":
+    (HERE / "RESULTS.md").write_text(text(), encoding="utf-8")
