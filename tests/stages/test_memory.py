@@ -37,7 +37,7 @@ def test_ten_times_the_text_is_encoded_in_the_same_memory(checkout: Path) -> Non
     Path("params.yaml").write_text(yaml.safe_dump(params))
     peaks = []
     for times in (1, 10):
-        rows = ({"id": str(i), "text": TEXT[:4000]} for i in range(1000 * times))
+        rows = ({"id": str(i), "text": (TEXT * 2)[i * 37 % len(TEXT) :][:4000]} for i in range(1000 * times))
         tables.write(
             Path("artifacts/rows/it/train.parquet"), tables.batches(rows, schema.ROWS["text"]), schema.ROWS["text"]
         )
