@@ -33,7 +33,11 @@ def run(name: str, main: Callable[[str], None]) -> None:
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    if name == "prepare":
+        parser.add_argument("--strict", action="store_true", help="stop at answers that do not stand at their place")
     arguments = parser.parse_args()
+    if getattr(arguments, "strict", False):
+        os.environ["BERTLINE_STRICT"] = "1"
     if arguments.quiet:
         os.environ["BERTLINE_QUIET"] = "1"
     with one_sentence(f"{name} {arguments.entry}", lambda: arguments.debug):

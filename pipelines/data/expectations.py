@@ -19,6 +19,7 @@ from pipelines.core.task import Task
 from pipelines.data import duplicates
 
 SHOWN = 5  # offending row ids in a message
+UNMATCHED = "rows with an answer that is not what stands at its place"
 BINS = (0, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000)  # of lengths in characters
 LETTERS = {"japanese": re.compile("[぀-ヿ㐀-鿿]"), "latin": re.compile("[A-Za-z]")}
 ODD = {
@@ -58,12 +59,21 @@ def quality(folder: Path, task: Task) -> dict[str, Any]:
     }
 
 
-def check(found: dict[str, Any], expect: Expect, where: str) -> None:
-    """Stop with one sentence and row ids at the first expectation that is not met; with `warn`, say each and go on."""
+def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:
+    """Stop with one sentence and row ids at the first expectation that is not met; with `warn`, say each and go on.
+
+    Answers that do not stand at their place are told in any case, and `strict` stops at them.
+    """
+    if strict:
+        expect = expect.model_copy(update={"max_unmatched": 0.0})
     for sentence in _unmet(found, expect):
-        if not expect.warn:
+        if not expect.warn or strict:
             raise InputError(f"{where}: {sentence}")
         say(f"{where}: {sentence}")
+    for split, numbers in found["splits"].items():
+        unmatched = numbers.get("unmatched", {"rows": 0})
+        if unmatched["rows"] and expect.max_unmatched == 1:
+            say(f"{where}: {split} has {unmatched['rows']} {UNMATCHED}, such as {unmatched['ids']}")
 
 
 def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
@@ -71,7 +81,7 @@ def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
         "empty": ("empty texts", expect.max_empty),
         "duplicates": ("duplicate rows", expect.max_duplicates),
         "near_duplicates": ("rows much like another", expect.max_near_duplicates),
-        "unmatched": ("rows with an answer that is not what stands at its place", expect.max_unmatched),
+        "unmatched": (UNMATCHED, expect.max_unmatched),
     }
     for split, numbers in found["splits"].items():
         if numbers["rows"] < expect.min_rows:
