@@ -97,6 +97,17 @@ def serve(name: Name, host: str = "127.0.0.1", port: int = 8000) -> None:
             time.sleep(3600)
 
 
+@cli.command("fill-mask")
+def fill_mask(encoder: Path, text: str, top: int = 5) -> None:
+    """Print the words that ENCODER would put in place of each [MASK] of TEXT."""
+    from pipelines.inference.fill_mask import fill
+
+    for number, guesses in enumerate(fill(encoder, text, top), start=1):
+        print(f"[MASK] {number}")
+        for guess in guesses:
+            print(f"  {guess.probability:.4f}  {guess.piece}")
+
+
 @cli.command()
 def up() -> None:
     """Start Prefect's server, a worker and MLflow here."""

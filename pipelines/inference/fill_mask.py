@@ -1,0 +1,56 @@
+"""The words that an encoder would put in place of [MASK]."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from transformers import AutoModelForMaskedLM
+from transformers import logging as hf_logging
+
+from pipelines.core.errors import InputError, UsageError
+from pipelines.evaluation.predictions import softmax
+from pipelines.models import backbones
+from pipelines.models import folder as model_folder
+from pipelines.text import tokenizer
+
+MASK = "[MASK]"
+
+
+class Guess(NamedTuple):
+    """A piece of the vocabulary and its probability."""
+
+    piece: str
+    probability: float
+
+
+def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
+    """For each [MASK] in `text` its `top` most probable pieces, by the encoder in `folder`."""
+    if MASK not in text:
+        raise UsageError(f"the text has no {MASK}; write it where a word is to be guessed")
+    positions = model_folder.config(folder).get("max_position_embeddings", 512)
+    loaded = tokenizer.load(folder)
+    parts = loaded.encode(text.split(MASK))
+    ids = [loaded.cls_id]
+    for i, (start, end) in enumerate(zip(parts.offsets, parts.offsets[1:], strict=False)):
+        ids += [*([loaded.mask_id] if i else []), *parts.values[start:end].tolist()]
+    ids.append(loaded.sep_id)
+    if len(ids) > positions:
+        raise InputError(f"the text has {len(ids)} tokens; the encoder in {folder} has {positions} positions")
+    logits = _model(folder)(input_ids=torch.tensor([ids])).logits[0]  # (T, V)
+    found = softmax(logits[[i for i, piece in enumerate(ids) if piece == loaded.mask_id]].numpy())
+    best = np.argsort(-found, axis=1, kind="stable")[:, :top]
+    return [
+        [Guess(piece, float(row[i])) for i, piece in zip(chosen, loaded.tokens(chosen), strict=True)]
+        for row, chosen in zip(found, best, strict=True)
+    ]
+
+
+def _model(folder: Path) -> torch.nn.Module:
+    hf_logging.set_verbosity_error()  # its report of missing weights becomes our error
+    hf_logging.disable_progress_bar()
+    model, loaded = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    head = backbones.backbone(model).mlm_head
+    if any(name.startswith(head or "cls") for name in loaded["missing_keys"]):
+        raise InputError(f"{folder}: the encoder has no masked-word head; pretraining keeps one, fine-tuning does not")
+    return model.eval().requires_grad_(False)

@@ -1,0 +1,34 @@
+"""Masked words are guessed as transformers' own pipeline guesses them."""
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForMaskedLM, AutoTokenizer, FillMaskPipeline
+
+from pipelines.core.errors import InputError, UsageError
+from pipelines.inference.fill_mask import fill
+from tests import tiny
+
+
+@pytest.mark.parametrize(("japanese", "text"), [(True, "私は[MASK]が好き。"), (False, "ab [MASK] cd [MASK]")])
+def test_guesses_are_those_of_transformers(japanese: bool, text: str, tmp_path: Path) -> None:
+    folder = tiny.encoder(tmp_path / "encoder", japanese=japanese)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    peer = FillMaskPipeline(AutoModelForMaskedLM.from_pretrained(folder), tokenizer, top_k=4)
+    wanted = peer(text)
+    wanted = wanted if isinstance(wanted[0], list) else [wanted]
+    found = fill(folder, text, 4)
+    assert len(found) == text.count("[MASK]")
+    for guesses, row in zip(found, wanted, strict=True):
+        assert [g.piece for g in guesses] == [tokenizer.convert_ids_to_tokens(w["token"]) for w in row]
+        assert [g.probability for g in guesses] == pytest.approx([w["score"] for w in row], abs=1e-5)
+
+
+def test_what_cannot_be_guessed_is_one_sentence(tmp_path: Path) -> None:
+    folder = tiny.encoder(tmp_path / "encoder")
+    with pytest.raises(UsageError, match=r"the text has no \[MASK\]"):
+        fill(folder, "私は犬が好き。", 3)
+    with pytest.raises(InputError, match=r"the text has \d+ tokens; the encoder in .* has 64 positions"):
+        fill(folder, "私は[MASK]が好き。" * 30, 3)
+    with pytest.raises(InputError, match="has no masked-word head"):
+        fill(tiny.classifier(tmp_path / "classifier"), "[MASK]", 3)
