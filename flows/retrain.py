@@ -37,7 +37,7 @@ def log_runs(stages: list[str]) -> None:
         for record in metrics:
             numbers |= {k: record[k] for k in ("metrics", "model", "latency_ms", "rows_per_second") if k in record}
         for file in curve:
-            numbers["final_loss"] = json.loads(file.read_text())["loss"][-1][1]
+            numbers["final_loss"] = json.loads(file.read_text())["curve"][-1][1]["loss"]
         tags = {f"md5 {path}": md5 for path, md5 in made.items()} | commit
         runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags)
 

@@ -18,6 +18,19 @@ TEXTS = [
     "試合は延長の末に決着した",
 ] * 4
 LABELS = ("film", "phone", "sport")
+SHAPES = Path(__file__).resolve().parents[1] / "encoders/shapes"
+_SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+# what makes each of encoders/shapes a tiny one
+SMALL: dict[str, dict[str, int]] = {
+    "bert": _SMALL | {"max_position_embeddings": 64},
+    "roberta": _SMALL | {"max_position_embeddings": 66},
+    "albert": _SMALL | {"max_position_embeddings": 64, "embedding_size": 16},
+    "electra": _SMALL | {"max_position_embeddings": 64, "embedding_size": 16},
+    "modernbert": _SMALL | {"max_position_embeddings": 64},
+    "distilbert": {"n_layers": 2, "dim": 32, "n_heads": 2, "hidden_dim": 64, "max_position_embeddings": 64},
+    "xlnet": {"n_layer": 2, "d_model": 32, "n_head": 2, "d_inner": 64},
+    "bilstm": {"num_hidden_layers": 2, "hidden_size": 64},
+}
 
 
 def tokenizer(folder: Path, japanese: bool = True) -> Path:

@@ -51,6 +51,6 @@ def _model(folder: Path) -> torch.nn.Module:
     hf_logging.disable_progress_bar()
     model, loaded = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     head = backbones.backbone(model).mlm_head
-    if any(name.startswith(head or "cls") for name in loaded["missing_keys"]):
+    if not head or any(name.startswith(head) for name in loaded["missing_keys"]):
         raise InputError(f"{folder}: the encoder has no masked-word head; pretraining keeps one, fine-tuning does not")
     return model.eval().requires_grad_(False)

@@ -1,7 +1,9 @@
 """The one table that says where each family keeps its embeddings, its layers and its masked-word head."""
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -10,20 +12,42 @@ from pipelines.core.errors import InputError, choices
 
 @dataclass(frozen=True)
 class Backbone:
-    """Attribute paths: `embeddings` and `layers` below the encoder, `mlm_head` below the masked-LM model."""
+    """Attribute paths: the first four below the encoder, the heads below the pretraining model that carries them."""
 
-    embeddings: str
     layers: str
-    mlm_head: str
+    embeddings: tuple[str, ...] = ("embeddings",)
+    top: tuple[str, ...] = ()  # what stands above the layers and belongs to the encoder
+    pooler: str = ""  # made for a sentence's label, so it trains with a head
+    mlm_head: tuple[str, ...] = ()  # modules one after another, (N, H) to (N, V)
+    pair_head: str = ""  # of two segments' order: the pooled (B, H) to (B, 2)
     count: str = "num_hidden_layers"  # the config's name for the number of layers
     token_types: bool = True  # whether the encoder takes token_type_ids
 
 
+_LAYER = "encoder.layer"
 BACKBONES: dict[str, Backbone] = {
-    "bert": Backbone("embeddings", "encoder.layer", "cls"),
-    "roberta": Backbone("embeddings", "encoder.layer", "lm_head", token_types=False),
-    "electra": Backbone("embeddings", "encoder.layer", "generator_lm_head"),
-    "distilbert": Backbone("embeddings", "transformer.layer", "", count="n_layers", token_types=False),
+    "bert": Backbone(_LAYER, pooler="pooler", mlm_head=("cls.predictions",), pair_head="cls.seq_relationship"),
+    "roberta": Backbone(_LAYER, pooler="pooler", mlm_head=("lm_head",), token_types=False),
+    "albert": Backbone(
+        "encoder.albert_layer_groups",  # groups of shared weights: one group is ALBERT's default
+        embeddings=("embeddings", "encoder.embedding_hidden_mapping_in"),
+        pooler="pooler",
+        mlm_head=("predictions",),
+        pair_head="sop_classifier",
+        count="num_hidden_groups",
+    ),
+    "electra": Backbone(_LAYER, mlm_head=("generator_predictions", "generator_lm_head")),
+    "distilbert": Backbone(
+        "transformer.layer",
+        mlm_head=("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),
+        count="n_layers",
+        token_types=False,
+    ),
+    "xlnet": Backbone("layer", embeddings=("word_embedding", "mask_emb"), mlm_head=("lm_loss",), count="n_layer"),
+    "mobilebert": Backbone(_LAYER, pooler="pooler", mlm_head=("cls",)),
+    "deberta-v2": Backbone(_LAYER, mlm_head=("cls",), top=("encoder.rel_embeddings", "encoder.LayerNorm")),
+    "bilstm": Backbone("layers", token_types=False),
+    "modernbert": Backbone("layers", top=("final_norm",), mlm_head=("head", "decoder"), token_types=False),
 }
 
 
@@ -44,8 +68,14 @@ def backbone(model: nn.Module) -> Backbone:
     return BACKBONES[family]
 
 
-def embeddings(model: nn.Module) -> nn.Module:
-    return encoder(model).get_submodule(backbone(model).embeddings)
+def embeddings(model: nn.Module) -> list[nn.Module]:
+    """What stands below the layers."""
+    return _modules(model, backbone(model).embeddings)
+
+
+def top(model: nn.Module) -> list[nn.Module]:
+    """What stands above the layers and below the head."""
+    return _modules(model, backbone(model).top)
 
 
 def layers(model: nn.Module) -> nn.ModuleList:
@@ -55,19 +85,41 @@ def layers(model: nn.Module) -> nn.ModuleList:
     return found
 
 
-def set_layers(model: nn.Module, kept: list[nn.Module]) -> None:
-    """Give the encoder these layers, and tell every config inside `model` how many they are."""
-    row = backbone(model)
+def set_layers(model: nn.Module, kept: list[int]) -> None:
+    """Leave the encoder the layers of these numbers, and tell every config inside `model`."""
+    row, old = backbone(model), layers(model)
     parent, _, name = row.layers.rpartition(".")
-    setattr(encoder(model).get_submodule(parent), name, nn.ModuleList(kept))
-    configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
+    setattr(encoder(model).get_submodule(parent), name, nn.ModuleList(old[i] for i in kept))
+    configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
     for config in configs.values():
         if hasattr(config, row.count):
             setattr(config, row.count, len(kept))
+        if getattr(config, "layer_types", None):
+            config.layer_types = [config.layer_types[i] for i in kept]
+
+
+def encoder_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Parameters of the encoder but for its pooler, which trains with the head."""
+    pooler = {id(p) for part in _modules(model, (backbone(model).pooler,)) for p in part.parameters()}
+    return [p for p in encoder(model).parameters() if id(p) not in pooler]
+
+
+def mlm_logits(model: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
+    """The masked-word head alone, (N, H) to (N, V)."""
+    for path in backbone(model).mlm_head:
+        hidden = model.get_submodule(path)(hidden)
+    return hidden
 
 
 def max_positions(model: nn.Module) -> int:
     """The longest sequence in tokens; RoBERTa's first positions stand for padding."""
     config = encoder(model).config
+    if config.model_type == "xlnet":
+        return 2**31 - 1  # its positions are relative: any length goes
     offset = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
     return int(config.max_position_embeddings) - offset
+
+
+def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module]:
+    inside = dict(encoder(model).named_modules())  # some families have a part only under some configs
+    return [inside[path] for path in paths if path in inside and path]

@@ -15,7 +15,7 @@ from transformers import (
 from transformers import logging as hf_logging
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from pipelines.models import backbones
+from pipelines.models import backbones, bilstm  # noqa: F401 (transformers opens bilstm folders from then on)
 
 
 class PooledLinearConfig(PreTrainedConfig):
@@ -88,6 +88,6 @@ def classifier(encoder_folder: Path, head: str, labels: tuple[str, ...], pooling
 
 
 def head_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Parameters outside the encoder's embeddings and layers: the classifier, and a native head's pooler."""
-    inside = {id(p) for part in (backbones.embeddings(model), backbones.layers(model)) for p in part.parameters()}
+    """Parameters above the encoder: the classifier, and a native head's pooler."""
+    inside = {id(p) for p in backbones.encoder_parameters(model)}
     return [p for p in model.parameters() if id(p) not in inside]

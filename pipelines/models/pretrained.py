@@ -12,8 +12,10 @@ from transformers import AutoConfig, PreTrainedModel
 from transformers import logging as hf_logging
 
 from pipelines.core import seeding
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, choices
+from pipelines.models import bilstm  # noqa: F401 (transformers opens its folders from then on)
 from pipelines.models import folder as model_folder
+from pipelines.models.backbones import BACKBONES
 from pipelines.text import tokenizer as tokenizer_files
 
 
@@ -40,14 +42,26 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
     if not source.is_file():
         raise InputError(f"{source}: no such model folder or config file")
     values = json.loads(source.read_text(encoding="utf-8")) | changes
-    values |= {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
-    if values["hidden_size"] % values["num_attention_heads"]:
+    if values.get("model_type") not in BACKBONES:
+        raise InputError(f"{source}: {choices('model_type', values.get('model_type'), BACKBONES)}")
+    values |= {"vocab_size": tokenizer.vocab_size} | _special_ids(values["model_type"], tokenizer)
+    config = AutoConfig.for_model(**values)
+    if config.hidden_size % config.num_attention_heads:
         raise InputError(
-            f"{source}: hidden_size {values['hidden_size']} does not divide by num_attention_heads "
-            f"{values['num_attention_heads']}"
+            f"{source}: hidden_size {config.hidden_size} does not divide by num_attention_heads "
+            f"{config.num_attention_heads}"
         )
     torch.manual_seed(seeding.derive(seed, "weights"))
-    return auto.from_config(AutoConfig.for_model(**values))
+    return auto.from_config(config)
+
+
+def _special_ids(family: str, tokenizer: Any) -> dict[str, int]:
+    """The ids of special tokens, by those of the config's names for them that the family uses."""
+    ids = {"pad": tokenizer.pad_id, "cls": tokenizer.cls_id, "bos": tokenizer.cls_id}
+    ids |= {"sep": tokenizer.sep_id, "eos": tokenizer.sep_id}
+    known = AutoConfig.for_model(family).to_dict()
+    names = {f"{part}_token_id": i for part, i in ids.items()}
+    return {name: i for name, i in names.items() if known.get(name) is not None}
 
 
 def fetch(source: str, target: Path) -> None:

@@ -30,11 +30,11 @@ def main(key: str) -> None:
     say(f"finetune {key}: {strategies.describe(model)}")
     batches = RowBatches(Encoded.read(data, "train"), entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
     loss = partial(losses.classification, label_smoothing=entry.label_smoothing)
-    curve: list[tuple[int, float]] = []
+    curve: list[tuple[int, dict[str, float]]] = []
     with fitting("finetune", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:
-        model = fit(model, loss, batches, entry, groups, report=lambda step, value: curve.append((step, value)))
+        model = fit(model, loss, batches, entry, groups, report=lambda *point: curve.append(point))
         folder.save(model, out, data / "tokenizer", task)
-        (out / "training.json").write_text(json.dumps({"steps": len(batches), "loss": curve}) + "\n")
+        (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
 
 

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from pipelines.core import params, paths, plugins, provenance, stage
+from pipelines.core.progress import say
 
 
 def main(key: str) -> None:
@@ -13,33 +14,38 @@ def main(key: str) -> None:
     options = params.options(entry, objective.Params, f"pretrain.{key}")
     from pipelines.models import folder, pretrained
     from pipelines.text import tokenizer as text_tokenizer
-    from pipelines.training.batches import Encoded
+    from pipelines.training import losses
     from pipelines.training.corruption import CorruptedBatches
     from pipelines.training.distributed import fitting
-    from pipelines.training.packing import PackedBatches
 
     data, start = paths.encoded(entry.data), Path(entry.start)
     tokenizer = text_tokenizer.load(data / "tokenizer")
-    model = pretrained.start(start, entry.config, objective.MODEL, tokenizer, entry.seed)
+    model = pretrained.start(start, entry.config, objective.auto(options), tokenizer, entry.seed)
     objective.check(model, tokenizer)
-    length = json.loads((data / "encoding.json").read_text())["max_length"]
-    packed = PackedBatches(
-        Encoded.read(data, "train"),
-        length,
-        entry.batch_size,
-        entry.epochs,
-        entry.seed,
-        tokenizer.cls_id,
-        tokenizer.sep_id,
-    )
-    corrupt = partial(objective.corrupt, params=options, tokenizer=tokenizer)
-    curve: list[tuple[int, float]] = []
+    batches = partial(CorruptedBatches, objective, options, data, tokenizer, entry)
+    train, watch = batches(), None
+    if (data / "test.parquet").is_file():
+        held_out = batches(held_out=True)
+        watch = partial(losses.held_out, batches=held_out, predict=objective.predict)
+    say(f"pretrain {key}: {len(train):,} steps, {train.padding:.1%} of their tokens are padding")
+    curve: list[tuple[int, dict[str, float]]] = []
     with fitting("pretrain", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:
-        batches = CorruptedBatches(packed, corrupt, entry.seed)
-        model = fit(model, objective.loss, batches, entry, report=lambda step, loss: curve.append((step, loss)))
+        around = objective.around(model, options)
+        loss = losses.Pretraining(objective.predict)
+        fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)
         folder.save(model, out, data / "tokenizer")
-        (out / "training.json").write_text(json.dumps({"steps": len(batches), "loss": curve}) + "\n")
+        (out / "training.json").write_text(json.dumps({"steps": len(train), "curve": curve}) + "\n")
         provenance.write(out, "pretrain", entry.model_dump(), [data, start], ("torch", "transformers"))
+    record = {
+        "run": key,
+        "objective": entry.objective,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "padding": train.padding,
+        "metrics": curve[-1][1],
+        "curve": curve,
+    }
+    with paths.fresh_file(paths.metrics(key)) as aside:
+        aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,13 +13,16 @@ from pipelines.core import paths, workers
 from pipelines.core.errors import InputError
 from pipelines.core.params import Fit, Resources
 from pipelines.training.batches import Batches
-from pipelines.training.loop import Groups, Job, Loss, load_checkpoint, train
+from pipelines.training.loop import Groups, Job, Loss, Watch, load_checkpoint, train
 
-Report = Callable[[int, float], None]
+Report = Callable[[int, dict[str, float]], None]
 
 
 class FitFunction(Protocol):
-    """Train `model` in place and return it; `report` then gets the points of the loss curve, (step, loss)."""
+    """Train `model` in place and return it; `report` then gets the curve's points, (step, {"loss": ...}).
+
+    Some of them, the last among them, also have what `watch(model)` said at that step.
+    """
 
     def __call__(
         self,
@@ -29,6 +32,7 @@ class FitFunction(Protocol):
         params: Fit,
         groups: Groups | None = None,
         report: Report | None = None,
+        watch: Watch | None = None,
     ) -> Any: ...
 
 
@@ -46,11 +50,13 @@ def fitting(stage: str, key: str, resources: Resources) -> Iterator[FitFunction]
         params: Fit,
         groups: Groups | None = None,
         report: Report | None = None,
+        watch: Watch | None = None,
     ) -> nn.Module:
         nonlocal count
         count += 1
         checkpoint = folder / f"fit-{count}.pt"
-        job = Job(model, loss, batches, params, groups, checkpoint, resources.checkpoint_minutes * 60)
+        seconds = resources.checkpoint_minutes * 60
+        job = Job(model, loss, batches, params, groups, checkpoint, seconds, resources.precision, watch)
         state = _run(job, resources, folder)
         model.load_state_dict(state["model"])
         for step, value in state["curve"] if report else []:

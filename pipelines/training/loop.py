@@ -4,7 +4,8 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from transformers import PreTrainedModel
 
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
@@ -24,7 +26,10 @@ from pipelines.training.batches import Batches
 Loss = Callable[[nn.Module, Batch], tuple[torch.Tensor, torch.Tensor]]  # sum over what is learned, and its count
 Groups = Callable[[nn.Module], list[optim.Group]]
 Heartbeat = Callable[[dict[str, float]], None]
+Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
+Curve = list[list[Any]]  # [step, {name: number}]
 CURVE_POINTS = 100  # of the loss curve that a run keeps
+WATCHED = 10  # of them, how many also have what `watch` says
 
 
 @dataclass
@@ -38,6 +43,8 @@ class Job:
     groups: Groups | None
     checkpoint: Path  # one file, replaced as training goes on; it holds the finished weights at the end
     checkpoint_seconds: float
+    precision: str = "auto"  # of Resources
+    watch: Watch | None = None
 
     def fingerprint(self) -> str:
         """Digest of the initial weights, the batches and the params: a checkpoint serves only its own job."""
@@ -63,6 +70,11 @@ class _WithLoss(nn.Module):
 
 def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     """Run `job` to its end, from its checkpoint if there is one; rank 0 leaves the result in the checkpoint."""
+    with _plain_attention(job.model):
+        _train(job, heartbeat, fingerprint)
+
+
+def _train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     rank, world = _place()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = job.model.to(device)
@@ -74,33 +86,63 @@ def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     if world > 1:
         wrapped = nn.parallel.DistributedDataParallel(wrapped)
     strategies.train_mode(model)
-    steps, saved = len(job.batches), time.monotonic()
-    curve_every = max(1, steps // CURVE_POINTS)
+    steps, tokens, started = len(job.batches), 0, time.monotonic()
+    saved = started
     with progress("training", steps, "steps") as advance:
         for step in range(first, steps):
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * optim.factor(step, steps, job.params)
             due = time.monotonic() - saved >= job.checkpoint_seconds or step + 1 == steps
-            loss, due = _step(wrapped, optimizer, job, step, due, device)
+            batch = job.batches[step]
+            loss, due = _step(wrapped, optimizer, job, step, batch, due, device)
+            tokens += batch["input_ids"].numel()
             seen.append(loss)
-            if (step + 1) % curve_every == 0 or step + 1 == steps:
-                curve.append([step + 1, sum(seen) / len(seen)])
+            if (step + 1) % max(1, steps // CURVE_POINTS) == 0 or step + 1 == steps:
+                curve.append([step + 1, {"loss": sum(seen) / len(seen)}])
                 seen = []
-                advance(step + 1, f"loss {curve[-1][1]:.4f}")
+                speed = tokens / (time.monotonic() - started)
+                advance(step + 1, f"loss {curve[-1][1]['loss']:.4f}, {speed:,.0f} tokens/s")
+                if job.watch and rank == 0 and (len(curve) % (CURVE_POINTS // WATCHED) == 0 or step + 1 == steps):
+                    curve[-1][1] |= watched(model, job.watch)
             if due:
                 if rank == 0:
-                    _save(
-                        job,
-                        model,
-                        optimizer,
-                        {"step": step + 1, "curve": curve, "seen": seen, "fingerprint": fingerprint},
-                    )
+                    so_far = {"step": step + 1, "curve": curve, "seen": seen, "fingerprint": fingerprint}
+                    _save(job, model, optimizer, so_far)
                 heartbeat({"step": step + 1, "loss": loss})
                 saved = time.monotonic()
 
 
+@contextmanager
+def _plain_attention(model: nn.Module) -> Iterator[None]:
+    """Inside the block, on a CPU, attention without a fused kernel: torch's is slow there on the way back."""
+    parts = [m for m in model.modules() if isinstance(m, PreTrainedModel) and m.config._attn_implementation]
+    before = [part.config._attn_implementation for part in parts]
+    if not torch.cuda.is_available():
+        for part in parts:
+            part.set_attn_implementation("eager")
+    yield
+    for part, attention in zip(parts, before, strict=True):
+        part.set_attn_implementation(attention)
+
+
+def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
+    """What `watch` says of the model as it would predict; training goes on as if nobody had looked."""
+    model.eval()
+    with torch.random.fork_rng(), torch.inference_mode():
+        torch.manual_seed(0)
+        found = watch(model)
+    strategies.train_mode(model)
+    return found
+
+
 def _step(
-    wrapped: nn.Module, optimizer: torch.optim.Optimizer, job: Job, step: int, due: bool, device: torch.device
+    wrapped: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    job: Job,
+    step: int,
+    batch: Batch,
+    due: bool,
+    device: torch.device,
 ) -> tuple[float, bool]:
     """One update from one batch, shared out over the workers.
 
@@ -109,8 +151,9 @@ def _step(
     """
     rank, world = _place()
     torch.manual_seed(seeding.derive(job.params.seed, "dropout", step, rank))
-    batch = {name: tensor.to(device) for name, tensor in _share(job.batches[step], rank, world).items()}
-    with torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda"):
+    batch = {name: tensor.to(device) for name, tensor in _share(batch, rank, world).items()}
+    bf16 = job.precision == "bf16" or (job.precision == "auto" and device.type == "cuda")
+    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         total, count = wrapped(batch)
     sums = torch.stack([total.detach().double(), count.double(), torch.tensor(float(due), device=device).double()])
     if world > 1:
@@ -140,8 +183,10 @@ def _share(batch: Batch, rank: int, world: int) -> Batch:
         return batch
     if rank < len(batch["labels"]):
         return {name: tensor[rank::world] for name, tensor in batch.items()}
+    learned = ("labels", "order")
     return {
-        name: tensor[:1] if name != "labels" else torch.full_like(tensor[:1], IGNORE) for name, tensor in batch.items()
+        name: tensor[:1] if name not in learned else torch.full_like(tensor[:1], IGNORE)
+        for name, tensor in batch.items()
     }
 
 
@@ -161,7 +206,7 @@ def load_checkpoint(path: Path, fingerprint: str, device: torch.device | str = "
 
 def _resume(
     job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: str, device: torch.device
-) -> tuple[int, list[list[float]], list[float]]:
+) -> tuple[int, Curve, list[float]]:
     """The next step, the loss curve so far, and the losses since its last point."""
     state = load_checkpoint(job.checkpoint, fingerprint, device)
     if state is None:

@@ -2,7 +2,8 @@
 
 Documents stand one after another with [SEP] between them and are cut wherever a sequence is full, as RoBERTa's
 FULL-SENTENCES has it (Liu et al. 2019, section 4.2); each sequence is [CLS] ... [SEP]. What is left over at an
-epoch's end and fills no sequence is another piece of text in the next epoch.
+epoch's end and fills no sequence is another piece of text in the next epoch. Without `repack` every epoch has the same
+sequences, in a new order: a mask of their own (models/masking.py) needs that.
 """
 
 import numpy as np
@@ -12,17 +13,27 @@ from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import positions
 from pipelines.models.batch import Batch
+from pipelines.text.tokenizer import Tokenizer
 from pipelines.training.batches import Encoded
 
 
 class PackedBatches:
     """Sequences of exactly `length` tokens (T): input_ids (B, T). Nothing is padded, so there is no mask."""
 
+    padding = 0.0  # share of tokens that are padding
+
     def __init__(
-        self, data: Encoded, length: int, batch_size: int, epochs: float, seed: int, cls_id: int, sep_id: int
+        self,
+        data: Encoded,
+        length: int,
+        batch_size: int,
+        epochs: float,
+        seed: int,
+        tokenizer: Tokenizer,
+        repack: bool = True,
     ) -> None:
-        self.data, self.length, self.batch_size, self.seed = data, length, batch_size, seed
-        self.cls_id, self.sep_id = cls_id, sep_id
+        self.data, self.length, self.batch_size, self.seed, self.repack = data, length, batch_size, seed, repack
+        self.cls_id, self.sep_id = tokenizer.cls_id, tokenizer.sep_id
         tokens = len(data.ids) + len(data)  # with a separator behind each document
         self.sequences = tokens // (length - 2)
         if not self.sequences:
@@ -47,7 +58,8 @@ class PackedBatches:
 
     def _pack(self, epoch: int) -> np.ndarray:
         """This epoch's sequences without [CLS] and [SEP], (sequences, T - 2)."""
-        order = seeding.generator(self.seed, "documents", epoch).permutation(len(self.data))
+        packing = epoch if self.repack else 0
+        order = seeding.generator(self.seed, "documents", packing).permutation(len(self.data))
         lengths = self.data.lengths[order]
         stream = np.full(lengths.sum() + len(order), self.sep_id, self.data.ids.dtype)
         starts = np.cumsum(lengths + 1) - (lengths + 1)
@@ -56,4 +68,4 @@ class PackedBatches:
         return body[seeding.generator(self.seed, "sequences", epoch).permutation(len(body))]
 
     def fingerprint(self) -> str:
-        return f"{self.data.fingerprint()} {self.length} {self.batch_size} {self.steps} {self.seed}"
+        return f"{self.data.fingerprint()} {self.length} {self.batch_size} {self.steps} {self.seed} {self.repack}"

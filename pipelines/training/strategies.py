@@ -12,28 +12,33 @@ def groups(model: nn.Module, params: Finetune) -> list[Group]:
     """Freeze what the strategy freezes; return the parameters that train, with their learning rates."""
     layers = list(backbones.layers(model))
     head = {"params": heads.head_parameters(model), "lr": params.head_learning_rate or params.learning_rate}
+    body = backbones.encoder_parameters(model)
     if params.strategy == "full":
-        body = [p for part in (backbones.embeddings(model), *layers) for p in part.parameters()]
         return [{"params": body, "lr": params.learning_rate}, head]
     top = layers[len(layers) - params.top_k :] if params.strategy == "top_k" else []
     if params.strategy == "top_k" and params.top_k > len(layers):
         raise UsageError(f"params.yaml: finetune: top_k: {params.top_k} layers of an encoder that has {len(layers)}")
-    for frozen in (backbones.embeddings(model), *layers[: len(layers) - len(top)]):
-        frozen.requires_grad_(False)
     rates = params.layer_learning_rates or [params.learning_rate] * len(top)
     if top and len(rates) != len(top):
         raise UsageError(
             f"params.yaml: finetune: layer_learning_rates: {len(rates)} rates for the top {len(top)} layers; "
             "one for each, from the top down"
         )
-    trained = [{"params": list(layer.parameters()), "lr": lr} for layer, lr in zip(reversed(top), rates, strict=True)]
-    return [*trained, head] if top else [head]
+    trained: list[Group] = [
+        {"params": list(layer.parameters()), "lr": lr} for layer, lr in zip(reversed(top), rates, strict=True)
+    ]
+    if trained:
+        trained[0]["params"] += [p for part in backbones.top(model) for p in part.parameters()]
+    moving = {id(p) for group in trained for p in group["params"]}
+    for parameter in body:
+        parameter.requires_grad_(id(parameter) in moving)
+    return [*trained, head]
 
 
 def train_mode(model: nn.Module) -> None:
     """Dropout on, except in layers that do not train: a frozen layer gives the same features every time."""
     model.train()
-    for part in (backbones.embeddings(model), *backbones.layers(model)):
+    for part in (*backbones.embeddings(model), *backbones.layers(model)):
         if not any(p.requires_grad for p in part.parameters()):
             part.eval()
 
@@ -41,8 +46,8 @@ def train_mode(model: nn.Module) -> None:
 def describe(model: nn.Module) -> str:
     """How many parameters train, of how many, and where they are."""
     parts = {"embeddings": backbones.embeddings(model)}
-    parts |= {f"layer {i}": layer for i, layer in enumerate(backbones.layers(model), start=1)}
-    trains = [name for name, part in parts.items() if any(p.requires_grad for p in part.parameters())]
+    parts |= {f"layer {i}": [layer] for i, layer in enumerate(backbones.layers(model), start=1)}
+    trains = [name for name, found in parts.items() if any(p.requires_grad for m in found for p in m.parameters())]
     total = sum(p.numel() for p in model.parameters())
     train = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return f"{train:,} of {total:,} parameters train: {', '.join([*trains, 'head'])}"

@@ -20,7 +20,7 @@ from tests import tiny
 from tests.unit.training.test_training import rows
 
 CORPORA, TOKENIZERS = "pipelines.data.corpora", "pipelines.text.tokenizers"
-OBJECTIVES, METHODS = "pipelines.objectives", "pipelines.compression.methods"
+METHODS = "pipelines.compression.methods"
 OPTIONS = {"drop_layers": {"layers": 1, "epochs": 1, "batch_size": 8}}  # what a method cannot do without
 
 
@@ -70,29 +70,6 @@ def check_tokenizer(name: str, folder: Path) -> None:
         ["pad", "unk", "cls", "sep", "mask"],
         ["pad", "unk", "s", "/s", "mask"],
     )
-
-
-@pytest.mark.parametrize("name", plugins.names(OBJECTIVES))
-def test_an_objective_corrupts_the_same_way_twice_and_learns(name: str, tmp_path: Path) -> None:
-    objective = plugins.load(OBJECTIVES, name)
-    loaded = tokenizer.load(tiny.encoder(tmp_path / "encoder"))
-    model = objective.MODEL.from_pretrained(tmp_path / "encoder")
-    objective.check(model, loaded)
-    clean = {"input_ids": torch.randint(5, loaded.vocab_size, (8, 32), generator=torch.Generator().manual_seed(1))}
-
-    def corrupted() -> dict[str, torch.Tensor]:
-        return objective.corrupt(clean, np.random.default_rng(1), objective.Params(), loaded)
-
-    assert all(corrupted()[key].equal(tensor) for key, tensor in corrupted().items())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    seen = []
-    for _ in range(15):
-        total, count = objective.loss(model, corrupted())
-        seen.append(float(total.detach() / count))
-        optimizer.zero_grad()
-        (total / count).backward()
-        optimizer.step()
-    assert seen[-1] < seen[0] * 0.9
 
 
 @pytest.mark.parametrize("name", plugins.names(METHODS))

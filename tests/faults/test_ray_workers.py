@@ -51,7 +51,7 @@ def trained(folder: Path, workers: int, params: Fit) -> tuple[dict[str, torch.Te
     resources = Resources(workers=workers, checkpoint_minutes=1e-9 if params.epochs > 5 else 5)
     with fitting("finetune", f"w{workers}", resources) as fit:
         batches = RowBatches(rows(), 4, params.epochs, 1, 0)
-        fit(model, losses.classification, batches, params, report=lambda step, loss: curve.append(loss))
+        fit(model, losses.classification, batches, params, report=lambda step, at: curve.append(at["loss"]))
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}, curve
 
 

@@ -24,24 +24,22 @@ class Params(Fit):
 
 
 def compress(teacher: PreTrainedModel, data: TaskData, params: Params, fit: FitFunction) -> PreTrainedModel:
-    layers = list(backbones.layers(teacher))
-    if params.layers >= len(layers):
-        raise UsageError(
-            f"params.yaml: compress: layers: {params.layers} to drop of {len(layers)}; at least one must stay"
-        )
-    backbones.set_layers(teacher, [layers[i] for i in kept(len(layers), params)])
+    count = len(backbones.layers(teacher))
+    if params.layers >= count:
+        raise UsageError(f"params.yaml: compress: layers: {params.layers} to drop of {count}; at least one must stay")
+    backbones.set_layers(teacher, kept(count, params))
     if not params.epochs:
         return teacher
     batches = RowBatches(data.train, params.batch_size, params.epochs, params.seed, data.pad_id)
     return fit(teacher, losses.classification, batches, params)
 
 
-def kept(count: int, params: Params) -> range | list[int]:
+def kept(count: int, params: Params) -> list[int]:
     """Numbers of the layers that stay, lowest first."""
     left = count - params.layers
     if params.which == "top":
-        return range(left)
+        return [*range(left)]
     if params.which == "bottom":
-        return range(params.layers, count)
+        return [*range(params.layers, count)]
     low = (left + 1) // 2
     return [*range(low), *range(count - (left - low), count)]

@@ -3,6 +3,7 @@
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,13 +59,14 @@ def test_an_epoch_shows_every_row_once_and_the_next_another_order() -> None:
 
 def test_packing_keeps_every_token_in_order_and_pads_nothing() -> None:
     data = rows()
-    packed = PackedBatches(data, 16, 3, 1, seed=1, cls_id=2, sep_id=3)
+    special = SimpleNamespace(cls_id=2, sep_id=3)
+    packed = PackedBatches(data, 16, 3, 1, 1, special)
     sequences = np.concatenate([packed[step]["input_ids"].numpy() for step in range(len(packed))])
     assert sequences.shape == ((len(data.ids) + len(data)) // 14, 16)
     assert (sequences[:, 0] == 2).all()
     assert (sequences[:, -1] == 3).all()
     with pytest.raises(InputError, match="do not fill one sequence of 512"):
-        PackedBatches(data, 512, 3, 1, seed=1, cls_id=2, sep_id=3)
+        PackedBatches(data, 512, 3, 1, 1, special)
 
 
 @pytest.mark.parametrize(("strategy", "moved"), [("full", 2), ("top_k", 1), ("frozen", 0)])

@@ -1,0 +1,73 @@
+"""Which tokens are hidden from a model, and what it sees in their place (Devlin et al. 2018, section 3.1)."""
+
+import hashlib
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from pipelines.core.errors import InputError
+from pipelines.core.params import Fraction, Section
+from pipelines.models import backbones
+from pipelines.models.batch import IGNORE, Batch
+
+
+class Masking(Section):
+    """Shares of tokens. What is neither replaced by [MASK] nor by a random token stays as it is."""
+
+    select: Fraction = 0.15
+    mask: Fraction = 0.8  # of the selected
+    random: Fraction = 0.1  # of the selected
+    whole_word: bool = False  # all pieces of a word or none
+    # 0 draws anew for every batch (Liu et al. 2019); n gives each sequence n masks for good, as BERT's own data had 10
+    masks: int = Field(0, ge=0)
+
+
+def hide(batch: Batch, rng: np.random.Generator, params: Masking, tokenizer: Any) -> Batch:
+    """Hide tokens of input_ids (B, T); labels (B, T) hold what they were, and IGNORE elsewhere."""
+    ids = batch["input_ids"].numpy()
+    if not params.masks:
+        shown, selected = _draw(ids, rng, params, tokenizer)
+    else:
+        drawn = [_draw(row[None], _own(row, int(rng.integers(params.masks))), params, tokenizer) for row in ids]
+        shown, selected = (np.concatenate(part) for part in zip(*drawn, strict=True))
+    labels = np.where(selected, ids, IGNORE)
+    return {**batch, "input_ids": torch.from_numpy(shown), "labels": torch.from_numpy(labels)}
+
+
+def _own(row: np.ndarray, number: int) -> np.random.Generator:
+    """The generator of one sequence's mask of this number: what the sequence holds decides it."""
+    return np.random.default_rng([number, *hashlib.blake2b(row.tobytes(), digest_size=16).digest()])
+
+
+def _draw(ids: np.ndarray, rng: np.random.Generator, params: Masking, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What is shown, and which tokens were selected; both (B, T)."""
+    special = np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id])
+    chance = rng.random(ids.shape)
+    if params.whole_word:
+        words = np.cumsum(word_starts(tokenizer)[ids] | special, axis=1) - 1  # (B, T): the number of a token's word
+        chance = np.take_along_axis(chance, np.maximum(words, 0), axis=1)
+    selected = (chance < params.select) & ~special
+    how = rng.random(ids.shape)
+    random_ids = rng.integers(0, tokenizer.vocab_size, ids.shape)
+    shown = np.where(selected & (how < params.mask), tokenizer.mask_id, ids)
+    return np.where(selected & (how >= params.mask) & (how < params.mask + params.random), random_ids, shown), selected
+
+
+@lru_cache(maxsize=4)
+def word_starts(tokenizer: Any) -> np.ndarray:
+    """(V,) whether a piece begins a word: by WordPiece's ##, or by the mark of a space that other vocabularies use."""
+    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
+    if any(piece.startswith("##") for piece in pieces):
+        return np.array([not piece.startswith("##") for piece in pieces])
+    return np.array([piece.startswith(("Ġ", "▁")) for piece in pieces])
+
+
+def check(model: Any, tokenizer: Any, objective: str) -> None:
+    """Refuse a family without a masked-word head, and a vocabulary without [MASK]."""
+    if not backbones.backbone(model).mlm_head:
+        raise InputError(f"{objective}: the {model.config.model_type} family has no masked-word head here")
+    if tokenizer.mask_id is None:
+        raise InputError(f"{objective}: the vocabulary has no [MASK]")

@@ -1,0 +1,48 @@
+"""bilm: each token from all before it, and from all behind it, by two LSTMs (ELMo, Peters et al. 2018, section 3.1)."""
+
+from typing import Any
+
+import numpy as np
+from torch import nn
+from transformers import AutoModelForPreTraining, PreTrainedModel
+
+from pipelines.core.errors import InputError
+from pipelines.core.params import Section
+from pipelines.models import bilstm
+from pipelines.models.batch import Batch, Prediction
+
+SEGMENTS = False
+
+
+class Params(Section):
+    """Nothing is hidden, so there is nothing to set."""
+
+
+def auto(params: Params) -> Any:
+    return AutoModelForPreTraining
+
+
+def around(model: PreTrainedModel, params: Params) -> nn.Module:
+    return model
+
+
+def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
+    """The text as it is; every token is a label."""
+    return {**batch, "labels": batch["input_ids"]}
+
+
+def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
+    """Token t + 1 from the forward stream at t, token t - 1 from the backward stream at t, by one softmax."""
+    ids = batch["input_ids"]
+    ahead, back = model(input_ids=ids).last_hidden_state.chunk(2, dim=-1)  # (B, T, H / 2) each
+    decoder = model.get_submodule("decoder")
+    return [
+        Prediction("forward", decoder(ahead[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()),
+        Prediction("backward", decoder(back[:, 1:]).flatten(0, 1), ids[:, :-1].flatten()),
+    ]
+
+
+def check(model: PreTrainedModel, tokenizer: Any) -> None:
+    """Refuse every other family: a token that sees both sides would see itself."""
+    if model.config.model_type != bilstm.BilstmConfig.model_type:
+        raise InputError(f"bilm: a {model.config.model_type} reads both ways at once; bilstm reads each way apart")

@@ -1,0 +1,53 @@
+"""replaced_token: tell the tokens that a small generator put in from the original ones (ELECTRA, Clark et al. 2020)."""
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+from torch import nn
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, PreTrainedModel
+
+from pipelines.core.errors import InputError
+from pipelines.core.params import Positive
+from pipelines.models import electra, masking
+from pipelines.models.batch import Batch, Prediction
+
+SEGMENTS = False
+
+
+class Params(masking.Masking):
+    """The generator, and ELECTRA or one of the paper's ablations (its section 3.4)."""
+
+    generator: float = Field(0.25, gt=0, le=1)  # its width, as a share of the discriminator's
+    weight: Positive = 50.0  # of the discriminator's loss beside the generator's
+    # electra_15 learns from the selected tokens alone; replace_mlm and all_tokens_mlm guess the originals
+    variant: Literal["replaced", "electra_15", "replace_mlm", "all_tokens_mlm"] = "replaced"
+    mask: float = Field(1.0, ge=0, le=1)  # every selected token: the generator's guess takes its place
+    random: float = Field(0.0, ge=0, le=1)
+
+
+def auto(params: Params) -> Any:
+    return AutoModelForPreTraining if params.variant in ("replaced", "electra_15") else AutoModelForMaskedLM
+
+
+def around(model: PreTrainedModel, params: Params) -> nn.Module:
+    weight = params.weight if params.variant in ("replaced", "electra_15") else 1.0
+    return electra.Replacing(model, params.generator, params.variant, weight)
+
+
+def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
+    """Hide tokens behind [MASK] for the generator to guess; labels (B, T) hold what they were."""
+    return masking.hide(batch, rng, params, tokenizer)
+
+
+def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
+    return model(batch)
+
+
+def check(model: PreTrainedModel, tokenizer: Any) -> None:
+    """Refuse every family but ELECTRA's own: no other has a head for replaced tokens."""
+    if model.config.model_type != "electra":
+        raise InputError(
+            f"replaced_token: a {model.config.model_type} has no head for replaced tokens; electra has one"
+        )
+    masking.check(model, tokenizer, "replaced_token")

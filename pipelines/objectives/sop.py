@@ -1,0 +1,46 @@
+"""sop: which of two segments came first, beside masked words, as ALBERT learned (Lan et al. 2019, section 3.1)."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import AutoModelForPreTraining, PreTrainedModel
+
+from pipelines.core.params import Fraction
+from pipelines.models import masking, segments
+from pipelines.models.batch import Batch, Prediction
+
+SEGMENTS = True
+IN_ORDER, SWAPPED = 0, 1  # as transformers numbers them
+
+
+class Params(masking.Masking):
+    """The masking, and how often the segments change places."""
+
+    swap: Fraction = 0.5
+
+
+def auto(params: Params) -> Any:
+    return AutoModelForPreTraining
+
+
+def around(model: PreTrainedModel, params: Params) -> nn.Module:
+    return model
+
+
+def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
+    """Let two segments of a document change places in half of the rows, then hide words; order (B,) says in which."""
+    first, second = segments.split(batch)
+    order = np.where(rng.random(len(first)) < params.swap, SWAPPED, IN_ORDER)
+    swapped = [(b, a) if change else (a, b) for a, b, change in zip(first, second, order, strict=True)]
+    joined = segments.join([a for a, _ in swapped], [b for _, b in swapped], tokenizer)
+    return {**masking.hide(joined, rng, params, tokenizer), "order": torch.from_numpy(order)}
+
+
+def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
+    return segments.predict(model, batch, "sop")
+
+
+def check(model: PreTrainedModel, tokenizer: Any) -> None:
+    segments.check(model, tokenizer, "sop")

@@ -1,0 +1,144 @@
+"""Every objective, by every family that can: it learns, is resumed exactly, and leaves a folder that opens again."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.core import plugins, tables
+from pipelines.core.errors import InputError
+from pipelines.core.params import Pretrain, Resources
+from pipelines.core.ragged import ragged
+from pipelines.core.schema import encoded
+from pipelines.models import folder as model_folder
+from pipelines.models import pretrained
+from pipelines.text import tokenizer
+from pipelines.text.encoding.sequence import lists
+from pipelines.training import losses
+from pipelines.training.corruption import CorruptedBatches
+from pipelines.training.distributed import fitting
+from tests import tiny
+
+OBJECTIVES = "pipelines.objectives"
+# objective -> the families that it can train
+ABLE = {
+    "mlm": ("bert", "roberta", "albert", "electra", "distilbert", "modernbert"),
+    "nsp": ("bert", "albert"),
+    "sop": ("bert", "albert"),
+    "replaced_token": ("electra",),
+    "permutation": ("xlnet",),
+    "bilm": ("bilstm",),
+}
+PAIRS = [(name, family) for name in plugins.names(OBJECTIVES) for family in ABLE[name]]
+
+
+@pytest.fixture
+def text(checkout: Path) -> Path:
+    """Encoded documents, of which most tokens say what stands beside them; split into train and test."""
+    import pyarrow as pa
+
+    folder = checkout / "encoded"
+    tiny.tokenizer(folder / "tokenizer")
+    vocab = tokenizer.load(folder / "tokenizer").vocab_size
+    rng = np.random.default_rng(0)
+    documents = [(np.arange(rng.integers(5, 60)) + rng.integers(0, 20)) % 20 + 5 for _ in range(30)]
+    fields = encoded("text", vocab)
+    for split, rows in {"train": documents, "test": documents[:5]}.items():
+        ids = ragged([row.tolist() for row in rows])
+        columns = [
+            pa.array(map(str, range(len(rows)))),
+            lists(ids, fields.field("input_ids").type),
+            pa.array(ids.lengths, pa.uint32()),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=fields)
+        tables.write(folder / f"{split}.parquet", iter([batch]), fields)
+    (folder / "encoding.json").write_text(json.dumps({"max_length": 24}))
+    return folder
+
+
+def started(name: str, family: str, text: Path) -> tuple[ModuleType, CorruptedBatches, torch.nn.Module, Pretrain]:
+    objective, loaded = plugins.load(OBJECTIVES, name), tokenizer.load(text / "tokenizer")
+    options = objective.Params()
+    model = pretrained.start(
+        tiny.SHAPES / f"{family}.json", tiny.SMALL[family], objective.auto(options), loaded, seed=1
+    )
+    objective.check(model, loaded)
+    entry = Pretrain(
+        data="d", start="s", objective=name, epochs=6, batch_size=8, learning_rate=1e-2, schedule="constant", warmup=0
+    )
+    return objective, CorruptedBatches(objective, options, text, loaded, entry), model, entry
+
+
+@pytest.mark.parametrize(("name", "family"), PAIRS)
+def test_it_learns_and_what_it_leaves_opens_again(name: str, family: str, text: Path, tmp_path: Path) -> None:
+    objective, batches, model, entry = started(name, family, text)
+    assert all(batches[3][key].equal(tensor) for key, tensor in batches[3].items())
+    around, curve = objective.around(model, objective.Params()), []
+    held_out = CorruptedBatches(objective, objective.Params(), text, tokenizer.load(text / "tokenizer"), entry, True)
+    before = losses.held_out(around.eval(), held_out, objective.predict)
+    with fitting("pretrain", name, Resources()) as fit:
+        loss = losses.Pretraining(objective.predict)
+        watch = lambda model: losses.held_out(model, held_out, objective.predict)  # noqa: E731
+        fit(around, loss, batches, entry, report=lambda *point: curve.append(point), watch=watch)
+    last = curve[-1][1]
+    assert last["loss"] < curve[0][1]["loss"]
+    perplexities = [key for key in before if key.endswith("_perplexity")]
+    assert perplexities
+    assert sum(last[key] for key in perplexities) < sum(before[key] for key in perplexities)
+    (tmp_path / "out").mkdir()
+    model_folder.save(model, tmp_path / "out", text / "tokenizer")
+    again = objective.auto(objective.Params()).from_pretrained(tmp_path / "out")
+    weights = model.state_dict()
+    assert all(tensor.equal(weights[key]) for key, tensor in again.state_dict().items())
+
+
+@pytest.mark.parametrize(("name", "family"), [(name, ABLE[name][0]) for name in plugins.names(OBJECTIVES)])
+def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(name: str, family: str, text: Path) -> None:
+    objective, batches, model, entry = started(name, family, text)
+    loss, resources = losses.Pretraining(objective.predict), Resources(checkpoint_minutes=1e-9)
+    torch.manual_seed(5)
+    whole = objective.around(model, objective.Params())
+    start = {key: tensor.clone() for key, tensor in whole.state_dict().items()}
+    with fitting("pretrain", "whole", resources) as fit:
+        fit(whole, loss, batches, entry)
+    wanted = {key: tensor.clone() for key, tensor in whole.state_dict().items()}
+
+    class Cut(CorruptedBatches):
+        left = 7
+
+        def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+            return super().__getitem__(step)
+
+    cut = Cut(objective, objective.Params(), text, batches.tokenizer, entry)
+    whole.load_state_dict(start)
+    with pytest.raises(KeyboardInterrupt), fitting("pretrain", "cut", resources) as fit:
+        fit(whole, loss, cut, entry)
+    whole.load_state_dict(start)
+    with fitting("pretrain", "cut", resources) as fit:
+        fit(whole, loss, cut, entry)
+    assert all(tensor.equal(wanted[key]) for key, tensor in whole.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "said"),
+    [
+        ("nsp", "modernbert", "nsp: the modernbert family has no head for two segments; there are: bert, albert"),
+        ("replaced_token", "bert", "replaced_token: a bert has no head for replaced tokens; electra has one"),
+        ("permutation", "bert", "permutation: a bert has no two streams of attention; xlnet has"),
+        ("bilm", "bert", "bilm: a bert reads both ways at once; bilstm reads each way apart"),
+    ],
+)
+def test_a_family_that_cannot_is_refused_before_any_work(name: str, family: str, said: str, text: Path) -> None:
+    loaded = tokenizer.load(text / "tokenizer")
+    from transformers import AutoModelForMaskedLM
+
+    model = pretrained.start(tiny.SHAPES / f"{family}.json", tiny.SMALL[family], AutoModelForMaskedLM, loaded, 1)
+    with pytest.raises(InputError) as refused:
+        plugins.load(OBJECTIVES, name).check(model, loaded)
+    assert str(refused.value) == said
