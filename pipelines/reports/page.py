@@ -1,5 +1,6 @@
 """The report as one page of HTML, with its pictures inside."""
 
+from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -17,12 +18,18 @@ figure { margin: 1.5rem 0; overflow-x: auto; } figcaption { color: #6b7280; } sv
 """
 
 
-def html(records: list[dict[str, Any]], qualities: dict[str, dict[str, Any]]) -> str:
-    """A section a task: its table, scores by size, the best model's confusions, and what its rows are like."""
+def html(
+    records: list[dict[str, Any]], qualities: dict[str, dict[str, Any]], pretrained: Sequence[dict[str, Any]] = ()
+) -> str:
+    """A section a task: its table, scores by size, the best model's confusions, and what its rows are like.
+
+    Then one a pretrained encoder: how it learned.
+    """
     sections = "".join(
         _section(task, list(group), qualities.get(task))
         for task, group in groupby(tables.ranked(records), key=lambda r: r["task"])
     )
+    sections += "".join(map(_pretraining, pretrained))
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -44,6 +51,18 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
         pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))
     figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
     return f"<h2>{escape(task)}</h2>\n{_table(records)}{figures}"
+
+
+def _pretraining(record: dict[str, Any]) -> str:
+    numbers = "".join(
+        f"<tr><td>{escape(name)}</td><td class=number>{value:,.4g}</td></tr>\n"
+        for name, value in record["metrics"].items()
+    )
+    says = f"{record['run']}: {record['objective']}, {record['parameters']:,} parameters; losses by step"
+    return (
+        f"<h2>Pretraining {escape(record['run'])}</h2>\n<table>\n{numbers}</table>\n"
+        f"<figure>{plots.learning(record['curve'])}<figcaption>{escape(says)}</figcaption></figure>\n"
+    )
 
 
 def _table(records: list[dict[str, Any]]) -> str:

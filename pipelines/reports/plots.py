@@ -43,6 +43,24 @@ def size_and_score(records: list[dict[str, Any]]) -> str:
     return _svg(figure)
 
 
+def learning(curve: list[list[Any]]) -> str:
+    """Losses by step, as `fit` reported them: what was trained on as lines, what was held out as points."""
+    figure, axes = _figure(6.4, 3.2)
+    names = list(dict.fromkeys(name for _, numbers in curve for name in numbers if name.endswith("loss")))
+    for i, name in enumerate(names):
+        points = [(step, numbers[name]) for step, numbers in curve if name in numbers]
+        label = "training" if name == "loss" else f"held out: {name.removesuffix('_loss')}"
+        axes.plot(
+            *zip(*points, strict=True), "-" if name == "loss" else "o-", color=SHADES[i % len(SHADES)], label=label
+        )
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss, nats")
+    axes.set_ylim(bottom=0)
+    axes.grid(color=SOFT, linewidth=0.5)
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    return _svg(figure)
+
+
 def lengths_and_labels(quality: dict[str, Any]) -> str:
     """Of each split the rows by length, as a share of the split, and beside them the rows by label."""
     splits = quality["splits"]

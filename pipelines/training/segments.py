@@ -16,7 +16,7 @@ class SegmentBatches:
     """Sequences [CLS] A [SEP] B [SEP] of up to `length` tokens (T), and the number of their document (B,).
 
     A document is cut into pieces of length - 3 tokens, the last one as long as is left; where a piece parts into A
-    and B is drawn anew every epoch, anywhere but at its ends. Only a document's last piece is shorter than the rest
+    and B is drawn, anywhere but at its ends, and anew for every epoch unless `repack` is off. Only a document's last piece is shorter than the rest
     and costs padding.
     """
 
@@ -45,11 +45,13 @@ class SegmentBatches:
         epoch, place = divmod(step, self.steps_per_epoch)
         order = seeding.generator(self.seed, "segments", epoch).permutation(len(self.documents))
         rows = order[place * self.batch_size : (place + 1) * self.batch_size]
-        draw = seeding.generator(self.seed, "middles", step if self.repack else place)
-        texts = [self.pieces.values[self.pieces.offsets[row] : self.pieces.offsets[row + 1]] for row in rows]
-        middles = [int(draw.integers(1, len(text))) for text in texts]
-        first = [text[:middle] for text, middle in zip(texts, middles, strict=True)]
-        second = [text[middle:] for text, middle in zip(texts, middles, strict=True)]
+        first, second = [], []
+        for row in rows:
+            text = self.pieces.values[self.pieces.offsets[row] : self.pieces.offsets[row + 1]]
+            draw = seeding.generator(self.seed, "middle", row, epoch if self.repack else 0)
+            middle = int(draw.integers(1, len(text)))
+            first.append(text[:middle])
+            second.append(text[middle:])
         return segments.join(first, second, self.tokenizer) | {"document": torch.from_numpy(self.documents[rows])}
 
     @property

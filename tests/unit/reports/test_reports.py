@@ -69,6 +69,16 @@ def test_a_run_without_a_score_comes_last_and_has_no_picture() -> None:
     assert page.html([unscored], {}).count("<svg") == 0
 
 
+def test_what_an_encoder_learned_is_shown() -> None:
+    curve = [[10, {"loss": 7.5}], [20, {"loss": 6.25, "mlm_loss": 6.5, "mlm_accuracy": 0.125}]]
+    encoder = {"run": "mini", "objective": "mlm", "parameters": 1234, "metrics": curve[-1][1], "curve": curve}
+    html = page.html(RECORDS, {}, [encoder])
+    assert html.count("<svg") == 4
+    assert "<td>mlm_accuracy</td><td class=number>0.125</td>" in html
+    assert "mini: mlm, 1,234 parameters; losses by step" in html
+    assert "held out: mlm" in html
+
+
 def test_a_tasks_rows_are_shown() -> None:
     numbers = {"rows": 4, "lengths": {"0": 1, "30": 3}, "labels": {"a": 3, "犬": 1}}
     quality = {"splits": {"train": numbers, "test": {"rows": 1, "lengths": {"10": 1}, "labels": {"None": 1}}}}
