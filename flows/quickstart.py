@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prefect import flow
 
@@ -13,6 +13,8 @@ from flows.score import score
 from flows.serve import ask, serving
 from pipelines.core import params, paths, tables
 from pipelines.core.progress import say
+from pipelines.core.schema import TARGETS
+from pipelines.core.task import Task
 from pipelines.tracking import store
 
 TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/scored/quickstart.parquet")
@@ -28,7 +30,7 @@ def quickstart() -> str:
     outcome = _timed("the gate", lambda: promote(name))
     entry = params.entry("evaluate", run, params.Evaluate)
     rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet")
-    unlabelled = rows.drop_columns("label")
+    unlabelled = rows.drop_columns(TARGETS[Task.load(paths.rows(entry.task)).kind])
     tables.write(TO_SCORE, unlabelled.to_batches(), unlabelled.schema)
     count = _timed("batch scoring", lambda: score(name, str(TO_SCORE), str(SCORED)))
     first = unlabelled.drop_columns("id").slice(0, 1).to_pylist()[0]
@@ -37,19 +39,19 @@ def quickstart() -> str:
     gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
     return (
         f"\n{table}\n{gate}\n"
-        f"asked   {' | '.join(first.values())}\nanswer  {answer}\n"
+        f"asked   {' | '.join(map(str, first.values()))}\nanswer  {answer}\n"
         f"report  {paths.reports() / 'index.html'}\n"
         f"scored  {SCORED} ({count:,} rows)\n"
         f"MLflow  {store.uri()}"
     )
 
 
-def _one_request(name: str, row: dict[str, str]) -> str:
+def _one_request(name: str, row: dict[str, Any]) -> str:
     """Serve the champion, ask it for one row, stop it."""
     with serving(name) as address:
         answer = ask(address, "/predict", {"rows": [row]})
-    best = answer["predictions"][0]
-    return f"{best['label']} ({best['score']:.2f}), {answer['model']} version {answer['version']}"
+    said = ", ".join(f"{name} {value}" for name, value in answer["predictions"][0].items())
+    return f"{said} ({answer['model']} version {answer['version']})"
 
 
 def _timed(what: str, work: Callable[[], T]) -> T:

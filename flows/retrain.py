@@ -52,7 +52,7 @@ def register(name: str) -> registry.Version:
     if held and held.tags.get("md5") == tags["md5"]:
         return held
     kind = Task.load(folder).kind
-    return registry.register(name, folder, CODE, INPUTS[kind], _example(rules.run, kind), tags)
+    return registry.register(name, folder, CODE, kind, _example(rules.run, kind), tags)
 
 
 @flow(name="retrain")
@@ -81,7 +81,7 @@ def provenance_tags(run: str) -> dict[str, str]:
     return {"run": run, "md5": md5, "params": json.dumps(values[section][run], sort_keys=True), **git_commit()}
 
 
-def _example(run: str, kind: str) -> dict[str, str]:
+def _example(run: str, kind: str) -> dict[str, Any]:
     """The first row that the run was evaluated on."""
     entry = params.entry("evaluate", run, params.Evaluate)
     rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet", INPUTS[kind])

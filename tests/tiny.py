@@ -1,6 +1,8 @@
 """A random two-layer model with a tokenizer and a task, as small as one can be and still whole."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertForMaskedLM
@@ -18,10 +20,11 @@ TEXTS = [
     "試合は延長の末に決着した",
 ] * 4
 LABELS = ("film", "phone", "sport")
+TASK = Task("tiny", "single", LABELS, "accuracy")
 SHAPES = Path(__file__).resolve().parents[1] / "encoders/shapes"
 _SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
 # what makes each of encoders/shapes a tiny one
-SMALL: dict[str, dict[str, int]] = {
+SMALL: dict[str, dict[str, Any]] = {
     "bert": _SMALL | {"max_position_embeddings": 64},
     "roberta": _SMALL | {"max_position_embeddings": 66},
     "albert": _SMALL | {"max_position_embeddings": 64, "embedding_size": 16},
@@ -29,6 +32,10 @@ SMALL: dict[str, dict[str, int]] = {
     "modernbert": _SMALL | {"max_position_embeddings": 64},
     "distilbert": {"n_layers": 2, "dim": 32, "n_heads": 2, "hidden_dim": 64, "max_position_embeddings": 64},
     "xlnet": {"n_layer": 2, "d_model": 32, "n_head": 2, "d_inner": 64},
+    "mobilebert": _SMALL
+    | {"max_position_embeddings": 64, "embedding_size": 32, "intra_bottleneck_size": 32, "true_hidden_size": 32},
+    "deberta-v2": _SMALL
+    | {"max_position_embeddings": 64, "relative_attention": True, "position_buckets": 16, "norm_rel_ebd": "layer_norm"},
     "bilstm": {"num_hidden_layers": 2, "hidden_size": 64},
 }
 
@@ -39,6 +46,15 @@ def tokenizer(folder: Path, japanese: bool = True) -> Path:
     plugin = mecab_wordpiece if japanese else wordpiece
     plugin.train(lambda: iter(TEXTS), folder, 300, plugin.Params())
     return folder
+
+
+def shape(family: str, folder: Path) -> Path:
+    """The config file of a family: one of encoders/shapes, or one that names the family alone."""
+    if (SHAPES / f"{family}.json").is_file():
+        return SHAPES / f"{family}.json"
+    path = folder / f"{family}.json"
+    path.write_text(json.dumps({"model_type": family}))
+    return path
 
 
 def encoder(folder: Path, japanese: bool = True, layers: int = 2) -> Path:
@@ -62,9 +78,10 @@ def classifier(folder: Path, kind: str = "single", head: str = "native", seed: i
     """A fine-tuned model's folder (of random weights)."""
     base = encoder(folder.parent / f".{folder.name}.encoder", layers=layers)
     torch.manual_seed(seed)
-    model = heads.classifier(base, head, LABELS)
+    task = TASK.with_(kind=kind)
+    model = heads.for_task(base, task, head)
     for parameter in heads.head_parameters(model):  # large enough that labels differ
         torch.nn.init.normal_(parameter, std=1.0)
     folder.mkdir(parents=True, exist_ok=True)
-    model_folder.save(model, folder, base, Task("tiny", kind, LABELS, "accuracy"))
+    model_folder.save(model, folder, base, task)
     return folder

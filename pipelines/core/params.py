@@ -126,12 +126,12 @@ class Compress(PluginSection):
 
 
 class Floor(Section):
-    """A TF-IDF linear SVM on the same rows: what a model must beat to be worth its cost."""
+    """What needs no network, on the same rows (see inference/floor.py): a model must beat it to be worth its cost."""
 
     task: str
     split: str = "test"
     ngrams: tuple[Count, Count] = (1, 3)  # lengths, in characters
-    c: Positive = 1.0
+    c: Positive = 1.0  # of the SVM
     seed: Annotated[int, Field(ge=0)] = 1
 
 

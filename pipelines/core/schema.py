@@ -36,27 +36,40 @@ INPUTS: dict[str, list[str]] = {
     kind: [name for name in schema.names if name not in ("id", TARGETS.get(kind))] for kind, schema in ROWS.items()
 }
 
+
+def _said(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+_CLASSES = [
+    _said("label", pa.string()),
+    _said("score", pa.float32()),  # probability of `label`
+    _said("scores", pa.list_(pa.float32())),  # of every label, in task.labels' order
+]
 # predictions/<run>/<split>.parquet: one row for each input row, in its order
 PREDICTIONS: dict[str, pa.Schema] = {
-    kind: pa.schema(
+    **dict.fromkeys(("single", "pair", "choice"), pa.schema([_ID, *_CLASSES])),
+    "regression": pa.schema([_ID, _said("value", pa.float32())]),
+    "span": pa.schema(
         [
             _ID,
-            pa.field("label", pa.string(), nullable=False),
-            pa.field("score", pa.float32(), nullable=False),  # probability of `label`
-            pa.field("scores", pa.list_(pa.float32()), nullable=False),  # of every label, in task.labels' order
+            _said("answer", pa.string()),  # empty where the model says that there is none
+            _said("start", pa.int32()),  # character of the context; that of `best` where there is no answer
+            _said("score", pa.float32()),  # probability of the answer among the likeliest
+            _said("best", pa.string()),  # the likeliest span, whether or not it is the answer
+            _said("no_answer", pa.float32()),  # by how much the logits prefer none to `best`
         ]
-    )
-    for kind in ("single", "pair")
+    ),
+    "tagging": pa.schema(
+        [_ID, _said("entities", ENTITIES), _said("score", pa.float32())]  # mean probability of the tags
+    ),
 }
 
 
 def check_trained(kind: str) -> None:
-    """Refuse a kind of rows that no model here predicts."""
+    """Refuse a kind of rows that no model predicts."""
     if kind not in PREDICTIONS:
-        raise UsageError(
-            f"rows of kind {kind} are prepared and encoded, but no model here is trained on them; "
-            + (f"there are models for {', '.join(PREDICTIONS)}")
-        )
+        raise UsageError(f"rows of kind {kind} are for pretraining; there are models for {', '.join(PREDICTIONS)}")
 
 
 def encoded(kind: str, vocab_size: int) -> pa.Schema:

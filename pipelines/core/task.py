@@ -21,6 +21,7 @@ class Task:
     splits: tuple[str, ...] = ("train", "test")
     language: str = ""
     units: str = "words"  # what is tagged: "words" between spaces, or single "characters"
+    unanswerable: bool = False  # whether some questions have no answer in their context
     submission: str = ""  # the file that a leaderboard takes for a split without labels
     submits_ids: bool = False  # labels in it by their number, not by their name
 

@@ -33,7 +33,10 @@ def table(probabilities: np.ndarray, task: Task) -> pa.Table:
 
 def submission(path: Path, answers: pa.Table, task: Task) -> None:
     """GLUE's form: a line a row with its index and its label, by the label's number where the task submits those."""
-    labels = answers.column("label").to_pylist()
-    shown = [task.labels.index(label) for label in labels] if task.submits_ids else labels
+    if task.kind == "regression":
+        shown: list[object] = [f"{value:.3f}" for value in answers.column("value").to_pylist()]
+    else:
+        labels = answers.column("label").to_pylist()
+        shown = [task.labels.index(label) for label in labels] if task.submits_ids else labels
     lines = (f"{index}\t{label}\n" for index, label in zip(answers.column("id").to_pylist(), shown, strict=True))
     path.write_text("index\tprediction\n" + "".join(lines), encoding="utf-8")

@@ -40,12 +40,12 @@ def save(
         "split": split,
         "rows": rows.num_rows,
         "metric": task.metric,
-        **(score(rows, answers, task) if labelled(rows) else {"metrics": {}}),
+        **(score(rows, answers, task) if labelled(rows, task) else {"metrics": {}}),
         **facts,
     }
     with paths.fresh_folder(paths.predictions(run)) as out:
         tables.write(out / f"{split}.parquet", answers.to_batches(), answers.schema)
-        if task.submission and not labelled(rows):
+        if task.submission and not labelled(rows, task):
             submission(out / task.submission, answers, task)
         provenance.write(out, stage, entry.model_dump(), inputs, ("numpy", "pyarrow"))
     with paths.fresh_file(paths.metrics(run)) as aside:

@@ -6,33 +6,66 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.core.errors import InputError
+from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
-from pipelines.evaluation import metrics
+from pipelines.evaluation import correlation, entities, metrics, squad
+
+
+def joined(rows: pa.Table, predictions: pa.Table, target: str) -> tuple[list[Any], pa.Table]:
+    """What the rows hold in the column `target`, and the predictions in the rows' order."""
+    places = {row_id: i for i, row_id in enumerate(predictions.column("id").to_pylist())}
+    ids = rows.column("id").to_pylist()
+    if missing := [i for i in ids if i not in places]:
+        raise InputError(f"{len(missing)} rows have no prediction, such as {missing[0]!r}")
+    if predictions.num_rows != len(ids) or len(places) != len(ids):
+        raise InputError(f"{predictions.num_rows} predictions for {len(ids)} rows; each row has one")
+    gold = rows.column(target).to_pylist()
+    if None in gold:
+        raise InputError(f"the row {ids[gold.index(None)]!r} has no label; a split without labels cannot be scored")
+    return gold, predictions.take([places[i] for i in ids])
 
 
 def label_ids(rows: pa.Table, predictions: pa.Table, task: Task) -> tuple[np.ndarray, np.ndarray]:
     """Gold and predicted label ids, each (N,), in the rows' order."""
-    found = dict(zip(predictions.column("id").to_pylist(), predictions.column("label").to_pylist(), strict=True))
-    ids = rows.column("id").to_pylist()
-    if missing := [i for i in ids if i not in found]:
-        raise InputError(f"{len(missing)} rows have no prediction, such as {missing[0]!r}")
-    if predictions.num_rows != len(ids) or len(found) != len(ids):
-        raise InputError(f"{predictions.num_rows} predictions for {len(ids)} rows; each row has one")
-    gold = rows.column("label").to_pylist()
-    if None in gold:
-        raise InputError(f"the row {ids[gold.index(None)]!r} has no label; a split without labels cannot be scored")
+    gold, answers = joined(rows, predictions, "label")
+    found = answers.column("label").to_pylist()
     number = {label: i for i, label in enumerate(task.labels)}
-    for label in {*gold, *found.values()} - set(number):
+    for label in {*gold, *found} - set(number):
         raise InputError(f"the label {label!r} is none of {', '.join(task.labels)}")
-    return np.array([number[g] for g in gold]), np.array([number[found[i]] for i in ids])
+    return np.array([number[label] for label in gold]), np.array([number[label] for label in found])
 
 
-def labelled(rows: pa.Table) -> bool:
-    """Whether any row has a label: a leaderboard's test split has none."""
-    return "label" in rows.column_names and rows.column("label").null_count < rows.num_rows
+def labelled(rows: pa.Table, task: Task) -> bool:
+    """Whether any row has what is to be predicted: a leaderboard's test split has it in none."""
+    target = TARGETS[task.kind]
+    return target in rows.column_names and rows.column(target).null_count < rows.num_rows
 
 
 def score(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
+    """{"metrics": {name: number}} and what else there is to say of a task of this kind."""
+    if task.kind == "regression":
+        gold, answers = joined(rows, predictions, "label")
+        return {"metrics": correlation.scores(np.array(gold), answers.column("value").to_numpy())}
+    if task.kind == "span":
+        return {"metrics": _answers(rows, predictions, task)}
+    if task.kind == "tagging":
+        gold, answers = joined(rows, predictions, "entities")
+        found = entities.scores(gold, answers.column("entities").to_pylist())
+        return {"metrics": found.pop(""), "classes": found}
+    return _labels(rows, predictions, task)
+
+
+def _answers(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, float]:
+    found, answers = joined(rows, predictions, "answers")
+    gold = [[answer["text"] for answer in row] for row in found]
+    columns = {name: answers.column(name).to_pylist() for name in ("answer", "best", "no_answer")}
+    scores = squad.scores(columns["answer"], gold, task.language)
+    if task.unanswerable:
+        scores |= squad.best_threshold(columns["best"], columns["no_answer"], gold, task.language)
+    return scores
+
+
+def _labels(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
     """Every metric, the confusion table (row gold, column predicted), and precision, recall and F1 of each class."""
     gold, predicted = label_ids(rows, predictions, task)
     classes = len(task.labels)

@@ -12,6 +12,7 @@ from torch import nn
 from pipelines.core.errors import InputError
 from pipelines.inference import runtimes
 from pipelines.models import folder as model_folder
+from pipelines.models import heads
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 SHAPES = ((1, 8), (3, 17), (8, 64))  # batches and lengths that parity is shown on
@@ -20,12 +21,12 @@ SHAPES = ((1, 8), (3, 17), (8, 64))  # batches and lengths that parity is shown 
 class _Logits(nn.Module):
     """The model as a function of its inputs in order."""
 
-    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+    def __init__(self, model: nn.Module, kind: str, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.model, self.names = model, names
+        self.model, self.kind, self.names = model, kind, names
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.model(**dict(zip(self.names, inputs, strict=True))).logits
+        return heads.outputs(self.model, self.kind, dict(zip(self.names, inputs, strict=True)))
 
 
 def export(folder: Path, out: Path, opset: int, tolerance: float) -> float:
@@ -58,7 +59,7 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own deprecations; parity below is the judge
         program = torch.onnx.export(
-            _Logits(native.model.cpu(), names).eval(),
+            _Logits(native.model.cpu(), native.task.kind, names).eval(),
             inputs,
             dynamo=True,
             opset_version=opset,

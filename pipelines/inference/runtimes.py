@@ -1,4 +1,4 @@
-"""Two ways to run a fine-tuned model behind one call: numpy inputs (B, T) to float32 logits (B, C)."""
+"""Two ways to run a fine-tuned model behind one call: numpy inputs (B, T) to float32 logits, see models.heads.outputs."""
 
 from pathlib import Path
 from typing import Protocol
@@ -28,7 +28,7 @@ class Torch:
         from pipelines.models import backbones
         from pipelines.models import folder as model_folder
 
-        self.model, self.task = model_folder.load_classifier(folder)
+        self.model, self.task = model_folder.load_tuned(folder)
         self.positions = backbones.max_positions(self.model)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model.to(self.device)  # type: ignore[arg-type]
@@ -38,10 +38,11 @@ class Torch:
     def logits(self, inputs: Inputs) -> np.ndarray:
         import torch
 
-        wanted = inputs if self.token_types else {k: v for k, v in inputs.items() if k != "token_type_ids"}
+        from pipelines.models import heads
+
         with torch.inference_mode():
-            tensors = {name: torch.from_numpy(array).to(self.device) for name, array in wanted.items()}
-            return self.model(**tensors).logits.float().cpu().numpy()
+            tensors = {name: torch.from_numpy(array).to(self.device) for name, array in inputs.items()}
+            return heads.outputs(self.model, self.task.kind, tensors).float().cpu().numpy()
 
 
 class Onnx:

@@ -8,6 +8,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.core.errors import InputError, choices
+from pipelines.models.batch import Batch
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,12 @@ def encoder_parameters(model: nn.Module) -> list[nn.Parameter]:
     """Parameters of the encoder but for its pooler, which trains with the head."""
     pooler = {id(p) for part in _modules(model, (backbone(model).pooler,)) for p in part.parameters()}
     return [p for p in encoder(model).parameters() if id(p) not in pooler]
+
+
+def inputs(model: nn.Module, batch: Batch) -> Batch:
+    """What of a batch the model takes in: no labels, and token types only where its family has them."""
+    left_out = {"labels"} if backbone(model).token_types else {"labels", "token_type_ids"}
+    return {name: tensor for name, tensor in batch.items() if name not in left_out}
 
 
 def mlm_logits(model: nn.Module, hidden: torch.Tensor) -> torch.Tensor:

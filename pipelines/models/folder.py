@@ -5,14 +5,13 @@ import shutil
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers import logging as hf_logging
 
 from pipelines.core.errors import InputError
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
-from pipelines.models import heads as _registers_our_heads  # noqa: F401
-from pipelines.models import int8
+from pipelines.models import heads, int8
 from pipelines.text import tokenizer
 
 
@@ -67,7 +66,7 @@ def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
         )
 
 
-def load_classifier(folder: Path) -> tuple[PreTrainedModel, Task]:
+def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
     """The fine-tuned model of `folder`, in eval mode, and its task."""
     settings = config(folder)
     require_tokenizer(folder)
@@ -77,12 +76,10 @@ def load_classifier(folder: Path) -> tuple[PreTrainedModel, Task]:
         raise InputError(f"{folder}: no {TASK_FILE}; this is an encoder, not a fine-tuned model")
     task = Task.load(folder)
     if int8.MARK in settings:
-        return int8.load(folder), task
+        return int8.load(folder, heads.AUTO[task.kind]), task
     hf_logging.set_verbosity_error()  # its report of missing weights becomes our error
     hf_logging.disable_progress_bar()
-    model, loaded = AutoModelForSequenceClassification.from_pretrained(
-        folder, dtype=torch.float32, output_loading_info=True
-    )
+    model, loaded = heads.AUTO[task.kind].from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     if wrong := sorted([*loaded["missing_keys"], *map(str, loaded["mismatched_keys"])]):
         raise InputError(
             f"{folder}: {len(wrong)} weights that its config.json asks for are not there, such as {wrong[0]}"

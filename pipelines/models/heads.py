@@ -1,4 +1,4 @@
-"""Classification heads: the family's own, or one linear layer on the [CLS] vector or on the mean of all."""
+"""Heads by the kind of rows: the family's own, or one linear layer on the [CLS] vector or on the mean of all."""
 
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,21 @@ from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     PreTrainedConfig,
     PreTrainedModel,
 )
 from transformers import logging as hf_logging
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from pipelines.core.errors import InputError, UsageError
+from pipelines.core.task import Task
 from pipelines.models import backbones, bilstm  # noqa: F401 (transformers opens bilstm folders from then on)
+from pipelines.models.batch import Batch
+from pipelines.text.encoding.tagging import tags
 
 
 class PooledLinearConfig(PreTrainedConfig):
@@ -74,17 +81,54 @@ AutoConfig.register(PooledLinearConfig.model_type, PooledLinearConfig)
 AutoModelForSequenceClassification.register(PooledLinearConfig, PooledLinearForSequenceClassification)
 
 
-def classifier(encoder_folder: Path, head: str, labels: tuple[str, ...], pooling: str = "cls") -> PreTrainedModel:
-    """The encoder in `encoder_folder` with a new head for `labels`; `head` is "native" or "linear"."""
+AUTO: dict[str, Any] = dict.fromkeys(("single", "pair", "regression"), AutoModelForSequenceClassification)
+AUTO |= {
+    "span": AutoModelForQuestionAnswering,
+    "tagging": AutoModelForTokenClassification,
+    "choice": AutoModelForMultipleChoice,
+}
+
+
+def for_task(encoder_folder: Path, task: Task, head: str = "native", pooling: str = "cls") -> PreTrainedModel:
+    """The encoder in `encoder_folder` with a new head for `task`; `head` is "native" or "linear"."""
     hf_logging.set_verbosity_error()  # what it would report is meant: the old head goes, the new one is random
     hf_logging.disable_progress_bar()
-    names = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+    names = _names(task)
     if head == "native":
-        return AutoModelForSequenceClassification.from_pretrained(encoder_folder, dtype=torch.float32, **names)
+        try:
+            return AUTO[task.kind].from_pretrained(encoder_folder, dtype=torch.float32, **names)
+        except ValueError as error:
+            if "Unrecognized configuration class" not in str(error):
+                raise
+        family = AutoConfig.from_pretrained(encoder_folder).model_type
+        raise InputError(f"{encoder_folder}: the {family} family has no head of its own for rows of kind {task.kind}")
+    if AUTO[task.kind] is not AutoModelForSequenceClassification:
+        raise UsageError(f"params.yaml: finetune: head: linear: rows of kind {task.kind} take the native head")
     body = AutoModel.from_pretrained(encoder_folder, dtype=torch.float32)
     model = PooledLinearForSequenceClassification(PooledLinearConfig(encoder=body.config, pooling=pooling, **names))
     model.encoder.load_state_dict(body.state_dict(), strict=False)  # all but the pooler, which it has not
     return model
+
+
+def _names(task: Task) -> dict[str, Any]:
+    """What a config says of the labels."""
+    if task.kind in ("span", "choice"):
+        return {}
+    labels = tags(task) if task.kind == "tagging" else ["value"] if task.kind == "regression" else task.labels
+    names = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+    return names | ({"problem_type": "regression"} if task.kind == "regression" else {})
+
+
+def outputs(model: nn.Module, kind: str, inputs: Batch) -> torch.Tensor:
+    """What the model says of S sequences (S, T).
+
+    (S, C) of labels, (S, 1) of a number or of one choice, (S, T, C) of tags, (S, T, 2) of a span's ends.
+    """
+    taken = backbones.inputs(model, inputs)
+    if kind == "choice":
+        taken = {name: tensor[:, None] for name, tensor in taken.items()}
+    output = model(**taken)
+    return torch.stack([output.start_logits, output.end_logits], dim=-1) if kind == "span" else output.logits
 
 
 def head_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 
 MARK = "bertline_int8"  # in config.json: the names of the layers kept as int8
 
@@ -80,12 +80,12 @@ def save(model: PreTrainedModel, folder: Path) -> None:
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "model.safetensors")
 
 
-def load(folder: Path) -> PreTrainedModel:
-    """The model that `save` wrote, in eval mode."""
+def load(folder: Path, auto: Any) -> PreTrainedModel:
+    """The model of transformers' class `auto` that `save` wrote, in eval mode."""
     config = AutoConfig.from_pretrained(folder)
     names = getattr(config, MARK)
     delattr(config, MARK)
-    model = AutoModelForSequenceClassification.from_config(config)
+    model = auto.from_config(config)
     tensors = load_file(folder / "model.safetensors")
     for name in names:
         _replace(model, name, Int8Linear(*(tensors[f"{name}.{part}"] for part in ("weight", "scale", "bias"))))

@@ -43,7 +43,7 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
     pictures = []
     if len(scored) > 1:
         pictures.append((plots.size_and_score(scored), "Score by size"))
-    if scored:
+    if scored and "confusion" in scored[0]:
         best = scored[0]
         caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
         pictures.append((plots.confusion(best["confusion"], list(best["classes"])), caption))

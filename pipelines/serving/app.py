@@ -49,30 +49,33 @@ class Service:
             model=self.version.name,
             version=self.version.version,
             kind=task.kind,
+            inputs=schema.INPUTS[task.kind],
             labels=list(task.labels),
             max_length=self.predictor.max_length,
         )
 
-    @api.post("/predict")
+    @api.post("/predict", response_model_exclude_none=True)
     def predict(self, request: schemas.Request) -> schemas.Answer:
-        """A label and its probability for every row, in their order."""
+        """What the model says of every row, in their order."""
         predictor, version = self.predictor, self.version
-        wanted = schema.INPUTS[predictor.task.kind]
-        columns = {name: [getattr(row, name) for row in request.rows] for name in wanted}
-        if "text_pair" not in wanted and any(row.text_pair is not None for row in request.rows):
-            raise HTTPException(422, f"{version} takes {', '.join(wanted)}; text_pair is not among them")
-        answers = predictor.predict(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))
+        kind = predictor.task.kind
+        given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
+        wanted = schema.INPUTS[kind]
+        if extra := sorted(given - set(wanted)):
+            raise HTTPException(422, f"{version} takes {', '.join(wanted)}; {extra[0]} is not among them")
+        columns = {
+            name: pa.array([getattr(row, name) for row in request.rows], schema.ROWS[kind].field(name).type)
+            for name in wanted
+        }
+        answers = predictor.predict(pa.table(columns)).to_pylist()
+        for answer in answers:
+            scores = answer.pop("scores", None)
+            if scores and request.scores:
+                answer["scores"] = dict(zip(predictor.task.labels, scores, strict=True))
         return schemas.Answer(
             model=version.name,
             version=version.version,
-            predictions=[
-                schemas.Prediction(
-                    label=row["label"],
-                    score=row["score"],
-                    scores=dict(zip(predictor.task.labels, row["scores"], strict=True)) if request.scores else None,
-                )
-                for row in answers.to_pylist()
-            ],
+            predictions=[schemas.Prediction(**answer) for answer in answers],
         )
 
 

@@ -1,4 +1,4 @@
-"""Batch scoring: Parquet in, the same rows out with label, score and the model that said so."""
+"""Batch scoring: Parquet in, the same rows out with what the model says, and which model said so."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,13 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.core import paths, tables, workers
+from pipelines.core import paths, schema, tables, workers
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress
+from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
 
-ADDED = ("label", "score", "model_name", "model_version")
+STAMP = ("model_name", "model_version")
 ROWS_FOR_RAY = 200_000  # below this, starting Ray Data costs more than it saves
 BATCH_ROWS = 2048
 
@@ -29,14 +30,18 @@ class Scorer:
         answers = self.predictor.predict(rows)
         count = rows.num_rows
         added = {
-            "label": answers.column("label"),
-            "score": answers.column("score"),
+            **{name: answers.column(name) for name in _says(self.predictor.task.kind)},
             "model_name": pa.array([self.stamp.name] * count, pa.string()),
             "model_version": pa.array([self.stamp.version] * count, pa.int64()),
         }
         for name, column in added.items():
             rows = rows.append_column(f"{self.prefix}{name}", column)
         return rows
+
+
+def _says(kind: str) -> list[str]:
+    """The columns of predictions that are written; `scores` has as many numbers as there are labels, and is not."""
+    return [name for name in schema.PREDICTIONS[kind].names if name not in ("id", "scores")]
 
 
 def score(source: Path, target: Path, version: registry.Version, prefix: str = "", ray: bool | None = None) -> int:
@@ -46,7 +51,8 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     it is whole: a file, or with Ray Data a folder of Parquet files.
     """
     file = tables.open_parquet(source)
-    taken = [f"{prefix}{name}" for name in ADDED if f"{prefix}{name}" in file.schema_arrow.names]
+    added = [f"{prefix}{name}" for name in (*_says(Task.load(registry.folder(version)).kind), *STAMP)]
+    taken = [name for name in added if name in file.schema_arrow.names]
     if taken:
         raise InputError(f"{source}: it has a column {taken[0]!r} already; a prefix for the new columns makes room")
     if target.exists() and target.resolve() == source.resolve():

@@ -1,18 +1,26 @@
 """What the HTTP service takes and answers."""
 
+from typing import Annotated
+
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_ROWS = 256  # in one request
 MAX_CHARACTERS = 20_000  # in one text
 
 
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+
+
 class Row(BaseModel):
-    """One row to predict; `text_pair` where the model's task has pairs."""
+    """One row to predict: the columns that the model's kind of rows has, which GET /model names."""
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str = Field(max_length=MAX_CHARACTERS, examples=["新型スマートフォンの予約開始、五色展開で登場"])
-    text_pair: str | None = Field(None, max_length=MAX_CHARACTERS)
+    text: Text | None = Field(None, examples=["新型スマートフォンの予約開始、五色展開で登場"])
+    text_pair: Text | None = None  # kinds pair and regression
+    question: Text | None = None  # kind span
+    context: Text | None = None
+    choices: list[Text] | None = None  # kind choice
 
 
 class Request(BaseModel):
@@ -22,10 +30,26 @@ class Request(BaseModel):
     scores: bool = False  # answer with every label's probability
 
 
-class Prediction(BaseModel):
+class Entity(BaseModel):
+    """Characters [start, end) of the text."""
+
+    start: int
+    end: int
     label: str
-    score: float  # probability of `label`
+
+
+class Prediction(BaseModel):
+    """What the model's kind of rows asks for; the rest is left out."""
+
+    label: str | None = None
+    score: float | None = None  # probability of what is said
     scores: dict[str, float] | None = None
+    value: float | None = None  # kind regression
+    answer: str | None = None  # kind span; empty where there is none
+    start: int | None = None  # character of the context
+    best: str | None = None
+    no_answer: float | None = None
+    entities: list[Entity] | None = None  # kind tagging
 
 
 class Answer(BaseModel):
@@ -38,5 +62,6 @@ class Model(BaseModel):
     model: str
     version: int
     kind: str
+    inputs: list[str]  # what a row holds
     labels: list[str]
     max_length: int  # tokens; longer texts are cut

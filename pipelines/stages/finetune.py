@@ -24,12 +24,14 @@ def main(key: str) -> None:
     schema.check_trained(task.kind)
     folder.check_fit(encoder, tokenizer.vocab_size, json.loads((data / "encoding.json").read_text())["max_length"])
     torch.manual_seed(seeding.derive(entry.seed, "head"))
-    model = heads.classifier(encoder, entry.head, task.labels, entry.pooling)
+    model = heads.for_task(encoder, task, entry.head, entry.pooling)
     groups = partial(strategies.groups, params=entry)
     groups(model)  # freezes, so that what trains can be told before the work
     say(f"finetune {key}: {strategies.describe(model)}")
-    batches = RowBatches(Encoded.read(data, "train"), entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
-    loss = partial(losses.classification, label_smoothing=entry.label_smoothing)
+    batches = RowBatches(
+        Encoded.read(data, task.splits[0]), entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id
+    )
+    loss = losses.for_kind(task.kind, entry.label_smoothing)
     curve: list[tuple[int, dict[str, float]]] = []
     with fitting("finetune", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:
         model = fit(model, loss, batches, entry, groups, report=lambda *point: curve.append(point))

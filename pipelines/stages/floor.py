@@ -1,4 +1,4 @@
-"""floor: score a TF-IDF linear SVM on the same rows, which a model must beat."""
+"""floor: score what needs no network on the same rows, such as a TF-IDF linear SVM; a model must beat it."""
 
 import time
 
@@ -9,18 +9,18 @@ from pipelines.evaluation import record
 
 def main(key: str) -> None:
     entry = params.entry("floor", key, params.Floor)
-    from pipelines.inference.floor import LinearSvm
+    from pipelines.inference import floor
 
     rows = paths.rows(entry.task)
     task, test = Task.load(rows), tables.read(rows / f"{entry.split}.parquet")
     schema.check_trained(task.kind)
-    svm = LinearSvm(task, entry).fit(tables.read(rows / f"{task.splits[0]}.parquet"))
+    baseline = floor.for_task(task, entry).fit(tables.read(rows / f"{task.splits[0]}.parquet"))
     start = time.perf_counter()
-    answers = svm.predict(test)
+    answers = baseline.predict(test)
     seconds = time.perf_counter() - start
     facts = {
         "how": "floor",
-        "model": {"parameters": svm.parameters, "size_bytes": svm.parameters * 8},
+        "model": {"parameters": baseline.parameters, "size_bytes": baseline.parameters * 8},
         "latency_ms": {"p50": round(seconds / test.num_rows * 1000, 3)},
         "rows_per_second": round(test.num_rows / seconds),
     }

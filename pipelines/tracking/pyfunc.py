@@ -10,6 +10,9 @@ import pyarrow as pa
 from mlflow.models import ModelSignature
 from mlflow.pyfunc import PythonModel, PythonModelContext
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+from mlflow.types.schema import Array, Object, Property
+
+from pipelines.core import schema
 
 FOLDER = "model"  # the artifact that holds the model folder
 
@@ -28,23 +31,36 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
         def predict(
             self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
         ) -> pd.DataFrame:
-            """Columns label and score; with params {"scores": true} a column of each label's probability too."""
+            """The kind's predictions as columns; with params {"scores": true} each label's probability is one too."""
             rows = pa.Table.from_pandas(pd.DataFrame(model_input), preserve_index=False)
             answers = self.predictor.predict(rows)
-            plain = {name: answers.column(name).to_pylist() for name in ("label", "score")}
-            if params and params.get("scores"):
-                plain |= dict(
-                    zip(labels(self.predictor), zip(*answers.column("scores").to_pylist(), strict=True), strict=True)
-                )
+            plain = {name: answers.column(name).to_pylist() for name in answers.column_names if name != "scores"}
+            if params and params.get("scores") and "scores" in answers.column_names:
+                each = zip(*answers.column("scores").to_pylist(), strict=True)
+                plain |= dict(zip(labels(self.predictor), each, strict=True))
             return pd.DataFrame(plain)
 
     mlflow.models.set_model(Model())
 
 
-def signature(inputs: list[str]) -> ModelSignature:
-    """Text columns in, label and score out."""
+def signature(kind: str) -> ModelSignature:
+    """The columns of rows of `kind` in, those of their predictions out."""
+    inputs, said = schema.ROWS[kind], schema.PREDICTIONS[kind]
     return ModelSignature(
-        inputs=Schema([ColSpec(DataType.string, name) for name in inputs]),
-        outputs=Schema([ColSpec(DataType.string, "label"), ColSpec(DataType.double, "score")]),
+        inputs=Schema([ColSpec(_type(inputs.field(name).type), name) for name in schema.INPUTS[kind]]),
+        outputs=Schema(
+            [ColSpec(_type(field.type), field.name) for field in said if field.name not in ("id", "scores")]
+        ),
         params=ParamSchema([ParamSpec("scores", DataType.boolean, False)]),
     )
+
+
+def _type(arrow: pa.DataType) -> DataType | Array | Object:
+    """An Arrow type as MLflow names it."""
+    if pa.types.is_list(arrow):
+        return Array(_type(arrow.value_type))
+    if pa.types.is_struct(arrow):
+        return Object([Property(field.name, _type(field.type)) for field in arrow])
+    if pa.types.is_integer(arrow):
+        return DataType.long
+    return DataType.double if pa.types.is_floating(arrow) else DataType.string

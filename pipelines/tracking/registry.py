@@ -30,14 +30,12 @@ class Version:
         return f"{self.name} version {self.version}"
 
 
-def register(
-    name: str, folder: Path, code: Path, inputs: list[str], example: dict[str, str], tags: dict[str, str]
-) -> Version:
+def register(name: str, folder: Path, code: Path, kind: str, example: dict[str, Any], tags: dict[str, str]) -> Version:
     """Log the model folder as a pyfunc and give it the next version of `name`, with the alias challenger.
 
     Args:
         code: the file that MLflow runs to open the model (models from code).
-        inputs: the text columns that it takes; `example` is one row of them.
+        kind: of the rows that it takes; `example` is one of them.
         tags: provenance: md5s of dvc.lock, the git commit, the run and its params.
     """
     client = store.connect()
@@ -48,7 +46,7 @@ def register(
                 name="model",
                 python_model=str(code),
                 artifacts={pyfunc.FOLDER: str(folder)},
-                signature=pyfunc.signature(inputs),
+                signature=pyfunc.signature(kind),
                 input_example=[example],
                 pip_requirements=["bertline"],
                 registered_model_name=name,

@@ -17,7 +17,7 @@ import torch
 from pipelines.core import seeding, tables
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import positions
-from pipelines.models.batch import Batch
+from pipelines.models.batch import IGNORE, Batch
 
 
 class Batches(Protocol):
@@ -34,12 +34,18 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class Encoded:
-    """One encoded split in memory, ragged: row i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """One encoded split in memory, ragged: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
+
+    A row is one sequence, or `choices` sequences one behind the other.
+    """
 
     ids: np.ndarray  # (tokens,) uint16 or uint32
-    offsets: np.ndarray  # (rows + 1,) int64
-    first_length: np.ndarray | None = None  # (rows,) tokens of type 0; None where there is one segment
-    labels: np.ndarray | None = None  # (rows,) int64
+    offsets: np.ndarray  # (sequences + 1,) int64
+    first_length: np.ndarray | None = None  # (sequences,) tokens of type 0; None where there is one segment
+    # (rows,) int64, or float32 in a regression; (rows, 2) first and last token of a span; (tokens,) tags
+    labels: np.ndarray | None = None
+    choices: int = 1
+    tags: bool = False  # whether labels are of tokens
 
     @classmethod
     def read(cls, folder: Path, split: str) -> "Encoded":
@@ -47,25 +53,23 @@ class Encoded:
         table = tables.read(folder / f"{split}.parquet").combine_chunks()
         if not table.num_rows:
             raise InputError(f"{folder / split}.parquet: no rows to train on")
-        column = table.column("input_ids").chunk(0)
-        labels = table.column("label") if "label" in table.column_names else None
-        if labels is not None and labels.null_count:
-            raise InputError(
-                f"{folder / split}.parquet: {labels.null_count} rows have no label; train on another split"
-            )
-        return cls(
-            column.values.to_numpy(),
-            column.offsets.to_numpy().astype(np.int64),
-            _numbers(table, "first_length"),
-            _numbers(table, "label"),
-        )
+        for name in ("label", "start_position"):
+            if name in table.column_names and (count := table.column(name).null_count):
+                raise InputError(f"{folder / split}.parquet: {count} rows have no label; train on another split")
+        column, choices = table.column("input_ids").chunk(0), 1
+        if pa.types.is_list(column.values.type):
+            choices, column = len(column[0]), column.flatten()
+        first = table.column("first_lengths").chunk(0).flatten() if choices > 1 else _numbers(table, "first_length")
+        ids, offsets = column.values.to_numpy(), column.offsets.to_numpy().astype(np.int64)
+        first = None if first is None else np.asarray(first, np.int64)
+        return cls(ids, offsets, first, _labels(table), choices, tags="labels" in table.column_names)
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return (len(self.offsets) - 1) // self.choices
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each row."""
+        """Tokens of each sequence."""
         return np.diff(self.offsets)
 
     def fingerprint(self) -> str:
@@ -81,21 +85,34 @@ class TaskData:
 
     train: Encoded
     pad_id: int
+    kind: str = "single"
 
 
 def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
-    """Rows to one padded batch, without a loop over rows: input_ids, attention_mask, token_type_ids (B, T), labels (B,)."""
-    lengths = data.lengths[rows]
-    inside = np.arange(lengths.max()) < lengths[:, None]  # (B, T)
+    """Rows to one padded batch, without a loop over rows.
+
+    input_ids, attention_mask and, where there are two segments, token_type_ids: (B, T), or (B, choices, T). labels:
+    (B,), of a span (B, 2), of tags (B, T).
+    """
+    sequences = rows if data.choices == 1 else (rows[:, None] * data.choices + np.arange(data.choices)).reshape(-1)
+    starts = data.offsets[sequences]
+    lengths = data.offsets[sequences + 1] - starts
+    places = np.arange(lengths.max())
+    inside = places < lengths[:, None]  # (B, T)
+    tokens = positions(starts, lengths)
     ids = np.full(inside.shape, pad_id, np.int64)
-    ids[inside] = data.ids[positions(data.offsets[rows], lengths)]
-    batch = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(inside.astype(np.int64))}
+    ids[inside] = data.ids[tokens]
+    batch = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
     if data.first_length is not None:
-        second = inside & (np.arange(inside.shape[1]) >= data.first_length[rows][:, None])
-        batch["token_type_ids"] = torch.from_numpy(second.astype(np.int64))
-    if data.labels is not None:
-        batch["labels"] = torch.from_numpy(data.labels[rows])
-    return batch
+        batch["token_type_ids"] = (inside & (places >= data.first_length[sequences][:, None])).astype(np.int64)
+    if data.choices > 1:
+        batch = {name: array.reshape(len(rows), data.choices, -1) for name, array in batch.items()}
+    if data.labels is not None and data.tags:
+        batch["labels"] = np.full(inside.shape, IGNORE, np.int64)
+        batch["labels"][inside] = data.labels[tokens]
+    elif data.labels is not None:
+        batch["labels"] = data.labels[rows]
+    return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
 class RowBatches:
@@ -123,3 +140,15 @@ class RowBatches:
 
 def _numbers(table: pa.Table, name: str) -> np.ndarray | None:
     return table.column(name).to_numpy().astype(np.int64) if name in table.column_names else None
+
+
+def _labels(table: pa.Table) -> np.ndarray | None:
+    """What the table's kind of rows is to learn, in the shape that Encoded has it in."""
+    if "start_position" in table.column_names:
+        return np.stack([table.column(name).to_numpy() for name in ("start_position", "end_position")], 1).astype(int)
+    if "labels" in table.column_names:
+        return table.column("labels").chunk(0).values.to_numpy().astype(np.int64)
+    if "label" not in table.column_names:
+        return None
+    values = table.column("label").to_numpy()
+    return values if values.dtype == np.float32 else values.astype(np.int64)

@@ -1,24 +1,54 @@
 """Losses as sums with their counts, so that a mean over all workers is exact whatever each of them got."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
 
+from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch, Prediction
 from pipelines.training.batches import Batches
 
 Predict = Callable[[nn.Module, Batch], list[Prediction]]
+Sums = tuple[torch.Tensor, torch.Tensor]  # over what is learned, and how much that is
+Loss = Callable[[nn.Module, Batch], Sums]
 
 
-def classification(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cross-entropy of (B, C) logits, summed over the labelled rows, and their number."""
-    inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-    logits, labels = model(**inputs).logits, batch["labels"]
+def classification(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Sums:
+    """Cross-entropy of (B, C) logits against labels (B,), or of (B, T, C) logits against tags (B, T)."""
+    logits, labels = model(**backbones.inputs(model, batch)).logits, batch["labels"]
     total = nn.functional.cross_entropy(
-        logits.float(), labels, ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing
-    )
+        logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORE, reduction="sum",
+        label_smoothing=label_smoothing,
+    )  # fmt: skip
     return total, (labels != IGNORE).sum()
+
+
+def regression(model: nn.Module, batch: Batch) -> Sums:
+    """Squared error of (B, 1) logits."""
+    predicted, labels = model(**backbones.inputs(model, batch)).logits[:, 0].float(), batch["labels"]
+    known = labels != IGNORE
+    return (predicted - labels)[known].square().sum(), known.sum()
+
+
+def span(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Sums:
+    """Mean of the cross-entropies of a span's first and last token (Devlin et al. 2018, section 4.2)."""
+    output, labels = model(**backbones.inputs(model, batch)), batch["labels"]
+    hidden = (1 - batch["attention_mask"]).bool()  # no answer lies in padding
+    ends = [logits.float().masked_fill(hidden, -1e9) for logits in (output.start_logits, output.end_logits)]
+    total = nn.functional.cross_entropy(
+        torch.cat(ends), torch.cat(labels.unbind(1)), ignore_index=IGNORE, reduction="sum",
+        label_smoothing=label_smoothing,
+    )  # fmt: skip
+    return total / 2, (labels[:, 0] != IGNORE).sum()
+
+
+def for_kind(kind: str, label_smoothing: float = 0.0) -> Loss:
+    """The loss of fine-tuning on rows of `kind`."""
+    if kind == "regression":
+        return regression
+    return partial(span if kind == "span" else classification, label_smoothing=label_smoothing)
 
 
 class Pretraining:
@@ -31,7 +61,7 @@ class Pretraining:
     def __init__(self, predict: Predict) -> None:
         self.predict = predict
 
-    def __call__(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, model: nn.Module, batch: Batch) -> Sums:
         found = self.predict(model, batch)
         sums = [_cross_entropy(each) for each in found]
         if len(found) == 1:
@@ -60,6 +90,6 @@ def held_out(model: nn.Module, batches: Batches, predict: Predict) -> dict[str, 
     return {name: round(value, 6) for name, value in scores.items()}
 
 
-def _cross_entropy(found: Prediction) -> tuple[torch.Tensor, torch.Tensor]:
+def _cross_entropy(found: Prediction) -> Sums:
     total = nn.functional.cross_entropy(found.logits.float(), found.labels, ignore_index=IGNORE, reduction="sum")
     return total, (found.labels != IGNORE).sum()

@@ -76,7 +76,7 @@ def check_tokenizer(name: str, folder: Path) -> None:
 def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checkout: Path) -> None:
     method = plugins.load(METHODS, name)
     folder = tiny.classifier(checkout / "teacher")
-    teacher, task = model_folder.load_classifier(folder)
+    teacher, task = model_folder.load_tuned(folder)
     inputs = {"input_ids": torch.randint(5, 50, (3, 9)), "attention_mask": torch.ones(3, 9, dtype=torch.int64)}
     params = method.Params(**OPTIONS.get(name, {}))
     with fitting("compress", name, Resources()) as fit:
@@ -85,7 +85,7 @@ def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checko
     model_folder.save(smaller, checkout / "out", folder, task)
     with torch.inference_mode():
         wanted = smaller.eval()(**inputs).logits
-        found = model_folder.load_classifier(checkout / "out")[0](**inputs).logits
+        found = model_folder.load_tuned(checkout / "out")[0](**inputs).logits
     assert found.equal(wanted)
     size = [(f / "model.safetensors").stat().st_size for f in (checkout / "out", folder)]
     assert size[0] < size[1]

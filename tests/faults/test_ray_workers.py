@@ -40,7 +40,7 @@ def fit_params(epochs: int) -> Fit:
 def trained(folder: Path, workers: int, params: Fit) -> tuple[dict[str, torch.Tensor], list[float]]:
     """Weights and loss curve of one training without dropout, which each worker would draw for itself."""
     torch.manual_seed(1)
-    model = heads.classifier(tiny.encoder(folder / f"encoder-{workers}"), "linear", tiny.LABELS)
+    model = heads.for_task(tiny.encoder(folder / f"encoder-{workers}"), tiny.TASK, "linear")
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0

@@ -43,7 +43,7 @@ def registered(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 def register(folder: Path) -> registry.Version:
-    return registry.register("tiny", folder, CODE, ["text"], {"text": "犬"}, {"run": "tiny", "md5": "0"})
+    return registry.register("tiny", folder, CODE, "single", {"text": "犬"}, {"run": "tiny", "md5": "0"})
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import pytest
 
 from flows.serve import ask, free_port, serving, wait_for
 from pipelines.core.errors import InputError
+from pipelines.core.schema import INPUTS
 from pipelines.inference import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
@@ -28,8 +29,7 @@ TEXTS = ["私は犬が好き。", "", "😀", "映画の公開日が決定、監
 
 
 def register(folder: Path, kind: str = "single") -> registry.Version:
-    inputs = ["text", "text_pair"] if kind == "pair" else ["text"]
-    return registry.register("tiny", folder, CODE, inputs, dict.fromkeys(inputs, "犬"), {"run": "tiny", "md5": "0"})
+    return registry.register("tiny", folder, CODE, kind, dict.fromkeys(INPUTS[kind], "犬"), {"run": "tiny", "md5": "0"})
 
 
 @pytest.fixture

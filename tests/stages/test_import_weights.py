@@ -42,7 +42,7 @@ def test_the_weights_are_the_same_in_every_form(form: str, source: Path) -> None
     assert set(found) == set(state)
     assert all(found[name].equal(tensor) for name, tensor in state.items())
     assert AutoModelForMaskedLM.from_pretrained(folder).config.num_hidden_layers == 2
-    assert heads.classifier(folder, "linear", tiny.LABELS).config.num_labels == 3
+    assert heads.for_task(folder, tiny.TASK, "linear").config.num_labels == 3
     assert json.loads((folder / "provenance.json").read_text())["stage"] == "import_weights"
 
 

@@ -34,6 +34,7 @@ class Params(Section):
     label_names: dict[str, str] = {}  # what the files write -> the label
     metric: str = ""  # empty: the kind's usual one
     language: str = ""
+    unanswerable: bool = False  # kind span: whether some questions have no answer in their context
     units: Literal["words", "characters"] = "words"  # kind tagging: what carries a tag
 
     @field_validator("columns")
@@ -53,7 +54,7 @@ def task(raw: Path, name: str, params: Params) -> Task:
     metric, splits = params.metric or METRICS.get(params.kind, "f1"), tuple(params.files)
     if params.kind in ("text", "span", "regression"):
         metric = "" if params.kind == "text" else metric
-        return Task("custom", params.kind, (), metric, splits, params.language)
+        return Task("custom", params.kind, (), metric, splits, params.language, unanswerable=params.unanswerable)
     labels = params.labels or _labels(raw, splits[0], params)
     if len(labels) < (1 if params.kind == "tagging" else 2):
         raise InputError(f"{_path(raw, splits[0], params)}: {len(labels)} labels in all; a classifier needs two")

@@ -29,7 +29,10 @@ SOURCES = {
         _source("dev-v2.0.json", 4370528, "80a5225e94905956a6446d296ca1093975c4d3b3260f1d6c8f68bc2ab77182d8"),
     ],
 }
-TASKS = {edition: Task(edition, "span", (), "f1", ("train", "dev"), "en") for edition in SOURCES}
+TASKS = {
+    edition: Task(edition, "span", (), "f1", ("train", "dev"), "en", unanswerable=edition == "2.0")
+    for edition in SOURCES
+}
 ROWS = {"1.1": {"train": 87599, "dev": 10570}, "2.0": {"train": 130319, "dev": 11873}}
 
 

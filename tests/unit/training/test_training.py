@@ -32,7 +32,7 @@ def rows(count: int = 24, vocab: int = 60, seed: int = 0) -> Encoded:
 @pytest.fixture
 def model(checkout: Path) -> torch.nn.Module:
     torch.manual_seed(1)
-    return heads.classifier(tiny.encoder(checkout / "encoder"), "linear", tiny.LABELS)
+    return heads.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK, "linear")
 
 
 def test_a_batch_is_what_a_plain_loop_makes() -> None:
