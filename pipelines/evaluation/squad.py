@@ -66,7 +66,8 @@ def best_threshold(
     gains = np.array([best_of(b, g, language)[1] for b, g in zip(best, gold, strict=True)])
     nothing = np.array([best_of("", g, language)[1] for g in gold])
     order = np.argsort(no_answer, kind="stable")
+    gaps = np.asarray(no_answer, np.float64)[order]
     totals = nothing.sum() + np.concatenate([[0.0], np.cumsum((gains - nothing)[order])])
+    totals[1:-1][gaps[1:] == gaps[:-1]] = -1  # no threshold parts equals
     at = int(totals.argmax())
-    threshold = float(np.asarray(no_answer)[order][at - 1]) if at else float(min(no_answer)) - 1
-    return {"best_f1": float(totals[at] / len(gold)), "best_f1_threshold": threshold}
+    return {"best_f1": float(totals[at] / len(gold)), "best_f1_threshold": float(gaps[at - 1] if at else gaps[0] - 1)}

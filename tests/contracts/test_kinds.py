@@ -122,7 +122,9 @@ def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> No
     for i in (0, 5, 23):
         alone = predictor.predict(given.slice(i, 1)).to_pylist()[0]
         for name, value in answers.slice(i, 1).to_pylist()[0].items():
-            assert alone[name] == (value if isinstance(value, str) or name == "entities" else pytest.approx(value, abs=1e-4))
+            assert alone[name] == (
+                value if isinstance(value, str) or name == "entities" else pytest.approx(value, abs=1e-4)
+            )
     (checkout / "onnx").mkdir()
     assert onnx_export.export(checkout / "model", checkout / "onnx", 18, 1e-3) < 1e-3
     exported = Predictor.load(checkout / "onnx", "onnx").predict(given)
