@@ -109,6 +109,7 @@ class Finetune(Fit):
     top_k: Count = 2
     layer_learning_rates: list[Positive] = []  # from the top layer down; empty takes learning_rate for each
     head_learning_rate: Positive | None = None  # None takes learning_rate
+    max_train_rows: Annotated[int, Field(ge=0)] = 0  # drawn with the seed, for a quick look; 0 trains on all
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 

@@ -28,9 +28,9 @@ def main(key: str) -> None:
     groups = partial(strategies.groups, params=entry)
     groups(model)  # freezes, so that what trains can be told before the work
     say(f"finetune {key}: {strategies.describe(model)}")
-    batches = RowBatches(
-        Encoded.read(data, task.splits[0]), entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id
-    )
+    train = Encoded.read(data, task.splits[0])
+    train = train.sample(entry.max_train_rows or len(train), entry.seed)
+    batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
     loss = losses.for_kind(task.kind, entry.label_smoothing)
     curve: list[tuple[int, dict[str, float]]] = []
     with fitting("finetune", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:

@@ -6,7 +6,7 @@ iterator to wind forward. B rows, T tokens.
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +16,7 @@ import torch
 
 from pipelines.core import seeding, tables
 from pipelines.core.errors import InputError
-from pipelines.core.ragged import positions
+from pipelines.core.ragged import Ragged, positions
 from pipelines.models.batch import IGNORE, Batch
 
 
@@ -72,6 +72,19 @@ class Encoded:
         """Tokens of each sequence."""
         return np.diff(self.offsets)
 
+    def sample(self, count: int, seed: int) -> "Encoded":
+        """`count` rows drawn with the seed, in their old order; all of them where there are no more."""
+        if count >= len(self):
+            return self
+        rows = np.sort(seeding.generator(seed, "sample").permutation(len(self))[:count])
+        sequences = (rows[:, None] * self.choices + np.arange(self.choices)).reshape(-1)
+        part = Ragged(self.ids, self.offsets).take(sequences)
+        labels = self.labels
+        if labels is not None:
+            labels = Ragged(labels, self.offsets).take(sequences).values if self.tags else labels[rows]
+        first = None if self.first_length is None else self.first_length[sequences]
+        return replace(self, ids=part.values, offsets=part.offsets, first_length=first, labels=labels)
+
     def fingerprint(self) -> str:
         digest = hashlib.sha256(self.ids.tobytes())
         for part in (self.offsets, self.first_length, self.labels):
@@ -116,23 +129,37 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
 
 
 class RowBatches:
-    """Every epoch a new permutation of the rows, cut into batches; the last one of an epoch may be short."""
+    """Every epoch a new permutation of the rows, cut into batches of rows of like length; one of them may be short.
+
+    Rows are sorted by length in pools of POOL batches, and the batches shuffled: little padding, and still chance.
+    """
+
+    POOL = 32
 
     def __init__(self, data: Encoded, batch_size: int, epochs: float, seed: int, pad_id: int) -> None:
         self.data, self.batch_size, self.seed, self.pad_id = data, batch_size, seed, pad_id
+        self.lengths = data.lengths.reshape(len(data), data.choices).max(axis=1)  # of rows
         self.steps_per_epoch = math.ceil(len(data) / batch_size)
         self.steps = max(1, round(epochs * self.steps_per_epoch))
-        self._order: tuple[int, np.ndarray] = (-1, np.array([]))
+        self._batches: tuple[int, list[np.ndarray]] = (-1, [])
 
     def __len__(self) -> int:
         return self.steps
 
     def __getitem__(self, step: int) -> Batch:
         epoch, place = divmod(step, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            self._order = epoch, seeding.generator(self.seed, "rows", epoch).permutation(len(self.data))
-        rows = self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
-        return collate(self.data, rows, self.pad_id)
+        if self._batches[0] != epoch:
+            self._batches = epoch, self._draw(epoch)
+        return collate(self.data, self._batches[1][place], self.pad_id)
+
+    def _draw(self, epoch: int) -> list[np.ndarray]:
+        """The epoch's batches, as row numbers."""
+        rng = seeding.generator(self.seed, "rows", epoch)
+        order = rng.permutation(len(self.data))
+        pool = np.arange(len(order)) // (self.batch_size * self.POOL)
+        order = order[np.lexsort((self.lengths[order], pool))]
+        batches = np.split(order, range(self.batch_size, len(order), self.batch_size))
+        return [batches[i] for i in rng.permutation(len(batches))]
 
     def fingerprint(self) -> str:
         return f"{self.data.fingerprint()} {self.batch_size} {self.steps} {self.seed} {self.pad_id}"

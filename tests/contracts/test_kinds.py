@@ -109,7 +109,7 @@ def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> No
     """A model of the family that learns quickest is right on what it was shown, alone and in company, and as ONNX."""
     source, task = encoder("modernbert", checkout / "encoder"), TASKS[kind]
     data = encoded(kind, checkout / "encoded", source)
-    entry = Finetune(data="d", encoder="e", epochs=60, batch_size=8, learning_rate=3e-3)
+    entry = Finetune(data="d", encoder="e", epochs=120, batch_size=8, learning_rate=3e-3)
     torch.manual_seed(2)
     model = heads.for_task(source, task)
     with fitting("finetune", "t", Resources()) as fit:
