@@ -59,8 +59,8 @@ def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
             f"{folder}: its vocabulary has {settings.get('vocab_size')} entries, the encoded data {vocab_size}; "
             "encode with the encoder's own tokenizer (encode.vocab)"
         )
-    positions = settings.get("max_position_embeddings", max_length)
-    if positions < max_length:
+    positions = tokenizer.positions(folder)
+    if positions is not None and positions < max_length:
         raise InputError(
             f"{folder}: it has {positions} positions, encode.max_length is {max_length}; make that smaller"
         )

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core import params, paths, provenance, schema, stage, tables
+from pipelines.core.errors import UsageError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.text import parallel, tokenizer
@@ -18,6 +19,9 @@ def main(key: str) -> None:
     entry = params.entry("encode", key, params.Encode)
     rows, vocab = paths.rows(entry.task), Path(entry.vocab)
     task, loaded = Task.load(rows), tokenizer.load(vocab)
+    positions = tokenizer.positions(vocab)
+    if positions is not None and positions < entry.max_length and task.kind != "text":
+        raise UsageError(f"params.yaml: encode.{key}.max_length: {entry.max_length}; {vocab} has {positions} positions")
     options = {"stride": entry.stride} if task.kind == "span" else {}
     processes = params.resources().threads
     what = "split" if task.kind == "tagging" else "truncated"

@@ -100,3 +100,17 @@ def max_length(folder: Path) -> int | None:
     """The longest sequence that the folder's tokenizer is meant for, in tokens; None where none is stated."""
     length = read_config(folder).get("model_max_length")
     return int(length) if isinstance(length, int | float) and length < 1e6 else None
+
+
+def positions(folder: Path) -> int | None:
+    """The longest sequence that the encoder beside the tokenizer takes, by its config; None where there is none.
+
+    RoBERTa counts positions from its padding's id on.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        return None
+    config = json.loads(path.read_text(encoding="utf-8"))
+    found = config.get("max_position_embeddings")
+    offset = (config.get("pad_token_id") or 0) + 1 if config.get("model_type") == "roberta" else 0
+    return None if found is None or config.get("model_type") == "xlnet" else int(found) - offset

@@ -70,7 +70,7 @@ class _WithLoss(nn.Module):
 
 def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     """Run `job` to its end, from its checkpoint if there is one; rank 0 leaves the result in the checkpoint."""
-    with _plain_attention(job.model):
+    with plain_attention(job.model):
         _train(job, heartbeat, fingerprint)
 
 
@@ -113,7 +113,7 @@ def _train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
 
 
 @contextmanager
-def _plain_attention(model: nn.Module) -> Iterator[None]:
+def plain_attention(model: nn.Module) -> Iterator[None]:
     """Inside the block, on a CPU, attention without a fused kernel: torch's is slow there on the way back."""
     parts = [m for m in model.modules() if isinstance(m, PreTrainedModel) and m.config._attn_implementation]
     before = [part.config._attn_implementation for part in parts]

@@ -22,19 +22,22 @@ TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "in
 def repository(workspace: Path) -> Path:
     """The quickstart's graph with a tiny encoder, one run of each kind and few steps."""
     params = yaml.safe_load((workspace / "params.yaml").read_text())
-    del params["pretrain"]["tiny-en"]
+    vocab = {"rows": "bodies", "tokenizer": "mecab_wordpiece", "dictionary": "ipadic", "size": 2000}
+    params["build_vocab"] = {"ja": vocab}
+    fit = {"data": "bodies", "objective": "mlm", "epochs": 1, "learning_rate": 1e-3, "config": TINY}
+    params["pretrain"] = {"tiny-ja": {**fit, "start": "encoders/shapes/bert.json"}}
     for section, kept in {
         "prepare": ("headlines", "bodies"),
-        "build_vocab": ("ja",),
         "encode": ("headlines", "bodies"),
         "finetune": ("headlines", "headlines-frozen"),
         "compress": ("headlines-int8",),
         "evaluate": ("headlines", "headlines-frozen", "headlines-int8"),
     }.items():
         params[section] = {name: params[section][name] for name in kept}
-    params["pretrain"]["tiny-ja"] |= {"epochs": 1, "config": TINY}
+    for encoding in params["encode"].values():
+        encoding["vocab"] = "artifacts/vocab/ja"
     for run in params["finetune"].values():
-        run["epochs"] = 1
+        run |= {"epochs": 1, "encoder": "artifacts/models/tiny-ja"}
     (workspace / "params.yaml").write_text(yaml.safe_dump(params))
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
     return workspace

@@ -14,7 +14,7 @@ from flows import dag
 from pipelines.core import tables
 from tests.conftest import MIRROR, ROOT, needs_mirror
 
-RUNS = {"livedoor-full", "livedoor-top2", "livedoor-frozen", "livedoor-int8", "livedoor-drop2", "livedoor-svm"}
+RUNS = {f"livedoor-{run}" for run in ("full", "adapted", "top2", "frozen", "int8", "drop2", "svm")}
 
 
 @needs_mirror
@@ -31,7 +31,7 @@ def test_params_livedoor_runs_to_its_table(workspace: Path, monkeypatch: pytest.
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
 
     assert len(dag.reproduce()) == 20
-    assert {path.stem for path in Path("artifacts/metrics").iterdir()} == RUNS
+    assert {path.stem for path in Path("artifacts/metrics").iterdir()} == {*RUNS, "livedoor-encoder"}
     for run in RUNS:
         assert tables.read(Path("artifacts/predictions") / run / "test.parquet").num_rows == 900
         assert run in Path("artifacts/reports/table.txt").read_text()

@@ -1,0 +1,152 @@
+"""What pretraining bought: every task by our encoder, by random weights of its shape, and by its floor, over three seeds.
+
+The runs are those of the ready-made params files, through the stages themselves, on the corpora in BERTLINE_MIRROR; rows
+and epochs are cut as JOBS says, the same for all. A claim compares the mean score of our encoder with the aim that
+stands in its name: the floor on the same rows, a published score, or random weights.
+
+    python benchmarks/encoders.py --only livedoor jsts --json benchmarks/results/encoders.json
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import harness
+import yaml
+from transformers import AutoModelForMaskedLM
+
+from pipelines.core import paths
+from pipelines.models import folder as model_folder
+from pipelines.models import pretrained
+from pipelines.stages import encode, evaluate, finetune, floor, ingest, prepare, pretrain
+from pipelines.text import tokenizer
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Job(NamedTuple):
+    """A fine-tuning entry of a params file, and what is published for a BERT of this size (None: nothing)."""
+
+    file: str
+    run: str
+    language: str
+    published: float | None = None
+    fit: dict[str, Any] = {}  # changes to the entry
+    prepare: dict[str, Any] = {}  # changes to its rows
+
+
+JOBS = {
+    "livedoor": Job("livedoor", "livedoor-full", "ja", 0.83),
+    "livedoor-adapted": Job("livedoor", "livedoor-adapted", "ja", 0.83),
+    "jsts": Job("jglue", "jsts", "ja", fit={"max_train_rows": 6000, "epochs": 3}),
+    "jcommonsenseqa": Job("jglue", "jcommonsenseqa", "ja", fit={"max_train_rows": 3000, "epochs": 3}),
+    "ner": Job("ner", "ner", "ja", fit={"epochs": 4}),
+    "jaquad": Job("jaquad", "jaquad", "ja", prepare={"sample": 0.1}),
+    "sst2": Job("glue", "sst2", "en", 0.859, fit={"max_train_rows": 20000}),
+    "stsb": Job("glue", "stsb", "en", 0.754),
+    "cola": Job("glue", "cola", "en", 0.0),
+    "rte": Job("glue", "rte", "en", 0.579),
+    "wnli": Job("glue", "wnli", "en", 0.623),
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one seed, few rows, within a minute or so a task")
+    parser.add_argument("--only", nargs="*", default=list(JOBS), choices=JOBS, help="these tasks alone")
+    parser.add_argument("--precision", default="auto", choices=("auto", "fp32", "bf16"))
+    parser.add_argument("--json", type=Path, help="write the claims here; other tasks' claims in it stay")
+    return parser.parse_args()
+
+
+def scores(job: Job, seeds: list[int], quick: bool, precision: str) -> dict[str, list[float]]:
+    """Of "ours", "random" and "floor" the task's metric, a number a seed."""
+    values = yaml.safe_load((ROOT / "params" / f"{job.file}.yaml").read_text(encoding="utf-8"))
+    values["resources"] = {"workers": 0, "precision": precision}
+    entry = values["finetune"][job.run] | job.fit | ({"max_train_rows": 200, "epochs": 1} if quick else {})
+    data = values["encode"][entry["data"]]
+    task = data["task"]
+    values["prepare"][task] |= job.prepare | ({"sample": min(0.1, job.prepare.get("sample", 1))} if quick else {})
+    asked = values["evaluate"][job.run]
+    starts = {"ours": entry["encoder"], "random": str(paths.model(f"random-{job.language}"))}
+    runs = {f"{start}-{seed}": entry | {"encoder": starts[start], "seed": seed} for start in starts for seed in seeds}
+    values |= {"finetune": runs, "evaluate": dict.fromkeys(runs, asked), "floor": {"floor": asked}}
+    values |= {"compress": {}, "export": {}, "promote": {}}
+    Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
+    corpus = Path(values["prepare"][task]["source"]).name
+    for stage, key in ((ingest, corpus), (prepare, task), (encode, entry["data"]), (floor, "floor")):
+        stage.main(key)
+    adapted = Path(entry["encoder"])
+    if adapted.parts[0] == "artifacts" and not adapted.exists():
+        text = values["encode"][values["pretrain"][adapted.name]["data"]]["task"]
+        for stage, key in (
+            (prepare, text),
+            (encode, values["pretrain"][adapted.name]["data"]),
+            (pretrain, adapted.name),
+        ):
+            stage.main(key)
+    for run in runs:
+        finetune.main(run)
+        evaluate.main(run)
+    found = {start: [_score(f"{start}-{seed}") for seed in seeds] for start in starts}
+    return {**found, "floor": [_score("floor")]}
+
+
+def _score(run: str) -> float:
+    record = json.loads(paths.metrics(run).read_text(encoding="utf-8"))
+    return record["metrics"][record["metric"]]
+
+
+def random_encoder(language: str) -> None:
+    """Random weights of the shape of encoders/mini-<language>, with its tokenizer."""
+    source = Path("encoders") / f"mini-{language}"
+    config = Path(f"random-{language}.json")
+    config.write_text((source / "config.json").read_text())
+    model = pretrained.start(config, {}, AutoModelForMaskedLM, tokenizer.load(source), seed=1)
+    target = paths.model(f"random-{language}")
+    target.mkdir(parents=True)
+    model_folder.save(model, target, source)
+
+
+def claims(name: str, job: Job, found: dict[str, list[float]]) -> list[harness.Claim]:
+    """Our mean against the floor, the published score and random weights."""
+    ours = statistics.mean(found["ours"])
+    spread = (round(min(found["ours"]), 4), round(max(found["ours"]), 4))
+    aims = {"floor": found["floor"][0], "random_weights": statistics.mean(found["random"])}
+    aims |= {"published_or_aim": job.published} if job.published is not None else {}
+    return [
+        harness.Claim(f"{name}_vs_{peer}", round(aim, 4), round(ours, 4), spread, ours >= aim)
+        for peer, aim in aims.items()
+    ]
+
+
+def main() -> None:
+    given = arguments()
+    os.environ.setdefault("BERTLINE_QUIET", "1")
+    os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
+    to = given.json.resolve() if given.json else None
+    kept = json.loads(to.read_text())["claims"] if to and to.is_file() else []
+    made: list[harness.Claim] = []
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)
+        Path("encoders").symlink_to(ROOT / "encoders")
+        Path("samples").symlink_to(ROOT / "samples")
+        for name in given.only:
+            job = JOBS[name]
+            if not paths.model(f"random-{job.language}").exists():
+                random_encoder(job.language)
+            found = scores(job, [1] if given.quick else [1, 2, 3], given.quick, given.precision)
+            print(name, {who: [round(score, 4) for score in each] for who, each in found.items()}, flush=True)
+            made += claims(name, job, found)
+        os.chdir(ROOT)
+    old = [c for c in kept if c["name"].rpartition("_vs_")[0] not in given.only]
+    every = [harness.Claim(**{**c, "spread": tuple(c["spread"])}) for c in old] + made
+    harness.report(sorted(every, key=lambda c: c.name), ("torch", "transformers"), to, precision=given.precision)
+
+
+if __name__ == "__main__":
+    main()
