@@ -103,8 +103,11 @@ class Finetune(Fit):
 
     data: str
     encoder: str  # a model folder: artifacts/models/NAME, encoders/NAME
-    head: Literal["native", "linear"] = "native"  # the family's own head, or one linear layer
-    pooling: Literal["cls", "mean"] = "cls"  # what the linear head sees: the [CLS] vector, or the mean of all
+    head: Literal["native", "linear", "mlp", "bilstm"] = "native"  # the family's own head, or one of ours
+    pooling: Literal["cls", "mean"] = "cls"  # what our head sees of a sentence: the [CLS] vector, or the mean of all
+    features: Literal["embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "weighted_sum"] = (
+        "last"  # the layers that our head reads
+    )
     strategy: Literal["full", "top_k", "frozen"] = "full"
     top_k: Count = 2
     layer_learning_rates: list[Positive] = []  # from the top layer down; empty takes learning_rate for each

@@ -24,7 +24,7 @@ def main(key: str) -> None:
     schema.check_trained(task.kind)
     folder.check_fit(encoder, tokenizer.vocab_size, json.loads((data / "encoding.json").read_text())["max_length"])
     torch.manual_seed(seeding.derive(entry.seed, "head"))
-    model = heads.for_task(encoder, task, entry.head, entry.pooling)
+    model = heads.for_task(encoder, task, entry.head, entry.pooling, entry.features)
     groups = partial(strategies.groups, params=entry)
     groups(model)  # freezes, so that what trains can be told before the work
     say(f"finetune {key}: {strategies.describe(model)}")

@@ -1,0 +1,142 @@
+"""Heads of our own on an encoder's features: which layers, which tokens, and a linear layer, an MLP or a BiLSTM on them.
+
+The combinations of layers are those of BERT's feature-based experiment (Devlin et al. 2018, table 7).
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
+
+from pipelines.models import bilstm  # noqa: F401 (an encoder may be one)
+
+# name -> from the states of the embeddings and of all layers, (L + 1) of (B, T, H), to features (B, T, F)
+COMBINATIONS = {
+    "embeddings": lambda states: states[0],
+    "second_to_last": lambda states: states[-2],
+    "last": lambda states: states[-1],
+    "sum_last_four": lambda states: torch.stack(states[-4:]).sum(dim=0),
+    "concat_last_four": lambda states: torch.cat(states[-4:], dim=-1),
+}  # and "weighted_sum", with a learned weight a layer (Peters et al. 2018, eq. 1)
+
+
+class FeaturesConfig(PreTrainedConfig):
+    """An encoder's config, and what a head makes of its layers.
+
+    features: a name of COMBINATIONS or "weighted_sum"; head: "linear", "mlp" or "bilstm"; pooling: which token's vector a
+    sentence has, "cls" or the "mean" of all.
+    """
+
+    model_type = "bertline_features"
+    sub_configs = {"encoder": AutoConfig}  # transformers' name for configs inside a config
+
+    def __init__(
+        self,
+        encoder: dict[str, Any] | PreTrainedConfig | None = None,
+        features: str = "last",
+        head: str = "linear",
+        pooling: str = "cls",
+        **kwargs: Any,
+    ) -> None:
+        self.features, self.head, self.pooling = features, head, pooling
+        self.encoder = AutoConfig.for_model(**encoder) if isinstance(encoder, dict) else encoder
+        super().__init__(**kwargs)
+
+
+class FeaturesModel(PreTrainedModel):
+    """Encoder, features, dropout, head: (B, T) ids to (B, T, C), or pooled to (B, C)."""
+
+    config_class = FeaturesConfig
+    base_model_prefix = "encoder"
+    # transformers asks a model which attention kernels it can take; the encoder inside answers for itself
+    _supports_sdpa = True
+
+    def __init__(self, config: FeaturesConfig) -> None:
+        super().__init__(config)
+        inner: Any = config.encoder
+        pooler = {"add_pooling_layer": False} if inner.model_type in ("bert", "roberta") else {}
+        self.encoder = AutoModel.from_config(inner, **pooler)
+        config.encoder = self.encoder.config  # one object: a change of its layers is a change of what is saved
+        self.dropout = nn.Dropout(getattr(inner, "hidden_dropout_prob", 0.1))
+        width, count = inner.hidden_size, len(config.id2label or {})
+        size = 4 * width if config.features == "concat_last_four" else width
+        if config.features == "weighted_sum":
+            self.weights, self.scale = (
+                nn.Parameter(torch.zeros(inner.num_hidden_layers + 1)),
+                nn.Parameter(torch.ones(1)),
+            )
+        if config.head == "bilstm":  # two layers, as wide as the encoder
+            self.lstm = nn.LSTM(size, width // 2, num_layers=2, batch_first=True, bidirectional=True)
+            size = width
+        last = nn.Linear(width if config.head == "mlp" else size, count)
+        self.classifier = nn.Sequential(nn.Linear(size, width), nn.GELU(), last) if config.head == "mlp" else last
+        self.post_init()
+
+    def tokens(self, input_ids: torch.Tensor | None, inputs: dict[str, Any]) -> torch.Tensor:
+        """Features of every token, (B, T, F), through the BiLSTM where there is one."""
+        name = self.config.features
+        output = self.encoder(
+            input_ids=input_ids, **inputs, **({} if name == "last" else {"output_hidden_states": True})
+        )
+        if name == "last":
+            found = output.last_hidden_state
+        elif name == "weighted_sum":
+            shares = self.weights.softmax(dim=0)[:, None, None, None]
+            found = self.scale * (shares * torch.stack(output.hidden_states)).sum(dim=0)
+        else:
+            found = COMBINATIONS[name](output.hidden_states)
+        found = self.dropout(found)
+        return self._read(found, inputs.get("attention_mask")) if self.config.head == "bilstm" else found
+
+    def _read(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """The BiLSTM's states; padding is not read, so that a row's company changes nothing."""
+        if mask is None:
+            return self.lstm(features)[0]
+        packed = nn.utils.rnn.pack_padded_sequence(
+            features, mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=mask.shape[1])
+        return states
+
+
+class FeaturesForSequenceClassification(FeaturesModel):
+    def forward(
+        self, input_ids: torch.Tensor | None = None, **inputs: Any
+    ) -> SequenceClassifierOutput | tuple[Any, ...]:
+        labels, return_dict = inputs.pop("labels", None), inputs.pop("return_dict", True)
+        logits = self.classifier(self._pool(self.tokens(input_ids, inputs), inputs.get("attention_mask")))
+        loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
+        output = SequenceClassifierOutput(loss=loss, logits=logits)
+        return output if return_dict else output.to_tuple()
+
+    def _pool(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """(B, T, F) to (B, F): the first token's vector, or the mean over the tokens that are no padding."""
+        if self.config.pooling == "cls":
+            return features[:, 0]
+        if mask is None:
+            return features.mean(dim=1)
+        weights = mask.to(features.dtype)[:, :, None]
+        return (features * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+
+
+class FeaturesForTokenClassification(FeaturesModel):
+    def forward(self, input_ids: torch.Tensor | None = None, **inputs: Any) -> TokenClassifierOutput | tuple[Any, ...]:
+        labels, return_dict = inputs.pop("labels", None), inputs.pop("return_dict", True)
+        logits = self.classifier(self.tokens(input_ids, inputs))
+        loss = None if labels is None else nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        output = TokenClassifierOutput(loss=loss, logits=logits)
+        return output if return_dict else output.to_tuple()
+
+
+AutoConfig.register(FeaturesConfig.model_type, FeaturesConfig)
+AutoModelForSequenceClassification.register(FeaturesConfig, FeaturesForSequenceClassification)
+AutoModelForTokenClassification.register(FeaturesConfig, FeaturesForTokenClassification)

@@ -1,0 +1,64 @@
+"""Heads of ours: what they read of an encoder, and that what is saved is what was trained."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipelines.core.params import Finetune
+from pipelines.models import folder as model_folder
+from pipelines.models import heads
+from pipelines.models.features import COMBINATIONS
+from pipelines.training import strategies
+from tests import tiny
+
+IDS = torch.tensor([[2, 9, 8, 7, 3], [2, 6, 3, 0, 0]])
+MASK = torch.tensor([[1] * 5, [1] * 3 + [0] * 2])
+FEATURES = [*COMBINATIONS, "weighted_sum"]
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("head", ["linear", "mlp", "bilstm"])
+@pytest.mark.parametrize("kind", ["single", "tagging"])
+def test_what_is_saved_is_opened_again(kind: str, head: str, features: str, checkout: Path) -> None:
+    source, task = tiny.encoder(checkout / "encoder", layers=4), tiny.TASK.with_(kind=kind)
+    model = heads.for_task(source, task, head, "mean", features).eval()
+    wanted = heads.outputs(model, kind, {"input_ids": IDS, "attention_mask": MASK})
+    assert wanted.shape == ((2, 3) if kind == "single" else (2, 5, 7))
+    (checkout / "model").mkdir()
+    model_folder.save(model, checkout / "model", source, task)
+    again, _ = model_folder.load_tuned(checkout / "model")
+    found = heads.outputs(again, kind, {"input_ids": IDS, "attention_mask": MASK})
+    assert torch.allclose(found, wanted, atol=1e-6)
+    assert all(tensor.equal(model.state_dict()[name]) for name, tensor in again.state_dict().items())
+    alone = heads.outputs(again, kind, {"input_ids": IDS[1:, :3], "attention_mask": MASK[1:, :3]})
+    assert torch.allclose(alone[0], wanted[1, : alone.shape[1]] if kind == "tagging" else wanted[1], atol=1e-5)
+
+
+def test_features_are_the_papers_combinations_of_layers(checkout: Path) -> None:
+    source = tiny.encoder(checkout / "encoder", layers=4)
+    model = heads.for_task(source, tiny.TASK, "linear").eval()
+    states = model.encoder(input_ids=IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
+    assert len(states) == 5
+    wanted = {
+        "embeddings": states[0],
+        "second_to_last": states[3],
+        "last": states[4],
+        "sum_last_four": states[1] + states[2] + states[3] + states[4],
+        "concat_last_four": torch.cat([states[1], states[2], states[3], states[4]], dim=-1),
+        "weighted_sum": (states[0] + states[1] + states[2] + states[3] + states[4]) / 5,  # before it is trained
+    }
+    for name, features in wanted.items():
+        reading = heads.for_task(source, tiny.TASK, "linear", features=name).eval()
+        found = reading.tokens(IDS, {"attention_mask": MASK})
+        assert torch.allclose(found, features, atol=1e-5), name
+
+
+def test_a_frozen_encoder_leaves_the_head_to_train(checkout: Path) -> None:
+    source = tiny.encoder(checkout / "encoder")
+    entry = Finetune(data="d", encoder="e", strategy="frozen", head="bilstm", features="weighted_sum")
+    model = heads.for_task(source, tiny.TASK, entry.head, entry.pooling, entry.features)
+    (group,) = strategies.groups(model, entry)
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert {name.split(".")[0] for name in trained} == {"weights", "scale", "lstm", "classifier"}
+    assert len(group["params"]) == len(trained)
