@@ -23,7 +23,7 @@ from pipelines.core.ragged import offsets
 from pipelines.models import pretrained
 from pipelines.objectives import mlm
 from pipelines.text import tokenizer
-from pipelines.training import loop, losses, optim, strategies
+from pipelines.training import loop, losses, strategies
 from pipelines.training.batches import Encoded
 from pipelines.training.packing import PackedBatches
 
@@ -50,14 +50,13 @@ def ours(data: Encoded, special: Any, precision: str) -> Iterator[int]:
     net = model(special)
     params = Fit(learning_rate=1e-4, batch_size=ROWS)
     job = loop.Job(net, losses.Pretraining(mlm.predict), packed, params, None, Path("unused"), 1e9, precision)
-    optimizer = optim.optimizer(optim.all_parameters(net, params.learning_rate), params)
-    wrapped = loop._WithLoss(net, job.loss)
+    training = loop.Training(job, "")
     corrupt = partial(mlm.corrupt, params=mlm.Params(), tokenizer=special)
     with loop.plain_attention(net):
         strategies.train_mode(net)
         for step in range(len(packed)):
             batch = corrupt(packed[step], np.random.default_rng(step))
-            loop._step(wrapped, optimizer, job, step, batch, False, torch.device("cpu"))
+            training.step(batch)
             yield batch["input_ids"].numel()
 
 

@@ -95,6 +95,9 @@ class Fit(PluginSection):
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup: Fraction = 0.1  # share of the steps
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0  # 0 does not clip
+    accumulate: Count = 1  # parts that a batch is taken in, one after another: less memory, the same update
+    looks: Count = 10  # how often, over the whole training, the model is scored on what it does not train on
+    patience: Annotated[int, Field(ge=0)] = 0  # looks without a better score after which training ends; 0 never
     seed: Annotated[int, Field(ge=0)] = 1
 
 
@@ -112,6 +115,9 @@ class Finetune(Fit):
     top_k: Count = 2
     layer_learning_rates: list[Positive] = []  # from the top layer down; empty takes learning_rate for each
     head_learning_rate: Positive | None = None  # None takes learning_rate
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # full: a layer's rate as a share of the next one's above
+    class_weights: Literal["equal", "balanced"] = "equal"  # balanced: every class counts as much as any other
+    dev: str = ""  # a split to look at while training: the weights that score best on it are kept
     max_train_rows: Annotated[int, Field(ge=0)] = 0  # drawn with the seed, for a quick look; 0 trains on all
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 

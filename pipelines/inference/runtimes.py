@@ -1,7 +1,7 @@
 """Two ways to run a fine-tuned model behind one call: numpy inputs (B, T) to float32 logits, see models.heads.outputs."""
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,15 +23,26 @@ class Torch:
     """A model folder, on a GPU where there is one."""
 
     def __init__(self, folder: Path) -> None:
+        from pipelines.models import folder as model_folder
+
+        self._take(*model_folder.load_tuned(folder))
+
+    @classmethod
+    def of(cls, model: Any, task: Task) -> "Torch":
+        """A model that is in memory already."""
+        runtime = cls.__new__(cls)
+        runtime._take(model, task)
+        return runtime
+
+    def _take(self, model: Any, task: Task) -> None:
         import torch
 
         from pipelines.models import backbones
-        from pipelines.models import folder as model_folder
 
-        self.model, self.task = model_folder.load_tuned(folder)
+        self.model, self.task = model, task
         self.positions = backbones.max_positions(self.model)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model.to(self.device)  # type: ignore[arg-type]
+        self.model.to(self.device)
         self.token_types = backbones.backbone(self.model).token_types
         self.vocab_size = int(backbones.encoder(self.model).config.vocab_size)
 

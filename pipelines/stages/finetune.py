@@ -4,7 +4,8 @@ import json
 from functools import partial
 from pathlib import Path
 
-from pipelines.core import params, paths, provenance, schema, seeding, stage
+from pipelines.core import params, paths, provenance, schema, seeding, stage, tables
+from pipelines.core.errors import UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 
@@ -13,6 +14,7 @@ def main(key: str) -> None:
     entry = params.entry("finetune", key, params.Finetune)
     import torch
 
+    from pipelines.inference import watch
     from pipelines.models import folder, heads
     from pipelines.text import tokenizer as text_tokenizer
     from pipelines.training import losses, strategies
@@ -21,7 +23,7 @@ def main(key: str) -> None:
 
     data, encoder = paths.encoded(entry.data), Path(entry.encoder)
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
-    schema.check_trained(task.kind)
+    _check(key, entry, task)
     folder.check_fit(encoder, tokenizer.vocab_size, json.loads((data / "encoding.json").read_text())["max_length"])
     torch.manual_seed(seeding.derive(entry.seed, "head"))
     model = heads.for_task(encoder, task, entry.head, entry.pooling, entry.features)
@@ -31,13 +33,29 @@ def main(key: str) -> None:
     train = Encoded.read(data, task.splits[0])
     train = train.sample(entry.max_train_rows or len(train), entry.seed)
     batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
-    loss = losses.for_kind(task.kind, entry.label_smoothing)
+    weights = losses.balanced(train.labels, model.config.num_labels) if entry.class_weights == "balanced" else ()
+    loss = losses.for_kind(task.kind, entry.label_smoothing, weights)
+    look = None
+    if entry.dev:
+        rows = json.loads((data / "provenance.json").read_text())["params"]["task"]
+        look = watch.scores(tables.read(paths.rows(rows) / f"{entry.dev}.parquet"), task, data / "tokenizer")
     curve: list[tuple[int, dict[str, float]]] = []
     with fitting("finetune", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:
-        model = fit(model, loss, batches, entry, groups, report=lambda *point: curve.append(point))
+        select = task.metric if entry.dev else ""
+        fit(model, loss, batches, entry, groups, lambda *point: curve.append(point), look, select)
         folder.save(model, out, data / "tokenizer", task)
         (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
+
+
+def _check(key: str, entry: params.Finetune, task: Task) -> None:
+    schema.check_trained(task.kind)
+    if entry.dev and entry.dev not in task.splits:
+        raise UsageError(f"params.yaml: finetune.{key}.dev: {choices('split', entry.dev, task.splits)}")
+    if entry.patience and not entry.dev:
+        raise UsageError(f"params.yaml: finetune.{key}.patience: {entry.patience}; name a split to look at as dev")
+    if entry.class_weights == "balanced" and task.kind not in ("single", "pair", "tagging"):
+        raise UsageError(f"params.yaml: finetune.{key}.class_weights: rows of kind {task.kind} have no classes")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ Report = Callable[[int, dict[str, float]], None]
 class FitFunction(Protocol):
     """Train `model` in place and return it; `report` then gets the curve's points, (step, {"loss": ...}).
 
-    Some of them, the last among them, also have what `watch(model)` said at that step.
+    Some of them, the last among them, also have what `watch(model)` said at that step. `select` names one of its
+    scores: the weights that had the highest are kept then, not the last ones.
     """
 
     def __call__(
@@ -33,6 +34,7 @@ class FitFunction(Protocol):
         groups: Groups | None = None,
         report: Report | None = None,
         watch: Watch | None = None,
+        select: str = "",
     ) -> Any: ...
 
 
@@ -51,12 +53,13 @@ def fitting(stage: str, key: str, resources: Resources) -> Iterator[FitFunction]
         groups: Groups | None = None,
         report: Report | None = None,
         watch: Watch | None = None,
+        select: str = "",
     ) -> nn.Module:
         nonlocal count
         count += 1
         checkpoint = folder / f"fit-{count}.pt"
         seconds = resources.checkpoint_minutes * 60
-        job = Job(model, loss, batches, params, groups, checkpoint, seconds, resources.precision, watch)
+        job = Job(model, loss, batches, params, groups, checkpoint, seconds, resources.precision, watch, select)
         state = _run(job, resources, folder)
         model.load_state_dict(state["model"])
         for step, value in state["curve"] if report else []:

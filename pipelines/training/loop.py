@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ Heartbeat = Callable[[dict[str, float]], None]
 Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
 Curve = list[list[Any]]  # [step, {name: number}]
 CURVE_POINTS = 100  # of the loss curve that a run keeps
-WATCHED = 10  # of them, how many also have what `watch` says
 
 
 @dataclass
@@ -45,6 +44,17 @@ class Job:
     checkpoint_seconds: float
     precision: str = "auto"  # of Resources
     watch: Watch | None = None
+    select: str = ""  # the score of `watch` by which the best weights are kept; "" keeps the last
+
+    @property
+    def watch_every(self) -> int:
+        """Steps from one look of `watch` to the next."""
+        return max(1, len(self.batches) // self.params.looks)
+
+    @property
+    def best(self) -> Path:
+        """Where the best weights so far are kept."""
+        return self.checkpoint.with_suffix(".best.pt")
 
     def fingerprint(self) -> str:
         """Digest of the initial weights, the batches and the params: a checkpoint serves only its own job."""
@@ -68,48 +78,137 @@ class _WithLoss(nn.Module):
         return self.loss(self.model, batch)
 
 
+@dataclass
+class Progress:
+    """How far a training is; what a checkpoint holds beside the weights."""
+
+    step: int = 0  # the next one
+    curve: Curve = field(default_factory=list)
+    seen: list[float] = field(default_factory=list)  # losses since the curve's last point
+    best: float = -math.inf  # score of the best weights so far
+    stale: int = 0  # looks since then
+
+
 def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     """Run `job` to its end, from its checkpoint if there is one; rank 0 leaves the result in the checkpoint."""
     with plain_attention(job.model):
-        _train(job, heartbeat, fingerprint)
+        Training(job, fingerprint).run(heartbeat)
 
 
-def _train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
-    rank, world = _place()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = job.model.to(device)
-    groups = job.groups(model) if job.groups else optim.all_parameters(model, job.params.learning_rate)
-    optimizer = optim.optimizer(groups, job.params)
-    peaks = [group["lr"] for group in optimizer.param_groups]
-    first, curve, seen = _resume(job, model, optimizer, fingerprint, device)
-    wrapped: nn.Module = _WithLoss(model, job.loss)
-    if world > 1:
-        wrapped = nn.parallel.DistributedDataParallel(wrapped)
-    strategies.train_mode(model)
-    steps, tokens, started = len(job.batches), 0, time.monotonic()
-    saved = started
-    with progress("training", steps, "steps") as advance:
-        for step in range(first, steps):
-            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-                group["lr"] = peak * optim.factor(step, steps, job.params)
-            due = time.monotonic() - saved >= job.checkpoint_seconds or step + 1 == steps
-            batch = job.batches[step]
-            loss, due = _step(wrapped, optimizer, job, step, batch, due, device)
-            tokens += batch["input_ids"].numel()
-            seen.append(loss)
-            if (step + 1) % max(1, steps // CURVE_POINTS) == 0 or step + 1 == steps:
-                curve.append([step + 1, {"loss": sum(seen) / len(seen)}])
-                seen = []
-                speed = tokens / (time.monotonic() - started)
-                advance(step + 1, f"loss {curve[-1][1]['loss']:.4f}, {speed:,.0f} tokens/s")
-                if job.watch and rank == 0 and (len(curve) % (CURVE_POINTS // WATCHED) == 0 or step + 1 == steps):
-                    curve[-1][1] |= watched(model, job.watch)
-            if due:
-                if rank == 0:
-                    so_far = {"step": step + 1, "curve": curve, "seen": seen, "fingerprint": fingerprint}
-                    _save(job, model, optimizer, so_far)
-                heartbeat({"step": step + 1, "loss": loss})
-                saved = time.monotonic()
+class Training:
+    """One worker's part of a job."""
+
+    def __init__(self, job: Job, fingerprint: str) -> None:
+        self.job, self.fingerprint = job, fingerprint
+        self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.bf16 = job.precision == "bf16" or (job.precision == "auto" and self.device.type == "cuda")
+        self.model = job.model.to(self.device)
+        groups = job.groups(self.model) if job.groups else optim.all_parameters(self.model, job.params.learning_rate)
+        self.optimizer = optim.optimizer(groups, job.params)
+        self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        self.peaks = [group["lr"] for group in self.optimizer.param_groups]
+        self.now = self._resume()
+        self.wrapped: nn.Module = _WithLoss(self.model, job.loss)
+        if self.world > 1:
+            self.wrapped = nn.parallel.DistributedDataParallel(self.wrapped)
+
+    def run(self, heartbeat: Heartbeat) -> None:
+        """Every step that is left; a checkpoint now and then, and at the end."""
+        strategies.train_mode(self.model)
+        job, now, steps = self.job, self.now, len(self.job.batches)
+        tokens, started = 0, time.monotonic()
+        saved = started
+        with progress("training", steps, "steps") as advance:
+            while now.step < steps:
+                due = time.monotonic() - saved >= job.checkpoint_seconds
+                enough = bool(job.params.patience) and now.stale >= job.params.patience
+                batch = job.batches[now.step]
+                loss, due, enough = self.step(batch, due, enough)
+                tokens += batch["input_ids"].numel()
+                now.step += 1
+                now.seen.append(loss)
+                if self._at_point(now.step, steps) or enough:
+                    now.curve.append([now.step, {"loss": sum(now.seen) / len(now.seen)}])
+                    now.seen = []
+                    speed = tokens / (time.monotonic() - started)
+                    advance(now.step, f"loss {now.curve[-1][1]['loss']:.4f}, {speed:,.0f} tokens/s")
+                    if job.watch and self.rank == 0 and not enough:
+                        self._look()
+                if enough:
+                    now.step = steps  # nothing has become better for `patience` looks
+                if due or now.step == steps:
+                    if self.rank == 0:
+                        self._save()
+                    heartbeat({"step": now.step, "loss": loss})
+                    saved = time.monotonic()
+
+    def step(self, batch: Batch, due: bool = False, enough: bool = False) -> tuple[float, bool, bool]:
+        """One update from one batch, shared out over the workers and taken in `accumulate` parts.
+
+        Returns the mean loss over all of the batch, and whether any worker found a checkpoint due, or enough learned:
+        they agree on that here, because Ray's report must be called by all of them equally often.
+        """
+        params, step = self.job.params, self.now.step
+        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
+            group["lr"] = peak * optim.factor(step, len(self.job.batches), params)
+        torch.manual_seed(seeding.derive(params.seed, "dropout", step, self.rank))
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
+        for part in _parts(_share(batch, self.rank, self.world), params.accumulate):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()})
+            total.float().backward()
+            sums[:2] += torch.stack([total.detach().double(), count.double()])
+        if self.world > 1:
+            dist.all_reduce(sums)
+        everything = sums[1].clamp(min=1)
+        loss = float(sums[0] / everything)
+        if not math.isfinite(loss):
+            raise InputError(
+                f"step {step + 1}: the loss is {loss}; a smaller learning_rate, or a max_grad_norm, may help"
+            )
+        # DistributedDataParallel averages gradients over workers: undo that, and divide by all that was learned from
+        torch._foreach_mul_([p.grad for p in self.trained if p.grad is not None], float(self.world / everything))
+        if params.max_grad_norm:
+            nn.utils.clip_grad_norm_(self.trained, params.max_grad_norm)
+        self.optimizer.step()
+        return loss, bool(sums[2]), bool(sums[3])
+
+    def _at_point(self, step: int, steps: int) -> bool:
+        """Whether the curve has a point here: one of CURVE_POINTS, a look of `watch`, or the end."""
+        looks = self.job.watch is not None and step % self.job.watch_every == 0
+        return looks or step % max(1, steps // CURVE_POINTS) == 0 or step == steps
+
+    def _look(self) -> None:
+        """Ask `watch` where it is time, and keep the weights that it likes best."""
+        now, job = self.now, self.job
+        if now.step % job.watch_every and now.step != len(job.batches):
+            return
+        assert job.watch is not None
+        scores = watched(self.model, job.watch)
+        now.curve[-1][1] |= scores
+        if not job.select:
+            return
+        now.stale += 1
+        if scores[job.select] > now.best:
+            now.best, now.stale = scores[job.select], 0
+            _write(self.model.state_dict(), job.best)
+
+    def _save(self) -> None:
+        """The checkpoint; the last one holds the best weights."""
+        if self.job.select and self.now.step == len(self.job.batches):
+            self.model.load_state_dict(torch.load(self.job.best, map_location=self.device, weights_only=True))
+        weights = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        _write({**asdict(self.now), **weights, "fingerprint": self.fingerprint}, self.job.checkpoint)
+
+    def _resume(self) -> Progress:
+        state = load_checkpoint(self.job.checkpoint, self.fingerprint, self.device)
+        if state is None:
+            return Progress()
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        return Progress(**{each.name: state[each.name] for each in fields(Progress)})
 
 
 @contextmanager
@@ -135,46 +234,18 @@ def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
     return found
 
 
-def _step(
-    wrapped: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    job: Job,
-    step: int,
-    batch: Batch,
-    due: bool,
-    device: torch.device,
-) -> tuple[float, bool]:
-    """One update from one batch, shared out over the workers.
-
-    Returns the mean loss over all of the batch, and whether any worker found a checkpoint due: the workers agree on
-    that here, because Ray's report must be called by all of them equally often.
-    """
-    rank, world = _place()
-    torch.manual_seed(seeding.derive(job.params.seed, "dropout", step, rank))
-    batch = {name: tensor.to(device) for name, tensor in _share(batch, rank, world).items()}
-    bf16 = job.precision == "bf16" or (job.precision == "auto" and device.type == "cuda")
-    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        total, count = wrapped(batch)
-    sums = torch.stack([total.detach().double(), count.double(), torch.tensor(float(due), device=device).double()])
-    if world > 1:
-        dist.all_reduce(sums)
-    everything = sums[1].clamp(min=1)
-    loss = float(sums[0] / everything)
-    if not math.isfinite(loss):
-        raise InputError(f"step {step + 1}: the loss is {loss}; a smaller learning_rate, or a max_grad_norm, may help")
-    optimizer.zero_grad(set_to_none=True)
-    # DistributedDataParallel averages gradients over workers: undo that, and divide by all that was learned from
-    (total * world / everything).float().backward()
-    if job.params.max_grad_norm:
-        trained = [p for group in optimizer.param_groups for p in group["params"]]
-        nn.utils.clip_grad_norm_(trained, job.params.max_grad_norm)
-    optimizer.step()
-    return loss, bool(sums[2])
+def load_checkpoint(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
+    """The state in `path` if it was written by the job with this fingerprint; an unfinished or foreign file is none."""
+    if not path.is_file():
+        return None
+    state = torch.load(path, map_location=device, weights_only=True)
+    return state if state["fingerprint"] == fingerprint else None
 
 
-def _place() -> tuple[int, int]:
-    """This worker's rank and how many there are."""
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+def _write(state: dict[str, Any], path: Path) -> None:
+    aside = path.with_suffix(".partial")
+    torch.save(state, aside)
+    os.replace(aside, path)
 
 
 def _share(batch: Batch, rank: int, world: int) -> Batch:
@@ -190,27 +261,8 @@ def _share(batch: Batch, rank: int, world: int) -> Batch:
     }
 
 
-def _save(job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, progress_so_far: dict[str, Any]) -> None:
-    aside = job.checkpoint.with_suffix(".partial")
-    torch.save({**progress_so_far, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, aside)
-    os.replace(aside, job.checkpoint)
-
-
-def load_checkpoint(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
-    """The state in `path` if it was written by the job with this fingerprint; an unfinished or foreign file is none."""
-    if not path.is_file():
-        return None
-    state = torch.load(path, map_location=device, weights_only=True)
-    return state if state["fingerprint"] == fingerprint else None
-
-
-def _resume(
-    job: Job, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: str, device: torch.device
-) -> tuple[int, Curve, list[float]]:
-    """The next step, the loss curve so far, and the losses since its last point."""
-    state = load_checkpoint(job.checkpoint, fingerprint, device)
-    if state is None:
-        return 0, [], []
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return state["step"], state["curve"], state["seen"]
+def _parts(batch: Batch, count: int) -> list[Batch]:
+    """The rows of a batch in at most `count` parts of like size."""
+    rows = len(batch["input_ids"])
+    size = -(-rows // count)
+    return [{name: tensor[i : i + size] for name, tensor in batch.items()} for i in range(0, rows, size)]

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -15,12 +17,17 @@ Sums = tuple[torch.Tensor, torch.Tensor]  # over what is learned, and how much t
 Loss = Callable[[nn.Module, Batch], Sums]
 
 
-def classification(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Sums:
-    """Cross-entropy of (B, C) logits against labels (B,), or of (B, T, C) logits against tags (B, T)."""
+def classification(
+    model: nn.Module, batch: Batch, label_smoothing: float = 0.0, weights: tuple[float, ...] = ()
+) -> Sums:
+    """Cross-entropy of (B, C) logits against labels (B,), or of (B, T, C) logits against tags (B, T).
+
+    `weights` has one for each class, 1 on average over the training rows.
+    """
     logits, labels = model(**backbones.inputs(model, batch)).logits, batch["labels"]
     total = nn.functional.cross_entropy(
         logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORE, reduction="sum",
-        label_smoothing=label_smoothing,
+        label_smoothing=label_smoothing, weight=torch.tensor(weights, device=logits.device) if weights else None,
     )  # fmt: skip
     return total, (labels != IGNORE).sum()
 
@@ -44,11 +51,20 @@ def span(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Sums:
     return total / 2, (labels[:, 0] != IGNORE).sum()
 
 
-def for_kind(kind: str, label_smoothing: float = 0.0) -> Loss:
+def for_kind(kind: str, label_smoothing: float = 0.0, weights: tuple[float, ...] = ()) -> Loss:
     """The loss of fine-tuning on rows of `kind`."""
     if kind == "regression":
         return regression
-    return partial(span if kind == "span" else classification, label_smoothing=label_smoothing)
+    if kind == "span":
+        return partial(span, label_smoothing=label_smoothing)
+    return partial(classification, label_smoothing=label_smoothing, weights=weights)
+
+
+def balanced(labels: Any, classes: Any) -> tuple[float, ...]:
+    """Weights by which every class of labels (N,) counts alike, 1 on average over the rows; 0 for one without rows."""
+    counts = np.bincount(labels[labels != IGNORE], minlength=classes)
+    present = max(1, int((counts > 0).sum()))
+    return tuple(float(counts.sum() / (present * count)) if count else 0.0 for count in counts)
 
 
 class Pretraining:

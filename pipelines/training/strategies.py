@@ -14,7 +14,9 @@ def groups(model: nn.Module, params: Finetune) -> list[Group]:
     head = {"params": heads.head_parameters(model), "lr": params.head_learning_rate or params.learning_rate}
     body = backbones.encoder_parameters(model)
     if params.strategy == "full":
-        return [{"params": body, "lr": params.learning_rate}, head]
+        return (
+            [*_decayed(model, params), head] if params.layer_decay < 1 else [_group(body, params.learning_rate), head]
+        )
     top = layers[len(layers) - params.top_k :] if params.strategy == "top_k" else []
     if params.strategy == "top_k" and params.top_k > len(layers):
         raise UsageError(f"params.yaml: finetune: top_k: {params.top_k} layers of an encoder that has {len(layers)}")
@@ -33,6 +35,20 @@ def groups(model: nn.Module, params: Finetune) -> list[Group]:
     for parameter in body:
         parameter.requires_grad_(id(parameter) in moving)
     return [*trained, head]
+
+
+def _decayed(model: nn.Module, params: Finetune) -> list[Group]:
+    """A group a layer, each rate `layer_decay` times the one above it; the embeddings come last (Sun et al. 2019)."""
+    down = [[*backbones.top(model), *list(backbones.layers(model))[-1:]]]
+    down += [[layer] for layer in reversed(list(backbones.layers(model))[:-1])]
+    grouped = [[p for part in parts for p in part.parameters()] for parts in down]
+    known = {id(p) for group in grouped for p in group}
+    grouped.append([p for p in backbones.encoder_parameters(model) if id(p) not in known])
+    return [_group(group, params.learning_rate * params.layer_decay**i) for i, group in enumerate(grouped)]
+
+
+def _group(parameters: list[nn.Parameter], rate: float) -> Group:
+    return {"params": parameters, "lr": rate}
 
 
 def train_mode(model: nn.Module) -> None:

@@ -173,6 +173,85 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
     assert not Path("state/checkpoints/finetune/cut").exists()
 
 
+def test_parts_of_a_batch_make_the_same_update(model: torch.nn.Module) -> None:
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    ends = []
+    for accumulate in (1, 3):
+        model.load_state_dict(start)
+        params = Fit(epochs=2, batch_size=6, learning_rate=1e-2, optimizer="sgd", accumulate=accumulate)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        with fitting("finetune", "parts", Resources()) as fit:
+            fit(model, losses.classification, RowBatches(rows(), 6, 2, 1, 0), params)
+        ends.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+    assert all(torch.allclose(tensor, ends[1][name], atol=1e-6) for name, tensor in ends[0].items())
+    assert any(not torch.allclose(tensor, start[name], atol=1e-4) for name, tensor in ends[0].items())
+
+
+def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_gets_better(
+    model: torch.nn.Module,
+) -> None:
+    said, kept = iter([0.2, 0.9, 0.5, 0.4, 0.95]), []
+
+    def watch(model: torch.nn.Module) -> dict[str, float]:
+        assert not model.training
+        kept.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return {"accuracy": next(said)}
+
+    curve: list[tuple[int, dict[str, float]]] = []
+    params = Fit(epochs=10, batch_size=8, learning_rate=1e-3, looks=10, patience=2)
+    with fitting("finetune", "best", Resources()) as fit:
+        batches = RowBatches(rows(), 8, 10, 1, 0)
+        fit(model, losses.classification, batches, params, None, lambda *point: curve.append(point), watch, "accuracy")
+    assert [point["accuracy"] for _, point in curve if "accuracy" in point][:4] == [0.2, 0.9, 0.5, 0.4]
+    assert curve[-1][0] < len(batches)
+    assert all(tensor.equal(kept[1][name]) for name, tensor in model.state_dict().items())
+
+
+def test_looking_changes_nothing(model: torch.nn.Module) -> None:
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    ends = []
+    for watch in (None, lambda model: {"noise": float(torch.rand(1))}):
+        model.load_state_dict(start)
+        with fitting("finetune", "look", Resources()) as fit:
+            fit(model, losses.classification, RowBatches(rows(), 4, 2, 1, 0), Fit(epochs=2, batch_size=4), watch=watch)
+        ends.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+    assert all(tensor.equal(ends[1][name]) for name, tensor in ends[0].items())
+
+
+def test_layers_decay_downward_and_each_parameter_is_in_one_group(model: torch.nn.Module) -> None:
+    entry = Finetune(**ENTRY, layer_decay=0.5)
+    groups = strategies.groups(model, entry)
+    assert [group["lr"] for group in groups] == [1e-3, 5e-4, 2.5e-4, 1e-3]  # top, low, embeddings, head
+    every = [id(p) for group in groups for p in group["params"]]
+    assert len(every) == len(set(every)) == len(list(model.parameters()))
+    low, top = backbones.layers(model)
+    assert {id(p) for p in top.parameters()} == {id(p) for p in groups[0]["params"]}
+    assert {id(p) for p in low.parameters()} == {id(p) for p in groups[1]["params"]}
+
+
+def test_balanced_classes_count_alike() -> None:
+    weights = losses.balanced(np.array([0, 0, 0, 1, -100]), 3)
+    assert weights == pytest.approx((4 / 6, 2.0, 0.0))
+    assert 3 * weights[0] == weights[1]
+
+
+def test_bf16_learns_what_fp32_learns(model: torch.nn.Module) -> None:
+    start, last = {name: tensor.clone() for name, tensor in model.state_dict().items()}, []
+    for precision in ("fp32", "bf16"):
+        model.load_state_dict(start)
+        curve: list[tuple[int, dict[str, float]]] = []
+        with fitting("finetune", "bf16", Resources(precision=precision)) as fit:
+            params = Fit(epochs=8, batch_size=8, learning_rate=1e-2)
+            batches = RowBatches(rows(), 8, 8, 1, 0)
+            fit(model, losses.classification, batches, params, report=lambda *point, to=curve: to.append(point))
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
+        last.append([point["loss"] for _, point in curve])
+    assert last[0] != last[1]
+    assert last[1] == pytest.approx(last[0], rel=0.1)
+
+
 def test_a_checkpoint_of_other_params_is_not_taken_up(model: torch.nn.Module) -> None:
     params = Fit(epochs=1, batch_size=4, learning_rate=1e-3)
     batches = RowBatches(rows(), 4, 1, 1, 0)
