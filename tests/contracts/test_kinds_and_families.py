@@ -143,8 +143,8 @@ def test_a_floor_predicts_every_kind(kind: str) -> None:
 
 def test_what_a_kind_does_not_take_is_one_sentence(checkout: Path) -> None:
     source = encoder("bert", checkout / "encoder")
-    with pytest.raises(UsageError, match="rows of kind tagging take the native head"):
-        heads.for_task(source, TASKS["tagging"], "linear")
+    with pytest.raises(UsageError, match="rows of kind span take the native head"):
+        heads.for_task(source, TASKS["span"], "linear")
     model = heads.for_task(source, TASKS["choice"])
     (checkout / "model").mkdir()
     model_folder.save(model, checkout / "model", source, TASKS["choice"])
