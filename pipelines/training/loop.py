@@ -155,7 +155,7 @@ class Training:
         torch.manual_seed(seeding.derive(params.seed, "dropout", step, self.rank))
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
-        for part in _parts(_share(batch, self.rank, self.world), params.accumulate):
+        for part in _parts(batch, self.rank, self.world, params.accumulate):
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                 total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()})
             total.float().backward()
@@ -248,21 +248,21 @@ def _write(state: dict[str, Any], path: Path) -> None:
     os.replace(aside, path)
 
 
-def _share(batch: Batch, rank: int, world: int) -> Batch:
-    """This worker's rows of the batch; a worker for which none is left gets one that is not learned from."""
-    if world == 1:
-        return batch
-    if rank < len(batch["labels"]):
-        return {name: tensor[rank::world] for name, tensor in batch.items()}
+def _parts(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
+    """This worker's rows of the batch in at most `count` parts, as many for every worker: they wait for each other."""
+    rows = len(batch["input_ids"])
+    most = -(-rows // world)  # rows of the worker that has the most
+    found = []
+    for i in range(min(count, most)):
+        mine = range(rows)[rank::world][i :: min(count, most)]
+        found.append({name: tensor[list(mine)] for name, tensor in batch.items()} if mine else _unlearned(batch))
+    return found
+
+
+def _unlearned(batch: Batch) -> Batch:
+    """A row for a worker for which none is left, with nothing to learn from it."""
     learned = ("labels", "order")
     return {
         name: tensor[:1] if name not in learned else torch.full_like(tensor[:1], IGNORE)
         for name, tensor in batch.items()
     }
-
-
-def _parts(batch: Batch, count: int) -> list[Batch]:
-    """The rows of a batch in at most `count` parts of like size."""
-    rows = len(batch["input_ids"])
-    size = -(-rows // count)
-    return [{name: tensor[i : i + size] for name, tensor in batch.items()} for i in range(0, rows, size)]

@@ -13,7 +13,7 @@ from pipelines.core.errors import InputError, UsageError
 from pipelines.core.params import Finetune, Fit, Resources
 from pipelines.core.ragged import offsets
 from pipelines.models import backbones, heads
-from pipelines.training import losses, optim, strategies
+from pipelines.training import loop, losses, optim, strategies
 from pipelines.training.batches import Encoded, RowBatches, collate
 from pipelines.training.distributed import fitting
 from pipelines.training.packing import PackedBatches
@@ -187,6 +187,17 @@ def test_parts_of_a_batch_make_the_same_update(model: torch.nn.Module) -> None:
         ends.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
     assert all(torch.allclose(tensor, ends[1][name], atol=1e-6) for name, tensor in ends[0].items())
     assert any(not torch.allclose(tensor, start[name], atol=1e-4) for name, tensor in ends[0].items())
+
+
+@pytest.mark.parametrize("rows_left", [1, 2, 5, 8])
+def test_every_worker_has_as_many_parts_and_every_row_is_learned_once(rows_left: int) -> None:
+    batch = collate(rows(), np.arange(rows_left), pad_id=0) | {"labels": torch.arange(rows_left)}
+    parts = [loop._parts(batch, rank, 3, 2) for rank in range(3)]
+    assert len({len(each) for each in parts}) == 1
+    labels = torch.cat([part["labels"] for each in parts for part in each])
+    assert sorted(labels[labels != -100].tolist()) == list(range(rows_left))
+    whole = loop._parts(batch, 0, 1, 1)
+    assert all(whole[0][name].equal(tensor) for name, tensor in batch.items())
 
 
 def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_gets_better(
