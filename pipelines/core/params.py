@@ -35,6 +35,7 @@ class Resources(Section):
     threads: Annotated[int, Field(ge=0)] = 0  # per worker, for torch and for encode's processes; 0 lets torch choose
     # auto: bf16 on a GPU, fp32 without one; bf16 pays on a CPU that has AVX512-BF16 or AMX, and costs on any other
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    cache_gb: Annotated[float, Field(ge=0)] = 4  # disk for the states of layers that do not train; 0 keeps none
     max_failures: Annotated[int, Field(ge=-1)] = 2  # how often Ray Train restarts dead workers; -1 for ever
     checkpoint_minutes: Positive = 5
 

@@ -1,5 +1,7 @@
 """The one table that says where each family keeps its embeddings, its layers and its masked-word head."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +25,15 @@ class Backbone:
     pair_head: str = ""  # of two segments' order: the pooled (B, H) to (B, 2)
     count: str = "num_hidden_layers"  # the config's name for the number of layers
     token_types: bool = True  # whether the encoder takes token_type_ids
+    plain: bool = False  # whether each layer takes what the one below gives, and the lowest what the embeddings give
 
 
 _LAYER = "encoder.layer"
 BACKBONES: dict[str, Backbone] = {
-    "bert": Backbone(_LAYER, pooler="pooler", mlm_head=("cls.predictions",), pair_head="cls.seq_relationship"),
-    "roberta": Backbone(_LAYER, pooler="pooler", mlm_head=("lm_head",), token_types=False),
+    "bert": Backbone(
+        _LAYER, pooler="pooler", mlm_head=("cls.predictions",), pair_head="cls.seq_relationship", plain=True
+    ),
+    "roberta": Backbone(_LAYER, pooler="pooler", mlm_head=("lm_head",), token_types=False, plain=True),
     "albert": Backbone(
         "encoder.albert_layer_groups",  # groups of shared weights: one group is ALBERT's default
         embeddings=("embeddings", "encoder.embedding_hidden_mapping_in"),
@@ -37,18 +42,24 @@ BACKBONES: dict[str, Backbone] = {
         pair_head="sop_classifier",
         count="num_hidden_groups",
     ),
-    "electra": Backbone(_LAYER, mlm_head=("generator_predictions", "generator_lm_head")),
+    "electra": Backbone(
+        _LAYER,
+        embeddings=("embeddings", "embeddings_project"),
+        mlm_head=("generator_predictions", "generator_lm_head"),
+        plain=True,
+    ),
     "distilbert": Backbone(
         "transformer.layer",
         mlm_head=("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),
         count="n_layers",
         token_types=False,
+        plain=True,
     ),
     "xlnet": Backbone("layer", embeddings=("word_embedding", "mask_emb"), mlm_head=("lm_loss",), count="n_layer"),
     "mobilebert": Backbone(_LAYER, pooler="pooler", mlm_head=("cls",)),
     "deberta-v2": Backbone(_LAYER, mlm_head=("cls",), top=("encoder.rel_embeddings", "encoder.LayerNorm")),
     "bilstm": Backbone("layers", token_types=False),
-    "modernbert": Backbone("layers", top=("final_norm",), mlm_head=("head", "decoder"), token_types=False),
+    "modernbert": Backbone("layers", top=("final_norm",), mlm_head=("head", "decoder"), token_types=False, plain=True),
 }
 
 
@@ -97,6 +108,23 @@ def set_layers(model: nn.Module, kept: list[int]) -> None:
             setattr(config, row.count, len(kept))
         if getattr(config, "layer_types", None):
             config.layer_types = [config.layer_types[i] for i in kept]
+
+
+@contextmanager
+def only_layers(model: nn.Module, kept: list[int]) -> Iterator[None]:
+    """Inside the block the encoder has the layers of these numbers alone."""
+    row, every = backbone(model), layers(model)
+    configs: list[Any] = [m.config for m in model.modules() if hasattr(m, "config")]
+    before = [{name: getattr(c, name) for name in (row.count, "layer_types") if hasattr(c, name)} for c in configs]
+    set_layers(model, kept)
+    try:
+        yield
+    finally:
+        parent, _, name = row.layers.rpartition(".")
+        setattr(encoder(model).get_submodule(parent), name, every)
+        for config, values in zip(configs, before, strict=True):
+            for key, value in values.items():
+                setattr(config, key, value)
 
 
 def encoder_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -1,6 +1,7 @@
 """finetune: an encoder and a head on one task, on Ray Train."""
 
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ def main(key: str) -> None:
     from pipelines.inference import watch
     from pipelines.models import folder, heads
     from pipelines.text import tokenizer as text_tokenizer
-    from pipelines.training import losses, strategies
+    from pipelines.training import losses, prefix, strategies
     from pipelines.training.batches import Encoded, RowBatches
     from pipelines.training.distributed import fitting
 
@@ -42,7 +43,9 @@ def main(key: str) -> None:
     curve: list[tuple[int, dict[str, float]]] = []
     with fitting("finetune", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:
         select = task.metric if entry.dev else ""
-        fit(model, loss, batches, entry, groups, lambda *point: curve.append(point), look, select)
+        limit = 0 if os.environ.get("RAY_ADDRESS") or look else params.resources().cache_gb * 1e9
+        with prefix.taken_off(model, batches, Path("state/prefix") / key, limit) as inputs:
+            fit(model, loss, inputs, entry, groups, lambda *point: curve.append(point), look, select)
         folder.save(model, out, data / "tokenizer", task)
         (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))

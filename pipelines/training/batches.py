@@ -147,10 +147,14 @@ class RowBatches:
         return self.steps
 
     def __getitem__(self, step: int) -> Batch:
+        return collate(self.data, self.rows(step), self.pad_id)
+
+    def rows(self, step: int) -> np.ndarray:
+        """The numbers of a batch's rows."""
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._batches[0] != epoch:
             self._batches = epoch, self._draw(epoch)
-        return collate(self.data, self._batches[1][place], self.pad_id)
+        return self._batches[1][place]
 
     def _draw(self, epoch: int) -> list[np.ndarray]:
         """The epoch's batches, as row numbers."""

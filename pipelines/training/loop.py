@@ -125,7 +125,7 @@ class Training:
                 enough = bool(job.params.patience) and now.stale >= job.params.patience
                 batch = job.batches[now.step]
                 loss, due, enough = self.step(batch, due, enough)
-                tokens += batch["input_ids"].numel()
+                tokens += batch.get("attention_mask", next(iter(batch.values()))).numel()
                 now.step += 1
                 now.seen.append(loss)
                 if self._at_point(now.step, steps) or enough:
@@ -250,7 +250,7 @@ def _write(state: dict[str, Any], path: Path) -> None:
 
 def _parts(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
     """This worker's rows of the batch in at most `count` parts, as many for every worker: they wait for each other."""
-    rows = len(batch["input_ids"])
+    rows = len(next(iter(batch.values())))
     most = -(-rows // world)  # rows of the worker that has the most
     found = []
     for i in range(min(count, most)):

@@ -1,0 +1,147 @@
+"""A frozen prefix, run once: the states that the training layers start from, on disk, instead of the layers below.
+
+Layers that do not train give a row the same states in every epoch, because they run without dropout (see
+`strategies.train_mode`). They are kept in float16: two bytes a dimension of a token.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pipelines.core.progress import progress, say
+from pipelines.core.ragged import positions
+from pipelines.models import backbones
+from pipelines.models.batch import Batch
+from pipelines.training.batches import Encoded, RowBatches, collate
+
+BUILD_TOKENS = 8192  # of a padded batch while the states are computed
+
+
+class Given(nn.Module):
+    """Stands where the embeddings were: what comes in are states already."""
+
+    def forward(self, *arguments: Any, **named: Any) -> torch.Tensor:
+        return next(x for x in (*arguments, *named.values()) if torch.is_tensor(x) and x.is_floating_point())
+
+
+class PrefixBatches:
+    """`inner`'s batches with states (B, T, H) as inputs_embeds in place of the ids."""
+
+    def __init__(self, inner: RowBatches, states: Path, width: int, digest: str) -> None:
+        self.inner, self.states, self.width, self.digest = inner, states, width, digest
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, step: int) -> Batch:
+        batch, data, rows = self.inner[step], self.inner.data, self.inner.rows(step)
+        starts = data.offsets[rows]
+        inside = batch["attention_mask"].bool()
+        found = torch.zeros(*inside.shape, self.width)
+        kept = np.memmap(self.states, np.float16, "r", shape=(len(data.ids), self.width))  # opened in any process
+        found[inside] = torch.from_numpy(kept[positions(starts, data.offsets[rows + 1] - starts)].astype(np.float32))
+        left = {name: tensor for name, tensor in batch.items() if name not in ("input_ids", "token_type_ids")}
+        return {"inputs_embeds": found, **left}
+
+    def fingerprint(self) -> str:
+        return f"{self.inner.fingerprint()} {self.digest}"
+
+
+@contextmanager
+def taken_off(model: nn.Module, batches: RowBatches, place: Path, limit_bytes: float) -> Iterator[Any]:
+    """Inside the block `model` has only the layers that train, and the batches that are yielded hold their inputs.
+
+    Where nothing would be gained, or the states would take more than `limit_bytes`, the batches are yielded as they are.
+    """
+    frozen, data = _frozen_layers(model), batches.data
+    width = int(backbones.encoder(model).config.hidden_size)
+    needed = len(data.ids) * width * 2
+    if not frozen or not _can(model, data):
+        yield batches
+        return
+    if needed > limit_bytes:
+        if limit_bytes:
+            say(
+                f"the states of {frozen} frozen layers would take {needed / 1e9:.1f} GB, over resources.cache_gb; not kept"
+            )
+        yield batches
+        return
+    digest = _digest(model, frozen)
+    place.mkdir(parents=True, exist_ok=True)
+    states = place / "prefix.f16"
+    _build(model, data, batches.pad_id, frozen, states, width)
+    with _without(model, frozen):
+        yield PrefixBatches(batches, states.resolve(), width, digest)
+    states.unlink()
+
+
+def _frozen_layers(model: nn.Module) -> int:
+    """How many layers, from the lowest up, do not train; 0 where the embeddings do."""
+    if any(p.requires_grad for part in backbones.embeddings(model) for p in part.parameters()):
+        return 0
+    trains = [any(p.requires_grad for p in layer.parameters()) for layer in backbones.layers(model)]
+    return trains.index(True) if True in trains else len(trains)
+
+
+def _can(model: nn.Module, data: Encoded) -> bool:
+    """Whether the family's layers follow each other plainly, and the head reads the last of them alone."""
+    reads_others = getattr(model.config, "features", "last") != "last"
+    return backbones.backbone(model).plain and not reads_others and data.choices == 1
+
+
+def _digest(model: nn.Module, frozen: int) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    for part in (*backbones.embeddings(model), *list(backbones.layers(model))[:frozen]):
+        for tensor in part.state_dict().values():
+            digest.update(
+                tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else b""
+            )
+    return digest.hexdigest()
+
+
+def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path, width: int) -> None:
+    """Write the output of layer `frozen` for every token; rows of like length go together."""
+    kept = np.memmap(path, np.float16, "w+", shape=(len(data.ids), width))
+    caught: list[torch.Tensor] = []
+
+    def catch(_: nn.Module, __: Any, output: Any) -> None:
+        caught.append(output[0] if isinstance(output, tuple) else output)
+
+    hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device).eval()
+    order, start = np.argsort(-data.lengths, kind="stable"), 0
+    with torch.inference_mode(), progress("frozen layers", len(data), "rows") as advance:
+        while start < len(order):
+            rows = order[start : start + max(1, BUILD_TOKENS // int(data.lengths[order[start]]))]
+            batch = {name: tensor.to(device) for name, tensor in collate(data, rows, pad_id).items()}
+            backbones.encoder(model)(**backbones.inputs(model, batch))
+            states = caught.pop()[batch["attention_mask"].bool()]
+            starts = data.offsets[rows]
+            kept[positions(starts, data.offsets[rows + 1] - starts)] = states.cpu().numpy().astype(np.float16)
+            start += len(rows)
+            advance(start)
+    hook.remove()
+    kept.flush()
+
+
+@contextmanager
+def _without(model: nn.Module, frozen: int) -> Iterator[None]:
+    """The model without its embeddings and its first `frozen` layers; all of it again at the end."""
+    row, encoder = backbones.backbone(model), backbones.encoder(model)
+    below = {path: encoder.get_submodule(path) for path in row.embeddings if path in dict(encoder.named_modules())}
+    for path in below:
+        encoder.set_submodule(path, Given())
+    try:
+        with backbones.only_layers(model, list(range(frozen, len(backbones.layers(model))))):
+            yield
+    finally:
+        for path, module in below.items():
+            encoder.set_submodule(path, module)

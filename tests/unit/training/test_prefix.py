@@ -1,0 +1,100 @@
+"""Frozen layers, run once: the same training as with them, in any family, and the model whole again afterwards."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.core.params import Finetune, Resources
+from pipelines.models import backbones, heads
+from pipelines.training import losses, prefix, strategies
+from pipelines.training.batches import RowBatches
+from pipelines.training.distributed import fitting
+from tests import tiny
+from tests.contracts.test_kinds_and_families import FAMILIES, TASKS, encoded, encoder
+
+PLAIN = [family for family in FAMILIES if backbones.BACKBONES[family].plain]
+ENTRY = {"data": "d", "encoder": "e", "epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
+
+
+def trained(model: torch.nn.Module, kind: str, entry: Finetune, data: object, limit: float) -> tuple[dict, list, type]:
+    curve: list[float] = []
+    batches = RowBatches(data, 8, entry.epochs, 1, 0)
+    groups = partial(strategies.groups, params=entry)
+    groups(model)
+    with (
+        fitting("finetune", "x", Resources()) as fit,
+        prefix.taken_off(model, batches, Path("state/prefix"), limit) as inputs,
+    ):
+        fit(model, losses.for_kind(kind), inputs, entry, groups, lambda _, at: curve.append(at["loss"]))
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}, curve, type(inputs)
+
+
+@pytest.mark.parametrize("strategy", ["top_k", "frozen"])
+@pytest.mark.parametrize("family", PLAIN)
+@pytest.mark.parametrize("kind", ["pair", "span", "tagging"])
+def test_it_is_the_same_training(kind: str, family: str, strategy: str, checkout: Path) -> None:
+    source = encoder(family, checkout / "encoder")
+    data = encoded(kind, checkout / "encoded", source)
+    entry = Finetune(**ENTRY, strategy=strategy, top_k=1, optimizer="sgd")
+    torch.manual_seed(2)
+    model = heads.for_task(source, TASKS[kind])
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    config = model.config.to_json_string()
+    plain, curve, taken = trained(model, kind, entry, data, limit=0)
+    assert taken is RowBatches
+    model.load_state_dict(start)
+    cached, curve_cached, taken = trained(model, kind, entry, data, limit=1e9)
+    assert taken is prefix.PrefixBatches
+    assert curve_cached == pytest.approx(curve, rel=2e-3)
+    assert plain.keys() == cached.keys()
+    assert all(torch.allclose(cached[name], tensor, atol=1e-3) for name, tensor in plain.items())
+    assert any(not tensor.equal(start[name]) for name, tensor in cached.items())
+    assert model.config.to_json_string() == config
+    assert not list(Path("state/prefix").iterdir())
+
+
+def test_nothing_is_kept_where_nothing_is_frozen_or_a_lower_layer_is_read(checkout: Path) -> None:
+    source = encoder("bert", checkout / "encoder")
+    data = encoded("single", checkout / "encoded", source)
+    for head, features, strategy in (("native", "last", "full"), ("linear", "sum_last_four", "frozen")):
+        model = heads.for_task(source, TASKS["single"], head, "cls", features)
+        strategies.groups(model, Finetune(**ENTRY, strategy=strategy))
+        batches = RowBatches(data, 8, 1, 1, 0)
+        with prefix.taken_off(model, batches, Path("state/prefix"), 1e9) as inputs:
+            assert inputs is batches
+
+
+def test_too_large_a_prefix_is_said_and_not_kept(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    source = encoder("bert", checkout / "encoder")
+    model = heads.for_task(source, TASKS["single"])
+    strategies.groups(model, Finetune(**ENTRY, strategy="frozen"))
+    batches = RowBatches(encoded("single", checkout / "encoded", source), 8, 1, 1, 0)
+    with prefix.taken_off(model, batches, Path("state/prefix"), 1.0) as inputs:
+        assert inputs is batches
+    assert (
+        "the states of 2 frozen layers would take 0.0 GB, over resources.cache_gb; not kept" in capsys.readouterr().err
+    )
+
+
+def test_states_are_those_of_the_last_frozen_layer(checkout: Path) -> None:
+    source = tiny.encoder(checkout / "encoder", layers=3)
+    model = heads.for_task(source, tiny.TASK, "linear")
+    strategies.groups(model, Finetune(**ENTRY, strategy="top_k", top_k=1))
+    data = encoded("single", checkout / "encoded", source)
+    batches = RowBatches(data, 8, 1, 1, 0)
+    model.eval()
+    plain = batches[0]
+    wanted = model.encoder(**backbones.inputs(model, plain), output_hidden_states=True).hidden_states[2]
+    with prefix.taken_off(model, batches, Path("state/prefix"), 1e9) as inputs:
+        given = inputs[0]
+        assert len(backbones.layers(model)) == 1
+    inside = plain["attention_mask"].bool()
+    assert np.allclose(given["inputs_embeds"][inside], wanted[inside].detach(), atol=2e-3)
+    assert given["labels"].equal(plain["labels"])
+    assert "input_ids" not in given
