@@ -165,15 +165,21 @@ class Training:
         everything = sums[1].clamp(min=1)
         loss = float(sums[0] / everything)
         if not math.isfinite(loss):
-            raise InputError(
-                f"step {step + 1}: the loss is {loss}; a smaller learning_rate, or a max_grad_norm, may help"
-            )
+            raise InputError(self._not_finite(loss))
         # DistributedDataParallel averages gradients over workers: undo that, and divide by all that was learned from
         torch._foreach_mul_([p.grad for p in self.trained if p.grad is not None], float(self.world / everything))
         if params.max_grad_norm:
             nn.utils.clip_grad_norm_(self.trained, params.max_grad_norm)
         self.optimizer.step()
         return loss, bool(sums[2]), bool(sums[3])
+
+    def _not_finite(self, loss: float) -> str:
+        step, rows = self.now.step, getattr(self.job.batches, "rows", None)
+        names = f" on rows {', '.join(map(str, rows(step)[:8]))}, ..." if rows else ""
+        return (
+            f"step {step + 1}: the loss is {loss}{names}; the checkpoint before it is kept; a smaller learning_rate, "
+            "or a max_grad_norm, may help"
+        )
 
     def _at_point(self, step: int, steps: int) -> bool:
         """Whether the curve has a point here: one of CURVE_POINTS, a look of `watch`, or the end."""

@@ -48,6 +48,9 @@ class PrefixBatches:
         left = {name: tensor for name, tensor in batch.items() if name not in ("input_ids", "token_type_ids")}
         return {"inputs_embeds": found, **left}
 
+    def rows(self, step: int) -> np.ndarray:
+        return self.inner.rows(step)
+
     def fingerprint(self) -> str:
         return f"{self.inner.fingerprint()} {self.digest}"
 

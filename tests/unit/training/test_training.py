@@ -280,5 +280,21 @@ def test_a_loss_that_is_no_number_stops_the_run(model: torch.nn.Module) -> None:
         total, count = losses.classification(model, batch)
         return total * float("nan"), count
 
-    with pytest.raises(Exception, match="step 1: the loss is nan"), fitting("finetune", "x", Resources()) as fit:
+    first = RowBatches(rows(), 4, 1, 1, 0).rows(0)
+    said = f"step 1: the loss is nan on rows {', '.join(map(str, first))}, ...; the checkpoint before it is kept"
+    with pytest.raises(Exception, match=said), fitting("finetune", "x", Resources()) as fit:
         fit(model, broken, RowBatches(rows(), 4, 1, 1, 0), Fit())
+
+
+def test_a_loss_that_breaks_later_keeps_the_checkpoint_before_it(model: torch.nn.Module) -> None:
+    steps = []
+
+    def breaking(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+        total, count = losses.classification(model, batch)
+        steps.append(len(steps))
+        return (total * float("inf") if len(steps) == 5 else total), count
+
+    resources = Resources(checkpoint_minutes=1e-9)
+    with pytest.raises(Exception, match="step 5: the loss is inf"), fitting("finetune", "x", resources) as fit:
+        fit(model, breaking, RowBatches(rows(), 4, 2, 1, 0), Fit(learning_rate=1e-4))
+    assert torch.load("state/checkpoints/finetune/x/fit-1.pt", weights_only=True)["step"] == 4
