@@ -1,0 +1,67 @@
+"""The ready-made params files on their real corpora: every run of them with few rows and few steps."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.core import params, paths
+from pipelines.stages import encode, evaluate, finetune, floor, ingest, prepare, pretrain, report
+from tests.conftest import MIRROR, ROOT, needs_mirror
+
+pytestmark = [needs_mirror, pytest.mark.slow, pytest.mark.real_data]
+# file -> the share of its rows to take, by the entry of prepare
+FILES: dict[str, dict[str, float]] = {
+    "glue": {"cola": 0.03, "sst2": 0.003, "stsb": 0.03, "rte": 0.06, "wnli": 0.3},  # the others are not in the mirror
+    "squad": {"squad1": 0.002, "squad2": 0.002},
+    "jglue": {"jsts": 0.02, "jcommonsenseqa": 0.02},
+    "jaquad": {"jaquad": 0.005},
+    "ner": {"ner": 0.05},
+    "features": {"ner": 0.05},
+    "choice": {"codah": 0.1},
+    "masking": {"text-ja": 0.02, "jsts": 0.02},
+    "sizes": {"text-ja": 0.02, "jsts": 0.02},
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_run_reaches_the_report(file: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTLINE_MIRROR", str(MIRROR.resolve()))
+    shutil.copytree(ROOT / "encoders", "encoders", ignore=shutil.ignore_patterns("__pycache__"))
+    values = few(yaml.safe_load((ROOT / "params" / f"{file}.yaml").read_text(encoding="utf-8")), FILES[file])
+    Path("params.yaml").write_text(yaml.safe_dump(values))
+    params.check()
+    for stage, section in ((ingest, "ingest"), (prepare, "prepare"), (encode, "encode"), (pretrain, "pretrain")):
+        for key in values[section]:
+            stage.main(key)
+    for stage, section in ((finetune, "finetune"), (floor, "floor"), (evaluate, "evaluate")):
+        for key in values[section]:
+            stage.main(key)
+    report.main()
+    table = (paths.reports() / "table.txt").read_text()
+    assert values["finetune"]
+    for run in values["finetune"]:
+        assert run in table
+        record = json.loads(paths.metrics(run).read_text())
+        assert record["rows"] > 5
+        assert record["metric"] in record["metrics"]
+
+
+def few(values: dict[str, Any], shares: dict[str, float]) -> dict[str, Any]:
+    """The file's entries for the tasks named in `shares`, with few rows and one epoch."""
+    values["prepare"] = {task: values["prepare"][task] | {"sample": share} for task, share in shares.items()}
+    raw = {Path(entry["source"]).name for entry in values["prepare"].values()}
+    values["ingest"] = {name: entry for name, entry in values["ingest"].items() if name in raw}
+    values["encode"] = {name: entry for name, entry in values["encode"].items() if entry["task"] in shares}
+    for section, less in (
+        ("pretrain", {"epochs": 0.02, "looks": 1}),
+        ("finetune", {"epochs": 1, "max_train_rows": 48}),
+    ):
+        kept = {name: entry for name, entry in values[section].items() if entry["data"] in values["encode"]}
+        values[section] = {name: entry | less for name, entry in kept.items()}
+    for section in ("floor", "evaluate"):
+        values[section] = {name: entry for name, entry in values[section].items() if entry["task"] in shares}
+    return values
