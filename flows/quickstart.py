@@ -50,7 +50,8 @@ def _one_request(name: str, row: dict[str, Any]) -> str:
     """Serve the champion, ask it for one row, stop it."""
     with serving(name) as address:
         answer = ask(address, "/predict", {"rows": [row]})
-    said = ", ".join(f"{name} {value}" for name, value in answer["predictions"][0].items())
+    items = answer["predictions"][0].items()
+    said = ", ".join(f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in items)
     return f"{said} ({answer['model']} version {answer['version']})"
 
 
