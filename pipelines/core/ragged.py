@@ -1,6 +1,6 @@
 """Rows of unequal length as flat values and offsets, joined and gathered without a loop over rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -52,3 +52,13 @@ def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         return np.zeros(0, np.int64)
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def by_length(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """Row numbers in batches of like length, longest first; none holds over `budget` values when padded, or one row."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(1, budget // int(lengths[order[start]]))
+        yield order[start : start + size]
+        start += size

@@ -1,6 +1,5 @@
 """The one predictor: evaluate, the HTTP service, the batch job and the registered model all call it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
-from pipelines.core.ragged import Ragged, positions
+from pipelines.core.ragged import Ragged, by_length, positions
 from pipelines.core.task import Task
 from pipelines.inference import decoding, runtimes
 from pipelines.text import encoding, tokenizer
@@ -49,7 +48,7 @@ class Predictor:
         ragged = Ragged(ids.values.to_numpy(), ids.offsets.to_numpy().astype(np.int64))
         first_length = ragged.lengths if first is None else first.to_numpy()
         found: dict[int, np.ndarray] = {}
-        for chosen in _by_length(ragged.lengths):
+        for chosen in by_length(ragged.lengths, BATCH_TOKENS):
             logits = self.runtime.logits(_collate(ragged, first_length, chosen, self.tokenizer.pad_id))
             found |= zip(chosen.tolist(), logits, strict=True)
         return [found[i] for i in range(len(ragged.lengths))]
@@ -82,16 +81,6 @@ def _column(rows: pa.Table | pa.RecordBatch, field: pa.Field, choices_each: int)
             raise InputError(f"the column {name!r}: row {row} has {len(options)} choices; {choices_each} are expected")
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return flat.cast(field.type)
-
-
-def _by_length(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Row numbers in batches of like length, longest first, each within the token budget."""
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        size = max(1, BATCH_TOKENS // int(lengths[order[start]]))
-        yield order[start : start + size]
-        start += size
 
 
 def _collate(ids: Ragged, first_length: np.ndarray, rows: np.ndarray, pad_id: int) -> runtimes.Inputs:

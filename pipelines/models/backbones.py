@@ -1,5 +1,6 @@
 """The one table that says where each family keeps its embeddings, its layers and its masked-word head."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,6 +145,15 @@ def mlm_logits(model: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
     for path in backbone(model).mlm_head:
         hidden = model.get_submodule(path)(hidden)
     return hidden
+
+
+def digest(*modules: nn.Module) -> str:
+    """Of all their weights, by name."""
+    found = hashlib.sha256()
+    for name, tensor in (pair for module in modules for pair in module.state_dict().items()):
+        found.update(name.encode())
+        found.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else b"")
+    return found.hexdigest()
 
 
 def max_positions(model: nn.Module) -> int:

@@ -55,6 +55,11 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
     return auto.from_config(config)
 
 
+def itself(model: PreTrainedModel, params: Any) -> PreTrainedModel:
+    """What trains around a model where an objective needs nothing but the model."""
+    return model
+
+
 def _special_ids(family: str, tokenizer: Any) -> dict[str, int]:
     """The ids of special tokens, by those of the config's names for them that the family uses."""
     ids = {"pad": tokenizer.pad_id, "cls": tokenizer.cls_id, "bos": tokenizer.cls_id}

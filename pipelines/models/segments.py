@@ -4,12 +4,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoModelForPreTraining
 
 from pipelines.core.errors import InputError
 from pipelines.models import backbones, masking
 from pipelines.models.batch import Batch, Prediction
 
 Segments = list[np.ndarray]  # of ids, one for each row
+
+
+def auto(params: Any) -> Any:
+    """The class of a model with both heads."""
+    return AutoModelForPreTraining
 
 
 def split(batch: Batch) -> tuple[Segments, Segments]:

@@ -6,19 +6,16 @@ import numpy as np
 from torch import nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from pipelines.models import backbones, masking
+from pipelines.models import backbones, masking, pretrained
 from pipelines.models.batch import IGNORE, Batch, Prediction
 
 SEGMENTS = False
+around = pretrained.itself
 Params = masking.Masking
 
 
 def auto(params: Params) -> Any:
     return AutoModelForMaskedLM
-
-
-def around(model: PreTrainedModel, params: Params) -> nn.Module:
-    return model
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:

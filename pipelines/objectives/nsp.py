@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoModelForPreTraining, PreTrainedModel
+from transformers import PreTrainedModel
 
 from pipelines.core.params import Fraction
-from pipelines.models import masking, segments
+from pipelines.models import masking, pretrained, segments
 from pipelines.models.batch import Batch, Prediction
 
 SEGMENTS = True
+around, auto = pretrained.itself, segments.auto
 NEXT, RANDOM = 0, 1  # as transformers numbers them
 
 
@@ -19,14 +20,6 @@ class Params(masking.Masking):
     """The masking, and how often the second segment is of another document."""
 
     random_next: Fraction = 0.5
-
-
-def auto(params: Params) -> Any:
-    return AutoModelForPreTraining
-
-
-def around(model: PreTrainedModel, params: Params) -> nn.Module:
-    return model
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:

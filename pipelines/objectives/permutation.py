@@ -10,9 +10,11 @@ from transformers import AutoModelForPreTraining, PreTrainedModel
 
 from pipelines.core.errors import InputError
 from pipelines.core.params import Section
+from pipelines.models import pretrained
 from pipelines.models.batch import Batch, Prediction
 
 SEGMENTS = False
+around = pretrained.itself
 
 
 class Params(Section):
@@ -23,10 +25,6 @@ class Params(Section):
 
 def auto(params: Params) -> Any:
     return AutoModelForPreTraining
-
-
-def around(model: PreTrainedModel, params: Params) -> nn.Module:
-    return model
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:

@@ -19,6 +19,7 @@ from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.params import Fit
 from pipelines.core.progress import progress
+from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch
 from pipelines.training import optim, strategies
 from pipelines.training.batches import Batches
@@ -59,11 +60,7 @@ class Job:
     def fingerprint(self) -> str:
         """Digest of the initial weights, the batches and the params: a checkpoint serves only its own job."""
         digest = hashlib.sha256(f"{self.batches.fingerprint()} {self.params.model_dump_json()}".encode())
-        for name, tensor in self.model.state_dict().items():
-            digest.update(name.encode())
-            digest.update(
-                tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else b""
-            )
+        digest.update(backbones.digest(self.model).encode())
         return digest.hexdigest()
 
 
@@ -225,9 +222,11 @@ def plain_attention(model: nn.Module) -> Iterator[None]:
     if not torch.cuda.is_available():
         for part in parts:
             part.set_attn_implementation("eager")
-    yield
-    for part, attention in zip(parts, before, strict=True):
-        part.set_attn_implementation(attention)
+    try:
+        yield
+    finally:
+        for part, attention in zip(parts, before, strict=True):
+            part.set_attn_implementation(attention)
 
 
 def watched(model: nn.Module, watch: Watch) -> dict[str, float]:

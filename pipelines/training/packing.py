@@ -17,9 +17,13 @@ from pipelines.text.tokenizer import Tokenizer
 from pipelines.training.batches import Encoded
 
 
-class PackedBatches:
-    """Sequences of exactly `length` tokens (T): input_ids (B, T). Nothing is padded, so there is no mask."""
+class TextBatches:
+    """What the ways to cut text into sequences share: every epoch holds each of them once, in a new order.
 
+    A subclass says how many `sequences` there are, draws an epoch and puts the chosen ones together.
+    """
+
+    sequences: int
     padding = 0.0  # share of tokens that are padding
 
     def __init__(
@@ -33,13 +37,8 @@ class PackedBatches:
         repack: bool = True,
     ) -> None:
         self.data, self.length, self.batch_size, self.seed, self.repack = data, length, batch_size, seed, repack
-        self.cls_id, self.sep_id = tokenizer.cls_id, tokenizer.sep_id
-        tokens = len(data.ids) + len(data)  # with a separator behind each document
-        self.sequences = tokens // (length - 2)
-        if not self.sequences:
-            raise InputError(
-                f"{tokens} tokens of text do not fill one sequence of {length}; give more text or less max_length"
-            )
+        self.tokenizer = tokenizer
+        self._cut()
         self.steps_per_epoch = -(-self.sequences // batch_size)
         self.steps = max(1, round(epochs * self.steps_per_epoch))
         self._epoch: tuple[int, np.ndarray] = (-1, np.array([]))
@@ -50,22 +49,50 @@ class PackedBatches:
     def __getitem__(self, step: int) -> Batch:
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._epoch[0] != epoch:
-            self._epoch = epoch, self._pack(epoch)
-        body = self._epoch[1][place * self.batch_size : (place + 1) * self.batch_size]  # (B, T - 2)
-        ids = np.empty((len(body), self.length), np.int64)
-        ids[:, 0], ids[:, 1:-1], ids[:, -1] = self.cls_id, body, self.sep_id
-        return {"input_ids": torch.from_numpy(ids)}
+            self._epoch = epoch, self._draw(epoch)
+        return self._join(self._epoch[1][place * self.batch_size : (place + 1) * self.batch_size], epoch)
 
-    def _pack(self, epoch: int) -> np.ndarray:
+    def fingerprint(self) -> str:
+        of = f"{type(self).__name__} {self.length} {self.batch_size} {self.steps} {self.seed} {self.repack}"
+        return f"{self.data.fingerprint()} {of}"
+
+    def _cut(self) -> None:
+        """Count the sequences, or refuse text that makes none."""
+        raise NotImplementedError
+
+    def _draw(self, epoch: int) -> np.ndarray:
+        """The epoch's sequences in their order, or their numbers."""
+        raise NotImplementedError
+
+    def _join(self, chosen: np.ndarray, epoch: int) -> Batch:
+        """A batch of what `_draw` gave."""
+        raise NotImplementedError
+
+
+class PackedBatches(TextBatches):
+    """Sequences of exactly `length` tokens (T): input_ids (B, T). Nothing is padded, so there is no mask."""
+
+    def _cut(self) -> None:
+        tokens = len(self.data.ids) + len(self.data)  # with a separator behind each document
+        self.sequences = tokens // (self.length - 2)
+        if not self.sequences:
+            raise InputError(
+                f"{tokens} tokens of text do not fill one sequence of {self.length}; give more text or less max_length"
+            )
+
+    def _draw(self, epoch: int) -> np.ndarray:
         """This epoch's sequences without [CLS] and [SEP], (sequences, T - 2)."""
         packing = epoch if self.repack else 0
         order = seeding.generator(self.seed, "documents", packing).permutation(len(self.data))
         lengths = self.data.lengths[order]
-        stream = np.full(lengths.sum() + len(order), self.sep_id, self.data.ids.dtype)
+        stream = np.full(lengths.sum() + len(order), self.tokenizer.sep_id, self.data.ids.dtype)
         starts = np.cumsum(lengths + 1) - (lengths + 1)
         stream[positions(starts, lengths)] = self.data.ids[positions(self.data.offsets[order], lengths)]
         body = stream[: self.sequences * (self.length - 2)].reshape(self.sequences, -1)
         return body[seeding.generator(self.seed, "sequences", epoch).permutation(len(body))]
 
-    def fingerprint(self) -> str:
-        return f"{self.data.fingerprint()} {self.length} {self.batch_size} {self.steps} {self.seed} {self.repack}"
+    def _join(self, chosen: np.ndarray, epoch: int) -> Batch:
+        """Bodies (B, T - 2) between [CLS] and [SEP]."""
+        ids = np.empty((len(chosen), self.length), np.int64)
+        ids[:, 0], ids[:, 1:-1], ids[:, -1] = self.tokenizer.cls_id, chosen, self.tokenizer.sep_id
+        return {"input_ids": torch.from_numpy(ids)}

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pipelines.core.progress import progress, say
-from pipelines.core.ragged import positions
+from pipelines.core.ragged import by_length, positions
 from pipelines.models import backbones
 from pipelines.models.batch import Batch
 from pipelines.training.batches import Encoded, RowBatches, collate
@@ -74,13 +74,15 @@ def taken_off(model: nn.Module, batches: RowBatches, place: Path, limit_bytes: f
             )
         yield batches
         return
-    digest = _digest(model, frozen)
+    digest = backbones.digest(*backbones.embeddings(model), *list(backbones.layers(model))[:frozen])
     place.mkdir(parents=True, exist_ok=True)
     states = place / "prefix.f16"
-    _build(model, data, batches.pad_id, frozen, states, width)
-    with _without(model, frozen):
-        yield PrefixBatches(batches, states.resolve(), width, digest)
-    states.unlink()
+    try:
+        _build(model, data, batches.pad_id, frozen, states, width)
+        with _without(model, frozen):
+            yield PrefixBatches(batches, states.resolve(), width, digest)
+    finally:
+        states.unlink(missing_ok=True)
 
 
 def _frozen_layers(model: nn.Module) -> int:
@@ -97,18 +99,6 @@ def _can(model: nn.Module, data: Encoded) -> bool:
     return backbones.backbone(model).plain and not reads_others and data.choices == 1
 
 
-def _digest(model: nn.Module, frozen: int) -> str:
-    import hashlib
-
-    digest = hashlib.sha256()
-    for part in (*backbones.embeddings(model), *list(backbones.layers(model))[:frozen]):
-        for tensor in part.state_dict().values():
-            digest.update(
-                tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else b""
-            )
-    return digest.hexdigest()
-
-
 def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path, width: int) -> None:
     """Write the output of layer `frozen` for every token; rows of like length go together."""
     kept = np.memmap(path, np.float16, "w+", shape=(len(data.ids), width))
@@ -120,17 +110,16 @@ def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path
     hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).eval()
-    order, start = np.argsort(-data.lengths, kind="stable"), 0
     with torch.inference_mode(), progress("frozen layers", len(data), "rows") as advance:
-        while start < len(order):
-            rows = order[start : start + max(1, BUILD_TOKENS // int(data.lengths[order[start]]))]
+        done = 0
+        for rows in by_length(data.lengths, BUILD_TOKENS):
             batch = {name: tensor.to(device) for name, tensor in collate(data, rows, pad_id).items()}
             backbones.encoder(model)(**backbones.inputs(model, batch))
             states = caught.pop()[batch["attention_mask"].bool()]
             starts = data.offsets[rows]
             kept[positions(starts, data.offsets[rows + 1] - starts)] = states.cpu().numpy().astype(np.float16)
-            start += len(rows)
-            advance(start)
+            done += len(rows)
+            advance(done)
     hook.remove()
     kept.flush()
 
