@@ -23,7 +23,7 @@ import yaml
 from transformers import AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments
 
 from pipelines.core import paths
-from pipelines.core.params import Finetune, Resources
+from pipelines.core.entries import Finetune, Resources
 from pipelines.core.task import Task
 from pipelines.models import folder as model_folder
 from pipelines.models import heads, pretrained

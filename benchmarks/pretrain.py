@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
-from pipelines.core.params import Fit
+from pipelines.core.entries import Fit
 from pipelines.core.ragged import offsets
 from pipelines.models import pretrained
 from pipelines.objectives import mlm

@@ -5,12 +5,12 @@ from typing import Any
 
 from prefect import flow, task
 
-from pipelines.core import params, paths, tables
+from pipelines.core import entries, params, paths, tables
+from pipelines.core.entries import Evaluate
 from pipelines.core.errors import InputError
-from pipelines.core.params import Evaluate
 from pipelines.evaluation import gates
 from pipelines.evaluation.score import score
-from pipelines.inference import cost
+from pipelines.inference import behaviour, cost
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
 
@@ -35,13 +35,14 @@ def measure(version: registry.Version, entry: Evaluate) -> dict[str, Any]:
         "metric": predictor.task.metric,
         **score(rows, predictor.predict(rows), predictor.task),
         "latency_ms": cost.latency(predictor, rows),
+        "behaviour": behaviour.check(predictor, rows, entry.behaviour),
     }
 
 
 @flow(name="promote")
 def promote(name: str) -> Outcome:
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not."""
-    rules = params.entry("promote", name, params.Promote)
+    rules = params.entry("promote", name, entries.Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
     challenger = registry.get(name, registry.CHALLENGER)
     champion = registry.find(name, registry.CHAMPION)

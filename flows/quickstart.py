@@ -11,7 +11,7 @@ from flows.promote import promote
 from flows.retrain import retrain
 from flows.score import score
 from flows.serve import ask, serving
-from pipelines.core import params, paths, tables
+from pipelines.core import entries, params, paths, tables
 from pipelines.core.progress import say
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
@@ -25,10 +25,10 @@ T = TypeVar("T")
 def quickstart() -> str:
     """The whole way on the active params.yaml; returns what to print at the end."""
     name = next(iter(params.check()["promote"]))
-    run = params.entry("promote", name, params.Promote).run
+    run = params.entry("promote", name, entries.Promote).run
     _timed("the graph, MLflow runs, a registered challenger", lambda: retrain([name]))
     outcome = _timed("the gate", lambda: promote(name))
-    entry = params.entry("evaluate", run, params.Evaluate)
+    entry = params.entry("evaluate", run, entries.Evaluate)
     rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet")
     unlabelled = rows.drop_columns(TARGETS[Task.load(paths.rows(entry.task)).kind])
     tables.write(TO_SCORE, unlabelled.to_batches(), unlabelled.schema)

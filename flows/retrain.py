@@ -8,8 +8,8 @@ from typing import Any
 from prefect import flow, task
 
 from flows import dag
-from pipelines.core import params, paths, tables
-from pipelines.core.params import Promote
+from pipelines.core import entries, params, paths, tables
+from pipelines.core.entries import Promote
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.tracking import registry, runs
@@ -83,6 +83,6 @@ def provenance_tags(run: str) -> dict[str, str]:
 
 def _example(run: str, kind: str) -> dict[str, Any]:
     """The first row that the run was evaluated on."""
-    entry = params.entry("evaluate", run, params.Evaluate)
+    entry = params.entry("evaluate", run, entries.Evaluate)
     rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet", INPUTS[kind])
     return rows.slice(0, 1).to_pylist()[0]

@@ -31,6 +31,14 @@ TARGETS = {"span": "answers", "tagging": "entities"} | dict.fromkeys(
     ("single", "pair", "regression", "choice"), "label"
 )
 
+# The metrics that can rank models, the usual one first; f1 is of the second of two labels.
+METRICS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("single", "pair", "choice"), ("accuracy", "macro_f1", "matthews", "f1")),
+    "regression": ("pearson", "spearman"),
+    "span": ("f1", "exact"),
+    "tagging": ("f1", "precision", "recall"),
+}
+
 # What a person sends to be predicted: the rows without their target.
 INPUTS: dict[str, list[str]] = {
     kind: [name for name in schema.names if name not in ("id", TARGETS.get(kind))] for kind, schema in ROWS.items()

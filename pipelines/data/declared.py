@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipelines.core.entries import Section
 from pipelines.core.errors import InputError, choices
-from pipelines.core.params import Section
 from pipelines.core.task import Task
 
 Parse = Callable[[Path, Task, str, Any], Iterator[dict[str, Any]]]

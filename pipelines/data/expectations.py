@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pipelines.core import tables
+from pipelines.core.entries import Expect
 from pipelines.core.errors import InputError
-from pipelines.core.params import Expect
 from pipelines.core.progress import say
 from pipelines.core.schema import INPUTS, TARGETS
 from pipelines.core.task import Task

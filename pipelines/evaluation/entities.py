@@ -7,22 +7,36 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 Entity = dict[str, Any]  # start, end, label
 
 
 def scores(gold: Sequence[Sequence[Entity]], predicted: Sequence[Sequence[Entity]]) -> dict[str, dict[str, float]]:
     """Of each label, and of all together under the name ""; each row's entities by themselves."""
     right, named, there = (Counter[str]() for _ in range(3))
-    for wanted, found in zip(gold, predicted, strict=True):
-        a, b = (Counter((e["start"], e["end"], e["label"]) for e in side) for side in (wanted, found))
-        for counter, entities in ((right, a & b), (named, b), (there, a)):
+    for row in zip(gold, predicted, strict=True):
+        for counter, entities in zip((right, named, there), _compared(*row), strict=True):
             for (_, _, label), count in entities.items():
                 counter[label] += count
                 counter[""] += count
-    return {label: _ratios(right[label], named[label], there[label]) for label in sorted({"", *there, *named})}
+    return {label: ratios(right[label], named[label], there[label]) for label in sorted({"", *there, *named})}
 
 
-def _ratios(right: int, named: int, there: int) -> dict[str, float]:
+def counts(gold: Sequence[Sequence[Entity]], predicted: Sequence[Sequence[Entity]]) -> np.ndarray:
+    """Of each row how many entities are right, were named and are there: what `ratios` takes, (N, 3)."""
+    rows = zip(gold, predicted, strict=True)
+    return np.array([[entities.total() for entities in _compared(*row)] for row in rows])
+
+
+def _compared(gold: Sequence[Entity], predicted: Sequence[Entity]) -> tuple[Counter[tuple[int, int, str]], ...]:
+    """The entities of one row that are right, were named and are there."""
+    there, named = (Counter((e["start"], e["end"], e["label"]) for e in side) for side in (gold, predicted))
+    return there & named, named, there
+
+
+def ratios(right: int, named: int, there: int) -> dict[str, float]:
+    """Precision, recall and F1; 0 where there is no denominator."""
     return {
         "precision": right / named if named else 0.0,
         "recall": right / there if there else 0.0,

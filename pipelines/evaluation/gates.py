@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.core.params import Promote
+from pipelines.core.entries import Promote
 
 Metrics = dict[str, Any]  # what evaluate writes to artifacts/metrics/<run>.json
 
@@ -19,6 +19,9 @@ def decide(challenger: Metrics, champion: Metrics | None, rules: Promote) -> Dec
     name = challenger["metric"]
     value = challenger["metrics"][name]
     checks = [(value >= rules.at_least, f"{name} {value:.4f}, at least {rules.at_least:.4f} is asked")]
+    for check in challenger.get("behaviour", []):
+        sentence = f"behaviour {check['name']}: {check['passed']:.4f} of {check['rows']} rows, at least {check['at_least']:.4f} is asked"
+        checks.append((check["ok"], sentence))
     if champion:
         if champion["rows"] != challenger["rows"] or champion["task"] != challenger["task"]:
             raise ValueError("challenger and champion must be scored on the same rows")

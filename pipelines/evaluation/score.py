@@ -9,6 +9,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
 from pipelines.evaluation import correlation, entities, metrics, squad
+from pipelines.evaluation.significance import OfRows
 
 
 def joined(rows: pa.Table, predictions: pa.Table, target: str) -> tuple[list[Any], pa.Table]:
@@ -53,6 +54,27 @@ def score(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
         found = entities.scores(gold, answers.column("entities").to_pylist())
         return {"metrics": found.pop(""), "classes": found}
     return _labels(rows, predictions, task)
+
+
+def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
+    """The task's own metric as a function of row numbers, for slices and for rows drawn again."""
+    name = task.metric
+    if task.kind == "regression":
+        gold, answers = joined(rows, predictions, "label")
+        numbers, values = np.array(gold), answers.column("value").to_numpy()
+        return lambda chosen: correlation.scores(numbers[chosen], values[chosen])[name]
+    if task.kind == "span":
+        found, answers = joined(rows, predictions, "answers")
+        gold = [[answer["text"] for answer in row] for row in found]
+        each = squad.table(answers.column("answer").to_pylist(), gold, task.language)
+        return lambda chosen: float(each[chosen, squad.NAMES.index(name)].mean())
+    if task.kind == "tagging":
+        gold, answers = joined(rows, predictions, "entities")
+        counts = entities.counts(gold, answers.column("entities").to_pylist())
+        return lambda chosen: entities.ratios(*counts[chosen].sum(axis=0))[name]
+    wanted, said = label_ids(rows, predictions, task)
+    metric, classes = (metrics.METRICS | metrics.BINARY)[name], len(task.labels)
+    return lambda chosen: metric(wanted[chosen], said[chosen], classes)
 
 
 def _answers(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, float]:

@@ -1,33 +1,22 @@
 """Bootstrap intervals: how far a score, or the difference of two on the same rows, may be chance."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pipelines.core import seeding
-from pipelines.evaluation.metrics import Metric
 
 Interval = tuple[float, float]
+OfRows = Callable[[np.ndarray], float]  # a score of the rows with these numbers, which may repeat
 
 
-def interval(
-    metric: Metric, gold: np.ndarray, predicted: np.ndarray, classes: int, samples: int = 1000, seed: int = 1
-) -> Interval:
-    """The 95% percentile interval of a metric over resampled rows (Efron 1979)."""
-    draws = _draws(len(gold), samples, seed)
-    return _quantiles([metric(gold[rows], predicted[rows], classes) for rows in draws])
+def interval(value: OfRows, count: int, samples: int = 1000, seed: int = 1) -> Interval:
+    """The 95% percentile interval of `value` over `count` rows drawn again with replacement (Efron 1979).
 
-
-def difference(
-    metric: Metric, gold: np.ndarray, a: np.ndarray, b: np.ndarray, classes: int, samples: int = 1000, seed: int = 1
-) -> Interval:
-    """The 95% interval of metric(a) - metric(b), both on the same resampled rows (Koehn 2004)."""
-    draws = _draws(len(gold), samples, seed)
-    return _quantiles([metric(gold[r], a[r], classes) - metric(gold[r], b[r], classes) for r in draws])
-
-
-def _draws(rows: int, samples: int, seed: int) -> np.ndarray:
-    return seeding.generator(seed, "bootstrap").integers(0, rows, (samples, rows))
-
-
-def _quantiles(values: list[float]) -> Interval:
+    For two models on the same rows let `value` be the difference of their scores: each draw is the same for both
+    (Koehn 2004).
+    """
+    generator = seeding.generator(seed, "bootstrap")
+    values = [value(generator.integers(0, count, count)) for _ in range(samples)]
     low, high = np.quantile(values, [0.025, 0.975])
     return float(low), float(high)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+NAMES = ("exact", "f1")
+
 
 def normalized(text: str, language: str = "en") -> list[str]:
     """The tokens that two answers are compared by."""
@@ -44,15 +46,20 @@ def best_of(predicted: str, answers: Iterable[str], language: str = "en") -> tup
     return max(exact(predicted, a, language) for a in gold), max(f1(predicted, a, language) for a in gold)
 
 
+def table(predicted: Sequence[str], gold: Sequence[Sequence[str]], language: str = "en") -> np.ndarray:
+    """Of each question NAMES, (N, 2)."""
+    return np.array([best_of(p, g, language) for p, g in zip(predicted, gold, strict=True)])
+
+
 def scores(predicted: Sequence[str], gold: Sequence[Sequence[str]], language: str = "en") -> dict[str, float]:
     """Means over all questions; and over those with and without an answer, where there are both."""
-    table = np.array([best_of(p, g, language) for p, g in zip(predicted, gold, strict=True)])  # (N, 2)
-    found = {"exact": float(table[:, 0].mean()), "f1": float(table[:, 1].mean())}
+    each = table(predicted, gold, language)
+    found = dict(zip(NAMES, map(float, each.mean(axis=0)), strict=True))
     answered = np.array([bool(g) for g in gold])
     if not answered.all() and answered.any():
         for name, chosen in (("answered", answered), ("unanswerable", ~answered)):
-            found[f"{name}_exact"] = float(table[chosen, 0].mean())
-            found[f"{name}_f1"] = float(table[chosen, 1].mean())
+            found[f"{name}_exact"] = float(each[chosen, 0].mean())
+            found[f"{name}_f1"] = float(each[chosen, 1].mean())
     return found
 
 

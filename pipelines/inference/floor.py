@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.core import schema
-from pipelines.core.params import Floor
+from pipelines.core.entries import Floor
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.evaluation import predictions

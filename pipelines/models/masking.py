@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from pipelines.core.entries import Fraction, Section
 from pipelines.core.errors import InputError
-from pipelines.core.params import Fraction, Section
 from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch
 

@@ -6,8 +6,8 @@ import numpy as np
 from torch import nn
 from transformers import AutoModelForPreTraining, PreTrainedModel
 
+from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
-from pipelines.core.params import Section
 from pipelines.models import bilstm, pretrained
 from pipelines.models.batch import Batch, Prediction
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from pipelines.core.params import Fraction
+from pipelines.core.entries import Fraction
 from pipelines.models import masking, pretrained, segments
 from pipelines.models.batch import Batch, Prediction
 

@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import nn
 from transformers import AutoModelForPreTraining, PreTrainedModel
 
+from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
-from pipelines.core.params import Section
 from pipelines.models import pretrained
 from pipelines.models.batch import Batch, Prediction
 

@@ -7,8 +7,8 @@ from pydantic import Field
 from torch import nn
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, PreTrainedModel
 
+from pipelines.core.entries import Positive
 from pipelines.core.errors import InputError
-from pipelines.core.params import Positive
 from pipelines.models import electra, masking
 from pipelines.models.batch import Batch, Prediction
 

@@ -1,6 +1,6 @@
 """The report as one page of HTML, with its pictures inside."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -47,27 +47,37 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
         best = scored[0]
         caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
         pictures.append((plots.confusion(best["confusion"], list(best["classes"])), caption))
+    if scored and "calibration" in scored[0]:
+        best = scored[0]
+        error = best["calibration"]["expected_error"]
+        caption = f"{best['run']}: how sure it was and how often right; expected calibration error {error:.3f}"
+        pictures.append((plots.reliability(best["calibration"]["bins"]), caption))
     if quality:
         pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))
     figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
-    return f"<h2>{escape(task)}</h2>\n{_table(records)}{figures}"
+    every = [table(tables.HEADER, map(tables.line, records), text=4)]
+    if scored:
+        every += [table(*part, text=1) for part in (tables.classes(scored[0]), tables.slices(scored[0])) if part[1]]
+    checks = tables.behaviour(records)
+    if checks:
+        every.append(table(tables.CHECKS, checks, text=3))
+    return f"<h2>{escape(task)}</h2>\n{''.join(every)}{figures}"
 
 
 def _pretraining(record: dict[str, Any]) -> str:
-    numbers = "".join(
-        f"<tr><td>{escape(name)}</td><td class=number>{value:,.4g}</td></tr>\n"
-        for name, value in record["metrics"].items()
-    )
+    numbers = [(name, f"{value:,.4g}") for name, value in record["metrics"].items()]
     says = f"{record['run']}: {record['objective']}, {record['parameters']:,} parameters; losses by step"
     return (
-        f"<h2>Pretraining {escape(record['run'])}</h2>\n<table>\n{numbers}</table>\n"
+        f"<h2>Pretraining {escape(record['run'])}</h2>\n{table(('metric', 'held out'), numbers, text=1)}"
         f"<figure>{plots.learning(record['curve'])}<figcaption>{escape(says)}</figcaption></figure>\n"
     )
 
 
-def _table(records: list[dict[str, Any]]) -> str:
-    def row(cells: tuple[str, ...], tag: str) -> str:
-        parts = (f"<{tag}{' class=number' if i >= 4 else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells))
+def table(header: Sequence[str], lines: Iterable[Sequence[str]], text: int) -> str:
+    """A table; the first `text` columns are words, the others numbers."""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        parts = (f"<{tag}{' class=number' if i >= text else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells))
         return f"<tr>{''.join(parts)}</tr>\n"
 
-    return f"<table>\n{row(tables.HEADER, 'th')}{''.join(row(tables.line(r), 'td') for r in records)}</table>\n"
+    return f"<table>\n{row(header, 'th')}{''.join(row(line, 'td') for line in lines)}</table>\n"

@@ -26,6 +26,21 @@ def confusion(table: list[list[int]], labels: list[str]) -> str:
     return _svg(figure)
 
 
+def reliability(bins: list[dict[str, Any]]) -> str:
+    """Confidence across, accuracy up, a point a bin as large as its rows; on the diagonal the two agree."""
+    figure, axes = _figure(3.8, 3.6)
+    axes.plot([0, 1], [0, 1], "--", color=SOFT, linewidth=1)
+    rows = np.array([each["rows"] for each in bins])
+    x, y = ([each[name] for each in bins] for name in ("confidence", "accuracy"))
+    axes.plot(x, y, color=BLUE, linewidth=0.8)
+    axes.scatter(x, y, s=8 + 120 * rows / rows.sum(), color=BLUE)
+    axes.set_xlim(0, 1.04)
+    axes.set_ylim(0, 1.04)
+    axes.set_xlabel("confidence")
+    axes.set_ylabel("accuracy")
+    return _svg(figure)
+
+
 def size_and_score(records: list[dict[str, Any]]) -> str:
     """Each run as a point: megabytes across on a logarithmic scale, score up."""
     figure, axes = _figure(6.4, 3.6)

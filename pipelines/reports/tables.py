@@ -4,20 +4,62 @@ import unicodedata
 from typing import Any
 
 Metrics = dict[str, Any]  # an artifacts/metrics/<run>.json
-HEADER = ("run", "kind", "task", "metric", "score", "size MB", "latency ms")
+HEADER = ("run", "kind", "task", "metric", "score", "95% interval", "size MB", "latency ms")
 
 
 def line(record: Metrics) -> tuple[str, ...]:
-    """A run's cells under HEADER; latency is the median of one row at a time."""
+    """A run's cells under HEADER; the interval is the bootstrap's, latency is the median of one row at a time."""
     return (
         record["run"],
         record["how"],
         record["task"],
         record["metric"],
         f"{record['metrics'][record['metric']]:.3f}" if record["metrics"] else "-",
+        "{:.3f} to {:.3f}".format(*record["interval"]) if record["metrics"] else "-",
         f"{record['model']['size_bytes'] / 1e6:.1f}",
         f"{record['latency_ms']['p50']:.2f}",
     )
+
+
+Part = tuple[tuple[str, ...], list[tuple[str, ...]]]  # a header and its lines
+
+
+def classes(record: Metrics) -> Part:
+    """Precision, recall and F1 of each class, in a classifier's or a tagger's record."""
+    header = (f"class, of {record['run']}", "precision", "recall", "F1")
+    lines = [
+        (name, *(f"{numbers[key]:.3f}" for key in ("precision", "recall", "f1")))
+        for name, numbers in record.get("classes", {}).items()
+    ]
+    return header, lines
+
+
+def slices(record: Metrics) -> Part:
+    """The task's metric on parts of the rows."""
+    lines: list[tuple[str, ...]] = [
+        (part["slice"], f"{part['rows']:,}", f"{part['score']:.3f}") for part in record.get("slices", [])
+    ]
+    return (f"rows with, of {record['run']}", "rows", record["metric"]), lines
+
+
+CHECKS = ("run", "behaviour", "kind", "rows", "passed", "asked", "")
+
+
+def behaviour(records: list[Metrics]) -> list[tuple[str, ...]]:
+    """A line under CHECKS for each behaviour check of each run."""
+    return [
+        (
+            record["run"],
+            check["name"],
+            check["kind"],
+            f"{check['rows']:,}",
+            f"{check['passed']:.3f}",
+            f"{check['at_least']:.3f}",
+            "passes" if check["ok"] else "fails",
+        )
+        for record in records
+        for check in record.get("behaviour", [])
+    ]
 
 
 def ranked(records: list[Metrics]) -> list[Metrics]:
@@ -35,7 +77,7 @@ def plain(records: list[Metrics]) -> str:
 
 
 def markdown(records: list[Metrics]) -> str:
-    cells = [HEADER, ("---",) * 4 + ("---:",) * 3, *map(line, ranked(records))]
+    cells = [HEADER, ("---",) * 4 + ("---:",) * 4, *map(line, ranked(records))]
     return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from pipelines.core import params, paths, plugins, provenance, schema, stage, tables
+from pipelines.core import entries, params, paths, plugins, provenance, schema, stage, tables
 from pipelines.core.task import Task
 
 
 def main(key: str) -> None:
-    entry = params.entry("build_vocab", key, params.BuildVocab)
+    entry = params.entry("build_vocab", key, entries.BuildVocab)
     plugin = plugins.load("pipelines.text.tokenizers", entry.tokenizer)
     options = params.options(entry, plugin.Params, f"build_vocab.{key}")
     rows = paths.rows(entry.rows)

@@ -1,10 +1,10 @@
 """compress: make a smaller model of a fine-tuned one."""
 
-from pipelines.core import params, paths, plugins, provenance, stage
+from pipelines.core import entries, params, paths, plugins, provenance, stage
 
 
 def main(key: str) -> None:
-    entry = params.entry("compress", key, params.Compress)
+    entry = params.entry("compress", key, entries.Compress)
     method = plugins.load("pipelines.compression.methods", entry.method)
     options = params.options(entry, method.Params, f"compress.{key}")
     from pipelines.models import folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core import params, paths, provenance, schema, stage, tables
+from pipelines.core import entries, params, paths, provenance, schema, stage, tables
 from pipelines.core.errors import UsageError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
@@ -16,7 +16,7 @@ from pipelines.text import parallel, tokenizer
 
 
 def main(key: str) -> None:
-    entry = params.entry("encode", key, params.Encode)
+    entry = params.entry("encode", key, entries.Encode)
     rows, vocab = paths.rows(entry.task), Path(entry.vocab)
     task, loaded = Task.load(rows), tokenizer.load(vocab)
     positions = tokenizer.positions(vocab)

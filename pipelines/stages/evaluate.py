@@ -2,13 +2,13 @@
 
 import time
 
-from pipelines.core import params, paths, provenance, stage, tables
+from pipelines.core import entries, params, paths, provenance, stage, tables
 from pipelines.evaluation import record
 
 
 def main(key: str) -> None:
-    entry = params.entry("evaluate", key, params.Evaluate)
-    from pipelines.inference import cost
+    entry = params.entry("evaluate", key, entries.Evaluate)
+    from pipelines.inference import behaviour, cost
     from pipelines.inference.predictor import Predictor
 
     folder, rows = paths.model(key), paths.rows(entry.task)
@@ -23,6 +23,7 @@ def main(key: str) -> None:
         "truncated": predictor.truncated,
         "latency_ms": cost.latency(predictor, test),
         "rows_per_second": round(test.num_rows / seconds),
+        "behaviour": behaviour.check(predictor, test, entry.behaviour),
     }
     record.save(key, "evaluate", entry, predictor.task, test, answers, [rows, folder], **facts)
 

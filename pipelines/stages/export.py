@@ -1,11 +1,11 @@
 """export: write ONNX and prove that it agrees with torch."""
 
-from pipelines.core import params, paths, provenance, stage
+from pipelines.core import entries, params, paths, provenance, stage
 from pipelines.core.progress import say
 
 
 def main(key: str) -> None:
-    entry = params.entry("export", key, params.Export)
+    entry = params.entry("export", key, entries.Export)
     from pipelines.inference import onnx_export
 
     folder = paths.model(key)

@@ -5,14 +5,14 @@ import os
 from functools import partial
 from pathlib import Path
 
-from pipelines.core import params, paths, provenance, schema, seeding, stage, tables
+from pipelines.core import entries, params, paths, provenance, schema, seeding, stage, tables
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 
 
 def main(key: str) -> None:
-    entry = params.entry("finetune", key, params.Finetune)
+    entry = params.entry("finetune", key, entries.Finetune)
     import torch
 
     from pipelines.inference import watch
@@ -51,7 +51,7 @@ def main(key: str) -> None:
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
 
 
-def _check(key: str, entry: params.Finetune, task: Task) -> None:
+def _check(key: str, entry: entries.Finetune, task: Task) -> None:
     schema.check_trained(task.kind)
     if entry.dev and entry.dev not in task.splits:
         raise UsageError(f"params.yaml: finetune.{key}.dev: {choices('split', entry.dev, task.splits)}")

@@ -2,13 +2,13 @@
 
 import time
 
-from pipelines.core import params, paths, schema, stage, tables
+from pipelines.core import entries, params, paths, schema, stage, tables
 from pipelines.core.task import Task
 from pipelines.evaluation import record
 
 
 def main(key: str) -> None:
-    entry = params.entry("floor", key, params.Floor)
+    entry = params.entry("floor", key, entries.Floor)
     from pipelines.inference import floor
 
     rows = paths.rows(entry.task)

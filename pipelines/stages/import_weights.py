@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from pipelines.core import params, paths, provenance, stage
+from pipelines.core import entries, params, paths, provenance, stage
 
 
 def main(key: str) -> None:
-    entry = params.entry("import_weights", key, params.ImportWeights)
+    entry = params.entry("import_weights", key, entries.ImportWeights)
     from pipelines.models import pretrained
 
     with paths.fresh_folder(paths.model(key)) as out:

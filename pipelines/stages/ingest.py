@@ -1,11 +1,11 @@
 """ingest: fetch a corpus and check every file against what its source declares."""
 
-from pipelines.core import fetch, params, paths, plugins, provenance, stage
+from pipelines.core import entries, fetch, params, paths, plugins, provenance, stage
 from pipelines.core.errors import UsageError, choices
 
 
 def main(key: str) -> None:
-    entry = params.entry("ingest", key, params.Ingest)
+    entry = params.entry("ingest", key, entries.Ingest)
     corpus = plugins.load("pipelines.data.corpora", entry.corpus)
     if entry.edition not in corpus.SOURCES:
         raise UsageError(f"params.yaml: ingest.{key}.edition: {choices('edition', entry.edition, corpus.SOURCES)}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import params, paths, plugins, provenance, schema, seeding, stage, tables
+from pipelines.core import entries, params, paths, plugins, provenance, schema, seeding, stage, tables
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
@@ -14,7 +14,7 @@ from pipelines.data import expectations
 
 
 def main(key: str) -> None:
-    entry = params.entry("prepare", key, params.Prepare)
+    entry = params.entry("prepare", key, entries.Prepare)
     corpus = plugins.load("pipelines.data.corpora", entry.corpus)
     if corpus.TASKS and entry.task not in corpus.TASKS:
         raise UsageError(f"params.yaml: prepare.{key}.task: {choices('task', entry.task, corpus.TASKS)}")

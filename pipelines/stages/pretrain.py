@@ -4,12 +4,12 @@ import json
 from functools import partial
 from pathlib import Path
 
-from pipelines.core import params, paths, plugins, provenance, stage
+from pipelines.core import entries, params, paths, plugins, provenance, stage
 from pipelines.core.progress import say
 
 
 def main(key: str) -> None:
-    entry = params.entry("pretrain", key, params.Pretrain)
+    entry = params.entry("pretrain", key, entries.Pretrain)
     objective = plugins.load("pipelines.objectives", entry.objective)
     options = params.options(entry, objective.Params, f"pretrain.{key}")
     from pipelines.models import folder, pretrained

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pipelines.core import seeding
-from pipelines.core.params import Pretrain, Section
+from pipelines.core.entries import Pretrain, Section
 from pipelines.models.batch import Batch
 from pipelines.text.tokenizer import Tokenizer
 from pipelines.training.batches import Encoded

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from torch import nn
 
 from pipelines.core import paths, workers
+from pipelines.core.entries import Fit, Resources
 from pipelines.core.errors import InputError
-from pipelines.core.params import Fit, Resources
 from pipelines.training.batches import Batches
 from pipelines.training.loop import Groups, Job, Loss, Watch, load_checkpoint, train
 

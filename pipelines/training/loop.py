@@ -16,8 +16,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.core import seeding
+from pipelines.core.entries import Fit
 from pipelines.core.errors import InputError
-from pipelines.core.params import Fit
 from pipelines.core.progress import progress
 from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch

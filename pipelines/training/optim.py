@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipelines.core.params import Fit
+from pipelines.core.entries import Fit
 
 Group = dict[str, Any]  # {"params": [...], "lr": float}, as torch.optim takes it
 

@@ -2,8 +2,8 @@
 
 from torch import nn
 
+from pipelines.core.entries import Finetune
 from pipelines.core.errors import UsageError
-from pipelines.core.params import Finetune
 from pipelines.models import backbones, heads
 from pipelines.training.optim import Group
 

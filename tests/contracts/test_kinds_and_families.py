@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModel
 
 from pipelines.core import schema, tables
+from pipelines.core.entries import Finetune, Floor, Resources
 from pipelines.core.errors import InputError, UsageError
-from pipelines.core.params import Finetune, Floor, Resources
 from pipelines.core.task import Task
 from pipelines.evaluation.score import score
 from pipelines.inference import floor, onnx_export

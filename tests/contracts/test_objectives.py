@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pipelines.core import plugins, tables
+from pipelines.core.entries import Pretrain, Resources
 from pipelines.core.errors import InputError
-from pipelines.core.params import Pretrain, Resources
 from pipelines.core.ragged import ragged
 from pipelines.core.schema import encoded
 from pipelines.models import folder as model_folder

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pipelines.core import plugins
+from pipelines.core.entries import Resources
 from pipelines.core.errors import UsageError
-from pipelines.core.params import Resources
 from pipelines.core.schema import ROWS
 from pipelines.core.task import Task
 from pipelines.models import folder as model_folder

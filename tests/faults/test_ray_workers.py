@@ -11,7 +11,7 @@ import psutil
 import pytest
 import torch
 
-from pipelines.core.params import Fit, Resources
+from pipelines.core.entries import Fit, Resources
 from pipelines.models import heads
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches

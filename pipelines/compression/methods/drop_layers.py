@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 from transformers import PreTrainedModel
 
+from pipelines.core.entries import Count, Fit
 from pipelines.core.errors import UsageError
-from pipelines.core.params import Count, Fit
 from pipelines.models import backbones
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches, TaskData

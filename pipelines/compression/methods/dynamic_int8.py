@@ -6,7 +6,7 @@ layers; embeddings stay as they are. The speed gained depends on the CPU: VNNI i
 
 from transformers import PreTrainedModel
 
-from pipelines.core.params import Section
+from pipelines.core.entries import Section
 from pipelines.models import int8
 from pipelines.training.batches import TaskData
 from pipelines.training.distributed import FitFunction

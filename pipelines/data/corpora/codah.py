@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
+from pipelines.core.entries import Section
 from pipelines.core.fetch import Source
-from pipelines.core.params import Section
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.records import tsv

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from pipelines.core.entries import Section
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.fetch import Source
-from pipelines.core.params import Section
-from pipelines.core.schema import INPUTS, ROWS, TARGETS
+from pipelines.core.schema import INPUTS, METRICS, ROWS, TARGETS
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats import conll, folders
@@ -19,7 +19,6 @@ from pipelines.data.formats.squad_json import questions
 SOURCES: dict[str, list[Source]] = {}  # nothing to fetch: prepare.source is a path of your own
 TASKS: dict[str, Task] = {}  # the entry says what the task is
 COLUMNS = sorted({name for schema in ROWS.values() for name in schema.names})
-METRICS = {"single": "accuracy", "pair": "accuracy", "regression": "pearson", "choice": "accuracy"}
 
 
 class Params(Section):
@@ -51,14 +50,25 @@ def task(raw: Path, name: str, params: Params) -> Task:
     for form, kinds in {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}.items():
         if params.format == form and params.kind not in kinds:
             raise UsageError(f"params.yaml: format {form} holds kind {' or '.join(kinds)}, not {params.kind}")
-    metric, splits = params.metric or METRICS.get(params.kind, "f1"), tuple(params.files)
+    metric, splits = _metric(params), tuple(params.files)
     if params.kind in ("text", "span", "regression"):
-        metric = "" if params.kind == "text" else metric
         return Task("custom", params.kind, (), metric, splits, params.language, unanswerable=params.unanswerable)
     labels = params.labels or _labels(raw, splits[0], params)
     if len(labels) < (1 if params.kind == "tagging" else 2):
         raise InputError(f"{_path(raw, splits[0], params)}: {len(labels)} labels in all; a classifier needs two")
+    if metric == "f1" and len(labels) != 2 and params.kind != "tagging":
+        raise UsageError(
+            f"params.yaml: metric f1 is of the second of two labels; there are {len(labels)}: take macro_f1"
+        )
     return Task("custom", params.kind, tuple(labels), metric, splits, params.language, params.units)
+
+
+def _metric(params: Params) -> str:
+    """The metric that ranks models of the kind; text has none."""
+    known = METRICS.get(params.kind, ("",))
+    if params.metric and params.metric not in known:
+        raise UsageError(f"params.yaml: {choices(f'metric of kind {params.kind}', params.metric, known)}")
+    return params.metric or known[0]
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from pydantic import Field, model_validator
 
 from pipelines.core import seeding
+from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
 from pipelines.core.fetch import Source
-from pipelines.core.params import Section
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.archives import tar_files

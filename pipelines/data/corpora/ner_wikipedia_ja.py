@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from pipelines.core import seeding
+from pipelines.core.entries import Fraction, Section
 from pipelines.core.errors import InputError
 from pipelines.core.fetch import Source
-from pipelines.core.params import Fraction, Section
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.records import json_document

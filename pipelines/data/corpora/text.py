@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import Field
 
 from pipelines.core import seeding
+from pipelines.core.entries import Fraction, Section
 from pipelines.core.errors import InputError
 from pipelines.core.fetch import Source
-from pipelines.core.params import Fraction, Section
 from pipelines.core.task import Task
 from pipelines.data.formats.records import Opener, lines, plain
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pipelines.core.entries import Section
 from pipelines.core.errors import UsageError
-from pipelines.core.params import Section
 from pipelines.text import backend
 
 NAME = "hf"

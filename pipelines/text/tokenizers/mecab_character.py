@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
-from pipelines.core.params import Section
 from pipelines.text import mecab, vocab
 
 NAME = "mecab_character"

@@ -7,7 +7,7 @@ from typing import Literal
 from tokenizers import Tokenizer as Backend
 from tokenizers import pre_tokenizers
 
-from pipelines.core.params import Section
+from pipelines.core.entries import Section
 from pipelines.text import mecab, vocab
 
 NAME = "mecab_wordpiece"

@@ -7,8 +7,8 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
+from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
-from pipelines.core.params import Section
 from pipelines.text import backend
 
 NAME = "unigram"

@@ -6,7 +6,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as Backend
 from tokenizers import normalizers, pre_tokenizers
 
-from pipelines.core.params import Section
+from pipelines.core.entries import Section
 from pipelines.text import tokenizer, vocab
 from pipelines.text.backend import BackendTokenizer
 

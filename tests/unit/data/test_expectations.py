@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pipelines.core import schema, tables
+from pipelines.core.entries import Expect
 from pipelines.core.errors import InputError
-from pipelines.core.params import Expect
 from pipelines.core.task import Task
 from pipelines.data import expectations
 

@@ -6,17 +6,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipelines.core.params import Evaluate
+from pipelines.core.entries import Evaluate
 from pipelines.core.task import Task
 from pipelines.evaluation import record
 
 LABELS = ("unacceptable", "acceptable")
 TASK = Task("CoLA", "single", LABELS, "matthews", submission="CoLA.tsv", submits_ids=True)
 ANSWERS = pa.table({"id": ["7", "8", "9"], "label": [LABELS[1], LABELS[0], LABELS[1]], "score": [0.9, 0.8, 0.7]})
+TEXTS = ["a", "bb", "ccc"]
 
 
 def saved(gold: list[str | None], task: Task = TASK) -> dict:
-    rows = pa.table({"id": ["7", "8", "9"], "label": pa.array(gold, pa.string())})
+    rows = pa.table({"id": ["7", "8", "9"], "text": TEXTS, "label": pa.array(gold, pa.string())})
     record.save("run", "evaluate", Evaluate(task="cola"), task, rows, ANSWERS, [])
     return json.loads(Path("artifacts/metrics/run.json").read_text())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipelines.core.params import Finetune
+from pipelines.core.entries import Finetune
 from pipelines.models import folder as model_folder
 from pipelines.models import heads
 from pipelines.models.features import COMBINATIONS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.core.params import Finetune, Resources
+from pipelines.core.entries import Finetune, Resources
 from pipelines.models import backbones, heads
 from pipelines.training import losses, prefix, strategies
 from pipelines.training.batches import RowBatches

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from pipelines.core.entries import Finetune, Fit, Resources
 from pipelines.core.errors import InputError, UsageError
-from pipelines.core.params import Finetune, Fit, Resources
 from pipelines.core.ragged import offsets
 from pipelines.models import backbones, heads
 from pipelines.training import loop, losses, optim, strategies

@@ -1,0 +1,161 @@
+"""Behaviour checks: what a model must do whatever its score (Ribeiro et al. 2020, "Beyond Accuracy": CheckList).
+
+Minimum functionality: plain rows and what must be said of them. Invariance: a change of the text that may not change
+what is said. Direction: a change that may move a probability, or a number, one way only.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.core.entries import Check
+from pipelines.core.errors import UsageError, choices
+from pipelines.core.schema import INPUTS, ROWS, TARGETS
+from pipelines.evaluation import squad
+from pipelines.inference.predictor import Predictor
+
+CLASSED = ("single", "pair", "choice")  # kinds of which every label has a probability
+SHOWN = 3  # rows that failed, in the record
+FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
+WRITE: dict[str, Callable[[str], str]] = {
+    "": lambda text: text,
+    "upper": str.upper,
+    "lower": str.lower,
+    "full_width": lambda text: text.translate(FULL_WIDTH),
+}
+Result = dict[str, Any]
+Answer = dict[str, Any]  # a row of predictions
+
+
+def check(predictor: Predictor, rows: pa.Table, checks: Mapping[str, Check]) -> list[Result]:
+    """Of each check {name, kind, rows, passed (share), at_least, ok, failures: [{inputs, said, wanted}]}."""
+    return [_result(predictor, rows, name, each) for name, each in checks.items()]
+
+
+def _result(predictor: Predictor, rows: pa.Table, name: str, check: Check) -> Result:
+    where = f"params.yaml: behaviour.{name}"
+    if bool(check.rows) == bool(check.replace or check.write):
+        raise UsageError(f"{where}: it has either rows, or a change of the split's own (replace, write)")
+    if check.rows:
+        kind, outcomes = "minimum", _minimum(predictor, check, where)
+    else:
+        kind = "direction" if check.moves else "invariance"
+        outcomes = _changed(predictor, rows, check, where)
+    failures = [outcome for outcome in outcomes if outcome]
+    passed = 1 - len(failures) / len(outcomes)
+    return {
+        "name": name,
+        "kind": kind,
+        "rows": len(outcomes),
+        "passed": passed,
+        "at_least": check.at_least,
+        "ok": passed >= check.at_least,
+        "failures": failures[:SHOWN],
+    }
+
+
+def _minimum(predictor: Predictor, check: Check, where: str) -> list[Result | None]:
+    task = predictor.task
+    target = TARGETS[task.kind]
+    for row in check.rows:
+        if set(row) != {*INPUTS[task.kind], target}:
+            raise UsageError(
+                f"{where}.rows: a row has {', '.join(row)}; {', '.join([*INPUTS[task.kind], target])} are expected"
+            )
+        if task.kind in CLASSED and row[target] not in task.labels:
+            raise UsageError(f"{where}.rows: {choices('label', row[target], task.labels)}")
+    fields = [ROWS[task.kind].field(name) for name in INPUTS[task.kind]]
+    inputs = [{field.name: row[field.name] for field in fields} for row in check.rows]
+    try:
+        said = predictor.predict(pa.Table.from_pylist(inputs, schema=pa.schema(fields))).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise UsageError(f"{where}.rows: {error}") from None
+    right = [
+        _right(task.kind, answer, row[target], check, task.language)
+        for answer, row in zip(said, check.rows, strict=True)
+    ]
+    return [
+        None if ok else {**row_inputs, "said": _gist(task.kind, answer), "wanted": row[target]}
+        for ok, row_inputs, answer, row in zip(right, inputs, said, check.rows, strict=True)
+    ]
+
+
+def _changed(predictor: Predictor, rows: pa.Table, check: Check, where: str) -> list[Result | None]:
+    """Each row that the check changes, before and after."""
+    kind = predictor.task.kind
+    names = check.columns or INPUTS[kind]
+    if unknown := [name for name in names if name not in INPUTS[kind]]:
+        raise UsageError(f"{where}.columns: {choices('text', unknown[0], INPUTS[kind])}")
+    passes = _moves(predictor, check, where) if check.moves else _same(kind, check)
+    before = rows.select(INPUTS[kind]).to_pylist()
+    after = [{**row, **{name: _rewritten(row[name], check, where) for name in names}} for row in before]
+    touched = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+    if not touched:
+        raise UsageError(f"{where}: it changes no row of the split, and so checks nothing")
+    fields = pa.schema([ROWS[kind].field(name) for name in INPUTS[kind]])
+    first = predictor.predict(rows.take(touched)).to_pylist()
+    then = predictor.predict(pa.Table.from_pylist([after[i] for i in touched], schema=fields)).to_pylist()
+    return [
+        None if passes(a, b) else {**after[i], "said": _gist(kind, b), "wanted": _gist(kind, a)}
+        for i, a, b in zip(touched, first, then, strict=True)
+    ]
+
+
+def _rewritten(text: Any, check: Check, where: str) -> Any:
+    if isinstance(text, list):
+        return [_rewritten(each, check, where) for each in text]
+    for pattern, there in check.replace.items():
+        try:
+            text = re.sub(pattern, there, text)
+        except re.error as error:
+            raise UsageError(f"{where}.replace: {pattern!r} to {there!r}: {error}") from None
+    return WRITE[check.write](text)
+
+
+def _right(kind: str, answer: Answer, wanted: Any, check: Check, language: str) -> bool:
+    if kind == "regression":
+        return abs(answer["value"] - wanted) <= check.tolerance
+    if kind == "span":
+        return squad.best_of(answer["answer"], wanted, language)[0] == 1
+    if kind == "tagging":
+        return answer["entities"] == wanted
+    return answer["label"] == wanted
+
+
+def _same(kind: str, check: Check) -> Callable[[Answer, Answer], bool]:
+    """Whether two answers say the same: texts by their folded NFKC form, entities by their labels in order."""
+    if kind == "regression":
+        return lambda a, b: abs(a["value"] - b["value"]) <= check.tolerance
+    if kind == "span":
+        return lambda a, b: _folded(a["answer"]) == _folded(b["answer"])
+    if kind == "tagging":
+        return lambda a, b: [e["label"] for e in a["entities"]] == [e["label"] for e in b["entities"]]
+    return lambda a, b: a["label"] == b["label"]
+
+
+def _moves(predictor: Predictor, check: Check, where: str) -> Callable[[Answer, Answer], bool]:
+    task = predictor.task
+    there_are = ("value",) if task.kind == "regression" else task.labels if task.kind in CLASSED else ()
+    for name in check.moves:
+        if name not in there_are:
+            raise UsageError(f"{where}.moves: {choices('number', name, there_are)}")
+
+    def number(answer: Answer, name: str) -> float:
+        return answer["value"] if name == "value" else answer["scores"][task.labels.index(name)]
+
+    def passes(a: Answer, b: Answer) -> bool:
+        gains = [(number(b, name) - number(a, name)) * (1 if way == "up" else -1) for name, way in check.moves.items()]
+        return min(gains) >= -check.tolerance
+
+    return passes
+
+
+def _gist(kind: str, answer: Answer) -> Any:
+    return answer[{"regression": "value", "span": "answer", "tagging": "entities"}.get(kind, "label")]
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()

@@ -1,0 +1,123 @@
+"""Intervals, slices and calibration: of every kind, by hand and by sklearn."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+
+from pipelines.core import schema
+from pipelines.core.errors import UsageError
+from pipelines.core.task import Task
+from pipelines.evaluation import analysis
+from pipelines.evaluation.score import metric_of_rows, score
+
+RNG = np.random.default_rng(0)
+COUNT = 60
+IDS = [str(i) for i in range(COUNT)]
+TEXTS = ["x" * (1 + i % 13) for i in range(COUNT)]
+ENTITY = {"start": 0, "end": 1, "label": "a"}
+
+
+def labels(kind: str, **more: list) -> tuple[Task, pa.Table, pa.Table]:
+    gold, said = (["ab"[i] for i in RNG.integers(0, 2, COUNT)] for _ in range(2))
+    answers = {"id": IDS, "label": said, "score": RNG.uniform(0.5, 1, COUNT), "scores": [[0.5, 0.5]] * COUNT}
+    rows = {"id": IDS, "text": TEXTS, "label": gold, **more}
+    return Task(kind, kind, ("a", "b"), "matthews"), pa.table(rows), table(answers, kind)
+
+
+def table(columns: dict, kind: str) -> pa.Table:
+    return pa.table(columns).cast(schema.PREDICTIONS[kind])
+
+
+def span() -> tuple[Task, pa.Table, pa.Table]:
+    answers = [[{"text": "x y", "start": 0}] if i % 3 else [] for i in range(COUNT)]
+    said = [("x y", "x", "", "z")[i % 4] for i in range(COUNT)]
+    rows = pa.table({"id": IDS, "question": TEXTS, "context": TEXTS, "answers": answers})
+    rest = {"start": [0] * COUNT, "score": [1.0] * COUNT, "best": said, "no_answer": [0.0] * COUNT}
+    return Task("s", "span", (), "f1", unanswerable=True), rows, table({"id": IDS, "answer": said, **rest}, "span")
+
+
+def tagging() -> tuple[Task, pa.Table, pa.Table]:
+    rows = pa.table({"id": IDS, "text": TEXTS, "entities": [[ENTITY] * (i % 3) for i in range(COUNT)]})
+    said = [[ENTITY] * (i % 2) for i in range(COUNT)]
+    return (
+        Task("t", "tagging", ("a",), "f1"),
+        rows,
+        table({"id": IDS, "entities": said, "score": [1.0] * COUNT}, "tagging"),
+    )
+
+
+def regression() -> tuple[Task, pa.Table, pa.Table]:
+    gold = RNG.uniform(0, 5, COUNT)
+    rows = pa.table({"id": IDS, "text": TEXTS, "text_pair": TEXTS, "label": gold})
+    return (
+        Task("r", "regression", (), "pearson"),
+        rows,
+        table({"id": IDS, "value": gold + RNG.normal(0, 1, COUNT)}, "regression"),
+    )
+
+
+CASES = {
+    "single": labels("single"),
+    "pair": labels("pair", text_pair=TEXTS),
+    "choice": labels("choice", choices=[["c", "d"]] * COUNT),
+    "span": span(),
+    "tagging": tagging(),
+    "regression": regression(),
+}
+
+
+def test_every_kind_is_here() -> None:
+    assert set(CASES) == set(schema.PREDICTIONS)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_the_score_of_all_rows_is_the_metric_and_its_interval_holds_it(kind: str) -> None:
+    task, rows, answers = CASES[kind]
+    whole = score(rows, answers, task)["metrics"][task.metric]
+    assert metric_of_rows(rows, answers, task)(np.arange(COUNT)) == pytest.approx(whole)
+    low, high = analysis.analysis(rows, answers, task, {})["interval"]
+    assert low < whole < high
+    assert high - low < 0.6
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_slice_scores_as_its_rows_alone_would(kind: str) -> None:
+    task, rows, answers = CASES[kind]
+    found = analysis.analysis(rows, answers, task, {"long": "x{10}"})["slices"]
+    quarters = [part for part in found if part["slice"].endswith("characters")]
+    assert len(quarters) == 4
+    assert sum(part["rows"] for part in quarters) == COUNT
+    picked = [i for i, text in enumerate(TEXTS) if len(text) >= 10]
+    alone = score(rows.take(picked), answers.take(picked), task)["metrics"][task.metric]
+    assert found[-1] == {"slice": "long", "rows": len(picked), "score": pytest.approx(alone)}
+    names = {part["slice"] for part in found}
+    assert ({"an answer", "no answer"} <= names) == (kind == "span")
+    assert ({"no entity", "1 entity", "2 or more"} <= names) == (kind == "tagging")
+
+
+def test_a_slice_that_is_none_is_refused() -> None:
+    task, rows, answers = CASES["single"]
+    with pytest.raises(UsageError, match=r"slices\.q: no row holds 'q.9.'"):
+        analysis.analysis(rows, answers, task, {"q": "q{9}"})
+    with pytest.raises(UsageError, match=r"slices\.q: '\(' is no regular expression"):
+        analysis.analysis(rows, answers, task, {"q": "("})
+
+
+def test_calibration_by_hand() -> None:
+    found = analysis.calibration(np.array([0.9, 0.9, 0.9, 0.9, 0.6, 0.6]), np.array([1, 1, 1, 0, 1, 1], bool))
+    assert [line["rows"] for line in found["bins"]] == [2, 4]
+    assert found["expected_error"] == pytest.approx((2 * 0.4 + 4 * 0.15) / 6)
+
+
+@given(st.lists(st.tuples(st.floats(0.001, 0.999), st.booleans()), min_size=1, max_size=80))
+def test_calibration_bins_are_sklearns(pairs: list[tuple[float, bool]]) -> None:
+    confidence, right = (np.array(column) for column in zip(*pairs, strict=True))
+    edges = np.isclose(confidence * analysis.BINS, np.round(confidence * analysis.BINS))
+    confidence = confidence + 1e-6 * edges  # an edge belongs to the bin below with us, above with sklearn
+    found = analysis.calibration(confidence, right)
+    accuracy, mean = calibration_curve(right, confidence, n_bins=analysis.BINS)
+    assert [line["accuracy"] for line in found["bins"]] == pytest.approx(accuracy.tolist())
+    assert [line["confidence"] for line in found["bins"]] == pytest.approx(mean.tolist())
