@@ -50,6 +50,17 @@ def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml"
 
 
 @cli.command()
+def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml")]) -> None:
+    """Search for better params of a finetune entry; cut off, it goes on where it was."""
+    from flows.tune import tune as search
+    from pipelines.reports import tuning
+
+    trials = search(run)
+    print(tuning.plain(trials))
+    print(f"the best of them, to put into finetune.{run}:\n{tuning.best(trials)}", end="")
+
+
+@cli.command()
 def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of promote; all if none")] = None) -> None:
     """Bring the graph up to date and register the challengers."""
     from flows.retrain import retrain as run

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -24,7 +24,8 @@ class PluginSection(Section):
 class Resources(Section):
     """How fast, never what: no stage lists these under its DVC params."""
 
-    workers: Annotated[int, Field(ge=0)] = 0  # Ray Train workers; 0 trains in the stage's own process
+    # Ray Train workers; 0 trains in the stage's own process; [least, most] takes as many as the cluster has room for
+    workers: Annotated[int, Field(ge=0)] | tuple[Count, Count] = 0
     gpus: Annotated[float, Field(ge=0)] = 0  # per worker
     threads: Annotated[int, Field(ge=0)] = 0  # per worker, for torch and for encode's processes; 0 lets torch choose
     # auto: bf16 on a GPU, fp32 without one; bf16 pays on a CPU that has AVX512-BF16 or AMX, and costs on any other
@@ -138,6 +139,30 @@ class Scored(Section):
     slices: dict[str, str] = {}  # of the rows, by name: a regular expression that a text of the row must hold
 
 
+class Range(Section):
+    """Numbers from `low` to `high`, drawn evenly, or evenly in their logarithm; whole ones where both ends are."""
+
+    low: float | int
+    high: float | int
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _rises(self) -> "Range":
+        if self.low >= self.high or (self.log and self.low <= 0):
+            raise ValueError(f"low {self.low} must be under high {self.high}, and over 0 where log is set")
+        return self
+
+
+class Tune(Section):
+    """A search for the params of the finetune entry of the same name."""
+
+    search: Annotated[dict[str, Range | list[Any]], Field(min_length=1)]  # a key of finetune -> a range, or the choices
+    split: str = "dev"  # trials are scored on it by the task's metric; never the one that evaluate scores
+    trials: Count = 20
+    sampler: Literal["tpe", "random", "grid"] = "tpe"  # tpe: Bergstra et al. 2011; grid: every combination of choices
+    seed: Annotated[int, Field(ge=0)] = 1
+
+
 class Floor(Scored):
     """What needs no network, on the same rows (see inference/floor.py): a model must beat it to be worth its cost."""
 
@@ -186,6 +211,7 @@ SECTIONS: dict[str, type[Section]] = {
     "encode": Encode,
     "pretrain": Pretrain,
     "finetune": Finetune,
+    "tune": Tune,
     "compress": Compress,
     "floor": Floor,
     "evaluate": Evaluate,

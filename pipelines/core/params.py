@@ -86,11 +86,16 @@ def check(file: Path = FILE) -> dict[str, dict[str, Section]]:
 
 
 def _check_runs(checked: dict[str, dict[str, Section]], file: Path) -> None:
-    models = [*checked["finetune"], *checked["compress"]]
-    for section in ("evaluate", "export"):
+    for section, of in (
+        ("evaluate", ("finetune", "compress")),
+        ("export", ("finetune", "compress")),
+        ("tune", ("finetune",)),
+    ):
+        models = [name for each in of for name in checked[each]]
         for name in checked[section]:
             if name not in models:
-                raise UsageError(f"{file}: {section}.{name}: {choices('finetune or compress entry', name, models)}")
+                wrong = choices(" or ".join(of) + " entry", name, models)
+                raise UsageError(f"{file}: {section}.{name}: {wrong}")
 
 
 class _Loader(yaml.SafeLoader):

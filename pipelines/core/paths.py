@@ -45,6 +45,10 @@ def reports() -> Path:
     return ARTIFACTS / "reports"
 
 
+def tuning(name: str) -> Path:
+    return ARTIFACTS / "tuning" / name
+
+
 def downloads(corpus: str, edition: str) -> Path:
     """Fetched files, and those cut off in the middle; not a DVC output, so a change of code fetches nothing again."""
     return Path("state/downloads") / corpus / edition
@@ -53,6 +57,11 @@ def downloads(corpus: str, edition: str) -> Path:
 def checkpoints(stage: str, name: str) -> Path:
     """Checkpoints of a run under way; not a DVC output, removed when the run is whole."""
     return Path("state/checkpoints") / stage / name
+
+
+def lock(stage: str, name: str) -> Path:
+    """Held by the process that runs the entry; its text names that process."""
+    return Path("state/locks") / f"{stage}-{name.replace('/', '-')}"
 
 
 @contextmanager

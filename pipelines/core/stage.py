@@ -1,12 +1,15 @@
 """The doorway of every stage: one argument, one clear sentence when something is wrong."""
 
 import argparse
+import fcntl
 import os
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from pipelines.core import paths
 from pipelines.core.errors import InputError
 
 
@@ -25,6 +28,23 @@ def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterat
         sys.exit(130)
 
 
+@contextmanager
+def alone(name: str, key: str) -> Iterator[None]:
+    """Refuse to run one entry of a stage twice at a time; the kernel frees the lock of a process that is gone."""
+    path = paths.lock(name, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise InputError(f"it runs already ({file.read().strip()}); wait for its end, or stop it") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
 def run(name: str, main: Callable[[str], None]) -> None:
     """Run `main(key)` for the entry named on the command line: `python -m pipelines.stages.NAME KEY`."""
     parser = argparse.ArgumentParser(prog=f"python -m pipelines.stages.{name}")
@@ -40,5 +60,5 @@ def run(name: str, main: Callable[[str], None]) -> None:
         os.environ["BERTLINE_STRICT"] = "1"
     if arguments.quiet:
         os.environ["BERTLINE_QUIET"] = "1"
-    with one_sentence(f"{name} {arguments.entry}", lambda: arguments.debug):
+    with one_sentence(f"{name} {arguments.entry}", lambda: arguments.debug), alone(name, arguments.entry):
         main(arguments.entry)

@@ -30,11 +30,16 @@ def html(
         for task, group in groupby(tables.ranked(records), key=lambda r: r["task"])
     )
     sections += "".join(map(_pretraining, pretrained))
+    says = "Intervals are the bootstrap's, of 95%. Latency is the median for one row at a time, on the machine that evaluated."
+    return document("bertline report", f"<h1>bertline report</h1>\n<p>{says}</p>\n{sections}")
+
+
+def document(title: str, body: str) -> str:
+    """A whole page that opens without a network."""
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>bertline report</title>\n<style>{STYLE}</style>\n<h1>bertline report</h1>\n"
-        f"<p>Latency is the median for one row at a time, on the machine that evaluated.</p>\n{sections}</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n{body}</html>\n"
     )
 
 

@@ -76,6 +76,39 @@ def learning(curve: list[list[Any]]) -> str:
     return _svg(figure)
 
 
+def parallel_coordinates(axes_values: dict[str, list[Any]], scores: list[float], metric: str) -> str:
+    """A line a trial through its value of each param to its score; the better the score, the bluer the line."""
+    names, shown = [*axes_values, metric], {**axes_values, metric: scores}
+    figure, axes = _figure(max(5.0, 1.7 * len(names)), 3.8)
+    scaled = np.array([_places(shown[name]) for name in names])  # (axes, trials)
+    for trial in np.argsort(scores, kind="stable"):
+        better = scaled[-1, trial]
+        axes.plot(scaled[:, trial], color=BLUE, alpha=0.15 + 0.85 * better**2, linewidth=0.8 + 1.6 * better**2)
+    for x, name in enumerate(names):
+        axes.axvline(x, color=SOFT, linewidth=1)
+        ends = dict(zip(_places(shown[name]), shown[name], strict=True))
+        for y, value in ends.items() if len(ends) <= 6 else [(0.0, ends[0.0]), (1.0, ends[1.0])]:
+            text = f"{value:.3g}" if isinstance(value, float) else str(value)
+            axes.annotate(text, (x, y), xytext=(4, 2), textcoords="offset points", fontsize=8, color=INK)
+    axes.set_xticks(range(len(names)), names)
+    axes.set_yticks([])
+    axes.set_xlim(-0.1, len(names) - 0.6)
+    return _svg(figure)
+
+
+def _places(values: list[Any]) -> list[float]:
+    """Values between 0 and 1 along an axis: numbers by size, by their logarithm where they span a decade; else in order."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        numbers = np.array(values, float)
+        if numbers.min() > 0 and numbers.max() >= 10 * numbers.min():
+            numbers = np.log(numbers)
+    else:
+        order = list(dict.fromkeys(map(str, values)))
+        numbers = np.array([order.index(str(value)) for value in values], float)
+    span = numbers.max() - numbers.min()
+    return ((numbers - numbers.min()) / span if span else np.full(len(numbers), 0.0)).tolist()
+
+
 def lengths_and_labels(quality: dict[str, Any]) -> str:
     """Of each split the rows by length, as a share of the split, and beside them the rows by label."""
     splits = quality["splits"]

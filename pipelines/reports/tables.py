@@ -68,17 +68,25 @@ def ranked(records: list[Metrics]) -> list[Metrics]:
 
 
 def plain(records: list[Metrics]) -> str:
-    """Aligned columns for a terminal, numbers to the right; East Asian letters count two."""
-    rows = [HEADER, *map(line, ranked(records))]
-    widths = [max(width(row[i]) for row in rows) for i in range(len(HEADER))]
-    return "\n".join(
-        "  ".join(_pad(cell, widths[i], right=i >= 4) for i, cell in enumerate(row)).rstrip() for row in rows
-    )
+    return aligned([HEADER, *map(line, ranked(records))], text=4)
 
 
 def markdown(records: list[Metrics]) -> str:
-    cells = [HEADER, ("---",) * 4 + ("---:",) * 4, *map(line, ranked(records))]
-    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    return pipes([HEADER, *map(line, ranked(records))], text=4)
+
+
+def aligned(rows: list[tuple[str, ...]], text: int) -> str:
+    """Columns for a terminal, all but the first `text` to the right; East Asian letters count two."""
+    widths = [max(width(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(_pad(cell, widths[i], right=i >= text) for i, cell in enumerate(row)).rstrip() for row in rows
+    )
+
+
+def pipes(rows: list[tuple[str, ...]], text: int) -> str:
+    """A table of Markdown; `rows` begin with its header, and all columns but the first `text` stand to the right."""
+    rule = ("---",) * text + ("---:",) * (len(rows[0]) - text)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
 
 
 def width(text: str) -> int:

@@ -10,9 +10,17 @@ from pipelines.core.errors import UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 
+Point = tuple[int, dict[str, float]]
+
 
 def main(key: str) -> None:
     entry = params.entry("finetune", key, entries.Finetune)
+    with paths.fresh_folder(paths.model(key)) as out:
+        learn("finetune", key, entry, out)
+
+
+def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list[Point]:
+    """Train as `entry` says and leave the model folder in `out`; returns the curve: (step, {name: number})."""
     import torch
 
     from pipelines.inference import watch
@@ -30,7 +38,7 @@ def main(key: str) -> None:
     model = heads.for_task(encoder, task, entry.head, entry.pooling, entry.features)
     groups = partial(strategies.groups, params=entry)
     groups(model)  # freezes, so that what trains can be told before the work
-    say(f"finetune {key}: {strategies.describe(model)}")
+    say(f"{stage_name} {key}: {strategies.describe(model)}")
     train = Encoded.read(data, task.splits[0])
     train = train.sample(entry.max_train_rows or len(train), entry.seed)
     batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
@@ -40,15 +48,16 @@ def main(key: str) -> None:
     if entry.dev:
         rows = json.loads((data / "provenance.json").read_text())["params"]["task"]
         look = watch.scores(tables.read(paths.rows(rows) / f"{entry.dev}.parquet"), task, data / "tokenizer")
-    curve: list[tuple[int, dict[str, float]]] = []
-    with fitting("finetune", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:
-        select = task.metric if entry.dev else ""
+    curve: list[Point] = []
+    with fitting(stage_name, key, params.resources()) as fit:
         limit = 0 if os.environ.get("RAY_ADDRESS") or look else params.resources().cache_gb * 1e9
         with prefix.taken_off(model, batches, Path("state/prefix") / key, limit) as inputs:
+            select = task.metric if look else ""
             fit(model, loss, inputs, entry, groups, lambda *point: curve.append(point), look, select)
         folder.save(model, out, data / "tokenizer", task)
         (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
+    return curve
 
 
 def _check(key: str, entry: entries.Finetune, task: Task) -> None:

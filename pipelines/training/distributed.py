@@ -12,8 +12,9 @@ from torch import nn
 from pipelines.core import paths, workers
 from pipelines.core.entries import Fit, Resources
 from pipelines.core.errors import InputError
+from pipelines.training import checkpoint
 from pipelines.training.batches import Batches
-from pipelines.training.loop import Groups, Job, Loss, Watch, load_checkpoint, train
+from pipelines.training.loop import Groups, Job, Loss, Watch, train
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -42,7 +43,7 @@ class FitFunction(Protocol):
 def fitting(stage: str, key: str, resources: Resources) -> Iterator[FitFunction]:
     """The `fit` for one stage's entry. A killed stage finds its checkpoints; they go when the block ends well."""
     folder = paths.checkpoints(stage, key).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint.check_folder(folder)
     count = 0  # a method may fit more than once: each has a checkpoint of its own
 
     def fit(
@@ -57,9 +58,9 @@ def fitting(stage: str, key: str, resources: Resources) -> Iterator[FitFunction]
     ) -> nn.Module:
         nonlocal count
         count += 1
-        checkpoint = folder / f"fit-{count}.pt"
+        file = folder / f"fit-{count}.pt"
         seconds = resources.checkpoint_minutes * 60
-        job = Job(model, loss, batches, params, groups, checkpoint, seconds, resources.precision, watch, select)
+        job = Job(model, loss, batches, params, groups, file, seconds, resources.precision, watch, select)
         state = _run(job, resources, folder)
         model.load_state_dict(state["model"])
         for step, value in state["curve"] if report else []:
@@ -73,10 +74,10 @@ def fitting(stage: str, key: str, resources: Resources) -> Iterator[FitFunction]
 def _run(job: Job, resources: Resources, folder: Path) -> dict[str, Any]:
     """Train in Ray's own way and return the last checkpoint."""
     fingerprint = job.fingerprint()
-    state = load_checkpoint(job.checkpoint, fingerprint)
+    state = checkpoint.load(job.checkpoint, fingerprint)
     if state is None or state["step"] < len(job.batches):
         _train_on_ray(job, resources, folder, fingerprint)
-        state = load_checkpoint(job.checkpoint, fingerprint)
+        state = checkpoint.load(job.checkpoint, fingerprint)
     if state is None or state["step"] < len(job.batches):
         raise InputError(f"{job.checkpoint}: training ended without its last checkpoint; see Ray's lines above")
     return state
@@ -87,29 +88,39 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
     import logging
 
     import ray
-    from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig
+    from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
     from ray.train.torch import TorchTrainer
 
     logging.getLogger("ray.train").setLevel(logging.WARNING)  # its lines repeat our own progress
     get_job = _shared(job) if resources.workers else lambda: job
 
-    def loop() -> None:
+    def loop() -> Any:
         import torch
 
         if resources.threads:
             torch.set_num_threads(resources.threads)
-        train(get_job(), lambda metrics: ray.train.report(metrics), fingerprint)
+        try:
+            train(get_job(), lambda metrics: ray.train.report(metrics), fingerprint)
+        except InputError as error:  # every worker has it: told, not raised, for a restart would meet it again
+            return str(error)
+        return ""
 
     gpus = {"GPU": resources.gpus} if resources.gpus else None
-    scaling = ScalingConfig(num_workers=resources.workers, use_gpu=bool(gpus), resources_per_worker=gpus)
+    count: Any = resources.workers  # Ray's hints do not know of (least, most)
+    scaling = ScalingConfig(num_workers=count, use_gpu=bool(gpus), resources_per_worker=gpus)
     # Ray's own record is of one process's run; ours, the checkpoint, outlives it
     run = RunConfig(name=f"fit-{os.getpid()}", storage_path=str(folder / "ray"))
     run.failure_config = FailureConfig(max_failures=resources.max_failures)
     left = resources.max_failures
     while True:
         try:
-            TorchTrainer(loop, scaling_config=scaling, run_config=run).fit()
+            result: Any = TorchTrainer(loop, scaling_config=scaling, run_config=run).fit()
+            if result.return_value:
+                raise InputError(result.return_value)
             return
+        except WorkerGroupError as error:
+            reasons = {str(failure).strip().splitlines()[-1] for failure in error.worker_failures.values()}
+            raise InputError(f"training failed {resources.max_failures + 1} times: {'; '.join(reasons)}") from error
         except ControllerError:  # Ray gives up where a worker dies while its group still starts; the checkpoint goes on
             if not left:
                 raise

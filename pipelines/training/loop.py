@@ -2,13 +2,11 @@
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,17 +16,16 @@ from transformers import PreTrainedModel
 from pipelines.core import seeding
 from pipelines.core.entries import Fit
 from pipelines.core.errors import InputError
-from pipelines.core.progress import progress
+from pipelines.core.progress import progress, say
 from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch
-from pipelines.training import optim, strategies
+from pipelines.training import checkpoint, optim, strategies
 from pipelines.training.batches import Batches
 
 Loss = Callable[[nn.Module, Batch], tuple[torch.Tensor, torch.Tensor]]  # sum over what is learned, and its count
 Groups = Callable[[nn.Module], list[optim.Group]]
 Heartbeat = Callable[[dict[str, float]], None]
 Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
-Curve = list[list[Any]]  # [step, {name: number}]
 CURVE_POINTS = 100  # of the loss curve that a run keeps
 
 
@@ -57,6 +54,11 @@ class Job:
         """Where the best weights so far are kept."""
         return self.checkpoint.with_suffix(".best.pt")
 
+    @property
+    def halved(self) -> Path:
+        """A file that says that the memory did not hold a batch in `accumulate` parts."""
+        return self.checkpoint.with_suffix(".halved")
+
     def fingerprint(self) -> str:
         """Digest of the initial weights, the batches and the params: a checkpoint serves only its own job."""
         digest = hashlib.sha256(f"{self.batches.fingerprint()} {self.params.model_dump_json()}".encode())
@@ -73,17 +75,6 @@ class _WithLoss(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         return self.loss(self.model, batch)
-
-
-@dataclass
-class Progress:
-    """How far a training is; what a checkpoint holds beside the weights."""
-
-    step: int = 0  # the next one
-    curve: Curve = field(default_factory=list)
-    seen: list[float] = field(default_factory=list)  # losses since the curve's last point
-    best: float = -math.inf  # score of the best weights so far
-    stale: int = 0  # looks since then
 
 
 def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
@@ -105,7 +96,8 @@ class Training:
         self.optimizer = optim.optimizer(groups, job.params)
         self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.peaks = [group["lr"] for group in self.optimizer.param_groups]
-        self.now = self._resume()
+        self.parts = job.params.accumulate * (2 if job.halved.exists() else 1)
+        self.now = checkpoint.resume(job.checkpoint, fingerprint, self.model, self.optimizer, self.device)
         self.wrapped: nn.Module = _WithLoss(self.model, job.loss)
         if self.world > 1:
             self.wrapped = nn.parallel.DistributedDataParallel(self.wrapped)
@@ -141,7 +133,15 @@ class Training:
                     saved = time.monotonic()
 
     def step(self, batch: Batch, due: bool = False, enough: bool = False) -> tuple[float, bool, bool]:
-        """One update from one batch, shared out over the workers and taken in `accumulate` parts.
+        """One update from one batch; where a GPU's memory does not hold it, in twice as many parts from then on."""
+        while True:
+            try:
+                return self._update(batch, due, enough)
+            except torch.OutOfMemoryError:
+                self._halve()
+
+    def _update(self, batch: Batch, due: bool, enough: bool) -> tuple[float, bool, bool]:
+        """The batch shared out over the workers, each one's share taken in `parts`.
 
         Returns the mean loss over all of the batch, and whether any worker found a checkpoint due, or enough learned:
         they agree on that here, because Ray's report must be called by all of them equally often.
@@ -152,7 +152,7 @@ class Training:
         torch.manual_seed(seeding.derive(params.seed, "dropout", step, self.rank))
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
-        for part in _parts(batch, self.rank, self.world, params.accumulate):
+        for part in _parts(batch, self.rank, self.world, self.parts):
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                 total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()})
             total.float().backward()
@@ -169,6 +169,20 @@ class Training:
             nn.utils.clip_grad_norm_(self.trained, params.max_grad_norm)
         self.optimizer.step()
         return loss, bool(sums[2]), bool(sums[3])
+
+    def _halve(self) -> None:
+        """Once: further attempts would only hide a batch size that is wrong."""
+        rows = self.job.params.batch_size / self.world / self.parts
+        if self.job.halved.exists():
+            advice = f"the memory does not hold {rows:g} rows at once; set a smaller batch_size or more accumulate"
+            raise torch.OutOfMemoryError(advice) if self.world > 1 else InputError(advice)
+        self.job.halved.touch()
+        self.parts *= 2
+        say(f"step {self.now.step + 1}: the memory does not hold {rows:g} rows at once; half as many from here")
+        if self.world > 1:  # the others wait for this worker's gradients: all begin again at the checkpoint
+            raise torch.OutOfMemoryError("half as many rows after the restart")
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
 
     def _not_finite(self, loss: float) -> str:
         step, rows = self.now.step, getattr(self.job.batches, "rows", None)
@@ -196,22 +210,19 @@ class Training:
         now.stale += 1
         if scores[job.select] > now.best:
             now.best, now.stale = scores[job.select], 0
-            _write(self.model.state_dict(), job.best)
+            checkpoint.write(self.model.state_dict(), job.best)
 
     def _save(self) -> None:
-        """The checkpoint; the last one holds the best weights."""
-        if self.job.select and self.now.step == len(self.job.batches):
-            self.model.load_state_dict(torch.load(self.job.best, map_location=self.device, weights_only=True))
-        weights = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
-        _write({**asdict(self.now), **weights, "fingerprint": self.fingerprint}, self.job.checkpoint)
-
-    def _resume(self) -> Progress:
-        state = load_checkpoint(self.job.checkpoint, self.fingerprint, self.device)
-        if state is None:
-            return Progress()
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        return Progress(**{each.name: state[each.name] for each in fields(Progress)})
+        """The checkpoint; the last one holds the best weights. A full disk only ends a training that has no next one."""
+        job, last = self.job, self.now.step == len(self.job.batches)
+        if job.select and last:
+            self.model.load_state_dict(torch.load(job.best, map_location=self.device, weights_only=True))
+        try:
+            checkpoint.save(job.checkpoint, self.now, self.model, self.optimizer, self.fingerprint)
+        except OSError as error:
+            if last:
+                raise
+            say(f"{job.checkpoint}: not written: {error.strerror}; training goes on, the checkpoint before it stays")
 
 
 @contextmanager
@@ -237,20 +248,6 @@ def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
         found = watch(model)
     strategies.train_mode(model)
     return found
-
-
-def load_checkpoint(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
-    """The state in `path` if it was written by the job with this fingerprint; an unfinished or foreign file is none."""
-    if not path.is_file():
-        return None
-    state = torch.load(path, map_location=device, weights_only=True)
-    return state if state["fingerprint"] == fingerprint else None
-
-
-def _write(state: dict[str, Any], path: Path) -> None:
-    aside = path.with_suffix(".partial")
-    torch.save(state, aside)
-    os.replace(aside, path)
 
 
 def _parts(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:

@@ -21,11 +21,23 @@ RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
 DOORS: dict[str, tuple[str, ...]] = {
     "mlflow": ("pipelines/tracking/",),
     "prefect": ("flows/",),
+    "optuna": ("flows/tune.py",),
     "ray": ("pipelines/training/distributed.py", "pipelines/serving/"),
     "fugashi": ("pipelines/text/",),
     "matplotlib": ("pipelines/reports/",),
 }
-HEAVY = {"torch", "transformers", "ray", "mlflow", "prefect", "matplotlib", "sklearn", "pandas", "onnxruntime"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "ray",
+    "mlflow",
+    "prefect",
+    "matplotlib",
+    "sklearn",
+    "pandas",
+    "onnxruntime",
+    "optuna",
+}
 LIGHT = {"core", "data", "text", "evaluation", "reports", "stages"}  # their modules import nothing heavy on import
 SHADOWING = {"tokenize", "types", "code", "select", "queue", "profile", "statistics", "io", "json", "random"}
 FILES = sorted(p.relative_to(ROOT) for top in ("pipelines", "flows") for p in (ROOT / top).rglob("*.py"))

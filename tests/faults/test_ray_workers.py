@@ -37,7 +37,7 @@ def fit_params(epochs: int) -> Fit:
     return Fit(epochs=epochs, batch_size=4, optimizer="sgd", momentum=0.9, learning_rate=0.02)
 
 
-def trained(folder: Path, workers: int, params: Fit) -> tuple[dict[str, torch.Tensor], list[float]]:
+def trained(folder: Path, workers: int | tuple[int, int], params: Fit) -> tuple[dict[str, torch.Tensor], list[float]]:
     """Weights and loss curve of one training without dropout, which each worker would draw for itself."""
     torch.manual_seed(1)
     model = heads.for_task(tiny.encoder(folder / f"encoder-{workers}"), tiny.TASK, "linear")

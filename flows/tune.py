@@ -1,0 +1,138 @@
+"""tune: a search for better params of one finetune entry; Optuna draws, the finetune stage's own code trains.
+
+Trials live in state/tuning/<run>.db, so a search that was cut off goes on; what came out is in artifacts/tuning/<run>.
+"""
+
+import hashlib
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+
+from pipelines.core import entries, params, paths, provenance
+from pipelines.core.errors import UsageError, choices
+from pipelines.core.progress import say
+from pipelines.core.task import Task
+from pipelines.reports import tuning
+from pipelines.stages import finetune
+from pipelines.tracking import runs
+
+Values = dict[str, Any]
+STATE = Path("state/tuning")
+
+
+@flow(name="tune")
+def tune(run: str) -> tuning.Trials:
+    """Try what tune.<run> of params.yaml asks for, and leave a table and a picture of all trials."""
+    import optuna
+
+    search = params.entry("tune", run, entries.Tune)
+    base = params.entry("finetune", run, entries.Finetune)
+    metric = _check(run, search, base)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = _study(run, search, base)
+    while len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE])) < _count(search):
+        asked = study.ask()
+        for name, among in search.search.items():
+            _draw(asked, name, among)
+        values = _values(search, asked.params)
+        score = trial(run, _entry(run, search, base, values), metric)
+        study.tell(asked, score)
+        say(f"tune {run}: trial {asked.number + 1}: {metric} {score:.4f} with {values}")
+    tried = [(_values(search, each.params), each.value) for each in study.trials if each.value is not None]
+    trials = tuning.Trials(run, metric, search.split, tried)
+    with paths.fresh_folder(paths.tuning(run)) as out:
+        (out / "index.html").write_text(tuning.html(trials), encoding="utf-8")
+        (out / "trials.md").write_text(tuning.markdown(trials), encoding="utf-8")
+    return trials
+
+
+@task
+def trial(run: str, entry: entries.Finetune, metric: str) -> float:
+    """The best score that one training comes to on its dev split."""
+    key = f"{run}/{_digest(entry.model_dump_json())}"  # a trial that was cut off finds its checkpoint
+    STATE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=STATE) as out:
+        curve = finetune.learn("tune", key, entry, Path(out))
+    score = max(numbers[metric] for _, numbers in curve if metric in numbers)
+    runs.log(f"tune@{run}", entry.model_dump(), {"metrics": {metric: score}}, {})
+    return score
+
+
+def _check(run: str, search: entries.Tune, base: entries.Finetune) -> str:
+    """The task's metric; refuses a search that cannot run before any of it does."""
+    found = Task.load(paths.encoded(base.data))
+    if search.split not in found.splits[1:]:
+        raise UsageError(f"params.yaml: tune.{run}.split: {choices('split', search.split, found.splits[1:])}")
+    evaluated = (params.read().get("evaluate") or {}).get(run)
+    if evaluated and search.split == entries.Evaluate.model_validate(evaluated).split:
+        raise UsageError(
+            f"params.yaml: tune.{run}.split: evaluate.{run} scores {search.split} too; params chosen on it would flatter"
+        )
+    for name, among in search.search.items():
+        if search.sampler == "grid" and isinstance(among, entries.Range):
+            raise UsageError(f"params.yaml: tune.{run}.search.{name}: a grid needs choices, not a range")
+        ends = [among.low, among.high] if isinstance(among, entries.Range) else among
+        for value in ends:
+            _entry(run, search, base, {name: value})
+    return found.metric
+
+
+def _entry(run: str, search: entries.Tune, base: entries.Finetune, values: Values) -> entries.Finetune:
+    changed = {**base.model_dump(exclude_unset=True), **values, "dev": search.split}
+    return params.parse(entries.Finetune, changed, f"tune.{run}.search")
+
+
+def _study(run: str, search: entries.Tune, base: entries.Finetune) -> Any:
+    """The search in its database; trials of a process that is gone are put in the queue again."""
+    import optuna
+
+    STATE.mkdir(parents=True, exist_ok=True)
+    asked = search.model_dump_json(exclude={"trials"}) + base.model_dump_json()
+    asked += provenance.digest(paths.encoded(base.data)) + provenance.digest(Path(base.encoder))
+    seed = search.seed
+    study = optuna.create_study(
+        storage=f"sqlite:///{STATE / run}.db",
+        study_name=_digest(asked),  # other params, data or weights make another study
+        direction="maximize",
+        load_if_exists=True,
+    )
+    for cut in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+        study.enqueue_trial(cut.params)
+        study.tell(cut.number, state=optuna.trial.TrialState.FAIL)
+    places = {name: list(range(len(among))) for name, among in search.search.items() if isinstance(among, list)}
+    samplers = {
+        "tpe": lambda: optuna.samplers.TPESampler(seed=seed + len(study.trials)),
+        "random": lambda: optuna.samplers.RandomSampler(seed=seed + len(study.trials)),
+        "grid": lambda: optuna.samplers.GridSampler(places, seed=seed),
+    }
+    study.sampler = samplers[search.sampler]()
+    return study
+
+
+def _draw(asked: Any, name: str, among: entries.Range | list[Any]) -> None:
+    """Let Optuna choose a number of a range, or the place of a choice: choices may be lists, which it does not take."""
+    if isinstance(among, list):
+        asked.suggest_categorical(name, list(range(len(among))))
+    elif isinstance(among.low, int) and isinstance(among.high, int):
+        asked.suggest_int(name, among.low, among.high, log=among.log)
+    else:
+        asked.suggest_float(name, among.low, among.high, log=among.log)
+
+
+def _values(search: entries.Tune, drawn: Values) -> Values:
+    """What finetune is given for the numbers and places that Optuna drew."""
+    every = ((name, search.search[name], value) for name, value in drawn.items())
+    return {name: among[value] if isinstance(among, list) else value for name, among, value in every}
+
+
+def _count(search: entries.Tune) -> int:
+    """Trials in all; a grid has no more than its combinations."""
+    grid = math.prod(len(among) for among in search.search.values() if isinstance(among, list))
+    return min(search.trials, grid) if search.sampler == "grid" else search.trials
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

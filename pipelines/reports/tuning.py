@@ -1,0 +1,66 @@
+"""The trials of a search as a table and as a picture."""
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import yaml
+
+from pipelines.reports import page, plots, tables
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What was tried for one run, in the order of the trials."""
+
+    run: str
+    metric: str
+    split: str  # that the scores are of
+    tried: list[tuple[dict[str, Any], float]]  # params, score
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.tried[0][0])
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        return ("trial", *self.names, self.metric)
+
+    @property
+    def lines(self) -> list[tuple[str, ...]]:
+        """The best first."""
+        ranked = sorted(enumerate(self.tried, start=1), key=lambda each: -each[1][1])
+        return [
+            (str(number), *(_cell(values[name]) for name in self.names), f"{score:.4f}")
+            for number, (values, score) in ranked
+        ]
+
+
+def best(trials: Trials) -> str:
+    """The params of the best trial as lines of YAML."""
+    values, _ = max(trials.tried, key=lambda each: each[1])
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
+def plain(trials: Trials) -> str:
+    return tables.aligned([trials.header, *trials.lines], text=0)
+
+
+def markdown(trials: Trials) -> str:
+    return tables.pipes([trials.header, *trials.lines], text=0)
+
+
+def html(trials: Trials) -> str:
+    """A page with both."""
+    axes = {name: [values[name] for values, _ in trials.tried] for name in trials.names}
+    picture = plots.parallel_coordinates(axes, [score for _, score in trials.tried], trials.metric)
+    says = f"A line a trial; {trials.metric} on {trials.split}"
+    body = (
+        f"<h1>tune {escape(trials.run)}</h1>\n<figure>{picture}<figcaption>{escape(says)}</figcaption></figure>\n"
+        f"{page.table(trials.header, trials.lines, text=0)}<pre>{escape(best(trials))}</pre>\n"
+    )
+    return page.document(f"tune {trials.run}", body)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

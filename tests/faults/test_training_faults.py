@@ -1,0 +1,148 @@
+"""Faults of one process: a full disk, a folder that cannot be written, a GPU's memory, the same stage twice."""
+
+import errno
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from pipelines.core.entries import Fit, Resources
+from pipelines.core.errors import InputError
+from pipelines.models import heads
+from pipelines.training import losses
+from pipelines.training.batches import RowBatches
+from pipelines.training.distributed import fitting
+from tests import tiny
+from tests.conftest import ROOT
+from tests.unit.training.test_training import rows
+
+OFTEN = Resources(checkpoint_minutes=1e-9)
+CHECKPOINT = Path("state/checkpoints/finetune/x/fit-1.pt")
+
+
+@pytest.fixture
+def model(checkout: Path) -> torch.nn.Module:
+    """Without dropout, of which every part of a batch would draw its own."""
+    torch.manual_seed(1)
+    found = heads.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK, "linear")
+    for module in found.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return found
+
+
+def batches(epochs: int = 2) -> RowBatches:
+    return RowBatches(rows(), 4, epochs, 1, 0)
+
+
+def fitted(model: torch.nn.Module, loss: losses.Loss = losses.classification) -> dict[str, torch.Tensor]:
+    with fitting("finetune", "x", OFTEN) as fit:
+        fit(model, loss, batches(), Fit(epochs=2, batch_size=4, optimizer="sgd", momentum=0.9, learning_rate=0.01))
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def test_a_full_disk_costs_one_checkpoint_and_no_step(
+    model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET")
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    whole = fitted(model)
+    model.load_state_dict(start)
+    steps: list[int] = []
+
+    def loss(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+        steps.append(len(steps))
+        if steps[-1] == 3:  # the third checkpoint meets a full disk, and the fourth room again
+            CHECKPOINT.with_suffix(".partial").symlink_to("/dev/full")
+        return losses.classification(model, batch)
+
+    capsys.readouterr()
+    after = fitted(model, loss)
+    assert capsys.readouterr().err.count("fit-1.pt: not written: No space left on device; training goes on") == 1
+    assert len(steps) == 12
+    assert all(tensor.equal(after[name]) for name, tensor in whole.items())
+
+
+def test_finished_weights_that_find_no_room_are_not_lost(model: torch.nn.Module) -> None:
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    whole = fitted(model)
+    model.load_state_dict(start)
+    steps: list[int] = []
+
+    def loss(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+        steps.append(len(steps))
+        if steps[-1] == 11:
+            CHECKPOINT.with_suffix(".partial").symlink_to("/dev/full")
+        return losses.classification(model, batch)
+
+    with pytest.raises(OSError, match="No space left on device") as full:
+        fitted(model, loss)
+    assert full.value.errno == errno.ENOSPC
+    assert torch.load(CHECKPOINT, weights_only=True)["step"] == 11
+    model.load_state_dict(start)
+    after = fitted(model, loss)
+    assert len(steps) == 13
+    assert all(tensor.equal(after[name]) for name, tensor in whole.items())
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_work(model: torch.nn.Module) -> None:
+    Path("state").symlink_to("/proc")
+    asked: list[int] = []
+    said = r"checkpoints/finetune/x: no checkpoint can be written there: "
+    with pytest.raises(InputError, match=said), fitting("finetune", "x", OFTEN):
+        asked.append(1)
+    assert not asked
+
+
+def test_memory_that_is_too_small_is_met_by_half_the_rows_once(
+    model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET")
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    whole = fitted(model)
+    model.load_state_dict(start)
+    seen: list[int] = []
+
+    def within(most: int) -> losses.Loss:
+        def loss(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+            seen.append(len(batch["labels"]))
+            if seen[-1] > most:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return losses.classification(model, batch)
+
+        return loss
+
+    capsys.readouterr()
+    after = fitted(model, within(2))
+    assert capsys.readouterr().err.count("step 1: the memory does not hold 4 rows at once; half as many from here") == 1
+    assert seen == [4] + [2] * 24
+    assert all(torch.allclose(after[name], tensor, atol=1e-5) for name, tensor in whole.items())
+    assert not CHECKPOINT.with_suffix(".halved").exists()
+    model.load_state_dict(start)
+    with pytest.raises(InputError, match="does not hold 2 rows at once; set a smaller batch_size or more accumulate"):
+        fitted(model, within(1))
+
+
+def test_one_stage_does_not_run_twice_at_a_time(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    waits = "from pipelines.core import stage; import time; stage.run('finetune', lambda key: time.sleep(600))"
+    ends = "from pipelines.core import stage; stage.run('finetune', lambda key: print('done', key))"
+
+    def run(code: str, key: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", code, key], capture_output=True, text=True, check=False)
+
+    with subprocess.Popen([sys.executable, "-c", waits, "a"]) as first:
+        lock, deadline = Path("state/locks/finetune-a"), time.monotonic() + 60
+        while not (lock.exists() and lock.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        second = run(ends, "a")
+        assert second.returncode == 1
+        assert second.stderr.startswith(f"finetune a: it runs already (process {first.pid} on ")
+        assert second.stderr.count("\n") == 1
+        assert run(ends, "b").stdout == "done b\n"
+        psutil.Process(first.pid).kill()
+    assert run(ends, "a").stdout == "done a\n"

@@ -1,0 +1,144 @@
+"""tune: what it tries, what it refuses, and that a search cut off by a kill goes on."""
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.tune import _study, _values
+from flows.tune import tune as search
+from pipelines.core import entries, params
+from pipelines.core.entries import Tune
+from pipelines.core.errors import UsageError
+from tests import tiny
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
+ENTAILMENT = {
+    "corpus": "custom",
+    "source": str(ROOT / "samples/entailment"),
+    "kind": "pair",
+    "files": {"train": "train.tsv", "dev": "dev.tsv", "test": "dev.tsv"},
+    "columns": {"text": "sentence1", "text_pair": "sentence2", "id": "index"},
+}
+PARAMS = {
+    "prepare": {"entailment": ENTAILMENT},
+    "encode": {"entailment": {"task": "entailment", "vocab": "encoder", "max_length": 32}},
+    "finetune": {"it": {"data": "entailment", "encoder": "encoder", "epochs": 1, "max_train_rows": 32, "looks": 2}},
+    "evaluate": {"it": {"task": "entailment"}},
+    "tune": {
+        "it": {
+            "search": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "epochs": [1, 2], "seed": {"low": 1, "high": 9}},
+            "trials": 3,
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The encoded rows and the encoder, once for all tests."""
+    folder = tmp_path_factory.mktemp("tune")
+    tiny.encoder(folder / "encoder", japanese=False)
+    (folder / "params.yaml").write_text(yaml.safe_dump(PARAMS, sort_keys=False))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    for stage in ("prepare", "encode"):
+        command = [sys.executable, "-m", f"pipelines.stages.{stage}", "entailment"]
+        subprocess.run(command, check=True, cwd=folder, env=environment)
+    return folder
+
+
+@pytest.fixture
+def encoded(made: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    shutil.copytree(made, checkout, dirs_exist_ok=True)
+    return checkout
+
+
+def bertline(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "flows.cli", *arguments], capture_output=True, text=True, check=False)
+
+
+def change(**tune: object) -> None:
+    values = {**PARAMS, "tune": {"it": {**PARAMS["tune"]["it"], **tune}}}  # type: ignore[index]
+    Path("params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def finished() -> int:
+    """Trials with a score; none before there is a database."""
+    if not Path("state/tuning/it.db").exists():
+        return 0
+    with sqlite3.connect("state/tuning/it.db") as database:
+        try:
+            return database.execute("select count(*) from trial_values").fetchone()[0]
+        except sqlite3.OperationalError:
+            return 0
+
+
+def test_a_search_ends_with_a_table_a_picture_and_the_best(encoded: Path) -> None:
+    done = bertline("tune", "it")
+    assert done.returncode == 0, done.stderr
+    table = Path("artifacts/tuning/it/trials.md").read_text().splitlines()
+    assert table[0] == "| trial | learning_rate | epochs | seed | accuracy |"
+    assert len(table) == 5
+    scores = [float(line.split("|")[-2]) for line in table[2:]]
+    assert scores == sorted(scores, reverse=True)
+    best = yaml.safe_load(done.stdout[done.stdout.index("learning_rate:") :])
+    assert best["epochs"] in (1, 2)
+    assert 1e-4 <= best["learning_rate"] <= 1e-2
+    assert "<svg" in Path("artifacts/tuning/it/index.html").read_text()
+    assert not list(Path("state/tuning").glob("tmp*"))
+
+    change(trials=4)  # one more, and the others are not tried again
+    assert bertline("tune", "it").returncode == 0
+    assert finished() == 4
+    shown = yaml.safe_load(Path("params.yaml").read_text())
+    shown["finetune"]["it"] |= best
+    Path("params.yaml").write_text(yaml.safe_dump(shown, sort_keys=False))
+    assert bertline("check").returncode == 0
+
+
+def test_a_killed_search_goes_on(encoded: Path) -> None:
+    change(search={"learning_rate": [1e-4, 1e-3, 1e-2], "epochs": [1, 60]}, sampler="grid")
+    with subprocess.Popen([sys.executable, "-m", "flows.cli", "tune", "it"], stderr=subprocess.DEVNULL) as running:
+        deadline = time.monotonic() + 200
+        while time.monotonic() < deadline and not finished():
+            time.sleep(0.1)
+        time.sleep(0.5)  # in the middle of the next one
+        running.send_signal(signal.SIGKILL)
+    before = finished()
+    assert 1 <= before < 3
+    assert bertline("tune", "it").returncode == 0
+    assert finished() == 3
+    rows = Path("artifacts/tuning/it/trials.md").read_text().splitlines()[2:]
+    tried = {tuple(line.split("|")[2:4]) for line in rows}
+    assert len(tried) == 3  # a grid tries nothing twice
+    asked = params.entry("tune", "it", Tune)
+    study = _study("it", asked, params.entry("finetune", "it", entries.Finetune))
+    assert all(_values(asked, trial.params)["epochs"] in (1, 60) for trial in study.trials)
+
+
+@pytest.mark.parametrize(
+    ("tune", "sentence"),
+    [
+        ({"split": "test"}, "tune.it.split: evaluate.it scores test too"),
+        ({"split": "train"}, "tune.it.split: no split 'train'; there are: dev, test"),
+        ({"search": {"epoch": [1]}}, "tune.it.search: no key 'epoch' (did you mean 'epochs'?)"),
+        ({"search": {"learning_rate": [0.001, "fast"]}}, "tune.it.search.learning_rate: 'fast'"),
+        ({"search": {"learning_rate": {"low": 1, "high": 0.1}}}, "low 1 must be under high 0.1"),
+        ({"sampler": "grid"}, "tune.it.search.learning_rate: a grid needs choices"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_before_it_begins(encoded: Path, tune: dict, sentence: str) -> None:
+    change(**tune)
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        search.fn("it")
+    assert not Path("state/tuning").exists()
