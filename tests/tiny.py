@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from transformers import AutoModel, BertConfig, BertForMaskedLM
 
 from pipelines.core.task import Task
 from pipelines.models import folder as model_folder
-from pipelines.models import heads
+from pipelines.models import heads, pretrained
 from pipelines.text import tokenizer as text_tokenizer
 from pipelines.text.tokenizers import mecab_wordpiece, wordpiece
 
@@ -55,6 +55,14 @@ def shape(family: str, folder: Path) -> Path:
     path = folder / f"{family}.json"
     path.write_text(json.dumps({"model_type": family}))
     return path
+
+
+def of_family(family: str, folder: Path) -> Path:
+    """A random encoder's folder, of any family."""
+    loaded = text_tokenizer.load(tokenizer(folder))
+    torch.manual_seed(1)
+    pretrained.start(shape(family, folder), SMALL[family], AutoModel, loaded, seed=1).save_pretrained(folder)
+    return folder
 
 
 def encoder(folder: Path, japanese: bool = True, layers: int = 2) -> Path:

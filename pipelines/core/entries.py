@@ -103,7 +103,8 @@ class Finetune(Fit):
     data: str
     encoder: str  # a model folder: artifacts/models/NAME, encoders/NAME
     head: Literal["native", "linear", "mlp", "bilstm"] = "native"  # the family's own head, or one of ours
-    pooling: Literal["cls", "mean"] = "cls"  # what our head sees of a sentence: the [CLS] vector, or the mean of all
+    # what our head sees of a sequence: the [CLS] vector, the mean of all, or the means of its two texts, compared
+    pooling: Literal["cls", "mean", "compare"] = "cls"
     features: Literal["embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "weighted_sum"] = (
         "last"  # the layers that our head reads
     )

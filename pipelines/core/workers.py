@@ -5,6 +5,11 @@ import os
 from typing import Any
 
 
+def address() -> str:
+    """The cluster of RAY_ADDRESS, or a new one here; left to itself Ray would try the last one that was here."""
+    return os.environ.get("RAY_ADDRESS") or "local"
+
+
 def runtime_environment() -> dict[str, Any]:
     """Ray's runtime_env: the checkout on PYTHONPATH, the addresses that this process was given, fewer lines."""
     here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))

@@ -43,7 +43,7 @@ class Torch:
         self.positions = backbones.max_positions(self.model)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model.to(self.device)
-        self.token_types = backbones.backbone(self.model).token_types
+        self.token_types = backbones.takes_types(self.model)
         self.vocab_size = int(backbones.encoder(self.model).config.vocab_size)
 
     def logits(self, inputs: Inputs) -> np.ndarray:

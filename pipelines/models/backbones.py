@@ -134,9 +134,14 @@ def encoder_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [p for p in encoder(model).parameters() if id(p) not in pooler]
 
 
+def takes_types(model: nn.Module) -> bool:
+    """Whether token_type_ids are among the model's inputs: the encoder's, or those of a head that compares two texts."""
+    return backbone(model).token_types or getattr(model.config, "pooling", "") == "compare"
+
+
 def inputs(model: nn.Module, batch: Batch) -> Batch:
     """What of a batch the model takes in: no labels, and token types only where its family has them."""
-    left_out = {"labels"} if backbone(model).token_types else {"labels", "token_type_ids"}
+    left_out = {"labels"} if takes_types(model) else {"labels", "token_type_ids"}
     return {name: tensor for name, tensor in batch.items() if name not in left_out}
 
 

@@ -17,7 +17,10 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 
-from pipelines.models import bilstm  # noqa: F401 (an encoder may be one)
+from pipelines.models import (
+    backbones,
+    bilstm,  # noqa: F401 (an encoder may be one)
+)
 
 # name -> from the states of the embeddings and of all layers, (L + 1) of (B, T, H), to features (B, T, F)
 COMBINATIONS = {
@@ -32,8 +35,9 @@ COMBINATIONS = {
 class FeaturesConfig(PreTrainedConfig):
     """An encoder's config, and what a head makes of its layers.
 
-    features: a name of COMBINATIONS or "weighted_sum"; head: "linear", "mlp" or "bilstm"; pooling: which token's vector a
-    sentence has, "cls" or the "mean" of all.
+    features: a name of COMBINATIONS or "weighted_sum"; head: "linear", "mlp" or "bilstm"; pooling: the vector that a
+    sequence has, "cls", the "mean" of all tokens, or "compare": the means u and v of its two texts, |u - v| and u * v
+    (Conneau et al. 2017, InferSent).
     """
 
     model_type = "bertline_features"
@@ -69,6 +73,7 @@ class FeaturesModel(PreTrainedModel):
         self.dropout = nn.Dropout(getattr(inner, "hidden_dropout_prob", 0.1))
         width, count = inner.hidden_size, len(config.id2label or {})
         size = 4 * width if config.features == "concat_last_four" else width
+        size *= 4 if config.pooling == "compare" else 1
         if config.features == "weighted_sum":
             self.weights, self.scale = (
                 nn.Parameter(torch.zeros(inner.num_hidden_layers + 1)),
@@ -84,6 +89,8 @@ class FeaturesModel(PreTrainedModel):
     def tokens(self, input_ids: torch.Tensor | None, inputs: dict[str, Any]) -> torch.Tensor:
         """Features of every token, (B, T, F), through the BiLSTM where there is one."""
         name = self.config.features
+        if not backbones.backbone(self).token_types:
+            inputs = {key: tensor for key, tensor in inputs.items() if key != "token_type_ids"}
         output = self.encoder(
             input_ids=input_ids, **inputs, **({} if name == "last" else {"output_hidden_states": True})
         )
@@ -113,19 +120,27 @@ class FeaturesForSequenceClassification(FeaturesModel):
         self, input_ids: torch.Tensor | None = None, **inputs: Any
     ) -> SequenceClassifierOutput | tuple[Any, ...]:
         labels, return_dict = inputs.pop("labels", None), inputs.pop("return_dict", True)
-        logits = self.classifier(self._pool(self.tokens(input_ids, inputs), inputs.get("attention_mask")))
+        logits = self.classifier(self._pool(self.tokens(input_ids, inputs), inputs))
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
         output = SequenceClassifierOutput(loss=loss, logits=logits)
         return output if return_dict else output.to_tuple()
 
-    def _pool(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """(B, T, F) to (B, F): the first token's vector, or the mean over the tokens that are no padding."""
+    def _pool(self, features: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
+        """(B, T, F) to (B, F), or to (B, 4F) where two texts are compared."""
         if self.config.pooling == "cls":
             return features[:, 0]
-        if mask is None:
-            return features.mean(dim=1)
-        weights = mask.to(features.dtype)[:, :, None]
-        return (features * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+        mask = inputs.get("attention_mask")
+        inside = torch.ones_like(features[:, :, 0]) if mask is None else mask.to(features.dtype)
+        if self.config.pooling == "mean":
+            return _mean(features, inside)
+        second = inputs["token_type_ids"].to(features.dtype)
+        u, v = _mean(features, inside * (1 - second)), _mean(features, inside * second)
+        return torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
+
+
+def _mean(features: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """The mean of (B, T, F) over the tokens whose weight (B, T) is 1."""
+    return (features * weights[:, :, None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 class FeaturesForTokenClassification(FeaturesModel):

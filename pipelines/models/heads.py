@@ -46,10 +46,19 @@ def for_task(
     hf_logging.set_verbosity_error()  # what it would report is meant: the old head goes, the new one is random
     hf_logging.disable_progress_bar()
     names, auto = _names(task), AUTO[task.kind]
+    if pooling == "compare" and task.kind not in ("pair", "regression"):
+        raise UsageError(
+            f"params.yaml: finetune: pooling: compare: rows of kind {task.kind} have no two texts to compare"
+        )
+    if pooling != "cls" and head == "native":
+        raise UsageError(f"params.yaml: finetune: pooling: {pooling}: the native head has its own; name one of ours")
     if head != "native":
         if auto not in OURS:
             raise UsageError(f"params.yaml: finetune: head: {head}: rows of kind {task.kind} take the native head")
         body = AutoModel.from_pretrained(encoder_folder, dtype=torch.float32)
+        if features.endswith("_four") and len(backbones.layers(body)) < 4:
+            count = len(backbones.layers(body))
+            raise UsageError(f"params.yaml: finetune: features: {features}: the encoder has {count} layers")
         model: Any = OURS[auto](FeaturesConfig(body.config, features, head, pooling, **names))
         model.encoder.load_state_dict(body.state_dict(), strict=False)  # all but the pooler, which it has not
         return model

@@ -88,7 +88,7 @@ def _on_ray(source: Path, target: Path, version: registry.Version, prefix: str) 
     import ray.data
 
     if not ray.is_initialized():
-        ray.init(include_dashboard=False, runtime_env=workers.runtime_environment())
+        ray.init(workers.address(), include_dashboard=False, runtime_env=workers.runtime_environment())
     actors = max(1, int(ray.cluster_resources().get("CPU", 1)) - 1)
     arguments: dict[str, Any] = {"name": version.name, "version": version.version, "prefix": prefix}
     arguments["folder"] = str(registry.folder(version).resolve())

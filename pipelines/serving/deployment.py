@@ -23,7 +23,13 @@ def running(arguments: dict[str, str], host: str, port: int) -> Iterator[None]:
     if ours:
         environment = workers.runtime_environment()
         environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())  # replicas have another working folder
-        ray.init(include_dashboard=False, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            workers.address(),
+            include_dashboard=False,
+            runtime_env=environment,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     try:
         serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
         serve.run(app(arguments), name="bertline", route_prefix="/")

@@ -141,4 +141,4 @@ def _connect() -> None:
     import ray
 
     if not ray.is_initialized():
-        ray.init(include_dashboard=False, runtime_env=workers.runtime_environment())
+        ray.init(workers.address(), include_dashboard=False, runtime_env=workers.runtime_environment())

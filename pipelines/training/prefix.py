@@ -45,7 +45,7 @@ class PrefixBatches:
         found = torch.zeros(*inside.shape, self.width)
         kept = np.memmap(self.states, np.float16, "r", shape=(len(data.ids), self.width))  # opened in any process
         found[inside] = torch.from_numpy(kept[positions(starts, data.offsets[rows + 1] - starts)].astype(np.float32))
-        left = {name: tensor for name, tensor in batch.items() if name not in ("input_ids", "token_type_ids")}
+        left = {name: tensor for name, tensor in batch.items() if name != "input_ids"}
         return {"inputs_embeds": found, **left}
 
     def rows(self, step: int) -> np.ndarray:
@@ -107,6 +107,7 @@ def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path
     def catch(_: nn.Module, __: Any, output: Any) -> None:
         caught.append(output[0] if isinstance(output, tuple) else output)
 
+    encoder = backbones.encoder(model)
     hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).eval()
@@ -114,7 +115,7 @@ def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path
         done = 0
         for rows in by_length(data.lengths, BUILD_TOKENS):
             batch = {name: tensor.to(device) for name, tensor in collate(data, rows, pad_id).items()}
-            backbones.encoder(model)(**backbones.inputs(model, batch))
+            encoder(**backbones.inputs(encoder, batch))
             states = caught.pop()[batch["attention_mask"].bool()]
             starts = data.offsets[rows]
             kept[positions(starts, data.offsets[rows + 1] - starts)] = states.cpu().numpy().astype(np.float16)

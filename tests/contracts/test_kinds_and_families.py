@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from transformers import AutoModel
 
 from pipelines.core import schema, tables
 from pipelines.core.entries import Finetune, Floor, Resources
@@ -17,7 +16,7 @@ from pipelines.evaluation.score import score
 from pipelines.inference import floor, onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.models import folder as model_folder
-from pipelines.models import heads, pretrained
+from pipelines.models import heads
 from pipelines.text import encoding, tokenizer
 from pipelines.text.encoding import span
 from pipelines.training import losses, strategies
@@ -61,14 +60,6 @@ def rows(kind: str, count: int = 24) -> pa.Table:
     return pa.Table.from_pylist(made, schema=schema.ROWS[kind])
 
 
-def encoder(family: str, folder: Path) -> Path:
-    loaded = tokenizer.load(tiny.tokenizer(folder))
-    torch.manual_seed(1)
-    model = pretrained.start(tiny.shape(family, folder), tiny.SMALL[family], AutoModel, loaded, seed=1)
-    model.save_pretrained(folder)
-    return folder
-
-
 def encoded(kind: str, folder: Path, source: Path) -> Encoded:
     loaded, task = tokenizer.load(source), TASKS[kind]
     (batch,) = rows(kind).combine_chunks().to_batches()
@@ -80,7 +71,7 @@ def encoded(kind: str, folder: Path, source: Path) -> Encoded:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", TASKS)
 def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, checkout: Path) -> None:
-    source, task = encoder(family, checkout / "encoder"), TASKS[kind]
+    source, task = tiny.of_family(family, checkout / "encoder"), TASKS[kind]
     data = encoded(kind, checkout / "encoded", source)
     entry = Finetune(data="d", encoder="e", epochs=4, batch_size=8, learning_rate=3e-3, warmup=0)
     torch.manual_seed(2)
@@ -107,7 +98,7 @@ def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, checkou
 @pytest.mark.parametrize("kind", TASKS)
 def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> None:
     """A model of the family that learns quickest is right on what it was shown, alone and in company, and as ONNX."""
-    source, task = encoder("modernbert", checkout / "encoder"), TASKS[kind]
+    source, task = tiny.of_family("modernbert", checkout / "encoder"), TASKS[kind]
     data = encoded(kind, checkout / "encoded", source)
     entry = Finetune(data="d", encoder="e", epochs=120, batch_size=8, learning_rate=3e-3)
     torch.manual_seed(2)
@@ -142,7 +133,7 @@ def test_a_floor_predicts_every_kind(kind: str) -> None:
 
 
 def test_what_a_kind_does_not_take_is_one_sentence(checkout: Path) -> None:
-    source = encoder("bert", checkout / "encoder")
+    source = tiny.of_family("bert", checkout / "encoder")
     with pytest.raises(UsageError, match="rows of kind span take the native head"):
         heads.for_task(source, TASKS["span"], "linear")
     model = heads.for_task(source, TASKS["choice"])
@@ -157,7 +148,7 @@ def test_what_a_kind_does_not_take_is_one_sentence(checkout: Path) -> None:
 
 def test_windows_of_a_long_context_answer_together(checkout: Path) -> None:
     assert span.STRIDE > 0
-    source, task = encoder("modernbert", checkout / "encoder"), TASKS["span"].with_(unanswerable=True)
+    source, task = tiny.of_family("modernbert", checkout / "encoder"), TASKS["span"].with_(unanswerable=True)
     model = heads.for_task(source, task)
     (checkout / "model").mkdir()
     model_folder.save(model, checkout / "model", source, task)

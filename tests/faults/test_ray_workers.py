@@ -32,12 +32,17 @@ def cluster(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ray.shutdown()
 
 
+NEVER, EACH_STEP = 5.0, 1e-9  # minutes between two checkpoints
+
+
 def fit_params(epochs: int) -> Fit:
     """SGD: Adam would turn the rounding of a gradient that is nothing but rounding into a whole step."""
     return Fit(epochs=epochs, batch_size=4, optimizer="sgd", momentum=0.9, learning_rate=0.02)
 
 
-def trained(folder: Path, workers: int | tuple[int, int], params: Fit) -> tuple[dict[str, torch.Tensor], list[float]]:
+def trained(
+    folder: Path, workers: int | tuple[int, int], params: Fit, often: bool = False
+) -> tuple[dict[str, torch.Tensor], list[float]]:
     """Weights and loss curve of one training without dropout, which each worker would draw for itself."""
     torch.manual_seed(1)
     model = heads.for_task(tiny.encoder(folder / f"encoder-{workers}"), tiny.TASK, "linear")
@@ -48,7 +53,7 @@ def trained(folder: Path, workers: int | tuple[int, int], params: Fit) -> tuple[
             module.dropout_prob = 0.0
     model.config.encoder.attention_probs_dropout_prob = 0.0
     curve: list[float] = []
-    resources = Resources(workers=workers, checkpoint_minutes=1e-9 if params.epochs > 5 else 5)
+    resources = Resources(workers=workers, checkpoint_minutes=EACH_STEP if often else NEVER)
     with fitting("finetune", f"w{workers}", resources) as fit:
         batches = RowBatches(rows(), 4, params.epochs, 1, 0)
         fit(model, losses.classification, batches, params, report=lambda step, at: curve.append(at["loss"]))
@@ -81,7 +86,7 @@ def test_a_killed_worker_is_restarted_and_changes_nothing(cluster: None, checkou
 
     watcher = threading.Thread(target=kill)
     watcher.start()
-    resumed, curve_after = trained(checkout, 1, params)
+    resumed, curve_after = trained(checkout, 1, params, often=True)
     watcher.join()
     assert len(killed) == 1
     assert curve_after == pytest.approx(curve, abs=1e-4)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pipelines.core.entries import Finetune
+from pipelines.core.errors import UsageError
 from pipelines.models import folder as model_folder
 from pipelines.models import heads
 from pipelines.models.features import COMBINATIONS
@@ -33,6 +34,36 @@ def test_what_is_saved_is_opened_again(kind: str, head: str, features: str, chec
     assert all(tensor.equal(model.state_dict()[name]) for name, tensor in again.state_dict().items())
     alone = heads.outputs(again, kind, {"input_ids": IDS[1:, :3], "attention_mask": MASK[1:, :3]})
     assert torch.allclose(alone[0], wanted[1, : alone.shape[1]] if kind == "tagging" else wanted[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@pytest.mark.parametrize("features", ["last", "embeddings", "weighted_sum"])
+def test_two_texts_are_compared_by_their_own_tokens(features: str, family: str, checkout: Path) -> None:
+    """One family has token types of its own, the other does not: the head reads them either way."""
+    source, task = tiny.of_family(family, checkout / "encoder"), tiny.TASK.with_(kind="pair")
+    model = heads.for_task(source, task, "linear", "compare", features).eval()
+    types = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])
+    batch = {"input_ids": IDS, "attention_mask": MASK, "token_type_ids": types}
+    given = {name: batch[name] for name in batch if name != "input_ids"}
+    tokens = model.tokens(IDS, given)
+    parts = [(tokens[0, :2], tokens[0, 2:]), (tokens[1, :1], tokens[1, 1:3])]
+    means = [(u.mean(dim=0), v.mean(dim=0)) for u, v in parts]
+    pooled = torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in means])
+    assert torch.allclose(heads.outputs(model, "pair", batch), model.classifier(pooled), atol=1e-5)
+    (checkout / "model").mkdir()
+    model_folder.save(model, checkout / "model", source, task)
+    again, _ = model_folder.load_tuned(checkout / "model")
+    assert torch.allclose(heads.outputs(again, "pair", batch), heads.outputs(model, "pair", batch), atol=1e-6)
+
+
+def test_a_pooling_that_cannot_be_is_refused(checkout: Path) -> None:
+    source = tiny.encoder(checkout / "encoder")
+    with pytest.raises(UsageError, match="rows of kind single have no two texts to compare"):
+        heads.for_task(source, tiny.TASK, "linear", "compare")
+    with pytest.raises(UsageError, match="pooling: mean: the native head has its own"):
+        heads.for_task(source, tiny.TASK, "native", "mean")
+    with pytest.raises(UsageError, match="features: concat_last_four: the encoder has 2 layers"):
+        heads.for_task(source, tiny.TASK, "linear", "mean", "concat_last_four")
 
 
 def test_features_are_the_papers_combinations_of_layers(checkout: Path) -> None:

@@ -13,7 +13,7 @@ from pipelines.training import losses, prefix, strategies
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
 from tests import tiny
-from tests.contracts.test_kinds_and_families import FAMILIES, TASKS, encoded, encoder
+from tests.contracts.test_kinds_and_families import FAMILIES, TASKS, encoded
 
 PLAIN = [family for family in FAMILIES if backbones.BACKBONES[family].plain]
 ENTRY = {"data": "d", "encoder": "e", "epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
@@ -34,13 +34,16 @@ def trained(model: torch.nn.Module, kind: str, entry: Finetune, data: object, li
 
 @pytest.mark.parametrize("strategy", ["top_k", "frozen"])
 @pytest.mark.parametrize("family", PLAIN)
-@pytest.mark.parametrize("kind", ["pair", "span", "tagging"])
-def test_it_is_the_same_training(kind: str, family: str, strategy: str, checkout: Path) -> None:
-    source = encoder(family, checkout / "encoder")
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [("pair", ("native",)), ("pair", ("linear", "compare")), ("span", ("native",)), ("tagging", ("native",))],
+)
+def test_it_is_the_same_training(kind: str, head: tuple[str, ...], family: str, strategy: str, checkout: Path) -> None:
+    source = tiny.of_family(family, checkout / "encoder")
     data = encoded(kind, checkout / "encoded", source)
     entry = Finetune(**ENTRY, strategy=strategy, top_k=1, optimizer="sgd")
     torch.manual_seed(2)
-    model = heads.for_task(source, TASKS[kind])
+    model = heads.for_task(source, TASKS[kind], *head)
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     config = model.config.to_json_string()
     plain, curve, taken = trained(model, kind, entry, data, limit=0)
@@ -57,7 +60,7 @@ def test_it_is_the_same_training(kind: str, family: str, strategy: str, checkout
 
 
 def test_nothing_is_kept_where_nothing_is_frozen_or_a_lower_layer_is_read(checkout: Path) -> None:
-    source = encoder("bert", checkout / "encoder")
+    source = tiny.of_family("bert", checkout / "encoder")
     data = encoded("single", checkout / "encoded", source)
     for head, features, strategy in (("native", "last", "full"), ("linear", "sum_last_four", "frozen")):
         model = heads.for_task(source, TASKS["single"], head, "cls", features)
@@ -71,7 +74,7 @@ def test_too_large_a_prefix_is_said_and_not_kept(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
-    source = encoder("bert", checkout / "encoder")
+    source = tiny.of_family("bert", checkout / "encoder")
     model = heads.for_task(source, TASKS["single"])
     strategies.groups(model, Finetune(**ENTRY, strategy="frozen"))
     batches = RowBatches(encoded("single", checkout / "encoded", source), 8, 1, 1, 0)
