@@ -1,14 +1,15 @@
 """Fine-tuning: our stage's own path against transformers.Trainer on the same rows, model, epochs and batch size.
 
-Rows are the livedoor titles of BERTLINE_MIRROR, 900 to train on and 900 to test on, encoded with mini-ja's vocabulary; the
-model is BERT's shape, 6 layers of 384, with random weights (speed does not depend on them). Trainer pads to max_length 128, as
-the examples do, or to the longest of a batch. The keynote's own program for the top two layers is written out as its slide has
+Rows are the livedoor titles of BERTLINE_MIRROR, 900 to train on, encoded with BERT's published Japanese vocabulary; the model is
+BERT's shape, as deep as BERT-base, 384 wide, with random weights (speed does not depend on them). Trainer pads to max_length
+128, as the examples do, or to the longest of a batch; its epochs are all alike, so one is measured and multiplied. The keynote's own program for the top two layers is written out as its slide has
 it: ids padded with 0 to 50 without a mask, batches of 10 drawn by permutation, SGD, dropout throughout. Seconds are of whole
 jobs, the building of a cache included, unless a claim says "per epoch". fp32, contenders in turn.
 """
 
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ import harness
 import numpy as np
 import torch
 import yaml
-from transformers import AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments
+from transformers import BertJapaneseTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments
 
 from pipelines.core import paths
 from pipelines.core.entries import Finetune, Resources
@@ -34,7 +35,7 @@ from pipelines.training.batches import Encoded, RowBatches, collate
 from pipelines.training.distributed import fitting
 
 ROOT = Path(__file__).resolve().parents[1]
-SHAPE = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536}
+SHAPE = {"num_hidden_layers": 12, "hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536}
 RATES = [0.001, 0.0005]  # the keynote's, of the top layer and the one below
 BATCH, LENGTH = 16, 128
 
@@ -42,8 +43,12 @@ BATCH, LENGTH = 16, 128
 def set_up() -> tuple[Encoded, Task, Path]:
     """The encoded titles, their task, and the folder of the encoder."""
     values = yaml.safe_load((ROOT / "params/livedoor.yaml").read_text(encoding="utf-8"))
+    vocab = Path("vocab")
+    vocab.mkdir()
+    shutil.copyfile(Path(os.environ["BERTLINE_MIRROR"]) / "vocab/bert-base-japanese-v1_vocab.txt", vocab / "vocab.txt")
+    shutil.copyfile(ROOT / "encoders/mini-ja/tokenizer_config.json", vocab / "tokenizer_config.json")
+    values["encode"]["livedoor"]["vocab"] = "vocab"
     Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
-    Path("encoders").symlink_to(ROOT / "encoders")
     for stage in (ingest, prepare, encode):
         stage.main("livedoor")
     data = paths.encoded("livedoor")
@@ -85,7 +90,7 @@ def theirs(
         for (a, b), label in zip(bounds, data.labels, strict=True)
     ]
     collator = DataCollatorWithPadding(
-        AutoTokenizer.from_pretrained(ROOT / "encoders/mini-ja"), "longest" if dynamic else "max_length", LENGTH
+        BertJapaneseTokenizer.from_pretrained("vocab"), "longest" if dynamic else "max_length", LENGTH
     )
     arguments = TrainingArguments(
         "trainer", num_train_epochs=epochs, per_device_train_batch_size=BATCH, learning_rate=1e-4, report_to=[], seed=1,
@@ -122,7 +127,7 @@ def collating(data: Encoded, repeats: int) -> dict[str, Callable[[], Any]]:
         {"input_ids": data.ids[a:b].tolist(), "labels": int(label)}
         for (a, b), label in zip(bounds, data.labels[:32], strict=True)
     ]
-    collator, chosen = DataCollatorWithPadding(AutoTokenizer.from_pretrained(ROOT / "encoders/mini-ja")), np.arange(32)
+    collator, chosen = DataCollatorWithPadding(BertJapaneseTokenizer.from_pretrained("vocab")), np.arange(32)
     return {
         "theirs": lambda: [collator([dict(row) for row in rows]) for _ in range(repeats)],
         "ours": lambda: [collate(data, chosen, 0) for _ in range(repeats)],
@@ -150,9 +155,9 @@ def main() -> None:
         many = 10 if given.quick else 50
         seconds = harness.in_turn(
             {
-                "full": lambda: run(epochs=1),
-                "full padded": lambda: peer(1, dynamic=False),
-                "full dynamic": lambda: peer(1, dynamic=True),
+                "full, 3 epochs": lambda: run(epochs=3),
+                "full padded, an epoch": lambda: peer(1, dynamic=False),
+                "full dynamic, an epoch": lambda: peer(1, dynamic=True),
                 "top2, 5 epochs": lambda: run(epochs=5, **top2),
                 "top2 padded, an epoch": lambda: peer(1, dynamic=False, top_k=2),
                 "top2 grouped, an epoch": lambda: peer(1, dynamic=True, top_k=2, grouped=True),
@@ -169,15 +174,17 @@ def main() -> None:
         (b - a) / (many - 5) for a, b in zip(seconds["top2, 5 epochs"], seconds["top2, many epochs"], strict=True)
     ]
     claims = [
-        harness.ratio("full_vs_Trainer_padded", 5.0, seconds["full padded"], seconds["full"]),
-        harness.ratio("full_vs_Trainer_dynamic", 1.3, seconds["full dynamic"], seconds["full"]),
+        harness.ratio("full_vs_Trainer_padded", 5.0, times("full padded, an epoch", 3), seconds["full, 3 epochs"]),
+        harness.ratio("full_vs_Trainer_dynamic", 1.3, times("full dynamic, an epoch", 3), seconds["full, 3 epochs"]),
         harness.ratio("top2_5_epochs_vs_top2_padded", 15, times("top2 padded, an epoch", 5), seconds["top2, 5 epochs"]),
-        harness.ratio("top2_5_epochs_vs_full_padded", 30, times("full padded", 5), seconds["top2, 5 epochs"]),
+        harness.ratio("top2_5_epochs_vs_full_padded", 30, times("full padded, an epoch", 5), seconds["top2, 5 epochs"]),
         harness.ratio(
             "top2_many_epochs_vs_keynote", 30, times("keynote, an epoch", many), seconds["top2, many epochs"]
         ),
         harness.ratio("top2_per_epoch_vs_top2_grouped", 3, seconds["top2 grouped, an epoch"], after_first),
-        harness.ratio("head_many_epochs_vs_full_padded", 500, times("full padded", many), seconds["head, many epochs"]),
+        harness.ratio(
+            "head_many_epochs_vs_full_padded", 500, times("full padded, an epoch", many), seconds["head, many epochs"]
+        ),
         harness.ratio("collate_vs_DataCollatorWithPadding", 20, collated["theirs"], collated["ours"]),
     ]
     shown = {name: round(sorted(each)[len(each) // 2], 2) for name, each in seconds.items()}

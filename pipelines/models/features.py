@@ -117,16 +117,18 @@ class FeaturesModel(PreTrainedModel):
 
 class FeaturesForSequenceClassification(FeaturesModel):
     def forward(
-        self, input_ids: torch.Tensor | None = None, **inputs: Any
+        self, input_ids: torch.Tensor | None = None, pooled: torch.Tensor | None = None, **inputs: Any
     ) -> SequenceClassifierOutput | tuple[Any, ...]:
+        """`pooled` (B, F) stands for the ids where an encoder that does not train has read them before."""
         labels, return_dict = inputs.pop("labels", None), inputs.pop("return_dict", True)
-        logits = self.classifier(self._pool(self.tokens(input_ids, inputs), inputs))
+        logits = self.classifier(self.pool(input_ids, inputs) if pooled is None else self.dropout(pooled))
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
         output = SequenceClassifierOutput(loss=loss, logits=logits)
         return output if return_dict else output.to_tuple()
 
-    def _pool(self, features: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
-        """(B, T, F) to (B, F), or to (B, 4F) where two texts are compared."""
+    def pool(self, input_ids: torch.Tensor | None, inputs: dict[str, Any]) -> torch.Tensor:
+        """What the head reads: (B, F), or (B, 4F) where two texts are compared."""
+        features = self.tokens(input_ids, inputs)
         if self.config.pooling == "cls":
             return features[:, 0]
         mask = inputs.get("attention_mask")

@@ -1,7 +1,8 @@
 """A frozen prefix, run once: the states that the training layers start from, on disk, instead of the layers below.
 
 Layers that do not train give a row the same states in every epoch, because they run without dropout (see
-`strategies.train_mode`). They are kept in float16: two bytes a dimension of a token.
+`strategies.train_mode`). They are kept in float16: two bytes a dimension of a token. Where the head alone trains and reads one
+vector a row, that vector is kept, in float32, and dropout falls on it, not on the tokens that it is made of.
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from pipelines.core.progress import progress, say
 from pipelines.core.ragged import by_length, positions
 from pipelines.models import backbones
 from pipelines.models.batch import Batch
+from pipelines.models.features import FeaturesForSequenceClassification
 from pipelines.training.batches import Encoded, RowBatches, collate
 
 BUILD_TOKENS = 8192  # of a padded batch while the states are computed
@@ -29,30 +31,42 @@ class Given(nn.Module):
         return next(x for x in (*arguments, *named.values()) if torch.is_tensor(x) and x.is_floating_point())
 
 
-class PrefixBatches:
-    """`inner`'s batches with states (B, T, H) as inputs_embeds in place of the ids."""
+class _Kept:
+    """`inner`'s batches with what a file keeps in place of the ids."""
 
-    def __init__(self, inner: RowBatches, states: Path, width: int, digest: str) -> None:
-        self.inner, self.states, self.width, self.digest = inner, states, width, digest
+    def __init__(self, inner: RowBatches, file: Path, width: int, digest: str) -> None:
+        self.inner, self.file, self.width, self.digest = inner, file, width, digest
 
     def __len__(self) -> int:
         return len(self.inner)
-
-    def __getitem__(self, step: int) -> Batch:
-        batch, data, rows = self.inner[step], self.inner.data, self.inner.rows(step)
-        starts = data.offsets[rows]
-        inside = batch["attention_mask"].bool()
-        found = torch.zeros(*inside.shape, self.width)
-        kept = np.memmap(self.states, np.float16, "r", shape=(len(data.ids), self.width))  # opened in any process
-        found[inside] = torch.from_numpy(kept[positions(starts, data.offsets[rows + 1] - starts)].astype(np.float32))
-        left = {name: tensor for name, tensor in batch.items() if name != "input_ids"}
-        return {"inputs_embeds": found, **left}
 
     def rows(self, step: int) -> np.ndarray:
         return self.inner.rows(step)
 
     def fingerprint(self) -> str:
         return f"{self.inner.fingerprint()} {self.digest}"
+
+
+class PrefixBatches(_Kept):
+    """States (B, T, H) as inputs_embeds."""
+
+    def __getitem__(self, step: int) -> Batch:
+        batch, data, rows = self.inner[step], self.inner.data, self.inner.rows(step)
+        starts = data.offsets[rows]
+        inside = batch["attention_mask"].bool()
+        found = torch.zeros(*inside.shape, self.width)
+        kept = np.memmap(self.file, np.float16, "r", shape=(len(data.ids), self.width))  # opened in any process
+        found[inside] = torch.from_numpy(kept[positions(starts, data.offsets[rows + 1] - starts)].astype(np.float32))
+        return {"inputs_embeds": found, **{name: tensor for name, tensor in batch.items() if name != "input_ids"}}
+
+
+class PooledBatches(_Kept):
+    """One vector a row, pooled (B, F)."""
+
+    def __getitem__(self, step: int) -> Batch:
+        data, rows = self.inner.data, self.inner.rows(step)
+        kept = np.memmap(self.file, np.float32, "r", shape=(len(data), self.width))
+        return {"pooled": torch.from_numpy(kept[rows]), "labels": torch.from_numpy(data.labels[rows])}  # type: ignore[index]
 
 
 @contextmanager
@@ -62,27 +76,44 @@ def taken_off(model: nn.Module, batches: RowBatches, place: Path, limit_bytes: f
     Where nothing would be gained, or the states would take more than `limit_bytes`, the batches are yielded as they are.
     """
     frozen, data = _frozen_layers(model), batches.data
-    width = int(backbones.encoder(model).config.hidden_size)
-    needed = len(data.ids) * width * 2
-    if not frozen or not _can(model, data):
+    head_alone = frozen and _reads_one_vector(model)
+    if not frozen or not (head_alone or _can(model, data)):
         yield batches
         return
+    width = _pooled_width(model) if head_alone else int(backbones.encoder(model).config.hidden_size)
+    needed = len(data) * width * 4 if head_alone else len(data.ids) * width * 2
     if needed > limit_bytes:
         if limit_bytes:
-            say(
-                f"the states of {frozen} frozen layers would take {needed / 1e9:.1f} GB, over resources.cache_gb; not kept"
-            )
+            size = f"{needed / 1e9:.1f} GB"
+            say(f"the states of {frozen} frozen layers would take {size}, over resources.cache_gb; not kept")
         yield batches
         return
-    digest = backbones.digest(*backbones.embeddings(model), *list(backbones.layers(model))[:frozen])
     place.mkdir(parents=True, exist_ok=True)
-    states = place / "prefix.f16"
+    file = place / "prefix"
     try:
-        _build(model, data, batches.pad_id, frozen, states, width)
-        with _without(model, frozen):
-            yield PrefixBatches(batches, states.resolve(), width, digest)
+        if head_alone:
+            digest = backbones.digest(backbones.encoder(model))
+            _build_pooled(model, data, batches.pad_id, file, width)
+            yield PooledBatches(batches, file.resolve(), width, digest)
+        else:
+            digest = backbones.digest(*backbones.embeddings(model), *list(backbones.layers(model))[:frozen])
+            _build(model, data, batches.pad_id, frozen, file, width)
+            with _without(model, frozen):
+                yield PrefixBatches(batches, file.resolve(), width, digest)
     finally:
-        states.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
+
+
+def _reads_one_vector(model: nn.Module) -> bool:
+    """Whether all that trains is a head of ours that reads one vector a row."""
+    if not isinstance(model, FeaturesForSequenceClassification) or model.config.head == "bilstm":
+        return False
+    learns_layers = model.config.features == "weighted_sum"
+    return not learns_layers and not any(p.requires_grad for p in backbones.encoder(model).parameters())
+
+
+def _pooled_width(model: nn.Module) -> int:
+    return next(part.in_features for part in model.classifier.modules() if isinstance(part, nn.Linear))  # type: ignore[union-attr]
 
 
 def _frozen_layers(model: nn.Module) -> int:
@@ -99,6 +130,7 @@ def _can(model: nn.Module, data: Encoded) -> bool:
     return backbones.backbone(model).plain and not reads_others and data.choices == 1
 
 
+@torch.inference_mode()
 def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path, width: int) -> None:
     """Write the output of layer `frozen` for every token; rows of like length go together."""
     kept = np.memmap(path, np.float16, "w+", shape=(len(data.ids), width))
@@ -109,20 +141,35 @@ def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path
 
     encoder = backbones.encoder(model)
     hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device).eval()
-    with torch.inference_mode(), progress("frozen layers", len(data), "rows") as advance:
-        done = 0
-        for rows in by_length(data.lengths, BUILD_TOKENS):
-            batch = {name: tensor.to(device) for name, tensor in collate(data, rows, pad_id).items()}
-            encoder(**backbones.inputs(encoder, batch))
-            states = caught.pop()[batch["attention_mask"].bool()]
-            starts = data.offsets[rows]
-            kept[positions(starts, data.offsets[rows + 1] - starts)] = states.cpu().numpy().astype(np.float16)
-            done += len(rows)
-            advance(done)
+    for rows, batch in _read_through(model, data, pad_id):
+        encoder(**backbones.inputs(encoder, batch))
+        states = caught.pop()[batch["attention_mask"].bool()]
+        starts = data.offsets[rows]
+        kept[positions(starts, data.offsets[rows + 1] - starts)] = states.cpu().numpy().astype(np.float16)
     hook.remove()
     kept.flush()
+
+
+@torch.inference_mode()
+def _build_pooled(model: Any, data: Encoded, pad_id: int, path: Path, width: int) -> None:
+    """Write the vector of every row that the head reads, as it is without dropout."""
+    kept = np.memmap(path, np.float32, "w+", shape=(len(data), width))
+    for rows, batch in _read_through(model, data, pad_id):
+        inputs = backbones.inputs(model, batch)
+        kept[rows] = model.pool(inputs.pop("input_ids"), inputs).float().cpu().numpy()
+    kept.flush()
+
+
+def _read_through(model: nn.Module, data: Encoded, pad_id: int) -> Iterator[tuple[np.ndarray, Batch]]:
+    """All rows in batches of like length, on the model's device; the model does not learn from them."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device).eval()
+    with progress("frozen layers", len(data), "rows") as advance:
+        done = 0
+        for rows in by_length(data.lengths, BUILD_TOKENS):
+            yield rows, {name: tensor.to(device) for name, tensor in collate(data, rows, pad_id).items()}
+            done += len(rows)
+            advance(done)
 
 
 @contextmanager

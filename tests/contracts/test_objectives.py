@@ -26,6 +26,7 @@ OBJECTIVES = "pipelines.objectives"
 # objective -> the families that it can train
 ABLE = {
     "mlm": ("bert", "roberta", "albert", "electra", "distilbert", "modernbert"),
+    "contrast": ("modernbert", "bert", "roberta", "albert", "electra", "distilbert"),
     "nsp": ("bert", "albert"),
     "sop": ("bert", "albert"),
     "replaced_token": ("electra",),

@@ -54,14 +54,14 @@ TASKS = {
     "title": _CLASSIFY.with_(name="title"),
     "body": _CLASSIFY.with_(name="body"),
     "article": _CLASSIFY.with_(name="article"),  # title and body
-    "bodies": Task(
-        "bodies", "text", splits=("train",), language="ja"
-    ),  # text to pretrain on, without the test articles
+    # text to pretrain on, without the test articles: their bodies, or titles and bodies
+    "bodies": Task("bodies", "text", splits=("train",), language="ja"),
+    "articles": Task("articles", "text", splits=("train",), language="ja"),
 }
 
 
 class Params(Section):
-    """How articles are drawn. `bodies` leaves out the test articles that the same numbers draw for the other tasks."""
+    """How articles are drawn. Text to pretrain on leaves out the test articles that the same numbers draw elsewhere."""
 
     train_per_class: int | None = Field(None, ge=1)  # None: all that are not for testing
     test_per_class: int | None = Field(None, ge=1)  # None: a fifth of each class
@@ -89,7 +89,7 @@ task = declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
-    """Rows of one split: for `bodies` every article that is not for testing, else what `draw` drew."""
+    """Rows of one split: of text to pretrain on every article that is not for testing, else what `draw` drew."""
     articles = read(raw / ARCHIVE)
     train, test = draw(articles, params)
     if task.kind == "text":
@@ -98,7 +98,8 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
         chosen = set(train if split == "train" else test)
     for i in sorted(chosen):
         article = articles[i]
-        text = {"title": article.title, "article": f"{article.title}\n{article.body}"}.get(task.name, article.body)
+        both = f"{article.title}\n{article.body}"
+        text = {"title": article.title, "article": both, "articles": both}.get(task.name, article.body)
         label = {} if task.kind == "text" else {"label": article.category}
         yield {"id": article.id, "text": text, **label}
 

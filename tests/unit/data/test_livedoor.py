@@ -38,6 +38,10 @@ def test_the_text_to_pretrain_on_leaves_out_the_test_articles(samples: Path) -> 
     params = livedoor.Params(train_per_class=20, test_per_class=10)
     test = {row["id"] for row in livedoor.parse(samples, livedoor.TASKS["title"], "test", params)}
     text = {row["id"] for row in livedoor.parse(samples, livedoor.TASKS["bodies"], "train", params)}
+    articles = {row["id"]: row["text"] for row in livedoor.parse(samples, livedoor.TASKS["articles"], "train", params)}
+    assert articles.keys() == text
+    titles = {row["id"]: row["text"] for row in livedoor.parse(samples, livedoor.TASKS["title"], "train", params)}
+    assert all(articles[i].startswith(title + "\n") for i, title in titles.items())
     assert len(text) == 360 - 90
     assert not text & test
 

@@ -1,0 +1,70 @@
+"""contrast against its definition: what makes a pair, what is compared, what is no wrong answer."""
+
+import numpy as np
+import torch
+from transformers import AutoModelForMaskedLM
+
+from pipelines.models import segments
+from pipelines.models.batch import IGNORE
+from pipelines.objectives import contrast
+from pipelines.training import losses
+from tests.unit.objectives.test_definitions import TOKENIZER, model
+
+FIRST = [np.array([5, 6, 7, 8, 9]), np.array([10, 11]), np.array([12])]
+SECOND = [np.array([15]), np.array([16, 17, 18, 19]), np.array([20, 21, 22])]
+CLEAN = contrast.Params(select=0)
+
+
+def batch(params: contrast.Params = CLEAN, documents: tuple[int, ...] = (0, 1, 2)) -> dict[str, torch.Tensor]:
+    joined = segments.join(FIRST, SECOND, TOKENIZER) | {"document": torch.tensor(documents)}
+    return contrast.corrupt(joined, np.random.default_rng(1), params, TOKENIZER)
+
+
+def test_a_pair_is_what_stands_on_both_sides_of_the_cut() -> None:
+    found = batch()
+    shown = [[ids[mask.bool()].tolist() for ids, mask in zip(*pair, strict=True)] for pair in zip(found["input_ids"], found["attention_mask"], strict=True)]  # fmt: skip
+    assert shown == [  # none longer than three tokens, half of the longest row's six
+        [[2, 7, 8, 9, 3], [2, 15, 3]],
+        [[2, 10, 11, 3], [2, 16, 17, 18, 3]],
+        [[2, 12, 3], [2, 20, 21, 22, 3]],
+    ]
+    assert (found["labels"] == IGNORE).all()
+    hidden = batch(contrast.Params(select=1.0, mask=1.0, random=0.0))
+    inside = hidden["labels"] != IGNORE
+    assert (hidden["input_ids"][inside] == TOKENIZER.mask_id).all()
+    assert inside.sum() == sum(len(part) - 2 for pair in shown for part in pair)
+
+
+def test_a_texts_vector_is_the_mean_of_its_tokens_and_the_others_segments_are_wrong_answers() -> None:
+    encoder, found = model("modernbert", AutoModelForMaskedLM), batch()
+    (words, pairs) = contrast.predict(encoder, found)
+    assert (words.name, len(words.labels)) == ("mlm", 0)
+    assert pairs.labels.tolist() == [0, 1, 2]
+
+    def vector(ids: list[int]) -> torch.Tensor:
+        states = encoder.model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        return torch.nn.functional.normalize(states.mean(dim=0), dim=0)
+
+    cosine = vector([2, 10, 11, 3]) @ vector([2, 15, 3])
+    assert torch.allclose(pairs.logits[1, 0], cosine / 0.05, atol=1e-4)
+
+
+def test_another_segment_of_the_same_text_is_no_wrong_answer() -> None:
+    encoder = model("modernbert", AutoModelForMaskedLM)
+    apart = contrast.predict(encoder, batch())[1].logits
+    together = contrast.predict(encoder, batch(documents=(0, 7, 7)))[1].logits
+    assert (together[1, 2], together[2, 1]) == (-1e4, -1e4)
+    kept = torch.ones(3, 3, dtype=torch.bool)
+    kept[1, 2] = kept[2, 1] = False
+    assert torch.equal(together[kept], apart[kept])
+
+
+def test_a_row_that_only_fills_a_batch_teaches_nothing() -> None:
+    encoder, found = model("modernbert", AutoModelForMaskedLM), batch()
+    loss = losses.Pretraining(contrast.predict)
+    everything = loss(encoder, found)[0] / 3
+    found["order"][1] = IGNORE
+    pairs = contrast.predict(encoder, found)[1]
+    expected = torch.nn.functional.cross_entropy(pairs.logits[[0, 2]], torch.tensor([0, 2]))
+    assert torch.allclose(loss(encoder, found)[0] / 3, expected, atol=1e-5)
+    assert not torch.allclose(expected, everything, atol=1e-5)
