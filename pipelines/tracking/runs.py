@@ -1,10 +1,14 @@
 """One MLflow run for each stage entry that ran."""
 
+import re
 from typing import Any
 
 import mlflow
 
 from pipelines.tracking import store
+
+
+NAME = re.compile(r"[\w./ :-]+")  # what MLflow takes as a part of a name
 
 
 def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[str, str]) -> str:
@@ -17,10 +21,10 @@ def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} gives {"a.b": 1}; lists stay whole."""
+    """{"a": {"b": 1}} gives {"a.b": 1}; lists stay whole, and so do mappings whose keys are no names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and all(NAME.fullmatch(key) for key in value):
             flat |= flatten(value, f"{prefix}{name}.")
         else:
             flat[f"{prefix}{name}"] = value
