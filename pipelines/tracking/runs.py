@@ -7,7 +7,6 @@ import mlflow
 
 from pipelines.tracking import store
 
-
 NAME = re.compile(r"[\w./ :-]+")  # what MLflow takes as a part of a name
 
 
