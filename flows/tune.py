@@ -11,8 +11,8 @@ from typing import Any
 
 from prefect import flow, task
 
-from pipelines.core import entries, params, paths, provenance
-from pipelines.core.errors import UsageError, choices
+from pipelines.core import entries, params, paths, provenance, stage
+from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 from pipelines.reports import tuning
@@ -21,32 +21,47 @@ from pipelines.tracking import runs
 
 Values = dict[str, Any]
 STATE = Path("state/tuning")
+REASON = "reason"  # of a trial that came to no score
 
 
 @flow(name="tune")
 def tune(run: str) -> tuning.Trials:
     """Try what tune.<run> of params.yaml asks for, and leave a table and a picture of all trials."""
-    import optuna
-
     search = params.entry("tune", run, entries.Tune)
     base = params.entry("finetune", run, entries.Finetune)
     metric = _check(run, search, base)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = _study(run, search, base)
-    while len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE])) < _count(search):
-        asked = study.ask()
-        for name, among in search.search.items():
-            _draw(asked, name, among)
-        values = _values(search, asked.params)
-        score = trial(run, _entry(run, search, base, values), metric)
-        study.tell(asked, score)
-        say(f"tune {run}: trial {asked.number + 1}: {metric} {score:.4f} with {values}")
+    with stage.alone("tune", run):
+        study = _study(run, search, base)
+        while _ended(study) < _count(search):
+            _try(run, study, search, base, metric)
     tried = [(_values(search, each.params), each.value) for each in study.trials if each.value is not None]
+    if not tried:
+        reasons = [each.user_attrs[REASON] for each in study.trials if REASON in each.user_attrs]
+        raise InputError(f"no trial of {run} could be trained; the last one: {reasons[-1]}")
     trials = tuning.Trials(run, metric, search.split, tried)
     with paths.fresh_folder(paths.tuning(run)) as out:
         (out / "index.html").write_text(tuning.html(trials), encoding="utf-8")
         (out / "trials.md").write_text(tuning.markdown(trials), encoding="utf-8")
     return trials
+
+
+def _try(run: str, study: Any, search: entries.Tune, base: entries.Finetune, metric: str) -> None:
+    """One trial. Params that cannot be trained, or whose loss is no number, end it and not the search."""
+    from optuna.trial import TrialState
+
+    asked = study.ask()
+    for name, among in search.search.items():
+        _draw(asked, name, among)
+    values = _values(search, asked.params)
+    try:
+        score = trial(run, _entry(run, search, base, values), metric)
+    except InputError as error:
+        asked.set_user_attr(REASON, str(error))
+        study.tell(asked, state=TrialState.FAIL)
+        say(f"tune {run}: trial {asked.number + 1}: {error}; with {values}")
+        return
+    study.tell(asked, score)
+    say(f"tune {run}: trial {asked.number + 1}: {metric} {score:.4f} with {values}")
 
 
 @task
@@ -89,6 +104,7 @@ def _study(run: str, search: entries.Tune, base: entries.Finetune) -> Any:
     """The search in its database; trials of a process that is gone are put in the queue again."""
     import optuna
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     STATE.mkdir(parents=True, exist_ok=True)
     asked = search.model_dump_json(exclude={"trials"}) + base.model_dump_json()
     asked += provenance.digest(paths.encoded(base.data)) + provenance.digest(Path(base.encoder))
@@ -110,6 +126,11 @@ def _study(run: str, search: entries.Tune, base: entries.Finetune) -> Any:
     }
     study.sampler = samplers[search.sampler]()
     return study
+
+
+def _ended(study: Any) -> int:
+    """Trials that came to a score or to a reason why not; one that was cut off is neither."""
+    return sum(each.value is not None or REASON in each.user_attrs for each in study.trials)
 
 
 def _draw(asked: Any, name: str, among: entries.Range | list[Any]) -> None:

@@ -45,7 +45,7 @@ def _result(predictor: Predictor, rows: pa.Table, name: str, check: Check) -> Re
         kind = "direction" if check.moves else "invariance"
         outcomes = _changed(predictor, rows, check, where)
     failures = [outcome for outcome in outcomes if outcome]
-    passed = 1 - len(failures) / len(outcomes)
+    passed = (len(outcomes) - len(failures)) / len(outcomes)
     return {
         "name": name,
         "kind": kind,

@@ -88,7 +88,7 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
     import logging
 
     import ray
-    from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
     logging.getLogger("ray.train").setLevel(logging.WARNING)  # its lines repeat our own progress
@@ -111,20 +111,27 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
     # Ray's own record is of one process's run; ours, the checkpoint, outlives it
     run = RunConfig(name=f"fit-{os.getpid()}", storage_path=str(folder / "ray"))
     run.failure_config = FailureConfig(max_failures=resources.max_failures)
-    left = resources.max_failures
+    _to_its_end(lambda: TorchTrainer(loop, scaling_config=scaling, run_config=run).fit(), resources.max_failures)
+
+
+def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
+    """Run Ray's trainer, whose result is the sentence of an error or nothing; its own errors become a sentence too."""
+    from ray.train import ControllerError, WorkerGroupError
+
+    left = max_failures
     while True:
         try:
-            result: Any = TorchTrainer(loop, scaling_config=scaling, run_config=run).fit()
-            if result.return_value:
-                raise InputError(result.return_value)
-            return
+            told = fit().return_value
+            break
         except WorkerGroupError as error:
             reasons = {str(failure).strip().splitlines()[-1] for failure in error.worker_failures.values()}
-            raise InputError(f"training failed {resources.max_failures + 1} times: {'; '.join(reasons)}") from error
+            raise InputError(f"training failed {max_failures + 1} times: {'; '.join(reasons)}") from error
         except ControllerError:  # Ray gives up where a worker dies while its group still starts; the checkpoint goes on
             if not left:
                 raise
             left -= 1
+    if told:
+        raise InputError(told)
 
 
 def _shared(job: Job) -> Callable[[], Job]:

@@ -127,6 +127,17 @@ def test_a_killed_search_goes_on(encoded: Path) -> None:
     assert all(_values(asked, trial.params)["epochs"] in (1, 60) for trial in study.trials)
 
 
+def test_a_trial_that_cannot_be_trained_does_not_end_the_search(encoded: Path) -> None:
+    change(search={"strategy": ["top_k"], "top_k": [1, 9]}, sampler="grid")
+    done = bertline("tune", "it")
+    assert done.returncode == 0, done.stderr
+    assert finished() == 1
+    change(search={"strategy": ["top_k"], "top_k": [8, 9]}, sampler="grid")
+    none = bertline("tune", "it")
+    assert none.returncode == 1
+    assert "no trial of it could be trained; the last one: " in none.stderr
+
+
 @pytest.mark.parametrize(
     ("tune", "sentence"),
     [

@@ -37,6 +37,6 @@ def test_params_livedoor_runs_to_its_table(workspace: Path, monkeypatch: pytest.
         assert run in Path("artifacts/reports/table.txt").read_text()
     floor = json.loads(Path("artifacts/metrics/livedoor-svm.json").read_text())["metrics"]["accuracy"]
     assert floor == pytest.approx(0.774, abs=0.03)
-    bodies = json.loads(Path("artifacts/rows/livedoor-bodies/quality.json").read_text())
-    assert bodies["splits"]["train"]["rows"] == 7367 - 900
+    articles = json.loads(Path("artifacts/rows/livedoor-articles/quality.json").read_text())
+    assert articles["splits"]["train"]["rows"] == 7367 - 900
     assert os.environ["BERTLINE_MIRROR"] not in Path("dvc.lock").read_text()
