@@ -4,6 +4,7 @@ Trials live in state/tuning/<run>.db, so a search that was cut off goes on; what
 """
 
 import hashlib
+import itertools
 import math
 import tempfile
 from pathlib import Path
@@ -108,7 +109,6 @@ def _study(run: str, search: entries.Tune, base: entries.Finetune) -> Any:
     STATE.mkdir(parents=True, exist_ok=True)
     asked = search.model_dump_json(exclude={"trials"}) + base.model_dump_json()
     asked += provenance.digest(paths.encoded(base.data)) + provenance.digest(Path(base.encoder))
-    seed = search.seed
     study = optuna.create_study(
         storage=f"sqlite:///{STATE / run}.db",
         study_name=_digest(asked),  # other params, data or weights make another study
@@ -118,13 +118,12 @@ def _study(run: str, search: entries.Tune, base: entries.Finetune) -> Any:
     for cut in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
         study.enqueue_trial(cut.params)
         study.tell(cut.number, state=optuna.trial.TrialState.FAIL)
-    places = {name: list(range(len(among))) for name, among in search.search.items() if isinstance(among, list)}
-    samplers = {
-        "tpe": lambda: optuna.samplers.TPESampler(seed=seed + len(study.trials)),
-        "random": lambda: optuna.samplers.RandomSampler(seed=seed + len(study.trials)),
-        "grid": lambda: optuna.samplers.GridSampler(places, seed=seed),
-    }
-    study.sampler = samplers[search.sampler]()
+    if search.sampler == "grid":  # Optuna's own sampler of grids ends a search by itself, which asking it forbids
+        places = {name: range(len(among)) for name, among in search.search.items() if isinstance(among, list)}
+        for combination in itertools.product(*places.values()):
+            study.enqueue_trial(dict(zip(places, combination, strict=True)), skip_if_exists=True)
+    of = optuna.samplers.TPESampler if search.sampler == "tpe" else optuna.samplers.RandomSampler
+    study.sampler = of(seed=search.seed + len(study.trials))
     return study
 
 

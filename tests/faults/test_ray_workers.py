@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pipelines.core.entries import Fit, Resources
+from pipelines.core.errors import InputError
 from pipelines.models import heads
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches
@@ -91,3 +92,22 @@ def test_a_killed_worker_is_restarted_and_changes_nothing(cluster: None, checkou
     assert len(killed) == 1
     assert curve_after == pytest.approx(curve, abs=1e-4)
     assert all(torch.allclose(resumed[n], unbroken[n], atol=1e-4) for n in unbroken if unbroken[n].is_floating_point())
+
+
+def test_an_error_in_the_workers_is_one_sentence(cluster: None, checkout: Path) -> None:
+    model = heads.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK, "linear")
+
+    def no_number(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+        total, count = losses.classification(model, batch)
+        return total * float("nan"), count
+
+    def broken(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+        raise RuntimeError("it broke")
+
+    resources = Resources(workers=1, max_failures=0)
+    for loss, sentence in (
+        (no_number, "^step 1: the loss is nan on rows"),
+        (broken, "^training failed 1 times: .*it broke"),
+    ):
+        with pytest.raises(InputError, match=sentence), fitting("finetune", "w", resources) as fit:
+            fit(model, loss, RowBatches(rows(), 4, 1, 1, 0), fit_params(epochs=1))
