@@ -64,12 +64,15 @@ class BilstmModel(BilstmPreTrainedModel):
 
     def __init__(self, config: BilstmConfig) -> None:
         super().__init__(config)
-        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size // 2, config.pad_token_id)
+        self.embeddings: nn.Module = nn.Embedding(config.vocab_size, config.hidden_size // 2, config.pad_token_id)
         self.layers = nn.ModuleList(BilstmLayer(config) for _ in range(config.num_hidden_layers))
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
         return self.embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embeddings = value
 
     def forward(
         self,
@@ -102,6 +105,9 @@ class BilstmForPreTraining(BilstmPreTrainedModel):
 
     def get_output_embeddings(self) -> nn.Module:
         return self.decoder
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        self.decoder = new_embeddings
 
     def forward(self, input_ids: torch.Tensor, **inputs: Any) -> BaseModelOutput:
         return self.bilstm(input_ids, **inputs)

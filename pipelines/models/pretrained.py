@@ -13,7 +13,11 @@ from transformers import logging as hf_logging
 
 from pipelines.core import seeding
 from pipelines.core.errors import InputError, choices
-from pipelines.models import bilstm  # noqa: F401 (transformers opens its folders from then on)
+from pipelines.core.progress import say
+from pipelines.models import (
+    bilstm,  # noqa: F401 (transformers opens its folders from then on)
+    vocabulary,
+)
 from pipelines.models import folder as model_folder
 from pipelines.models.backbones import BACKBONES
 from pipelines.text import tokenizer as tokenizer_files
@@ -26,7 +30,7 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
         source: a model folder to continue from, or a JSON file of a config, for random weights.
         changes: what to change in that config, by its own names.
         auto: the transformers Auto class that the objective trains.
-        tokenizer: gives a new model the size of its vocabulary; must equal an old one's.
+        tokenizer: the encoded text's; an old model that knows another vocabulary takes this one.
         seed: of the random weights.
     """
     if source.is_dir():
@@ -34,11 +38,7 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
             raise InputError(
                 f"{source}: a model to continue from keeps its shape; take out config: {', '.join(changes)}"
             )
-        found = model_folder.config(source)["vocab_size"]
-        if found != tokenizer.vocab_size:
-            raise InputError(f"{source}: its vocabulary has {found} entries, the encoded text {tokenizer.vocab_size}")
-        hf_logging.disable_progress_bar()
-        return auto.from_pretrained(source, dtype=torch.float32)
+        return _further(source, auto, tokenizer)
     if not source.is_file():
         raise InputError(f"{source}: no such model folder or config file")
     values = json.loads(source.read_text(encoding="utf-8")) | changes
@@ -53,6 +53,19 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
         )
     torch.manual_seed(seeding.derive(seed, "weights"))
     return auto.from_config(config)
+
+
+def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
+    """The model of a folder, under the vocabulary of `tokenizer`."""
+    model_folder.config(source)
+    own = tokenizer_files.load(source)
+    hf_logging.disable_progress_bar()
+    model = auto.from_pretrained(source, dtype=torch.float32)
+    if not vocabulary.same(own, tokenizer):
+        kept = vocabulary.exchange(model, own, tokenizer)
+        model.config.update(_special_ids(model.config.model_type, tokenizer))
+        say(f"{source}: {kept:,} of {tokenizer.vocab_size:,} entries of the vocabulary have learned already")
+    return model
 
 
 def itself(model: PreTrainedModel, params: Any) -> PreTrainedModel:

@@ -24,7 +24,7 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
     import torch
 
     from pipelines.inference import watch
-    from pipelines.models import folder, heads
+    from pipelines.models import first_token, folder, heads
     from pipelines.text import tokenizer as text_tokenizer
     from pipelines.training import losses, prefix, strategies
     from pipelines.training.batches import Encoded, RowBatches
@@ -53,7 +53,8 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
         limit = 0 if os.environ.get("RAY_ADDRESS") or look else params.resources().cache_gb * 1e9
         with prefix.taken_off(model, batches, Path("state/prefix") / key, limit) as inputs:
             select = task.metric if look else ""
-            fit(model, loss, inputs, entry, groups, lambda *point: curve.append(point), look, select)
+            with first_token.only(model, task.kind):
+                fit(model, loss, inputs, entry, groups, lambda *point: curve.append(point), look, select)
         folder.save(model, out, data / "tokenizer", task)
         (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
