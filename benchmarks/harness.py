@@ -51,6 +51,15 @@ def ratio(name: str, aim: float, peer: list[float], ours: list[float]) -> Claim:
     return Claim(name, aim, round(measured, 2), (round(min(rounds), 2), round(max(rounds), 2)), measured >= aim)
 
 
+def matrix_peak() -> float:
+    """GFLOP/s of one large fp32 product, median of seven."""
+    import torch
+
+    a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
+    work: Callable[[], Any] = lambda: a @ b  # noqa: E731
+    return 2 * 2048**3 / statistics.median(in_turn({"mm": work}, 8)["mm"][1:]) / 1e9
+
+
 def report(claims: list[Claim], packages: tuple[str, ...], to: Path | None, **facts: Any) -> None:
     """Print the claims, and write them where they are asked for."""
     width = max(len(claim.name) for claim in claims)

@@ -8,7 +8,8 @@ and ours in bf16 beside it where the machine has instructions for it.
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,15 +45,15 @@ def model(special: Any) -> torch.nn.Module:
     return pretrained.start(ROOT / "encoders/shapes/bert.json", {}, mlm.auto(mlm.Params()), special, seed=1)
 
 
-def ours(data: Encoded, special: Any, precision: str) -> Iterator[int]:
-    """The training step of `fit`, a step at a time; yields the real tokens of each."""
+def ours(data: Encoded, special: Any, precision: str, plain: bool = True) -> Iterator[int]:
+    """The training step of `fit`, a step at a time; yields the real tokens of each. Not `plain`: torch's fused attention."""
     packed = PackedBatches(data, LENGTH, ROWS, 50, 1, special)
     net = model(special)
     params = Fit(learning_rate=1e-4, batch_size=ROWS)
     job = loop.Job(net, losses.Pretraining(mlm.predict), packed, params, None, Path("unused"), 1e9, precision)
     training = loop.Training(job, "")
     corrupt = partial(mlm.corrupt, params=mlm.Params(), tokenizer=special)
-    with loop.plain_attention(net):
+    with loop.plain_attention(net) if plain else nullcontext():
         strategies.train_mode(net)
         for step in range(len(packed)):
             batch = corrupt(packed[step], np.random.default_rng(step))
@@ -96,13 +97,6 @@ def rates(contenders: dict[str, Iterator[int]], rounds: int, steps: int) -> dict
     return seconds
 
 
-def matrix_peak() -> float:
-    """GFLOP/s of one large fp32 product, median of seven."""
-    a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
-    work: Callable[[], Any] = lambda: a @ b  # noqa: E731
-    return 2 * 2048**3 / statistics.median(harness.in_turn({"mm": work}, 8)["mm"][1:]) / 1e9
-
-
 def main() -> None:
     given = harness.arguments(__doc__ or "")
     special = tokenizer.load(ROOT / "encoders/mini-ja")
@@ -112,6 +106,7 @@ def main() -> None:
         {
             "ours": ours(data, special, "fp32"),
             "ours in bf16": ours(data, special, "bf16"),
+            "ours with fused attention": ours(data, special, "fp32", plain=False),
             "sentences": theirs(data, special, packed=False),
             "packed": theirs(data, special, packed=True),
         },
@@ -123,6 +118,8 @@ def main() -> None:
         for name, aim in AIMS.items()
     ]
     claims.append(harness.ratio("pretraining_tokens_bf16_vs_fp32", 1.0, seconds["ours"], seconds["ours in bf16"]))
+    fused = seconds["ours with fused attention"]
+    claims.append(harness.ratio("pretraining_tokens_plain_vs_fused_attention", 1.0, fused, seconds["ours"]))
     parameters = 4 * 12 * 256**2  # in the layers: 6 operations each for a token, forward and back
     flops = 6 * (parameters + 0.15 * 16_000 * 256 + 256**2 * 0.15) + 4 * 12 * LENGTH * 256
     rate = 1000 / statistics.median(seconds["ours"])
@@ -132,7 +129,7 @@ def main() -> None:
         given.json,
         tokens_per_second={name: round(1000 / statistics.median(each)) for name, each in seconds.items()},
         gflops=round(flops * rate / 1e9),
-        matrix_peak_gflops=round(matrix_peak()),
+        matrix_peak_gflops=round(harness.matrix_peak()),
     )
 
 

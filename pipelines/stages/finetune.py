@@ -1,11 +1,10 @@
 """finetune: an encoder and a head on one task, on Ray Train."""
 
 import json
-import os
 from functools import partial
 from pathlib import Path
 
-from pipelines.core import entries, params, paths, provenance, schema, seeding, stage, tables
+from pipelines.core import entries, params, paths, provenance, schema, seeding, stage
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
@@ -39,22 +38,20 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
     groups = partial(strategies.groups, params=entry)
     groups(model)  # freezes, so that what trains can be told before the work
     say(f"{stage_name} {key}: {strategies.describe(model)}")
-    train = Encoded.read(data, task.splits[0])
-    train = train.sample(entry.max_train_rows or len(train), entry.seed)
+    train = Encoded.read(data, task.splits[0]).sample(entry.max_train_rows, entry.seed)
     batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
     weights = losses.balanced(train.labels, model.config.num_labels) if entry.class_weights == "balanced" else ()
     loss = losses.for_kind(task.kind, entry.label_smoothing, weights)
-    look = None
-    if entry.dev:
-        rows = json.loads((data / "provenance.json").read_text())["params"]["task"]
-        look = watch.scores(tables.read(paths.rows(rows) / f"{entry.dev}.parquet"), task, data / "tokenizer")
+    look = watch.on_split(data, entry.dev, task) if entry.dev else None
     curve: list[Point] = []
-    with fitting(stage_name, key, params.resources()) as fit:
-        limit = 0 if os.environ.get("RAY_ADDRESS") or look else params.resources().cache_gb * 1e9
-        with prefix.taken_off(model, batches, Path("state/prefix") / key, limit) as inputs:
+    resources, place = params.resources(), Path("state/prefix") / key
+    with fitting(stage_name, key, resources) as fit:
+        with (
+            prefix.taken_off(model, batches, place, resources, look) as (inputs, watching),
+            first_token.only(model, task.kind),
+        ):
             select = task.metric if look else ""
-            with first_token.only(model, task.kind):
-                fit(model, loss, inputs, entry, groups, lambda *point: curve.append(point), look, select)
+            fit(model, loss, inputs, entry, groups, lambda *point: curve.append(point), watching, select)
         folder.save(model, out, data / "tokenizer", task)
         (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))

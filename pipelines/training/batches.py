@@ -72,9 +72,9 @@ class Encoded:
         """Tokens of each sequence."""
         return np.diff(self.offsets)
 
-    def sample(self, count: int, seed: int) -> "Encoded":
-        """`count` rows drawn with the seed, in their old order; all of them where there are no more."""
-        if count >= len(self):
+    def sample(self, count: int | None, seed: int) -> "Encoded":
+        """`count` rows drawn with the seed, in their old order; all of them where there are no more, or no count."""
+        if not count or count >= len(self):
             return self
         rows = np.sort(seeding.generator(seed, "sample").permutation(len(self))[:count])
         sequences = (rows[:, None] * self.choices + np.arange(self.choices)).reshape(-1)

@@ -21,6 +21,7 @@ from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch
 from pipelines.training import checkpoint, optim, strategies
 from pipelines.training.batches import Batches
+from pipelines.training.precision import autocast
 
 Loss = Callable[[nn.Module, Batch], tuple[torch.Tensor, torch.Tensor]]  # sum over what is learned, and its count
 Groups = Callable[[nn.Module], list[optim.Group]]
@@ -90,7 +91,6 @@ class Training:
         self.job, self.fingerprint = job, fingerprint
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.bf16 = job.precision == "bf16" or (job.precision == "auto" and self.device.type == "cuda")
         self.model = job.model.to(self.device)
         groups = job.groups(self.model) if job.groups else optim.all_parameters(self.model, job.params.learning_rate)
         self.optimizer = optim.optimizer(groups, job.params)
@@ -153,7 +153,7 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
         for part in _parts(batch, self.rank, self.world, self.parts):
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            with autocast(self.job.precision):
                 total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()})
             total.float().backward()
             sums[:2] += torch.stack([total.detach().double(), count.double()])

@@ -5,8 +5,10 @@ Layers that do not train give a row the same states in every epoch, because they
 vector a row, that vector is kept, in float32, and dropout falls on it, not on the tokens that it is made of.
 """
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from pipelines.core.entries import Resources
 from pipelines.core.progress import progress, say
 from pipelines.core.ragged import by_length, positions
 from pipelines.models import backbones
 from pipelines.models.batch import Batch
 from pipelines.models.features import FeaturesForSequenceClassification
 from pipelines.training.batches import Encoded, RowBatches, collate
+from pipelines.training.loop import Watch
+from pipelines.training.precision import autocast
 
 BUILD_TOKENS = 8192  # of a padded batch while the states are computed
 
@@ -70,38 +75,63 @@ class PooledBatches(_Kept):
 
 
 @contextmanager
-def taken_off(model: nn.Module, batches: RowBatches, place: Path, limit_bytes: float) -> Iterator[Any]:
-    """Inside the block `model` has only the layers that train, and the batches that are yielded hold their inputs.
+def taken_off(
+    model: nn.Module,
+    batches: RowBatches,
+    place: Path,
+    resources: Resources,
+    watch: Watch | None = None,
+) -> Iterator[tuple[Any, Watch | None]]:
+    """Inside the block `model` has only the layers that train; yields batches of their inputs, and `watch` for such a model.
 
-    Where nothing would be gained, or the states would take more than `limit_bytes`, the batches are yielded as they are.
+    Where nothing would be gained, or the states would take more than `resources` allow, both are yielded as they are.
     """
-    frozen, data = _frozen_layers(model), batches.data
-    head_alone = frozen and _reads_one_vector(model)
-    if not frozen or not (head_alone or _can(model, data)):
-        yield batches
-        return
-    width = _pooled_width(model) if head_alone else int(backbones.encoder(model).config.hidden_size)
-    needed = len(data) * width * 4 if head_alone else len(data.ids) * width * 2
-    if needed > limit_bytes:
-        if limit_bytes:
-            size = f"{needed / 1e9:.1f} GB"
-            say(f"the states of {frozen} frozen layers would take {size}, over resources.cache_gb; not kept")
-        yield batches
+    data, precision = batches.data, resources.precision
+    # workers elsewhere cannot read the file, and those in other processes have not the layers to look with
+    readable = not os.environ.get("RAY_ADDRESS") and not (watch and resources.workers)
+    width = _kept_width(model, data, resources.cache_gb * 1e9 if readable else 0)
+    if not width:
+        yield batches, watch
         return
     place.mkdir(parents=True, exist_ok=True)
-    file = place / "prefix"
+    file, frozen = place / "prefix", _frozen_layers(model)
     try:
-        if head_alone:
+        if _reads_one_vector(model):
             digest = backbones.digest(backbones.encoder(model))
-            _build_pooled(model, data, batches.pad_id, file, width)
-            yield PooledBatches(batches, file.resolve(), width, digest)
+            _build_pooled(model, data, batches.pad_id, file, width, precision)
+            yield PooledBatches(batches, file.resolve(), width, digest), watch
         else:
             digest = backbones.digest(*backbones.embeddings(model), *list(backbones.layers(model))[:frozen])
-            _build(model, data, batches.pad_id, frozen, file, width)
-            with _without(model, frozen):
-                yield PrefixBatches(batches, file.resolve(), width, digest)
+            _build(model, data, batches.pad_id, frozen, file, width, precision)
+            with ExitStack() as off:
+                off.enter_context(_without(model, frozen))
+                kept = PrefixBatches(batches, file.resolve(), width, digest)
+                yield kept, watch and partial(_watch_whole, watch=watch, off=off, frozen=frozen)
     finally:
         file.unlink(missing_ok=True)
+
+
+def _kept_width(model: nn.Module, data: Encoded, limit_bytes: float) -> int:
+    """Numbers to keep of a token, or of a row where the head alone trains on one vector; 0 where nothing is to be kept."""
+    frozen = _frozen_layers(model)
+    one_vector = _reads_one_vector(model)
+    if not frozen or not (one_vector or _can(model, data)):
+        return 0
+    width = _pooled_width(model) if one_vector else int(backbones.encoder(model).config.hidden_size)
+    needed = len(data) * width * 4 if one_vector else len(data.ids) * width * 2
+    if needed > limit_bytes > 0:
+        size = f"{needed / 1e9:.1f} GB"
+        say(f"the states of {frozen} frozen layers would take {size}, over resources.cache_gb; not kept")
+    return width if needed <= limit_bytes else 0
+
+
+def _watch_whole(model: nn.Module, watch: Watch, off: ExitStack, frozen: int) -> dict[str, float]:
+    """What `watch` says of the model with its frozen layers back; `off` takes them off again."""
+    off.close()
+    try:
+        return watch(model)
+    finally:
+        off.enter_context(_without(model, frozen))
 
 
 def _reads_one_vector(model: nn.Module) -> bool:
@@ -131,7 +161,7 @@ def _can(model: nn.Module, data: Encoded) -> bool:
 
 
 @torch.inference_mode()
-def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path, width: int) -> None:
+def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path, width: int, precision: str) -> None:
     """Write the output of layer `frozen` for every token; rows of like length go together."""
     kept = np.memmap(path, np.float16, "w+", shape=(len(data.ids), width))
     caught: list[torch.Tensor] = []
@@ -142,21 +172,23 @@ def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path
     encoder = backbones.encoder(model)
     hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
     for rows, batch in _read_through(model, data, pad_id):
-        encoder(**backbones.inputs(encoder, batch))
+        with autocast(precision):
+            encoder(**backbones.inputs(encoder, batch))
         states = caught.pop()[batch["attention_mask"].bool()]
         starts = data.offsets[rows]
-        kept[positions(starts, data.offsets[rows + 1] - starts)] = states.cpu().numpy().astype(np.float16)
+        kept[positions(starts, data.offsets[rows + 1] - starts)] = states.half().cpu().numpy()
     hook.remove()
     kept.flush()
 
 
 @torch.inference_mode()
-def _build_pooled(model: Any, data: Encoded, pad_id: int, path: Path, width: int) -> None:
+def _build_pooled(model: Any, data: Encoded, pad_id: int, path: Path, width: int, precision: str) -> None:
     """Write the vector of every row that the head reads, as it is without dropout."""
     kept = np.memmap(path, np.float32, "w+", shape=(len(data), width))
     for rows, batch in _read_through(model, data, pad_id):
         inputs = backbones.inputs(model, batch)
-        kept[rows] = model.pool(inputs.pop("input_ids"), inputs).float().cpu().numpy()
+        with autocast(precision):
+            kept[rows] = model.pool(inputs.pop("input_ids"), inputs).float().cpu().numpy()
     kept.flush()
 
 

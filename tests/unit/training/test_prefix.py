@@ -26,7 +26,7 @@ def trained(model: torch.nn.Module, kind: str, entry: Finetune, data: object, li
     groups(model)
     with (
         fitting("finetune", "x", Resources()) as fit,
-        prefix.taken_off(model, batches, Path("state/prefix"), limit) as inputs,
+        prefix.taken_off(model, batches, Path("state/prefix"), Resources(cache_gb=limit)) as (inputs, _),
     ):
         fit(model, losses.for_kind(kind), inputs, entry, groups, lambda _, at: curve.append(at["loss"]))
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}, curve, type(inputs)
@@ -52,7 +52,7 @@ def test_it_is_the_same_training(kind: str, head: tuple[str, ...], family: str, 
     plain, curve, taken = trained(model, kind, entry, data, limit=0)
     assert taken is RowBatches
     model.load_state_dict(start)
-    cached, curve_cached, taken = trained(model, kind, entry, data, limit=1e9)
+    cached, curve_cached, taken = trained(model, kind, entry, data, limit=1)
     assert taken is (prefix.PooledBatches if alone else prefix.PrefixBatches)
     assert curve_cached == pytest.approx(curve, rel=2e-3)
     assert plain.keys() == cached.keys()
@@ -69,7 +69,7 @@ def test_nothing_is_kept_where_nothing_is_frozen_or_a_lower_layer_is_read(checko
         model = heads.for_task(source, TASKS["single"], head, "cls", features)
         strategies.groups(model, Finetune(**ENTRY, strategy=strategy))
         batches = RowBatches(data, 8, 1, 1, 0)
-        with prefix.taken_off(model, batches, Path("state/prefix"), 1e9) as inputs:
+        with prefix.taken_off(model, batches, Path("state/prefix"), Resources(cache_gb=1)) as (inputs, _):
             assert inputs is batches
 
 
@@ -81,7 +81,7 @@ def test_too_large_a_prefix_is_said_and_not_kept(
     model = heads.for_task(source, TASKS["single"])
     strategies.groups(model, Finetune(**ENTRY, strategy="frozen"))
     batches = RowBatches(encoded("single", checkout / "encoded", source), 8, 1, 1, 0)
-    with prefix.taken_off(model, batches, Path("state/prefix"), 1.0) as inputs:
+    with prefix.taken_off(model, batches, Path("state/prefix"), Resources(cache_gb=1e-9)) as (inputs, _):
         assert inputs is batches
     assert (
         "the states of 2 frozen layers would take 0.0 GB, over resources.cache_gb; not kept" in capsys.readouterr().err
@@ -101,7 +101,7 @@ def test_a_head_that_reads_one_vector_is_trained_on_that(pooling: str, features:
     plain, curve, taken = trained(model, "pair", entry, data, limit=0)
     assert taken is RowBatches
     model.load_state_dict(start)
-    kept, curve_kept, taken = trained(model, "pair", entry, data, limit=1e9)
+    kept, curve_kept, taken = trained(model, "pair", entry, data, limit=1)
     assert taken is prefix.PooledBatches
     assert curve_kept == pytest.approx(curve, rel=1e-4)
     assert all(torch.allclose(kept[name], tensor, atol=1e-5) for name, tensor in plain.items())
@@ -118,10 +118,44 @@ def test_states_are_those_of_the_last_frozen_layer(checkout: Path) -> None:
     model.eval()
     plain = batches[0]
     wanted = model.encoder(**backbones.inputs(model, plain), output_hidden_states=True).hidden_states[2]
-    with prefix.taken_off(model, batches, Path("state/prefix"), 1e9) as inputs:
+    with prefix.taken_off(model, batches, Path("state/prefix"), Resources(cache_gb=1)) as (inputs, _):
         given = inputs[0]
         assert len(backbones.layers(model)) == 1
     inside = plain["attention_mask"].bool()
     assert np.allclose(given["inputs_embeds"][inside], wanted[inside].detach(), atol=2e-3)
     assert given["labels"].equal(plain["labels"])
     assert "input_ids" not in given
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_whoever_watches_sees_the_whole_model(family: str, checkout: Path) -> None:
+    source = tiny.of_family(family, checkout / "encoder")
+    data = encoded("single", checkout / "encoded", source)
+    entry = Finetune(**ENTRY, strategy="top_k", top_k=1, optimizer="sgd")
+    seen: dict[float, list[float]] = {}
+    for limit in (0, 1):
+        torch.manual_seed(2)
+        model = heads.for_task(source, TASKS["single"])
+        batches = RowBatches(data, 8, entry.epochs, 1, 0)
+        plain, groups = batches[0], partial(strategies.groups, params=entry)
+        groups(model)
+
+        def logits(model: torch.nn.Module, plain: dict = plain) -> dict[str, float]:
+            assert len(backbones.layers(model)) == 2
+            return {"sum": float(model(**backbones.inputs(model, plain)).logits.abs().sum())}
+
+        points: list[dict[str, float]] = []
+        with (
+            fitting("finetune", "x", Resources()) as fit,
+            prefix.taken_off(model, batches, Path("state/prefix"), Resources(cache_gb=limit), logits) as (
+                inputs,
+                watch,
+            ),
+        ):
+            assert (inputs is batches) == (limit == 0)
+            collect = partial(lambda points, _, at: points.append(at), points)
+            fit(model, losses.for_kind("single"), inputs, entry, groups, collect, watch, "sum")
+        seen[limit] = [at["sum"] for at in points if "sum" in at]
+    assert len(seen[0]) > 1
+    assert seen[1] == pytest.approx(seen[0], rel=2e-3)
+    assert len(set(seen[0])) > 1
