@@ -17,7 +17,7 @@ from typing import Any
 import harness
 import numpy as np
 import torch
-from transformers import AutoTokenizer, DataCollatorForLanguageModeling
+from transformers import BertJapaneseTokenizer, DataCollatorForLanguageModeling
 
 from pipelines.core.entries import Fit
 from pipelines.core.ragged import offsets
@@ -65,7 +65,7 @@ def theirs(data: Encoded, special: Any, packed: bool) -> Iterator[int]:
     """The plain loop; yields the real tokens of each step."""
     net = model(special)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
-    collator = DataCollatorForLanguageModeling(AutoTokenizer.from_pretrained(ROOT / "encoders/mini-ja"))
+    collator = DataCollatorForLanguageModeling(BertJapaneseTokenizer.from_pretrained(ROOT / "encoders/mini-ja"))
     if packed:
         body = data.ids[: len(data.ids) // (LENGTH - 2) * (LENGTH - 2)].reshape(-1, LENGTH - 2)
         rows = [[special.cls_id, *row.tolist(), special.sep_id] for row in body]

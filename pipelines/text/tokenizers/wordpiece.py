@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tokenizers import Tokenizer as Backend
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
 from pipelines.core.entries import Section
 from pipelines.text import tokenizer, vocab
-from pipelines.text.backend import BackendTokenizer
+from pipelines.text.backend import FILE, BackendTokenizer
 
 NAME = "wordpiece"
 
@@ -20,7 +20,21 @@ class Params(Section):
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
     """Learn a vocabulary and write the tokenizer's files into `folder`."""
     learned = vocab.learn(_backend({token: i for i, token in enumerate(vocab.SPECIAL)}, params.lowercase), texts, size)
-    vocab.write(folder, learned, {"tokenizer_class": "BertTokenizer", "do_lower_case": params.lowercase})
+    names = {
+        f"{part}_token": token for part, token in zip(("pad", "unk", "cls", "sep", "mask"), vocab.SPECIAL, strict=True)
+    }
+    vocab.write(folder, learned, {"tokenizer_class": "BertTokenizer", "do_lower_case": params.lowercase, **names})
+    whole(folder).save(str(folder / FILE))
+
+
+def whole(folder: Path) -> Backend:
+    """The pipeline with special tokens and their places, for transformers' AutoTokenizer: it takes no vocab.txt of every family."""
+    pieces = vocab.read(folder)
+    backend = _backend(pieces, bool(tokenizer.read_config(folder).get("do_lower_case", True)))
+    backend.add_special_tokens(list(vocab.SPECIAL))
+    backend.decoder = decoders.WordPiece()
+    backend.post_processor = processors.BertProcessing(("[SEP]", pieces["[SEP]"]), ("[CLS]", pieces["[CLS]"]))
+    return backend
 
 
 def load(folder: Path) -> BackendTokenizer:
