@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from transformers import BertTokenizer, DataCollatorWithPadding, PreTrainedModel, Trainer, TrainingArguments
+from transformers import BertJapaneseTokenizer, DataCollatorWithPadding, PreTrainedModel, Trainer, TrainingArguments
 
 from pipelines.core.entries import Finetune
 from pipelines.training import strategies
@@ -43,7 +43,7 @@ def rows(data: Encoded) -> list[dict[str, Any]]:
 def trainer(
     model: PreTrainedModel,
     data: Encoded,
-    tokenizer: BertTokenizer,
+    tokenizer: BertJapaneseTokenizer,
     epochs: int,
     batch_size: int,
     length: int | None = None,

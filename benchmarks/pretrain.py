@@ -9,7 +9,6 @@ and ours in bf16 beside it where the machine has instructions for it.
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,12 +52,13 @@ def ours(data: Encoded, special: Any, precision: str, plain: bool = True) -> Ite
     job = loop.Job(net, losses.Pretraining(mlm.predict), packed, params, None, Path("unused"), 1e9, precision)
     training = loop.Training(job, "")
     corrupt = partial(mlm.corrupt, params=mlm.Params(), tokenizer=special)
-    with loop.plain_attention(net) if plain else nullcontext():
-        strategies.train_mode(net)
-        for step in range(len(packed)):
-            batch = corrupt(packed[step], np.random.default_rng(step))
-            training.step(batch)
-            yield batch["input_ids"].numel()
+    if not plain:
+        training.attention.plain_below = 0
+    strategies.train_mode(net)
+    for step in range(len(packed)):
+        batch = corrupt(packed[step], np.random.default_rng(step))
+        training.step(batch)
+        yield batch["input_ids"].numel()
 
 
 def theirs(data: Encoded, special: Any, packed: bool) -> Iterator[int]:

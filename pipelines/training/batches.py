@@ -129,19 +129,13 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
 
 
 class RowBatches:
-    """Every epoch a new permutation of the rows, cut into batches of rows of like length; one of them may be short.
-
-    Rows are sorted by length in pools of POOL batches, and the batches shuffled: little padding, and still chance.
-    """
-
-    POOL = 32
+    """Every epoch a new permutation of the rows, cut into batches; the last one may be short."""
 
     def __init__(self, data: Encoded, batch_size: int, epochs: float, seed: int, pad_id: int) -> None:
         self.data, self.batch_size, self.seed, self.pad_id = data, batch_size, seed, pad_id
-        self.lengths = data.lengths.reshape(len(data), data.choices).max(axis=1)  # of rows
         self.steps_per_epoch = math.ceil(len(data) / batch_size)
         self.steps = max(1, round(epochs * self.steps_per_epoch))
-        self._batches: tuple[int, list[np.ndarray]] = (-1, [])
+        self._order: tuple[int, np.ndarray] = (-1, np.array([]))
 
     def __len__(self) -> int:
         return self.steps
@@ -152,18 +146,9 @@ class RowBatches:
     def rows(self, step: int) -> np.ndarray:
         """The numbers of a batch's rows."""
         epoch, place = divmod(step, self.steps_per_epoch)
-        if self._batches[0] != epoch:
-            self._batches = epoch, self._draw(epoch)
-        return self._batches[1][place]
-
-    def _draw(self, epoch: int) -> list[np.ndarray]:
-        """The epoch's batches, as row numbers."""
-        rng = seeding.generator(self.seed, "rows", epoch)
-        order = rng.permutation(len(self.data))
-        pool = np.arange(len(order)) // (self.batch_size * self.POOL)
-        order = order[np.lexsort((self.lengths[order], pool))]
-        batches = np.split(order, range(self.batch_size, len(order), self.batch_size))
-        return [batches[i] for i in rng.permutation(len(batches))]
+        if self._order[0] != epoch:
+            self._order = epoch, seeding.generator(self.seed, "rows", epoch).permutation(len(self.data))
+        return self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
 
     def fingerprint(self) -> str:
         return f"{self.data.fingerprint()} {self.batch_size} {self.steps} {self.seed} {self.pad_id}"

@@ -3,15 +3,13 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from transformers import PreTrainedModel
 
 from pipelines.core import seeding
 from pipelines.core.entries import Fit
@@ -21,7 +19,7 @@ from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch
 from pipelines.training import checkpoint, optim, strategies
 from pipelines.training.batches import Batches
-from pipelines.training.precision import autocast
+from pipelines.training.kernels import Attention, autocast
 
 Loss = Callable[[nn.Module, Batch], tuple[torch.Tensor, torch.Tensor]]  # sum over what is learned, and its count
 Groups = Callable[[nn.Module], list[optim.Group]]
@@ -80,8 +78,11 @@ class _WithLoss(nn.Module):
 
 def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     """Run `job` to its end, from its checkpoint if there is one; rank 0 leaves the result in the checkpoint."""
-    with plain_attention(job.model):
-        Training(job, fingerprint).run(heartbeat)
+    training = Training(job, fingerprint)
+    try:
+        training.run(heartbeat)
+    finally:
+        training.attention.restore()
 
 
 class Training:
@@ -92,6 +93,7 @@ class Training:
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = job.model.to(self.device)
+        self.attention = Attention(self.model, job.precision)
         groups = job.groups(self.model) if job.groups else optim.all_parameters(self.model, job.params.learning_rate)
         self.optimizer = optim.optimizer(groups, job.params)
         self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -153,6 +155,7 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
         for part in _parts(batch, self.rank, self.world, self.parts):
+            self.attention.choose(part)
             with autocast(self.job.precision):
                 total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()})
             total.float().backward()
@@ -223,21 +226,6 @@ class Training:
             if last:
                 raise
             say(f"{job.checkpoint}: not written: {error.strerror}; training goes on, the checkpoint before it stays")
-
-
-@contextmanager
-def plain_attention(model: nn.Module) -> Iterator[None]:
-    """Inside the block, on a CPU, attention without a fused kernel: torch's is slow there on the way back."""
-    parts = [m for m in model.modules() if isinstance(m, PreTrainedModel) and m.config._attn_implementation]
-    before = [part.config._attn_implementation for part in parts]
-    if not torch.cuda.is_available():
-        for part in parts:
-            part.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        for part, attention in zip(parts, before, strict=True):
-            part.set_attn_implementation(attention)
 
 
 def watched(model: nn.Module, watch: Watch) -> dict[str, float]:

@@ -23,8 +23,8 @@ from pipelines.models import backbones
 from pipelines.models.batch import Batch
 from pipelines.models.features import FeaturesForSequenceClassification
 from pipelines.training.batches import Encoded, RowBatches, collate
+from pipelines.training.kernels import autocast
 from pipelines.training.loop import Watch
-from pipelines.training.precision import autocast
 
 BUILD_TOKENS = 8192  # of a padded batch while the states are computed
 

@@ -1,0 +1,140 @@
+"""Rows side by side: while the layers work on a padded batch, its rows stand in fewer, fuller ones, and padding costs nothing.
+
+Batches can so be drawn at random. Batches of rows of like length have as little padding, but where length goes with the
+label, as in headlines, they teach worse. No row sees another: attention is masked between them (Krell et al. 2021,
+Efficient sequence packing without cross-contamination). B rows of T tokens become R of P.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from pipelines.models import backbones
+
+WIDTH = 64  # P, unless a row is longer
+GAIN = 0.95  # the share of the padded batch's places above which nothing is moved
+
+
+class _Places:
+    """Where the tokens of one batch stand; `inside` (B, T) says which of its places are tokens."""
+
+    def __init__(self, inside: torch.Tensor) -> None:
+        self.inside, device = inside, inside.device
+        lengths = inside.sum(dim=1).tolist()
+        bins = _fill(lengths, max(WIDTH, *lengths))
+        self.shape = len(bins), max(sum(lengths[row] for row in rows) for rows in bins)
+        of, at = (torch.zeros(self.shape, dtype=torch.int64) for _ in range(2))  # (R, P): which row, which place in it
+        number = torch.zeros(self.shape, dtype=torch.int64)  # which row of the bin, from 1; 0 is nobody's
+        spots = torch.zeros(inside.shape, dtype=torch.int64)  # (B, T): the place in the bins
+        for r, rows in enumerate(bins):
+            start = 0
+            for k, row in enumerate(rows, start=1):
+                span = slice(start, start + lengths[row])
+                of[r, span], at[r, span], number[r, span] = row, torch.arange(lengths[row]), k
+                spots[row, : lengths[row]] = torch.arange(span.start, span.stop) + r * self.shape[1]
+                start = span.stop
+        self.of, self.at, self.spots = of.to(device), at.to(device), spots.to(device)
+        self.same = (number[:, :, None] == number[:, None, :])[:, None].to(device)  # (R, 1, P, P)
+
+    def together(self, states: torch.Tensor) -> torch.Tensor:
+        """(B, T, H) to (R, P, H)."""
+        return states[self.of, self.at]
+
+    def apart(self, states: torch.Tensor) -> torch.Tensor:
+        """(R, P, H) to (B, T, H), with zeros for padding."""
+        return states.flatten(0, 1)[self.spots] * self.inside[:, :, None]
+
+    def mask(self, mask: torch.Tensor) -> torch.Tensor:
+        """The layer's own mask (B, 1, T, T), additive or bool, for the new places: (R, 1, P, P)."""
+        found = mask[self.of[:, :, None], 0, self.at[:, :, None], self.at[:, None, :]][:, None]
+        if mask.dtype == torch.bool:
+            return found & self.same
+        return found.masked_fill(~self.same, torch.finfo(mask.dtype).min)
+
+
+class _Pass:
+    """One pass through the layers: they are called in their order, the first one says where the tokens stand."""
+
+    def __init__(self) -> None:
+        self.places: _Places | None = None
+        self.moved: dict[int, Any] = {}
+
+    def begin(self, mask: torch.Tensor | None, shape: torch.Size) -> None:
+        self.places, self.moved = None, {}
+        if mask is None or mask.dim() != 4 or mask.shape[-2:] != (shape[1], shape[1]):
+            return
+        seen = torch.diagonal(mask[:, 0], dim1=1, dim2=2)  # a token sees itself, padding is seen by none
+        inside = seen if mask.dtype == torch.bool else seen == 0
+        if inside.all():
+            return
+        places = _Places(inside)
+        if places.shape[0] * places.shape[1] < GAIN * inside.numel():
+            self.places = places
+
+    def once(self, given: Any, move: Any) -> Any:
+        """`move(given)`, made once a pass: the layers share masks and positions."""
+        if id(given) not in self.moved:
+            self.moved[id(given)] = move(given)
+        return self.moved[id(given)]
+
+
+def _layer(
+    layer: nn.Module,
+    now: _Pass,
+    first: bool,
+    last: bool,
+    states: torch.Tensor,
+    attention_mask: torch.Tensor | None = None,
+    *more: Any,
+    **named: Any,
+) -> torch.Tensor:
+    """In the place of `layer.forward`."""
+    forward = partial(type(layer).forward, layer)
+    if first:
+        now.begin(attention_mask, states.shape)
+    places = now.places
+    if places is None or attention_mask is None:
+        return forward(states, attention_mask, *more, **named)
+    if first:
+        states = places.together(states)
+    if named.get("position_embeddings") is not None:
+        turn = lambda given: tuple(part[0][places.at] for part in given)  # noqa: E731
+        named["position_embeddings"] = now.once(named["position_embeddings"], turn)
+    states = forward(states, now.once(attention_mask, places.mask), *more, **named)
+    return places.apart(states) if last else states
+
+
+@contextmanager
+def rows(model: nn.Module) -> Iterator[None]:
+    """Inside the block the layers of `model` work so, but for those whose `forward` is another's already.
+
+    Only where they follow each other plainly, and nothing but the last one's states is read.
+    """
+    able = backbones.backbone(model).plain and getattr(model.config, "features", "last") == "last"
+    layers = [layer for layer in backbones.layers(model) if able and "forward" not in vars(layer)]
+    now = _Pass()
+    for layer in layers:
+        layer.forward = partial(_layer, layer, now, layer is layers[0], layer is layers[-1])
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def _fill(lengths: list[int], width: int) -> list[list[int]]:
+    """Row numbers in bins of at most `width` tokens, the longest rows first, each into the first bin that has room."""
+    bins: list[list[int]] = []
+    room: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        found = next((i for i, left in enumerate(room) if left >= lengths[row]), len(bins))
+        if found == len(bins):
+            bins.append([])
+            room.append(width)
+        bins[found].append(row)
+        room[found] -= lengths[row]
+    return bins

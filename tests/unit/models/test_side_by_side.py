@@ -1,0 +1,96 @@
+"""Rows side by side: the same scores and gradients as padded rows, with fewer places to work on."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.models import backbones, first_token, heads, side_by_side
+from pipelines.training import losses
+from pipelines.training.batches import collate
+from tests import tiny
+from tests.contracts.test_kinds_and_families import TASKS, encoded
+
+PLAIN = [family for family, row in backbones.BACKBONES.items() if row.plain]
+
+
+def places_of(seen: list[int], _: torch.nn.Module, __: tuple, states: torch.Tensor) -> None:
+    seen.append(states.shape[0] * states.shape[1])
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("kind", ["single", "pair", "span", "tagging"])
+@pytest.mark.parametrize("family", PLAIN)
+def test_scores_and_gradients_are_those_of_padded_rows(
+    family: str, kind: str, attention: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_by_side, "WIDTH", 48)
+    source = tiny.of_family(family, checkout / "encoder")
+    data = encoded(kind, checkout / "encoded", source)
+    torch.manual_seed(2)
+    try:
+        model = heads.for_task(source, TASKS[kind]).eval()
+    except heads.InputError:
+        pytest.skip("the family has no such head")
+    model.set_attn_implementation(attention)
+    batch, loss = collate(data, np.arange(10), 0), losses.for_kind(kind)
+    found = []
+    for together in (False, True):
+        model.zero_grad()
+        seen: list[int] = []
+        hook = backbones.layers(model)[0].register_forward_hook(partial(places_of, seen))
+        if together:
+            with side_by_side.rows(model):
+                total = loss(model, batch)[0]
+        else:
+            total = loss(model, batch)[0]
+        total.backward()
+        hook.remove()
+        found.append(
+            (
+                float(total.detach()),
+                seen[0],
+                {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None},
+            )
+        )
+    (padded, places, gradients), (side, fewer, same) = found
+    assert fewer < places
+    assert side == pytest.approx(padded, rel=1e-4)
+    assert all(torch.allclose(same[name], gradient, atol=1e-4) for name, gradient in gradients.items())
+    assert "forward" not in vars(backbones.layers(model)[0])
+
+
+def test_it_goes_with_a_last_layer_for_the_first_token(checkout: Path) -> None:
+    source = tiny.of_family("modernbert", checkout / "encoder")
+    data = encoded("single", checkout / "encoded", source)
+    torch.manual_seed(2)
+    model = heads.for_task(source, TASKS["single"]).eval()
+    inputs = backbones.inputs(model, collate(data, np.arange(10), 0))
+    wanted = model(**inputs).logits
+    with first_token.only(model, "single"), side_by_side.rows(model):
+        assert torch.allclose(model(**inputs).logits, wanted, atol=1e-5)
+
+
+def test_rows_of_one_length_stay_where_they_are(checkout: Path) -> None:
+    model = heads.for_task(tiny.of_family("bert", checkout / "encoder"), TASKS["single"]).eval()
+    seen: list[int] = []
+    backbones.layers(model)[0].register_forward_hook(partial(places_of, seen))
+    with side_by_side.rows(model):
+        model(input_ids=torch.ones(4, 7, dtype=torch.int64), attention_mask=torch.ones(4, 7, dtype=torch.int64))
+    assert seen == [28]
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=40))
+def test_every_row_has_one_place(lengths: list[int]) -> None:
+    inside = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    places = side_by_side._Places(inside)
+    states = torch.arange(inside.numel()).reshape(*inside.shape, 1) + 1.0
+    moved = places.together(states)
+    assert places.apart(moved).equal(states * inside[:, :, None])
+    assert places.same.any(dim=-1).all(), "a place that sees none would have no softmax"
+    sees = places.same[:, 0].sum(dim=-1).flatten()[places.spots[inside]]
+    assert sees.tolist() == [length for length in lengths for _ in range(length)]
