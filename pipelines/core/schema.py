@@ -24,7 +24,8 @@ ROWS: dict[str, pa.Schema] = {
     "span": pa.schema([_ID, _text("question"), _text("context"), pa.field("answers", ANSWERS)]),  # []: no answer
     "tagging": pa.schema([_ID, _TEXT, pa.field("entities", ENTITIES)]),
     "choice": pa.schema([_ID, _TEXT, pa.field("choices", pa.list_(pa.string()), nullable=False), _LABEL]),
-    "text": pa.schema([_ID, _TEXT]),
+    "text": pa.schema([_ID, _TEXT]),  # to pretrain on, as is the next
+    "matched": pa.schema([_ID, _TEXT, _text("text_pair")]),  # two texts that belong together: a title and a passage
 }
 # The column that is to be predicted.
 TARGETS = {"span": "answers", "tagging": "entities"} | dict.fromkeys(
@@ -83,13 +84,14 @@ def check_trained(kind: str) -> None:
 def encoded(kind: str, vocab_size: int) -> pa.Schema:
     """encoded/<name>/<split>.parquet: token ids, ragged, with their special tokens and no padding.
 
-    `length` counts a row's tokens, over all of its choices. token_type_ids are 0 for the first `first_length` tokens
+    `length` counts a row's tokens, over all of its choices or texts. token_type_ids are 0 for the first `first_length` tokens
     and 1 after them. Offsets (`starts`, `ends`) are characters of the row's context (span) or text (tagging), and 0, 0
     for the tokens of neither.
     """
     token = pa.uint16() if vocab_size <= 2**16 else pa.uint32()
     ids, count, position = pa.list_(token), pa.uint32(), pa.int32()
-    fields = [_ID, pa.field("input_ids", pa.list_(ids) if kind == "choice" else ids, nullable=False), ("length", count)]
+    several = kind in ("choice", "matched")
+    fields = [_ID, pa.field("input_ids", pa.list_(ids) if several else ids, nullable=False), ("length", count)]
     places = [("starts", pa.list_(count)), ("ends", pa.list_(count))]
     more: dict[str, list] = {
         "single": [("first_length", count), ("label", position)],
@@ -107,5 +109,6 @@ def encoded(kind: str, vocab_size: int) -> pa.Schema:
         # a part of the text each; -100 where a token does not carry a tag
         "tagging": [("part", count), ("labels", pa.list_(pa.int16())), *places],
         "text": [],
+        "matched": [],
     }
     return pa.schema([*fields, *more[kind]])

@@ -135,7 +135,7 @@ def _look_at_target(split: _Split, row: dict[str, Any], task: Task) -> None:
         split.labels.update(entity["label"] for entity in target or [])
     elif task.kind == "regression":
         split.labels["none known" if target is None else f"{target:.0f}"] += 1
-    elif task.kind != "text":
+    elif task.kind in TARGETS:
         split.labels[str(target)] += 1
 
 
@@ -156,7 +156,7 @@ def _numbers(split: _Split, task: Task) -> dict[str, Any]:
     }
     if task.kind == "span":
         numbers["unmatched"] = _some(split.found.get("unmatched", []))
-    if task.kind != "text":
+    if task.kind in TARGETS:
         order = [*task.labels, *sorted(set(split.labels) - set(task.labels))]
         numbers["labels"] = {label: split.labels[label] for label in order if split.labels[label]}
     return numbers

@@ -62,12 +62,14 @@ def for_task(
         model: Any = OURS[auto](FeaturesConfig(body.config, features, head, pooling, **names))
         model.encoder.load_state_dict(body.state_dict(), strict=False)  # all but the pooler, which it has not
         return model
+    family = AutoConfig.from_pretrained(encoder_folder).model_type
+    if family == "xlnet" and task.kind not in ("span", "tagging"):
+        names["summary_type"] = "first"  # where we put [CLS]; its own is the last place, in a batch a row's padding
     try:
         return auto.from_pretrained(encoder_folder, dtype=torch.float32, **names)
     except ValueError as error:
         if "Unrecognized configuration class" not in str(error):
             raise
-    family = AutoConfig.from_pretrained(encoder_folder).model_type
     raise InputError(f"{encoder_folder}: the {family} family has no head of its own for rows of kind {task.kind}")
 
 

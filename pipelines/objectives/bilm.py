@@ -11,7 +11,7 @@ from pipelines.core.errors import InputError
 from pipelines.models import bilstm, pretrained
 from pipelines.models.batch import Batch, Prediction
 
-SEGMENTS = False
+READS = {"text": "packed"}
 around = pretrained.itself
 
 

@@ -1,7 +1,8 @@
-"""contrast: which two segments are of one text, beside masked words (Giorgi et al. 2021, DeCLUTR).
+"""contrast: which two texts belong together, beside masked words.
 
 What masked words alone do not teach: to say of a whole text what it is about. An encoder's vector of a text, the mean of its
-tokens, is to be nearer to that of the text's other segment than to those of all other segments in the batch.
+tokens, is to be nearer to that of its other half than to those of all others in the batch. The two are segments of one
+document (Giorgi et al. 2021, DeCLUTR), or matched texts, a title and a passage (Wang et al. 2022, E5).
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from pipelines.models import backbones, masking, pretrained, segments
 from pipelines.models.batch import IGNORE, Batch, Prediction
 
-SEGMENTS = True
+READS = {"text": "segments", "matched": "matched"}
 around = pretrained.itself
 Params = masking.Masking
 TEMPERATURE = 0.05  # of the similarities, the paper's
@@ -25,10 +26,23 @@ def auto(params: Params) -> Any:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Two neighbouring segments as two sequences, their words hidden: input_ids, attention_mask and labels (B, 2, T).
+    """Two texts as two sequences, their words hidden: input_ids, attention_mask and labels (B, 2, T).
+
+    order (B,) is IGNORE for a row that only fills a batch.
+    """
+    pairs = batch if batch["input_ids"].dim() == 3 else _apart(batch, tokenizer)
+    hidden = masking.hide({"input_ids": pairs["input_ids"].flatten(0, 1)}, rng, params, tokenizer)
+    rows = len(pairs["input_ids"])
+    shown = {name: tensor.unflatten(0, (rows, 2)) for name, tensor in hidden.items()}
+    order = torch.zeros(rows, dtype=torch.int64)
+    return {**shown, "attention_mask": pairs["attention_mask"], "document": batch["document"], "order": order}
+
+
+def _apart(batch: Batch, tokenizer: Any) -> Batch:
+    """Two neighbouring segments as two sequences: input_ids and attention_mask (B, 2, T).
 
     Neither is longer than half of what both were cut from: [CLS] A [SEP], the end of the first, and [CLS] B [SEP], the
-    beginning of the second. order (B,) is IGNORE for a row that only fills a batch.
+    beginning of the second.
     """
     first, second = segments.split(batch)
     half = max(1, max(len(a) + len(b) for a, b in zip(first, second, strict=True)) // 2)
@@ -37,14 +51,12 @@ def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: A
     for row, part in enumerate(parts):
         ids[row, 0], ids[row, 1 : len(part) + 1], ids[row, len(part) + 1] = tokenizer.cls_id, part, tokenizer.sep_id
     mask = np.arange(ids.shape[1]) < np.array([[len(part) + 2] for part in parts])
-    hidden = masking.hide({"input_ids": torch.from_numpy(ids)}, rng, params, tokenizer)
-    pairs = {**hidden, "attention_mask": torch.from_numpy(mask.astype(np.int64))}
-    shared = {"document": batch["document"], "order": torch.zeros(len(first), dtype=torch.int64)}
-    return {name: tensor.reshape(len(first), 2, -1) for name, tensor in pairs.items()} | shared
+    arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+    return {name: torch.from_numpy(array).unflatten(0, (len(first), 2)) for name, array in arrays.items()}
 
 
 def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
-    """The hidden words; and for each first segment its second one among those of the batch, (B, B)."""
+    """The hidden words; and for each first text its second one among those of the batch, (B, B)."""
     ids, mask, labels = (batch[name].flatten(0, 1) for name in ("input_ids", "attention_mask", "labels"))
     states = backbones.encoder(model)(input_ids=ids, attention_mask=mask).last_hidden_state  # (2B, T, H)
     selected = labels != IGNORE

@@ -9,7 +9,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from pipelines.models import backbones, masking, pretrained
 from pipelines.models.batch import IGNORE, Batch, Prediction
 
-SEGMENTS = False
+READS = {"text": "packed"}
 around = pretrained.itself
 Params = masking.Masking
 

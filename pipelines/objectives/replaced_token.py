@@ -12,7 +12,7 @@ from pipelines.core.errors import InputError
 from pipelines.models import electra, masking
 from pipelines.models.batch import Batch, Prediction
 
-SEGMENTS = False
+READS = {"text": "packed"}
 
 
 class Params(masking.Masking):

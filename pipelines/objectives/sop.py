@@ -11,7 +11,7 @@ from pipelines.core.entries import Fraction
 from pipelines.models import masking, pretrained, segments
 from pipelines.models.batch import Batch, Prediction
 
-SEGMENTS = True
+READS = {"text": "segments"}
 around, auto = pretrained.itself, segments.auto
 IN_ORDER, SWAPPED = 0, 1  # as transformers numbers them
 

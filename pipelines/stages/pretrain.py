@@ -12,7 +12,7 @@ def main(key: str) -> None:
     entry = params.entry("pretrain", key, entries.Pretrain)
     objective = plugins.load("pipelines.objectives", entry.objective)
     options = params.options(entry, objective.Params, f"pretrain.{key}")
-    from pipelines.models import folder, pretrained
+    from pipelines.models import folder, pretrained, side_by_side
     from pipelines.text import tokenizer as text_tokenizer
     from pipelines.training import losses
     from pipelines.training.corruption import CorruptedBatches
@@ -32,7 +32,8 @@ def main(key: str) -> None:
     with fitting("pretrain", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:
         around = objective.around(model, options)
         loss = losses.Pretraining(objective.predict)
-        fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)
+        with side_by_side.rows(model):
+            fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)
         folder.save(model, out, data / "tokenizer")
         (out / "training.json").write_text(json.dumps({"steps": len(train), "curve": curve}) + "\n")
         provenance.write(out, "pretrain", entry.model_dump(), [data, start], ("torch", "transformers"))

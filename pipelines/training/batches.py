@@ -36,7 +36,7 @@ class Batches(Protocol):
 class Encoded:
     """One encoded split in memory, ragged: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
 
-    A row is one sequence, or `choices` sequences one behind the other.
+    A row is one sequence, or `choices` sequences one behind the other: those of a choice, or of matched texts.
     """
 
     ids: np.ndarray  # (tokens,) uint16 or uint32
@@ -59,7 +59,8 @@ class Encoded:
         column, choices = table.column("input_ids").chunk(0), 1
         if pa.types.is_list(column.values.type):
             choices, column = len(column[0]), column.flatten()
-        first = table.column("first_lengths").chunk(0).flatten() if choices > 1 else _numbers(table, "first_length")
+        nested = "first_lengths" in table.column_names
+        first = table.column("first_lengths").chunk(0).flatten() if nested else _numbers(table, "first_length")
         ids, offsets = column.values.to_numpy(), column.offsets.to_numpy().astype(np.int64)
         first = None if first is None else np.asarray(first, np.int64)
         return cls(ids, offsets, first, _labels(table), choices, tags="labels" in table.column_names)

@@ -6,17 +6,20 @@ from types import ModuleType
 
 from pipelines.core import seeding
 from pipelines.core.entries import Pretrain, Section
+from pipelines.core.errors import InputError
 from pipelines.models.batch import Batch
 from pipelines.text.tokenizer import Tokenizer
 from pipelines.training.batches import Encoded
-from pipelines.training.packing import PackedBatches
+from pipelines.training.matched import MatchedBatches
+from pipelines.training.packing import PackedBatches, TextBatches
 from pipelines.training.segments import SegmentBatches
 
+WAYS: dict[str, type[TextBatches]] = {"packed": PackedBatches, "segments": SegmentBatches, "matched": MatchedBatches}
 HELD_OUT_TOKENS = 100_000  # that a model is measured on while it learns
 
 
 class CorruptedBatches:
-    """Packed text, or two segments a sequence where the objective reads those, after `objective.corrupt`.
+    """Text in the way that the objective reads it, after `objective.corrupt`.
 
     Args:
         objective: a module of pipelines/objectives.
@@ -39,7 +42,7 @@ class CorruptedBatches:
         text = Encoded.read(data, "test" if held_out else "train")
         epochs = min(1.0, HELD_OUT_TOKENS / max(1, len(text.ids))) if held_out else entry.epochs
         length = json.loads((data / "encoding.json").read_text())["max_length"]
-        of = SegmentBatches if objective.SEGMENTS else PackedBatches
+        of = WAYS[objective.READS[_kind(text, objective)]]
         repack = not getattr(options, "masks", 0)
         self.inner = of(text, length, entry.batch_size, epochs, self.seed, tokenizer, repack)
         self.padding = self.inner.padding
@@ -53,3 +56,12 @@ class CorruptedBatches:
 
     def fingerprint(self) -> str:
         return self.inner.fingerprint()  # the objective's own numbers are among the job's params
+
+
+def _kind(text: Encoded, objective: ModuleType) -> str:
+    """Documents or matched texts; or a sentence of what the objective reads."""
+    kind = "matched" if text.choices == 2 and text.first_length is None else "text" if text.first_length is None else ""
+    if kind not in objective.READS:
+        name, able = objective.__name__.rpartition(".")[2], " or ".join(objective.READS)
+        raise InputError(f"{name} learns from rows of kind {able}; these are of {kind or 'a task'}")
+    return kind

@@ -24,7 +24,7 @@ COLUMNS = sorted({name for schema in ROWS.values() for name in schema.names})
 class Params(Section):
     """What the files hold. `columns` maps our names (text, text_pair, label, id, ...) to those that the files use."""
 
-    kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text"] = "single"
+    kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text", "matched"] = "single"
     files: Annotated[dict[str, str], Field(min_length=1)]  # split -> file below `source` ("" where that is the file)
     format: Literal["", "csv", "tsv", "jsonl", "parquet", "squad", "conll", "folder"] = ""  # "": by the file's suffix
     columns: dict[str, str] = {}
@@ -51,7 +51,7 @@ def task(raw: Path, name: str, params: Params) -> Task:
         if params.format == form and params.kind not in kinds:
             raise UsageError(f"params.yaml: format {form} holds kind {' or '.join(kinds)}, not {params.kind}")
     metric, splits = _metric(params), tuple(params.files)
-    if params.kind in ("text", "span", "regression"):
+    if params.kind in ("text", "matched", "span", "regression"):
         return Task("custom", params.kind, (), metric, splits, params.language, unanswerable=params.unanswerable)
     labels = params.labels or _labels(raw, splits[0], params)
     if len(labels) < (1 if params.kind == "tagging" else 2):

@@ -1,6 +1,7 @@
 """livedoor: Japanese news articles in nine categories (the livedoor news corpus of RONDHUIT, CC BY-ND 2.1 JP)."""
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
@@ -49,6 +50,7 @@ ARTICLES = {  # of the official edition; the keys are the labels, in the order o
     "topic-news": 770,
 }
 TREE_DIGEST = "85df24619023c4544087dbac25ea45cc4a336b96a14687bc947d8ff5731bde6b"
+PASSAGE = 100  # characters, about 60 tokens
 _CLASSIFY = Task("", "single", tuple(ARTICLES), "accuracy", ("train", "test"), "ja")
 TASKS = {
     "title": _CLASSIFY.with_(name="title"),
@@ -57,6 +59,8 @@ TASKS = {
     # text to pretrain on, without the test articles: their bodies, or titles and bodies
     "bodies": Task("bodies", "text", splits=("train",), language="ja"),
     "articles": Task("articles", "text", splits=("train",), language="ja"),
+    # titles, each with every passage of its body
+    "passages": Task("passages", "matched", splits=("train",), language="ja"),
 }
 
 
@@ -92,7 +96,8 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
     """Rows of one split: of text to pretrain on every article that is not for testing, else what `draw` drew."""
     articles = read(raw / ARCHIVE)
     train, test = draw(articles, params)
-    if task.kind == "text":
+    unlabelled = task.kind in ("text", "matched")
+    if unlabelled:
         chosen = set(range(len(articles))) - set(test)
     else:
         chosen = set(train if split == "train" else test)
@@ -100,8 +105,21 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
         article = articles[i]
         both = f"{article.title}\n{article.body}"
         text = {"title": article.title, "article": both, "articles": both}.get(task.name, article.body)
-        label = {} if task.kind == "text" else {"label": article.category}
+        if task.kind == "matched":
+            yield from _passages(article)
+            continue
+        label = {} if unlabelled else {"label": article.category}
         yield {"id": article.id, "text": text, **label}
+
+
+def _passages(article: Article) -> Iterator[dict[str, Any]]:
+    """The title with each run of the body's sentences that comes to PASSAGE characters."""
+    pending, number = "", 0
+    for sentence in [*re.split(r"(?<=[。\n])", article.body), None]:
+        pending += sentence or ""
+        if pending.strip() and (sentence is None or len(pending) >= PASSAGE):
+            yield {"id": f"{article.id}-{number}", "text": article.title, "text_pair": pending.strip()}
+            pending, number = "", number + 1
 
 
 def draw(articles: list[Article], params: Params) -> tuple[list[int], list[int]]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
-from pipelines.text.encoding.sequence import join, labels, lists
+from pipelines.text.encoding.sequence import join, labels, nested
 from pipelines.text.tokenizer import Tokenizer
 
 
@@ -23,10 +23,9 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
     ids, first_length, cut = join(first, second, np.ones(batch.num_rows * count, bool), tokenizer, max_length)
     fields = schema.encoded(task.kind, tokenizer.vocab_size)
     rows = pa.array(np.arange(0, batch.num_rows * count + 1, count), pa.int32())
-    nested = fields.field("input_ids").type
     columns = {
         "id": batch.column("id"),
-        "input_ids": pa.ListArray.from_arrays(rows, lists(ids, nested.value_type), type=nested),
+        "input_ids": nested(ids, count, fields.field("input_ids").type),
         "length": pa.array(ids.lengths.reshape(-1, count).sum(axis=1), pa.uint32()),
         "first_lengths": pa.ListArray.from_arrays(rows, pa.array(first_length, pa.uint32())),
         "label": labels(batch, task),

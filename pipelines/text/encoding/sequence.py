@@ -74,6 +74,12 @@ def lists(ids: Ragged, kind: pa.ListType) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(ids.offsets, pa.int32()), values, type=kind)
 
 
+def nested(ids: Ragged, count: int, kind: pa.ListType) -> pa.ListArray:
+    """A ragged array as rows of `count` lists each."""
+    rows = pa.array(np.arange(0, len(ids.lengths) + 1, count), pa.int32())
+    return pa.ListArray.from_arrays(rows, lists(ids, kind.value_type), type=kind)
+
+
 def labels(batch: pa.RecordBatch, task: Task) -> pa.Array:
     """Label names to ids; null where the split has none."""
     if "label" not in batch.schema.names:

@@ -85,6 +85,9 @@ def test_choices_numbers_and_spans_of_a_table(tmp_path: Path) -> None:
     assert rows(path, kind="choice")[0]["label"] == "1"
     path.write_text('{"text": "q", "x": "a", "y": "b", "label": 0}\n')
     assert rows(path, kind="choice", choice_columns=["x", "y"])[0]["choices"] == ["a", "b"]
+    path.write_text('{"text": "q", "body": "r"}\n')
+    matched = {"id": "train-0", "text": "q", "text_pair": "r"}
+    assert rows(path, kind="matched", columns={"text_pair": "body"}) == [matched]
     path.write_text('{"text": "q", "label": "2.5"}\n')
     assert rows(path, kind="regression")[0] == {"id": "train-0", "text": "q", "text_pair": "", "label": 2.5}
     path.write_text('{"text": "q r", "entities": [{"start": 2, "end": 3, "label": "X"}]}\n')

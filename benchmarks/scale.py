@@ -1,0 +1,127 @@
+"""Fine-tuning 1, 4 and 16 times as many rows: time grows as the rows do, memory does not.
+
+Each size is a process of its own: the finetune stage on livedoor's titles, encoders/mini-ja, one epoch, repeated rows where
+there are not enough. In full, and the top two layers on kept states. Seconds are of the training steps and the states, without the start of
+the process; memory is the process's peak.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import harness
+import numpy as np
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = (450, 1800, 7200)
+WAYS = {"full": {"strategy": "full"}, "top2": {"strategy": "top_k", "top_k": 2}}
+
+
+def train(rows: int, way: str) -> dict[str, float]:
+    """One epoch over `rows` rows in this process: its seconds and peak memory in MB."""
+    import torch
+
+    from pipelines.core import paths
+    from pipelines.core.entries import Finetune, Resources
+    from pipelines.core.ragged import Ragged
+    from pipelines.core.task import Task
+    from pipelines.models import first_token, heads, side_by_side
+    from pipelines.training import losses, prefix, strategies
+    from pipelines.training.batches import Encoded, RowBatches
+    from pipelines.training.distributed import fitting
+
+    folder = paths.encoded("livedoor")
+    task, data = Task.load(folder), Encoded.read(folder, "train")
+    chosen = np.resize(np.arange(len(data)), rows)
+    part = Ragged(data.ids, data.offsets).take(chosen)
+    assert data.labels is not None
+    data = Encoded(part.values, part.offsets, labels=data.labels[chosen])
+    entry = Finetune(data="d", encoder="e", epochs=1, batch_size=16, learning_rate=1e-4, **WAYS[way])
+    torch.manual_seed(1)
+    model = heads.for_task(ROOT / "encoders/mini-ja", task, "linear")
+    groups = partial(strategies.groups, params=entry)
+    groups(model)
+    batches, resources = RowBatches(data, 16, 1, 1, 0), Resources(precision="fp32")
+    with fitting("finetune", f"{way}-{rows}", resources) as fit:
+        fit(model, losses.for_kind(task.kind), RowBatches(data.sample(16, 1), 16, 1, 1, 0), entry, groups)  # warms up
+        start = time.perf_counter()
+        with (
+            prefix.taken_off(model, batches, Path("state/prefix") / f"{way}-{rows}", resources) as (inputs, _),
+            first_token.only(model, task.kind),
+            side_by_side.rows(model),
+        ):
+            fit(model, losses.for_kind(task.kind), inputs, entry, groups)
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def set_up() -> None:
+    from pipelines.stages import encode, ingest, prepare
+
+    values = yaml.safe_load((ROOT / "params/livedoor.yaml").read_text(encoding="utf-8"))
+    Path("encoders").symlink_to(ROOT / "encoders")
+    values["prepare"]["livedoor"] |= {"train_per_class": 400}
+    Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
+    for stage in (ingest, prepare, encode):
+        stage.main("livedoor")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the rows, once")
+    parser.add_argument("--json", type=Path, help="write the claims here")
+    parser.add_argument("--one", nargs=2, metavar=("ROWS", "WAY"), help=argparse.SUPPRESS)  # in a process of its own
+    given = parser.parse_args()
+    os.environ.setdefault("BERTLINE_QUIET", "1")
+    if given.one:
+        print(json.dumps(train(int(given.one[0]), given.one[1])))
+        return
+    os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
+    to, sizes = given.json.resolve() if given.json else None, [n // 4 if given.quick else n for n in SIZES]
+    found: dict[tuple[str, int], list[dict[str, float]]] = {(way, size): [] for way in WAYS for size in sizes}
+    script = str(Path(__file__).resolve())
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)
+        set_up()
+        for _ in range(1 if given.quick else 3):
+            for way, size in found:
+                command = [sys.executable, script, "--one", str(size), way]
+                said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                found[way, size].append(json.loads(said.splitlines()[-1]))
+        os.chdir(ROOT)
+    median = {
+        (way, size, what): statistics.median(each[what] for each in runs)
+        for (way, size), runs in found.items()
+        for what in runs[0]
+    }
+    claims = []
+    for way in WAYS:
+        for what, aim in (("seconds", 16 * 1.2), ("megabytes", 1.2)):
+            first, last = ([run[what] for run in found[way, size]] for size in (sizes[0], sizes[-1]))
+            rounds = [b / a for a, b in zip(first, last, strict=True)]
+            growth = median[way, sizes[-1], what] / median[way, sizes[0], what]
+            spread = (round(min(rounds), 2), round(max(rounds), 2))
+            claims.append(
+                harness.Claim(
+                    f"{way}_{what}_of_16_times_the_rows", round(aim, 1), round(growth, 2), spread, growth <= aim
+                )
+            )
+    facts = {
+        f"{way}, {size} rows": {what: round(median[way, size, what], 1) for what in ("seconds", "megabytes")}
+        for way, size in found
+    }
+    print(json.dumps(facts, indent=1))
+    harness.report(claims, ("torch", "transformers"), to, sizes=facts)
+
+
+if __name__ == "__main__":
+    main()
