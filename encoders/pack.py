@@ -28,6 +28,7 @@ pipeline_tag: fill-mask
 
 A small {family} encoder ({layers} layers, {width} wide, {parameters:,} parameters, float16) that bertline pretrained itself,
 so that it works without a network. `bertline fill-mask encoders/{name} "{example}"` asks it for words.
+transformers alone opens it too, its tokenizer as `{opens}`.
 
 - **Text**: {text}. Nothing else; no corpus of a task was seen. The texts are not part of this folder.
 - **Vocabulary**: {vocab:,} entries, `{tokenizer}`, learned on the same text.
@@ -39,6 +40,7 @@ so that it works without a network. `bertline fill-mask encoders/{name} "{exampl
 ```yaml
 {params}```
 """
+OPENS = {"ja": "BertJapaneseTokenizer", "en": "AutoTokenizer"}  # MeCab has no tokenizer.json
 EXAMPLES = {"ja": "私は[MASK]が好き。", "en": "The capital of Japan is [MASK]."}
 
 
@@ -80,6 +82,7 @@ def card(name: str, source: Path, config: dict, language: str) -> str:
         seen=training["steps"] * entry["batch_size"] * length / 1e6,
         scores=scores,
         example=EXAMPLES[language],
+        opens=OPENS[language],
         params=yaml.safe_dump({"pretrain": {name: entry}}, sort_keys=False),
     )
 
