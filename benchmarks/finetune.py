@@ -30,8 +30,8 @@ from pipelines.core import paths
 from pipelines.core.entries import Finetune, Resources
 from pipelines.core.ragged import by_length
 from pipelines.core.task import Task
-from pipelines.models import first_token, heads, pretrained, side_by_side
 from pipelines.models import folder as model_folder
+from pipelines.models import heads, lean, pretrained
 from pipelines.stages import encode, ingest, prepare
 from pipelines.text import tokenizer
 from pipelines.training import losses, prefix, strategies
@@ -81,8 +81,7 @@ class Job:
         with (
             fitting("finetune", "ours", resources) as fit,
             prefix.taken_off(model, batches, Path("state/prefix"), resources) as (inputs, _),
-            first_token.only(model, self.task.kind),
-            side_by_side.rows(model),
+            lean.steps(model, self.task.kind),
         ):
             return fit(model, losses.for_kind(self.task.kind), inputs, entry, groups)
 

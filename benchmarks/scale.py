@@ -34,7 +34,7 @@ def train(rows: int, way: str) -> dict[str, float]:
     from pipelines.core.entries import Finetune, Resources
     from pipelines.core.ragged import Ragged
     from pipelines.core.task import Task
-    from pipelines.models import first_token, heads, side_by_side
+    from pipelines.models import heads, lean
     from pipelines.training import losses, prefix, strategies
     from pipelines.training.batches import Encoded, RowBatches
     from pipelines.training.distributed import fitting
@@ -56,8 +56,7 @@ def train(rows: int, way: str) -> dict[str, float]:
         start = time.perf_counter()
         with (
             prefix.taken_off(model, batches, Path("state/prefix") / f"{way}-{rows}", resources) as (inputs, _),
-            first_token.only(model, task.kind),
-            side_by_side.rows(model),
+            lean.steps(model, task.kind),
         ):
             fit(model, losses.for_kind(task.kind), inputs, entry, groups)
         seconds = time.perf_counter() - start

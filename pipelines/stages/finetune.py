@@ -23,7 +23,7 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
     import torch
 
     from pipelines.inference import watch
-    from pipelines.models import first_token, folder, heads, side_by_side
+    from pipelines.models import folder, heads, lean
     from pipelines.text import tokenizer as text_tokenizer
     from pipelines.training import losses, prefix, strategies
     from pipelines.training.batches import Encoded, RowBatches
@@ -48,8 +48,7 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
     with fitting(stage_name, key, resources) as fit:
         with (
             prefix.taken_off(model, batches, place, resources, look) as (inputs, watching),
-            first_token.only(model, task.kind),
-            side_by_side.rows(model),
+            lean.steps(model, task.kind),
         ):
             select = task.metric if look else ""
             fit(model, loss, inputs, entry, groups, lambda *point: curve.append(point), watching, select)

@@ -7,7 +7,7 @@ from transformers import PreTrainedModel
 
 from pipelines.core.entries import Count, Fit
 from pipelines.core.errors import UsageError
-from pipelines.models import backbones
+from pipelines.models import backbones, lean
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches, TaskData
 from pipelines.training.distributed import FitFunction
@@ -31,7 +31,8 @@ def compress(teacher: PreTrainedModel, data: TaskData, params: Params, fit: FitF
     if not params.epochs:
         return teacher
     batches = RowBatches(data.train, params.batch_size, params.epochs, params.seed, data.pad_id)
-    return fit(teacher, losses.for_kind(data.kind), batches, params)
+    with lean.steps(teacher, data.kind):
+        return fit(teacher, losses.for_kind(data.kind), batches, params)
 
 
 def kept(count: int, params: Params) -> list[int]:
