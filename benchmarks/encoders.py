@@ -22,7 +22,7 @@ from transformers import AutoModelForMaskedLM
 from pipelines.core import paths
 from pipelines.models import folder as model_folder
 from pipelines.models import pretrained
-from pipelines.stages import encode, evaluate, finetune, floor, ingest, prepare, pretrain
+from pipelines.stages import build_vocab, encode, evaluate, finetune, floor, ingest, prepare, pretrain
 from pipelines.text import tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,27 +68,24 @@ def scores(job: Job, seeds: list[int], quick: bool, precision: str) -> dict[str,
     values = yaml.safe_load((ROOT / "params" / f"{job.file}.yaml").read_text(encoding="utf-8"))
     values["resources"] = {"workers": 0, "precision": precision}
     entry = values["finetune"][job.run] | job.fit | ({"max_train_rows": 200, "epochs": 1} if quick else {})
-    data = values["encode"][entry["data"]]
-    task = data["task"]
+    task = values["encode"][entry["data"]]["task"]
     values["prepare"][task] |= job.prepare | ({"sample": min(0.1, job.prepare.get("sample", 1))} if quick else {})
+    for pretraining in values["pretrain"].values() if quick else ():
+        pretraining["epochs"] = 0.02
     asked = values["evaluate"][job.run]
-    starts = {"ours": entry["encoder"], "random": str(paths.model(f"random-{job.language}"))}
+    starts = {"ours": entry["encoder"], "random": f"artifacts/models/random-{job.run}"}
     runs = {f"{start}-{seed}": entry | {"encoder": starts[start], "seed": seed} for start in starts for seed in seeds}
     values |= {"finetune": runs, "evaluate": dict.fromkeys(runs, asked), "floor": {"floor": asked}}
     values |= {"compress": {}, "export": {}, "promote": {}}
     Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
-    corpus = Path(values["prepare"][task]["source"]).name
-    for stage, key in ((ingest, corpus), (prepare, task), (encode, entry["data"]), (floor, "floor")):
-        stage.main(key)
+    ingest.main(Path(values["prepare"][task]["source"]).name)
+    encoded(values, entry["data"])
+    floor.main("floor")
     adapted = Path(entry["encoder"])
-    if adapted.parts[0] == "artifacts" and not adapted.exists():
-        text = values["encode"][values["pretrain"][adapted.name]["data"]]["task"]
-        for stage, key in (
-            (prepare, text),
-            (encode, values["pretrain"][adapted.name]["data"]),
-            (pretrain, adapted.name),
-        ):
-            stage.main(key)
+    if adapted.parts[0] == "artifacts":
+        encoded(values, values["pretrain"][adapted.name]["data"])
+        pretrain.main(adapted.name)
+    random_encoder(job.language, paths.encoded(entry["data"]) / "tokenizer", Path(starts["random"]))
     for run in runs:
         finetune.main(run)
         evaluate.main(run)
@@ -96,20 +93,30 @@ def scores(job: Job, seeds: list[int], quick: bool, precision: str) -> dict[str,
     return {**found, "floor": [_score("floor")]}
 
 
+def encoded(values: dict[str, Any], data: str) -> None:
+    """The stages from rows to the ids of an entry of `encode`, its vocabulary's among them."""
+    entry = values["encode"][data]
+    prepare.main(entry["task"])
+    vocab = Path(entry["vocab"])
+    if vocab.parts[0] == "artifacts" and not vocab.exists():
+        if (rows := values["build_vocab"][vocab.name]["rows"]) != entry["task"]:
+            prepare.main(rows)
+        build_vocab.main(vocab.name)
+    encode.main(data)
+
+
 def _score(run: str) -> float:
     record = json.loads(paths.metrics(run).read_text(encoding="utf-8"))
     return record["metrics"][record["metric"]]
 
 
-def random_encoder(language: str) -> None:
-    """Random weights of the shape of encoders/mini-<language>, with its tokenizer."""
-    source = Path("encoders") / f"mini-{language}"
+def random_encoder(language: str, words: Path, target: Path) -> None:
+    """Random weights of the shape of encoders/mini-<language>, under the vocabulary of the folder `words`."""
     config = Path(f"random-{language}.json")
-    config.write_text((source / "config.json").read_text())
-    model = pretrained.start(config, {}, AutoModelForMaskedLM, tokenizer.load(source), seed=1)
-    target = paths.model(f"random-{language}")
-    target.mkdir(parents=True)
-    model_folder.save(model, target, source)
+    config.write_text((ROOT / f"encoders/mini-{language}/config.json").read_text())
+    model = pretrained.start(config, {}, AutoModelForMaskedLM, tokenizer.load(words), seed=1)
+    target.mkdir(parents=True, exist_ok=True)
+    model_folder.save(model, target, words)
 
 
 def claims(name: str, job: Job, found: dict[str, list[float]]) -> list[harness.Claim]:
@@ -137,8 +144,6 @@ def main() -> None:
         Path("samples").symlink_to(ROOT / "samples")
         for name in given.only:
             job = JOBS[name]
-            if not paths.model(f"random-{job.language}").exists():
-                random_encoder(job.language)
             found = scores(job, [1] if given.quick else [1, 2, 3], given.quick, given.precision)
             print(name, {who: [round(score, 4) for score in each] for who, each in found.items()}, flush=True)
             made += claims(name, job, found)
