@@ -25,8 +25,10 @@ $(VENV)/.installed: requirements.lock
 run: install
 	$(BIN)/bertline quickstart
 
+# Quick tests side by side, a thread each; then the slow ones, which need the machine for themselves.
 test: install
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4
+	$(BIN)/python -m pytest -m slow
 
 lint: install
 	$(BIN)/ruff check .

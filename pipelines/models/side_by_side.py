@@ -42,11 +42,11 @@ class _Places:
 
     def together(self, states: torch.Tensor) -> torch.Tensor:
         """(B, T, H) to (R, P, H)."""
-        return states[self.of, self.at]
+        return _rows(states, self.of * self.inside.shape[1] + self.at)
 
     def apart(self, states: torch.Tensor) -> torch.Tensor:
         """(R, P, H) to (B, T, H), with zeros for padding."""
-        return states.flatten(0, 1)[self.spots] * self.inside[:, :, None]
+        return _rows(states, self.spots) * self.inside[:, :, None]
 
     def mask(self, mask: torch.Tensor) -> torch.Tensor:
         """The layer's own mask (B, 1, T, T), additive or bool, for the new places: (R, 1, P, P)."""
@@ -124,6 +124,11 @@ def rows(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             del layer.forward
+
+
+def _rows(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Of (N, M, H) the states at `places` (A, B) in N * M, as (A, B, H)."""
+    return states.flatten(0, 1).index_select(0, places.flatten()).unflatten(0, places.shape)
 
 
 def _fill(lengths: list[int], width: int) -> list[list[int]]:

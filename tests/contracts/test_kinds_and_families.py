@@ -1,5 +1,6 @@
 """Every kind of rows by every family that has a head for it: fine-tuned, saved, opened again, predicting the same."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from pipelines.evaluation.score import score
 from pipelines.inference import floor, onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.models import folder as model_folder
-from pipelines.models import heads
+from pipelines.models import heads, lean
 from pipelines.text import encoding, tokenizer
 from pipelines.text.encoding import span
-from pipelines.training import losses, strategies
+from pipelines.training import losses, prefix, strategies
 from pipelines.training.batches import Encoded, RowBatches
 from pipelines.training.distributed import fitting
 from tests import tiny
@@ -94,6 +95,33 @@ def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, checkou
     check_that_company_changes_nothing(predictor, rows(kind), answers)
     found = score(rows(kind), answers, task)["metrics"]
     assert 0 <= found[task.metric] <= 1 or kind == "regression"
+
+
+@pytest.mark.parametrize("strategy", ["top_k", "frozen"])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", TASKS)
+def test_what_a_strategy_freezes_does_not_move(kind: str, family: str, strategy: str, checkout: Path) -> None:
+    """As the finetune stage runs it: kept states and lean steps where the family has them."""
+    source, task = tiny.of_family(family, checkout / "encoder"), TASKS[kind]
+    data = encoded(kind, checkout / "encoded", source)
+    rate = {"learning_rate": 1e-2, "warmup": 0}
+    entry = Finetune(data="d", encoder="e", epochs=1, batch_size=8, strategy=strategy, top_k=1, **rate)
+    torch.manual_seed(2)
+    model = heads.for_task(source, task)
+    groups = partial(strategies.groups, params=entry)
+    trains = {id(parameter) for group in groups(model) for parameter in group["params"]}
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    batches, resources = RowBatches(data, 8, 1, 1, 0), Resources()
+    with (
+        fitting("finetune", "t", resources) as fit,
+        prefix.taken_off(model, batches, Path("state/prefix"), resources) as (inputs, _),
+        lean.steps(model, kind),
+    ):
+        fit(model, losses.for_kind(kind), inputs, entry, groups)
+    moved = {name for name, parameter in model.named_parameters() if not parameter.equal(before[name])}
+    assert moved
+    assert moved <= {name for name, parameter in model.named_parameters() if id(parameter) in trains}
+    assert set(before) - moved, "all of it moved"
 
 
 def check_that_company_changes_nothing(predictor: Predictor, given: pa.Table, answers: pa.Table) -> None:
