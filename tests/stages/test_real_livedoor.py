@@ -30,7 +30,7 @@ def test_params_livedoor_runs_to_its_table(workspace: Path, monkeypatch: pytest.
     (workspace / "params.yaml").write_text(yaml.safe_dump(params))
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
 
-    assert len(dag.reproduce()) == 22
+    assert len(dag.reproduce()) == 23
     assert {path.stem for path in Path("artifacts/metrics").iterdir()} == {*RUNS, "livedoor-encoder"}
     for run in RUNS:
         assert tables.read(Path("artifacts/predictions") / run / "test.parquet").num_rows == 900
