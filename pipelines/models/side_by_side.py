@@ -97,7 +97,7 @@ def _layer(
     if first:
         now.begin(attention_mask, states.shape)
     places = now.places
-    if places is None or attention_mask is None:
+    if places is None:  # else every layer has a mask: without one, rows would see each other
         return forward(states, attention_mask, *more, **named)
     if first:
         states = places.together(states)

@@ -6,6 +6,8 @@ epoch's end and fills no sequence is another piece of text in the next epoch. Wi
 sequences, in a new order: a mask of their own (models/masking.py) needs that.
 """
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 import torch
 
@@ -17,7 +19,7 @@ from pipelines.text.tokenizer import Tokenizer
 from pipelines.training.batches import Encoded
 
 
-class TextBatches:
+class TextBatches(ABC):
     """What the ways to cut text into sequences share: every epoch holds each of them once, in a new order.
 
     A subclass says how many `sequences` there are, draws an epoch and puts the chosen ones together.
@@ -56,17 +58,17 @@ class TextBatches:
         of = f"{type(self).__name__} {self.length} {self.batch_size} {self.steps} {self.seed} {self.repack}"
         return f"{self.data.fingerprint()} {of}"
 
+    @abstractmethod
     def _cut(self) -> None:
         """Count the sequences, or refuse text that makes none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _draw(self, epoch: int) -> np.ndarray:
         """The epoch's sequences in their order, or their numbers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _join(self, chosen: np.ndarray, epoch: int) -> Batch:
         """A batch of what `_draw` gave."""
-        raise NotImplementedError
 
 
 class PackedBatches(TextBatches):

@@ -96,20 +96,18 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
     """Rows of one split: of text to pretrain on every article that is not for testing, else what `draw` drew."""
     articles = read(raw / ARCHIVE)
     train, test = draw(articles, params)
-    unlabelled = task.kind in ("text", "matched")
-    if unlabelled:
-        chosen = set(range(len(articles))) - set(test)
-    else:
+    if task.labels:
         chosen = set(train if split == "train" else test)
+    else:
+        chosen = set(range(len(articles))) - set(test)
     for i in sorted(chosen):
         article = articles[i]
-        both = f"{article.title}\n{article.body}"
-        text = {"title": article.title, "article": both, "articles": both}.get(task.name, article.body)
         if task.kind == "matched":
             yield from _passages(article)
             continue
-        label = {} if unlabelled else {"label": article.category}
-        yield {"id": article.id, "text": text, **label}
+        both = f"{article.title}\n{article.body}"
+        text = {"title": article.title, "article": both, "articles": both}.get(task.name, article.body)
+        yield {"id": article.id, "text": text} | ({"label": article.category} if task.labels else {})
 
 
 def _passages(article: Article) -> Iterator[dict[str, Any]]:
