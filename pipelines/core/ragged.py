@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+ROUND = 8  # padded rows have a multiple of so many places
+
 
 class Ragged(NamedTuple):
     """Row i is `values[offsets[i]:offsets[i + 1]]`."""
@@ -52,6 +54,16 @@ def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         return np.zeros(0, np.int64)
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def occupied(lengths: np.ndarray, limit: int) -> np.ndarray:
+    """Which places of a padded batch are values, (B, T) bool; T is a multiple of `ROUND` that holds the longest row.
+
+    Batches so share their shapes: with a new one in every step, the allocator and oneDNN keep memory for each of them
+    (docs/log.md). `limit` is never exceeded.
+    """
+    width = min(-(-int(lengths.max()) // ROUND) * ROUND, limit)
+    return np.arange(width) < lengths[:, None]
 
 
 def by_length(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:

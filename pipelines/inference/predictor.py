@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
-from pipelines.core.ragged import Ragged, by_length, positions
+from pipelines.core.ragged import Ragged, by_length, occupied, positions
 from pipelines.core.task import Task
 from pipelines.inference import decoding, runtimes
 from pipelines.text import encoding, tokenizer
@@ -49,7 +49,8 @@ class Predictor:
         first_length = ragged.lengths if first is None else first.to_numpy()
         found: dict[int, np.ndarray] = {}
         for chosen in by_length(ragged.lengths, BATCH_TOKENS):
-            logits = self.runtime.logits(_collate(ragged, first_length, chosen, self.tokenizer.pad_id))
+            inputs = _collate(ragged, first_length, chosen, self.tokenizer.pad_id, self.max_length)
+            logits = self.runtime.logits(inputs)
             found |= zip(chosen.tolist(), logits, strict=True)
         return [found[i] for i in range(len(ragged.lengths))]
 
@@ -83,10 +84,10 @@ def _column(rows: pa.Table | pa.RecordBatch, field: pa.Field, choices_each: int)
     return flat.cast(field.type)
 
 
-def _collate(ids: Ragged, first_length: np.ndarray, rows: np.ndarray, pad_id: int) -> runtimes.Inputs:
+def _collate(ids: Ragged, first_length: np.ndarray, rows: np.ndarray, pad_id: int, limit: int) -> runtimes.Inputs:
     lengths = ids.lengths[rows]
-    places = np.arange(lengths.max())
-    inside = places < lengths[:, None]  # (B, T)
+    inside = occupied(lengths, limit)  # (B, T)
+    places = np.arange(inside.shape[1])
     padded = np.full(inside.shape, pad_id, np.int64)
     padded[inside] = ids.values[positions(ids.offsets[rows], lengths)]
     second = inside & (places >= first_length[rows][:, None])

@@ -7,6 +7,7 @@ iterator to wind forward. B rows, T tokens.
 import hashlib
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,7 @@ import torch
 
 from pipelines.core import seeding, tables
 from pipelines.core.errors import InputError
-from pipelines.core.ragged import Ragged, positions
+from pipelines.core.ragged import Ragged, occupied, positions
 from pipelines.models.batch import IGNORE, Batch
 
 
@@ -73,6 +74,11 @@ class Encoded:
         """Tokens of each sequence."""
         return np.diff(self.offsets)
 
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest sequence."""
+        return int(self.lengths.max())
+
     def sample(self, count: int | None, seed: int) -> "Encoded":
         """`count` rows drawn with the seed, in their old order; all of them where there are no more, or no count."""
         if not count or count >= len(self):
@@ -111,8 +117,8 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
     sequences = rows if data.choices == 1 else (rows[:, None] * data.choices + np.arange(data.choices)).reshape(-1)
     starts = data.offsets[sequences]
     lengths = data.offsets[sequences + 1] - starts
-    places = np.arange(lengths.max())
-    inside = places < lengths[:, None]  # (B, T)
+    inside = occupied(lengths, data.longest)  # (B, T)
+    places = np.arange(inside.shape[1])
     tokens = positions(starts, lengths)
     ids = np.full(inside.shape, pad_id, np.int64)
     ids[inside] = data.ids[tokens]
