@@ -108,20 +108,30 @@ def _layer(
     return places.apart(states) if last else states
 
 
+def _between(now: _Pass, _: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+    """The encoder's output, the states between its layers in padded rows where they are asked for."""
+    states = getattr(output, "hidden_states", None)
+    if now.places is not None and states is not None:
+        output.hidden_states = (states[0], *map(now.places.apart, states[1:-1]), states[-1])
+    return output
+
+
 @contextmanager
 def rows(model: nn.Module) -> Iterator[None]:
     """Inside the block the layers of `model` work so, but for those whose `forward` is another's already.
 
-    Only where they follow each other plainly, and nothing but the last one's states is read.
+    Only where they follow each other plainly.
     """
-    able = backbones.backbone(model).plain and getattr(model.config, "features", "last") == "last"
+    able = backbones.backbone(model).plain
     layers = [layer for layer in backbones.layers(model) if able and "forward" not in vars(layer)]
     now = _Pass()
+    hook = backbones.encoder(model).register_forward_hook(partial(_between, now))
     for layer in layers:
         layer.forward = partial(_layer, layer, now, layer is layers[0], layer is layers[-1])
     try:
         yield
     finally:
+        hook.remove()
         for layer in layers:
             del layer.forward
 

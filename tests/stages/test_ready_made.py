@@ -24,6 +24,7 @@ FILES: dict[str, dict[str, float]] = {
     "choice": {"codah": 0.1},
     "masking": {"text-ja": 0.02, "jsts": 0.02},
     "sizes": {"text-ja": 0.02, "jsts": 0.02},
+    "objectives": {"text-ja": 0.02, "jsts": 0.02, "ner": 0.05},
 }
 
 # the mirror has a part of SQuAD, in files of its own names

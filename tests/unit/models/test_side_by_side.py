@@ -75,6 +75,28 @@ def test_it_goes_with_a_last_layer_for_the_first_token(checkout: Path) -> None:
         assert torch.allclose(model(**inputs).logits, wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("family", PLAIN)
+def test_states_between_the_layers_are_those_of_padded_rows(
+    family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_by_side, "WIDTH", 48)
+    source = tiny.of_family(family, checkout / "encoder")
+    data = encoded("pair", checkout / "encoded", source)
+    encoder = backbones.encoder(heads.for_task(source, TASKS["pair"]).eval())
+    batch = collate(data, np.arange(10), 0)
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    inside = batch["attention_mask"].bool()
+    padded = encoder(**inputs, output_hidden_states=True).hidden_states
+    seen: list[int] = []
+    backbones.layers(encoder)[0].register_forward_hook(partial(places_of, seen))
+    with side_by_side.rows(encoder):
+        side = encoder(**inputs, output_hidden_states=True).hidden_states
+    assert seen[0] < inside.numel()
+    assert len(side) == len(padded) == len(backbones.layers(encoder)) + 1
+    for states, same in zip(padded, side, strict=True):
+        assert torch.allclose(states[inside], same[inside], atol=1e-5)
+
+
 def test_rows_of_one_length_stay_where_they_are(checkout: Path) -> None:
     model = heads.for_task(tiny.of_family("bert", checkout / "encoder"), TASKS["single"]).eval()
     seen: list[int] = []
