@@ -150,7 +150,14 @@ def main() -> None:
         os.chdir(ROOT)
     old = [c for c in kept if c["name"].rpartition("_vs_")[0] not in given.only]
     every = [harness.Claim(**{**c, "spread": tuple(c["spread"])}) for c in old] + made
-    harness.report(sorted(every, key=lambda c: c.name), ("torch", "transformers"), to, precision=given.precision)
+    command = f"python benchmarks/encoders.py --only {' '.join(named(every))} --precision {given.precision}"
+    packages = ("torch", "transformers")
+    harness.report(sorted(every, key=lambda c: c.name), packages, to, precision=given.precision, command=command)
+
+
+def named(found: list[harness.Claim]) -> list[str]:
+    """The tasks of the claims, those of other runs among them, as --only takes them."""
+    return sorted({claim.name.rpartition("_vs_")[0] for claim in found})
 
 
 if __name__ == "__main__":
