@@ -25,10 +25,10 @@ $(VENV)/.installed: requirements.lock
 run: install
 	$(BIN)/bertline quickstart
 
-# Quick tests side by side, a thread each; then the slow ones, which need the machine for themselves.
+# A thread for each process: quick tests side by side, then the slow ones, two at a time.
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadgroup --durations 15
 
 lint: install
 	$(BIN)/ruff check .

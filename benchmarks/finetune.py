@@ -1,7 +1,7 @@
 """Fine-tuning: our stage's own path against transformers.Trainer on the same rows, model, epochs and batch size.
 
 Headlines are the livedoor titles of BERTLINE_MIRROR, 900 to train on, encoded with BERT's published Japanese vocabulary;
-questions are windows of up to 384 tokens of JaQuAD. The model is BERT's shape, as deep as BERT-base, 384 wide, with random
+questions are windows of up to 384 tokens of SQuAD 1.1, with mini-en's. The model is BERT's shape, as deep as BERT-base, 384 wide, with random
 weights: speed does not depend on them. Trainer pads to max_length, as the examples do, or to the longest of a batch; its
 epochs are all alike, so one is measured and multiplied. Seconds are of whole jobs, the building of a cache included, unless a
 claim says "per epoch". fp32, contenders in turn. What is learned is compared beside it, on encoders/mini-ja: test accuracies,
@@ -24,7 +24,7 @@ import numpy as np
 import peers
 import torch
 import yaml
-from transformers import AutoModelForMaskedLM, BertJapaneseTokenizer, DataCollatorWithPadding
+from transformers import AutoModelForMaskedLM, AutoTokenizer, DataCollatorWithPadding
 
 from pipelines.core import paths
 from pipelines.core.entries import Finetune, Resources
@@ -47,16 +47,15 @@ EPOCHS, RATE = 5, 3e-4  # of the accuracies in full
 class Job:
     """Encoded rows, their task, an encoder, and the peer's tokenizer."""
 
-    def __init__(self, params: str, key: str, vocab: Path, encoder: Path | None, length: int) -> None:
-        values = yaml.safe_load((ROOT / f"params/{params}.yaml").read_text(encoding="utf-8"))
-        values["encode"][key] |= {"vocab": str(vocab), "max_length": length}
+    def __init__(self, values: dict[str, Any], key: str, vocab: Path, encoder: Path | None, length: int) -> None:
+        values["encode"] = {key: {"task": key, "vocab": str(vocab), "max_length": length}}
         Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
-        for stage in (ingest, prepare, encode):
+        for stage in (ingest, prepare, encode) if key in values.get("ingest", {}) else (prepare, encode):
             stage.main(key)
         self.folder, self.task = paths.encoded(key), Task.load(paths.encoded(key))
         self.train, self.vocab = Encoded.read(self.folder, "train"), vocab
         self.encoder = encoder or self._random(Path(f"{vocab.name}-encoder"))
-        self.peer_tokenizer = BertJapaneseTokenizer.from_pretrained(vocab)
+        self.peer_tokenizer = AutoTokenizer.from_pretrained(vocab)
 
     def _random(self, folder: Path) -> Path:
         special = tokenizer.load(self.folder / "tokenizer")
@@ -81,7 +80,7 @@ class Job:
         with (
             fitting("finetune", "ours", resources) as fit,
             prefix.taken_off(model, batches, Path("state/prefix"), resources) as (inputs, _),
-            lean.steps(model, self.task.kind),
+            lean.steps(model, self.task.kind, self.train.ids, 0),
         ):
             return fit(model, losses.for_kind(self.task.kind), inputs, entry, groups)
 
@@ -117,6 +116,14 @@ def published_vocabulary() -> Path:
     shutil.copyfile(Path(os.environ["BERTLINE_MIRROR"]) / "vocab/bert-base-japanese-v1_vocab.txt", folder / "vocab.txt")
     shutil.copyfile(ROOT / "encoders/mini-ja/tokenizer_config.json", folder / "tokenizer_config.json")
     return folder
+
+
+def squad() -> dict[str, Any]:
+    """Params for the part of SQuAD 1.1 that the mirror holds."""
+    files = {"train": "train-v1.1.subset800.json"}
+    source = str(Path(os.environ["BERTLINE_MIRROR"]) / "squad")
+    kind = {"kind": "span", "format": "squad", "language": "en"}
+    return {"prepare": {"squad": {"corpus": "custom", "source": source, "files": files, **kind}}}
 
 
 def collating(job: Job, repeats: int) -> dict[str, Callable[[], Any]]:
@@ -200,13 +207,14 @@ def main() -> None:
     to, rounds, many = (given.json.resolve() if given.json else None), *((1, 10) if given.quick else (3, 50))
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
-        titles = Job("livedoor", "livedoor", published_vocabulary(), None, LENGTH)
-        questions = Job("jaquad", "jaquad", titles.vocab, titles.encoder, 384)
+        livedoor = yaml.safe_load((ROOT / "params/livedoor.yaml").read_text(encoding="utf-8"))
+        titles = Job(livedoor, "livedoor", published_vocabulary(), None, LENGTH)
+        questions = Job(squad(), "squad", ROOT / "encoders/mini-en", None, 384)
         questions.train = questions.train.sample(32 if given.quick else 96, 1)
         if given.quick:
             titles.train = titles.train.sample(160, 1)
         claims, seconds = times(titles, questions, many, rounds)
-        learned = Job("livedoor", "livedoor", ROOT / "encoders/mini-ja", ROOT / "encoders/mini-ja", LENGTH)
+        learned = Job(livedoor, "livedoor", ROOT / "encoders/mini-ja", ROOT / "encoders/mini-ja", LENGTH)
         claims_learned, scores = accuracies(learned, many)
         rows, tokens = len(titles.train), len(titles.train.ids) / len(titles.train)
         os.chdir(ROOT)

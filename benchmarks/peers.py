@@ -3,7 +3,13 @@
 from typing import Any
 
 import torch
-from transformers import BertJapaneseTokenizer, DataCollatorWithPadding, PreTrainedModel, Trainer, TrainingArguments
+from transformers import (
+    DataCollatorWithPadding,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainingArguments,
+)
 
 from pipelines.core.entries import Finetune
 from pipelines.training import strategies
@@ -43,7 +49,7 @@ def rows(data: Encoded) -> list[dict[str, Any]]:
 def trainer(
     model: PreTrainedModel,
     data: Encoded,
-    tokenizer: BertJapaneseTokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     epochs: int,
     batch_size: int,
     length: int | None = None,

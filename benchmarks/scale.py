@@ -56,7 +56,7 @@ def train(rows: int, way: str) -> dict[str, float]:
         start = time.perf_counter()
         with (
             prefix.taken_off(model, batches, Path("state/prefix") / f"{way}-{rows}", resources) as (inputs, _),
-            lean.steps(model, task.kind),
+            lean.steps(model, task.kind, data.ids, 0),
         ):
             fit(model, losses.for_kind(task.kind), inputs, entry, groups)
         seconds = time.perf_counter() - start

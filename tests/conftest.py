@@ -9,6 +9,8 @@ import pytest
 os.environ |= {
     "HF_HUB_OFFLINE": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # a report of a worker waits for the next one
+    "RAY_worker_niceness": "0",  # workers would give way to the tests beside them
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "BERTLINE_QUIET": "1",
@@ -16,6 +18,7 @@ os.environ |= {
 }
 ROOT = Path(__file__).resolve().parents[1]
 MIRROR = Path(os.environ.get("BERTLINE_MIRROR", ROOT.parent / "shared" / "mirror"))
+one_ray = pytest.mark.xdist_group("ray")  # slow tests run two at a time, but never two Ray clusters
 needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror of the corpora: set BERTLINE_MIRROR")
 
 

@@ -18,7 +18,5 @@ def runtime_environment() -> dict[str, Any]:
 
 
 def quieten() -> None:
-    """Runs first in each worker: Ray Train's own lines repeat our progress, and its cleaner asks a dashboard each second."""
+    """Runs first in each worker: Ray Train's own lines repeat our progress."""
     logging.getLogger("ray.train.v2").setLevel(logging.WARNING)
-    cleaner = "ray.train.v2._internal.execution.controller.placement_group_cleaner"
-    logging.getLogger(cleaner).setLevel(logging.ERROR)

@@ -53,6 +53,7 @@ class BilstmLayer(nn.Module):
 class BilstmPreTrainedModel(PreTrainedModel):
     config_class = BilstmConfig
     base_model_prefix = "bilstm"
+    _supports_sdpa = True  # without attention, any kernel of it will do
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.Embedding):

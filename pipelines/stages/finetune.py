@@ -48,7 +48,7 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
     with fitting(stage_name, key, resources) as fit:
         with (
             prefix.taken_off(model, batches, place, resources, look) as (inputs, watching),
-            lean.steps(model, task.kind),
+            lean.steps(model, task.kind, train.ids, tokenizer.pad_id),
         ):
             select = task.metric if look else ""
             fit(model, loss, inputs, entry, groups, lambda *point: curve.append(point), watching, select)

@@ -89,7 +89,6 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
 
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchTrainer
 
     logging.getLogger("ray.train").setLevel(logging.WARNING)  # its lines repeat our own progress
     get_job = _shared(job) if resources.workers else lambda: job
@@ -111,7 +110,24 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
     # Ray's own record is of one process's run; ours, the checkpoint, outlives it
     run = RunConfig(name=f"fit-{os.getpid()}", storage_path=str(folder / "ray"))
     run.failure_config = FailureConfig(max_failures=resources.max_failures)
-    _to_its_end(lambda: TorchTrainer(loop, scaling_config=scaling, run_config=run).fit(), resources.max_failures)
+    trainer = _trainer()
+    _to_its_end(lambda: trainer(loop, scaling_config=scaling, run_config=run).fit(), resources.max_failures)
+
+
+def _trainer() -> Any:
+    """Ray's TorchTrainer without its cleaner of placement groups, which go with this process anyway.
+
+    The cleaner asks Ray's dashboard, and where there is none waits 12 s at the end of every training.
+    """
+    from ray.train.torch import TorchTrainer
+    from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+
+    class Trainer(TorchTrainer):
+        def _create_default_callbacks(self) -> list[Any]:
+            every = super()._create_default_callbacks()  # type: ignore[misc]
+            return [each for each in every if not isinstance(each, PlacementGroupCleanerCallback)]
+
+    return Trainer
 
 
 def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:

@@ -167,11 +167,17 @@ class Training:
         if not math.isfinite(loss):
             raise InputError(self._not_finite(loss))
         # DistributedDataParallel averages gradients over workers: undo that, and divide by all that was learned from
-        torch._foreach_mul_([p.grad for p in self.trained if p.grad is not None], float(self.world / everything))
-        if params.max_grad_norm:
-            nn.utils.clip_grad_norm_(self.trained, params.max_grad_norm)
+        self._scale(float(self.world / everything))
         self.optimizer.step()
         return loss, bool(sums[2]), bool(sums[3])
+
+    def _scale(self, by: float) -> None:
+        """Multiply the gradients and clip them to their greatest norm, in one pass over them."""
+        gradients = [p.grad for p in self.trained if p.grad is not None]
+        if greatest := self.job.params.max_grad_norm:
+            norm = by * float(nn.utils.get_total_norm(gradients))
+            by *= min(1.0, greatest / (norm + 1e-6))
+        torch._foreach_mul_(gradients, by)
 
     def _halve(self) -> None:
         """Once: further attempts would only hide a batch size that is wrong."""

@@ -26,7 +26,10 @@ from pipelines.training.batches import Encoded, RowBatches, collate
 from pipelines.training.kernels import autocast
 from pipelines.training.loop import Watch
 
-BUILD_TOKENS = 8192  # of a padded batch while the states are computed
+BUILD_TOKENS = {
+    "cpu": 1024,
+    "cuda": 16384,
+}  # of a padded batch while the states are computed; few stay in a CPU's cache
 
 
 class Given(nn.Module):
@@ -198,7 +201,7 @@ def _read_through(model: nn.Module, data: Encoded, pad_id: int) -> Iterator[tupl
     model.to(device).eval()
     with progress("frozen layers", len(data), "rows") as advance:
         done = 0
-        for rows in by_length(data.lengths, BUILD_TOKENS):
+        for rows in by_length(data.lengths, BUILD_TOKENS[device.type]):
             yield rows, {name: tensor.to(device) for name, tensor in collate(data, rows, pad_id).items()}
             done += len(rows)
             advance(done)

@@ -114,7 +114,7 @@ def test_what_a_strategy_freezes_does_not_move(kind: str, family: str, strategy:
     with (
         fitting("finetune", "t", resources) as fit,
         prefix.taken_off(model, batches, Path("state/prefix"), resources) as (inputs, _),
-        lean.steps(model, kind),
+        lean.steps(model, kind, data.ids, 0),
     ):
         fit(model, losses.for_kind(kind), inputs, entry, groups)
     moved = {name for name, parameter in model.named_parameters() if not parameter.equal(before[name])}

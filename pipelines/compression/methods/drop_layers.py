@@ -31,7 +31,7 @@ def compress(teacher: PreTrainedModel, data: TaskData, params: Params, fit: FitF
     if not params.epochs:
         return teacher
     batches = RowBatches(data.train, params.batch_size, params.epochs, params.seed, data.pad_id)
-    with lean.steps(teacher, data.kind):
+    with lean.steps(teacher, data.kind, data.train.ids, data.pad_id):
         return fit(teacher, losses.for_kind(data.kind), batches, params)
 
 

@@ -25,10 +25,7 @@ def places_of(seen: list[int], _: torch.nn.Module, __: tuple, states: torch.Tens
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("kind", ["single", "pair", "span", "tagging"])
 @pytest.mark.parametrize("family", PLAIN)
-def test_scores_and_gradients_are_those_of_padded_rows(
-    family: str, kind: str, attention: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(side_by_side, "WIDTH", 48)
+def test_scores_and_gradients_are_those_of_padded_rows(family: str, kind: str, attention: str, checkout: Path) -> None:
     source = tiny.of_family(family, checkout / "encoder")
     data = encoded(kind, checkout / "encoded", source)
     torch.manual_seed(2)
@@ -76,10 +73,7 @@ def test_it_goes_with_a_last_layer_for_the_first_token(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("family", PLAIN)
-def test_states_between_the_layers_are_those_of_padded_rows(
-    family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(side_by_side, "WIDTH", 48)
+def test_states_between_the_layers_are_those_of_padded_rows(family: str, checkout: Path) -> None:
     source = tiny.of_family(family, checkout / "encoder")
     data = encoded("pair", checkout / "encoded", source)
     encoder = backbones.encoder(heads.for_task(source, TASKS["pair"]).eval())
@@ -109,10 +103,22 @@ def test_rows_of_one_length_stay_where_they_are(checkout: Path) -> None:
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=40))
 def test_every_row_has_one_place(lengths: list[int]) -> None:
     inside = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    places = side_by_side._Places(inside)
+    places = side_by_side._Places(inside, hidden=32)
     states = torch.arange(inside.numel()).reshape(*inside.shape, 1) + 1.0
     moved = places.together(states)
     assert places.apart(moved).equal(states * inside[:, :, None])
     assert places.same.any(dim=-1).all(), "a place that sees none would have no softmax"
     sees = places.same[:, 0].sum(dim=-1).flatten()[places.spots[inside]]
     assert sees.tolist() == [length for length in lengths for _ in range(length)]
+
+
+def test_the_width_is_the_one_with_the_least_work() -> None:
+    def shape(lengths: list[int], hidden: int) -> tuple[int, int]:
+        return side_by_side._shape(lengths, side_by_side._least_work(lengths, hidden))
+
+    assert shape([40, 40, 20, 20, 20, 20], hidden=384) == (4, 40)
+    assert shape([50, 30, 20, 20, 20, 20], hidden=384) == (2, 80)
+    assert shape([300, 300], hidden=384) == (2, 300)
+    # wide bins have less padding, but a narrow model has more to do in them than that saves
+    assert shape([300, 100, 140, 170], hidden=768) == (2, 400)
+    assert shape([300, 100, 140, 170], hidden=8) == (3, 300)
