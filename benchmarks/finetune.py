@@ -24,7 +24,7 @@ import numpy as np
 import peers
 import torch
 import yaml
-from transformers import AutoModelForMaskedLM, AutoTokenizer, DataCollatorWithPadding
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertJapaneseTokenizer, DataCollatorWithPadding
 
 from pipelines.core import paths
 from pipelines.core.entries import Finetune, Resources
@@ -55,7 +55,8 @@ class Job:
         self.folder, self.task = paths.encoded(key), Task.load(paths.encoded(key))
         self.train, self.vocab = Encoded.read(self.folder, "train"), vocab
         self.encoder = encoder or self._random(Path(f"{vocab.name}-encoder"))
-        self.peer_tokenizer = AutoTokenizer.from_pretrained(vocab)
+        opens = BertJapaneseTokenizer if self.task.language == "ja" else AutoTokenizer
+        self.peer_tokenizer = opens.from_pretrained(vocab)
 
     def _random(self, folder: Path) -> Path:
         special = tokenizer.load(self.folder / "tokenizer")
