@@ -25,8 +25,9 @@ class Ragged(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "Ragged":
         """The rows with these numbers, in this order, as often as they are named."""
-        lengths = self.lengths[rows]
-        return Ragged(self.values[positions(self.offsets[rows], lengths)], offsets(lengths))
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - starts
+        return Ragged(self.values[positions(starts, lengths)], offsets(lengths))
 
 
 class Spans(NamedTuple):
@@ -45,7 +46,9 @@ def ragged(rows: Sequence[Sequence[int]]) -> Ragged:
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
     """[2, 3] gives [0, 2, 5]."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    found = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=found[1:])
+    return found
 
 
 def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -56,21 +59,41 @@ def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
 
-def occupied(lengths: np.ndarray, limit: int) -> np.ndarray:
-    """Which places of a padded batch are values, (B, T) bool; T is a multiple of `ROUND` that holds the longest row.
+def padded(values: np.ndarray, lengths: np.ndarray, fill: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (B, T) int64 with `fill` behind them, and which places are values, (B, T) bool.
 
-    Batches so share their shapes: with a new one in every step, the allocator and oneDNN keep memory for each of them
-    (docs/log.md). `limit` is never exceeded.
+    T is a multiple of `ROUND` that holds the longest row, and never over `limit`. Batches so share their shapes: with a new
+    one in every step, the allocator and oneDNN keep memory for each of them (docs/log.md).
     """
-    width = min(-(-int(lengths.max()) // ROUND) * ROUND, limit)
-    return np.arange(width) < lengths[:, None]
+    inside = np.arange(min(_rounded(lengths.max()), limit)) < lengths[:, None]
+    found = np.full(inside.shape, fill, np.int64)
+    found[inside] = values
+    return found, inside
+
+
+def model_inputs(
+    ids: np.ndarray, lengths: np.ndarray, first_length: np.ndarray | None, pad_id: int, limit: int
+) -> dict[str, np.ndarray]:
+    """Rows of `lengths` ids as input_ids, attention_mask and, where they have two segments, token_type_ids: (B, T) int64.
+
+    `first_length` (B,) counts the tokens of type 0.
+    """
+    shown, inside = padded(ids, lengths, pad_id, limit)
+    found = {"input_ids": shown, "attention_mask": inside.astype(np.int64)}
+    if first_length is not None:
+        found["token_type_ids"] = (inside & (np.arange(inside.shape[1]) >= first_length[:, None])).astype(np.int64)
+    return found
 
 
 def by_length(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Row numbers in batches of like length, longest first; none holds over `budget` values when padded, or one row."""
+    """Row numbers in batches of like length, longest first; none holds over `budget` places when padded, or one row."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        size = max(1, budget // int(lengths[order[start]]))
+        size = max(1, budget // _rounded(lengths[order[start]]))
         yield order[start : start + size]
         start += size
+
+
+def _rounded(length: int) -> int:
+    return -(-int(length) // ROUND) * ROUND

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
-from pipelines.core.ragged import Ragged, by_length, occupied, positions
+from pipelines.core.ragged import Ragged, by_length, model_inputs
 from pipelines.core.task import Task
 from pipelines.inference import decoding, runtimes
 from pipelines.text import encoding, tokenizer
@@ -49,7 +49,8 @@ class Predictor:
         first_length = ragged.lengths if first is None else first.to_numpy()
         found: dict[int, np.ndarray] = {}
         for chosen in by_length(ragged.lengths, BATCH_TOKENS):
-            inputs = _collate(ragged, first_length, chosen, self.tokenizer.pad_id, self.max_length)
+            part, pad_id = ragged.take(chosen), self.tokenizer.pad_id
+            inputs = model_inputs(part.values, part.lengths, first_length[chosen], pad_id, self.max_length)
             logits = self.runtime.logits(inputs)
             found |= zip(chosen.tolist(), logits, strict=True)
         return [found[i] for i in range(len(ragged.lengths))]
@@ -82,17 +83,3 @@ def _column(rows: pa.Table | pa.RecordBatch, field: pa.Field, choices_each: int)
             raise InputError(f"the column {name!r}: row {row} has {len(options)} choices; {choices_each} are expected")
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return flat.cast(field.type)
-
-
-def _collate(ids: Ragged, first_length: np.ndarray, rows: np.ndarray, pad_id: int, limit: int) -> runtimes.Inputs:
-    lengths = ids.lengths[rows]
-    inside = occupied(lengths, limit)  # (B, T)
-    places = np.arange(inside.shape[1])
-    padded = np.full(inside.shape, pad_id, np.int64)
-    padded[inside] = ids.values[positions(ids.offsets[rows], lengths)]
-    second = inside & (places >= first_length[rows][:, None])
-    return {
-        "input_ids": padded,
-        "attention_mask": inside.astype(np.int64),
-        "token_type_ids": second.astype(np.int64),
-    }

@@ -17,7 +17,7 @@ import torch
 
 from pipelines.core import seeding, tables
 from pipelines.core.errors import InputError
-from pipelines.core.ragged import Ragged, occupied, positions
+from pipelines.core.ragged import Ragged, model_inputs, padded, positions
 from pipelines.models.batch import IGNORE, Batch
 
 
@@ -117,19 +117,13 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
     sequences = rows if data.choices == 1 else (rows[:, None] * data.choices + np.arange(data.choices)).reshape(-1)
     starts = data.offsets[sequences]
     lengths = data.offsets[sequences + 1] - starts
-    inside = occupied(lengths, data.longest)  # (B, T)
-    places = np.arange(inside.shape[1])
     tokens = positions(starts, lengths)
-    ids = np.full(inside.shape, pad_id, np.int64)
-    ids[inside] = data.ids[tokens]
-    batch = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
-    if data.first_length is not None:
-        batch["token_type_ids"] = (inside & (places >= data.first_length[sequences][:, None])).astype(np.int64)
+    first = None if data.first_length is None else data.first_length[sequences]
+    batch = model_inputs(data.ids[tokens], lengths, first, pad_id, data.longest)
     if data.choices > 1:
         batch = {name: array.reshape(len(rows), data.choices, -1) for name, array in batch.items()}
     if data.labels is not None and data.tags:
-        batch["labels"] = np.full(inside.shape, IGNORE, np.int64)
-        batch["labels"][inside] = data.labels[tokens]
+        batch["labels"], _ = padded(data.labels[tokens], lengths, IGNORE, data.longest)
     elif data.labels is not None:
         batch["labels"] = data.labels[rows]
     return {name: torch.from_numpy(array) for name, array in batch.items()}

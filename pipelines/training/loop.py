@@ -154,11 +154,13 @@ class Training:
         torch.manual_seed(seeding.derive(params.seed, "dropout", step, self.rank))
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
-        for part in _parts(batch, self.rank, self.world, self.parts):
+        parts = _parts(batch, self.rank, self.world, self.parts)
+        alone = len(parts) == self.world == 1  # then all that is learned from is known before the way back
+        for part in parts:
             self.attention.choose(part)
             with autocast(self.job.precision):
                 total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()})
-            total.float().backward()
+            (total.float() / count.clamp(min=1) if alone else total.float()).backward()
             sums[:2] += torch.stack([total.detach().double(), count.double()])
         if self.world > 1:
             dist.all_reduce(sums)
@@ -167,7 +169,7 @@ class Training:
         if not math.isfinite(loss):
             raise InputError(self._not_finite(loss))
         # DistributedDataParallel averages gradients over workers: undo that, and divide by all that was learned from
-        self._scale(float(self.world / everything))
+        self._scale(1.0 if alone else float(self.world / everything))
         self.optimizer.step()
         return loss, bool(sums[2]), bool(sums[3])
 
@@ -177,7 +179,8 @@ class Training:
         if greatest := self.job.params.max_grad_norm:
             norm = by * float(nn.utils.get_total_norm(gradients))
             by *= min(1.0, greatest / (norm + 1e-6))
-        torch._foreach_mul_(gradients, by)
+        if by != 1.0:
+            torch._foreach_mul_(gradients, by)
 
     def _halve(self) -> None:
         """Once: further attempts would only hide a batch size that is wrong."""

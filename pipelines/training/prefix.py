@@ -19,7 +19,7 @@ from torch import nn
 from pipelines.core.entries import Resources
 from pipelines.core.progress import progress, say
 from pipelines.core.ragged import by_length, positions
-from pipelines.models import backbones
+from pipelines.models import backbones, side_by_side
 from pipelines.models.batch import Batch
 from pipelines.models.features import FeaturesForSequenceClassification
 from pipelines.training.batches import Encoded, RowBatches, collate
@@ -174,12 +174,13 @@ def _build(model: nn.Module, data: Encoded, pad_id: int, frozen: int, path: Path
 
     encoder = backbones.encoder(model)
     hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
-    for rows, batch in _read_through(model, data, pad_id):
-        with autocast(precision):
-            encoder(**backbones.inputs(encoder, batch))
-        states = caught.pop()[batch["attention_mask"].bool()]
-        starts = data.offsets[rows]
-        kept[positions(starts, data.offsets[rows + 1] - starts)] = states.half().cpu().numpy()
+    with backbones.only_layers(model, list(range(frozen))), side_by_side.rows(model):
+        for rows, batch in _read_through(model, data, pad_id):
+            with autocast(precision):
+                encoder(**backbones.inputs(encoder, batch))
+            states = caught.pop()[batch["attention_mask"].bool()]
+            starts = data.offsets[rows]
+            kept[positions(starts, data.offsets[rows + 1] - starts)] = states.half().cpu().numpy()
     hook.remove()
     kept.flush()
 

@@ -89,7 +89,7 @@ def test_a_node_dies_and_training_ends_as_if_it_had_not(nodes: list[subprocess.P
         deadline = time.monotonic() + 200
         while time.monotonic() < deadline and not checkpoint.exists():
             time.sleep(0.02)
-        worlds.append(len(workers()))
+        worlds.append(len(workers(nodes)))
         kill(nodes[1])
 
     watcher = threading.Thread(target=watch)
@@ -102,6 +102,7 @@ def test_a_node_dies_and_training_ends_as_if_it_had_not(nodes: list[subprocess.P
     assert all(torch.allclose(resumed[n], unbroken[n], atol=1e-4) for n in unbroken if unbroken[n].is_floating_point())
 
 
-def workers() -> list[int]:
-    every = (p.info for p in psutil.process_iter(["pid", "cmdline"]))
-    return [p["pid"] for p in every if "RayTrainWorker" in " ".join(p["cmdline"] or [])]
+def workers(nodes: list[subprocess.Popen[bytes]]) -> list[int]:
+    """Process ids of the training workers on these nodes."""
+    every = [process for node in nodes for process in psutil.Process(node.pid).children(recursive=True)]
+    return [process.pid for process in every if "RayTrainWorker" in " ".join(process.cmdline())]
