@@ -25,10 +25,10 @@ $(VENV)/.installed: requirements.lock
 run: install
 	$(BIN)/bertline quickstart
 
-# A thread for each process: quick tests side by side, then the slow ones, two at a time.
+# A thread for each process: quick tests side by side, then the slow ones, two at a time, but one Ray.
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadgroup --durations 15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadscope --durations 15
 
 lint: install
 	$(BIN)/ruff check .

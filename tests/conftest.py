@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,19 @@ os.environ |= {
 }
 ROOT = Path(__file__).resolve().parents[1]
 MIRROR = Path(os.environ.get("BERTLINE_MIRROR", ROOT.parent / "shared" / "mirror"))
-one_ray = pytest.mark.xdist_group("ray")  # slow tests run two at a time, but never two Ray clusters
+STARTS_RAY = ("tests/faults/", "tests/flows/test_services.py", "tests/serving/")
 needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror of the corpora: set BERTLINE_MIRROR")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadscope`, tests that start Ray go to one process, in turn; each of the others to whichever is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneRayAtATime(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "ray" if nodeid.startswith(STARTS_RAY) else nodeid
+
+    return OneRayAtATime(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture

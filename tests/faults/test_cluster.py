@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from flows.serve import free_port
-from tests.conftest import ROOT, one_ray
+from tests.conftest import ROOT
 from tests.faults.test_ray_workers import fit_params, trained
 
-pytestmark = [pytest.mark.slow, one_ray]
+pytestmark = pytest.mark.slow
 RAY = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus=1"]
 SMALL = ["--object-store-memory=100000000", "--dashboard-agent-listen-port=0"]
 

@@ -18,10 +18,10 @@ from pipelines.training import losses
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
 from tests import tiny
-from tests.conftest import ROOT, one_ray
+from tests.conftest import ROOT
 from tests.unit.training.test_training import rows
 
-pytestmark = [pytest.mark.slow, one_ray]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

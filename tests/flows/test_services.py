@@ -18,10 +18,10 @@ from flows.serve import free_port
 from pipelines.core import tables
 from pipelines.tracking import registry
 from tests import tiny
-from tests.conftest import ROOT, one_ray
+from tests.conftest import ROOT
 from tests.serving.test_one_predictor import CODE
 
-pytestmark = [pytest.mark.slow, one_ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

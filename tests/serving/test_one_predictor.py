@@ -22,7 +22,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.tracking import registry, store
 from tests import tiny
-from tests.conftest import ROOT, one_ray
+from tests.conftest import ROOT
 
 CODE = ROOT / "pipelines" / "serving" / "registered.py"
 TEXTS = ["私は犬が好き。", "", "😀", "映画の公開日が決定、監督が語る" * 30, "試合は延長の末に決着した", "a b c"] * 3
@@ -124,7 +124,6 @@ def test_the_batch_job_keeps_every_column_and_stamps_every_row(version: registry
 
 
 @pytest.mark.slow
-@one_ray
 def test_the_service_answers_as_the_predictor_does(version: registry.Version, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
@@ -134,7 +133,6 @@ def test_the_service_answers_as_the_predictor_does(version: registry.Version, mo
 
 
 @pytest.mark.slow
-@one_ray
 def test_ray_data_answers_as_the_predictor_does(
     version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +152,6 @@ def test_ray_data_answers_as_the_predictor_does(
 
 
 @pytest.mark.slow
-@one_ray
 def test_mlflows_own_server_answers_as_the_predictor_does(version: registry.Version, checkout: Path) -> None:
     wanted = Predictor.load(registry.folder(version)).predict(pa.table({"text": TEXTS})).to_pylist()
     address = ["--host", "127.0.0.1", "--port", str(port := free_port())]
