@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 from dvc.stage import PipelineStage
+from dvc.utils.serialize import load_yaml, modify_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 OBSERVERS = ("pipelines/tracking/",)  # they watch a run and cannot change what it writes
@@ -90,3 +91,14 @@ def test_resources_make_nothing_stale(stages: list[PipelineStage]) -> None:
 def test_every_plugin_folder_is_named_by_a_stage() -> None:
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     assert all(f"{folder}/${{item." in text for folder in PLUGINS)
+
+
+@pytest.mark.parametrize("file", ["params.yaml", *sorted(path.name for path in (ROOT / "params").iterdir())])
+def test_dvc_can_rewrite_params(file: str, checkout: Path) -> None:
+    """As `dvc exp run --set-param` does, in its own round trip, which loses quotes between braces."""
+    source = next(path for path in (ROOT / file, ROOT / "params" / file) if path.is_file())
+    shutil.copyfile(source, "params.yaml")
+    before = load_yaml("params.yaml")
+    with modify_yaml("params.yaml") as values:
+        values["resources"]["threads"] = 1
+    assert load_yaml("params.yaml") == before | {"resources": before["resources"] | {"threads": 1}}
