@@ -46,7 +46,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def workspace(checkout: Path) -> Path:
     """A copy of this checkout's code and samples, in which stages and DVC can run."""
-    for name in ("pipelines", "flows", "samples", "encoders", "dvc.yaml", "params.yaml"):
+    for name in ("pipelines", "flows", "samples", "encoders", "dvc.yaml", "params.yaml", ".dvcignore"):
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -64,6 +64,10 @@ def test_the_graph_runs_once_and_then_only_what_changed(repository: Path) -> Non
     assert len(ran) == 16
     assert "headlines-int8    dynamic_int8" in (repository / "artifacts/reports/table.txt").read_text()
     assert tables.read(repository / "artifacts/predictions/headlines/test.parquet").num_rows == 90
+    bytecode = [*Path("pipelines").rglob("*.pyc")]
+    assert bytecode
+    for file in bytecode:  # another Python's, or none, is no other code
+        file.unlink()
     assert dag.reproduce() == []
 
     change(repository / "params.yaml", "finetune", "headlines-frozen", "learning_rate", value=0.02)
