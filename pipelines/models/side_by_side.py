@@ -15,7 +15,7 @@ from torch import nn
 
 from pipelines.models import backbones
 
-# P: from LEAST, or the longest row, up to MOST, or MORE of it, in steps of STEP; whichever makes the least work of a batch
+# P: from LEAST, or the longest row, up to MOST, or MORE of it, in steps of STEP or a 32nd; whichever makes the least work of a batch
 LEAST, MOST, MORE, STEP = 48, 96, 1.5, 8
 GAIN = 0.95  # the share of the padded batch's places above which nothing is moved
 
@@ -148,7 +148,7 @@ def _least_work(lengths: list[int], hidden: int) -> list[list[int]]:
     A place costs it 24 H^2 in the projections and the feed-forward part, 4 P H in attention: as many as 6 H + P.
     """
     longest = max(lengths)
-    widths = range(max(LEAST, longest), max(MOST, int(MORE * longest)) + 1, STEP)
+    widths = range(max(LEAST, longest), max(MOST, int(MORE * longest)) + 1, max(STEP, longest // 32))
     every = [_fill(lengths, width) for width in widths]
     shapes = [_shape(lengths, bins) for bins in every]
     work = [rows * width * (6 * hidden + width) for rows, width in shapes]

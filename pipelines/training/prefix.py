@@ -26,10 +26,8 @@ from pipelines.training.batches import Encoded, RowBatches, collate
 from pipelines.training.kernels import autocast
 from pipelines.training.loop import Watch
 
-BUILD_TOKENS = {
-    "cpu": 1024,
-    "cuda": 16384,
-}  # of a padded batch while the states are computed; few stay in a CPU's cache
+# of a padded batch while the states are computed; few stay in a CPU's cache
+BUILD_TOKENS = {"cpu": 1024, "cuda": 16384}
 
 
 class Given(nn.Module):
