@@ -15,7 +15,7 @@ from torch import nn
 
 from pipelines.models import backbones
 
-# P: from LEAST, or the longest row, up to MOST, or MORE of it, in steps of STEP or a 32nd; whichever makes the least work of a batch
+# P: from LEAST, or the longest row, up to MOST, or MORE of it, in steps of STEP or a 32nd; whichever makes the least work
 LEAST, MOST, MORE, STEP = 48, 96, 1.5, 8
 GAIN = 0.95  # the share of the padded batch's places above which nothing is moved
 

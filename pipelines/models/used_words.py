@@ -39,7 +39,6 @@ class UsedWords(nn.Module):
         found = nn.functional.embedding(places, self.weight, self.padding_idx)
         others = places == len(self.weight) - 1
         if others.any():
-            found = found.clone()
             found[others] = self._others(ids[others])
         return found
 

@@ -19,21 +19,20 @@ FAMILIES = list(backbones.BACKBONES)
 OPTIMIZERS = [{"learning_rate": 1e-2}, {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.1}]
 
 
-def trained(source: Path, data: Encoded, words: bool, **changes: object) -> tuple[torch.nn.Module, list[int]]:
-    """A head and its encoder after three epochs, and how many words' vectors each look at it found in training."""
+def trained(source: Path, data: Encoded, words: bool, **changes: object) -> tuple[torch.nn.Module, int]:
+    """A head and its encoder after three epochs, and how many rows the embedding table had while they trained."""
     entry = Finetune(data="d", encoder="e", epochs=3, batch_size=4, weight_decay=0.5, **changes)  # type: ignore[arg-type]
     torch.manual_seed(2)
     model = heads.for_task(source, tiny.TASK, "linear")
     groups = partial(strategies.groups, params=entry)
     groups(model)
-    sizes: list[int] = []
     with (
         fitting("finetune", f"w{words}", Resources()) as fit,
         used_words.only(model, data.ids if words else every(model), 0),
     ):
-        sizes.append(len(backbones.encoder(model).get_input_embeddings().weight))
+        size = len(backbones.encoder(model).get_input_embeddings().weight)
         fit(model, losses.classification, RowBatches(data, 4, 3, 1, 0), entry, groups)
-    return model, sizes
+    return model, size
 
 
 def every(model: torch.nn.Module) -> np.ndarray:
@@ -50,8 +49,8 @@ def few_words() -> Encoded:
 def test_training_is_that_of_the_whole_table(family: str, changes: dict, checkout: Path) -> None:
     source = tiny.of_family(family, checkout / "encoder")
     data = few_words()
-    whole, (every_word,) = trained(source, data, False, **changes)
-    part, (some,) = trained(source, data, True, **changes)
+    whole, every_word = trained(source, data, False, **changes)
+    part, some = trained(source, data, True, **changes)
     assert some == len(np.union1d(data.ids, [0])) + 1 < every_word
     weights = part.state_dict()
     assert set(weights) == set(whole.state_dict())
