@@ -24,8 +24,10 @@ class Torch:
 
     def __init__(self, folder: Path) -> None:
         from pipelines.models import folder as model_folder
+        from pipelines.models import products
 
         self._take(*model_folder.load_tuned(folder))
+        products.use(self.model)
 
     @classmethod
     def of(cls, model: Any, task: Task) -> "Torch":

@@ -156,8 +156,9 @@ def _least_work(lengths: list[int], hidden: int) -> list[list[int]]:
 
 
 def _shape(lengths: list[int], bins: list[list[int]]) -> tuple[int, int]:
-    """R and P."""
-    return len(bins), max(sum(lengths[row] for row in rows) for rows in bins)
+    """R and P; P in steps of STEP, so that products come in few shapes (see `products`)."""
+    most = max(sum(lengths[row] for row in rows) for rows in bins)
+    return len(bins), -(-most // STEP) * STEP
 
 
 def _fill(lengths: list[int], width: int) -> list[list[int]]:

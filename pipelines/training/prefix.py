@@ -19,7 +19,7 @@ from torch import nn
 from pipelines.core.entries import Resources
 from pipelines.core.progress import progress, say
 from pipelines.core.ragged import by_length, positions
-from pipelines.models import backbones, side_by_side
+from pipelines.models import backbones, products, side_by_side
 from pipelines.models.batch import Batch
 from pipelines.models.features import FeaturesForSequenceClassification
 from pipelines.training.batches import Encoded, RowBatches, collate
@@ -198,7 +198,7 @@ def _read_through(model: nn.Module, data: Encoded, pad_id: int) -> Iterator[tupl
     """All rows in batches of like length, on the model's device; the model does not learn from them."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).eval()
-    with progress("frozen layers", len(data), "rows") as advance:
+    with products.by_onednn(model), progress("frozen layers", len(data), "rows") as advance:
         done = 0
         for rows in by_length(data.lengths, BUILD_TOKENS[device.type]):
             yield rows, {name: tensor.to(device) for name, tensor in collate(data, rows, pad_id).items()}

@@ -60,6 +60,17 @@ def rows(kind: str, count: int = 24) -> pa.Table:
     return pa.Table.from_pylist(made, schema=schema.ROWS[kind])
 
 
+def model_and_rows(kind: str, family: str, place: Path) -> tuple[torch.nn.Module, Encoded]:
+    """A model of `family` that does not drop anything, and rows for it; skips where the family has no such head."""
+    source = tiny.of_family(family, place / "encoder")
+    torch.manual_seed(2)
+    try:
+        model = heads.for_task(source, TASKS[kind]).eval()
+    except InputError:
+        pytest.skip("the family has no such head")
+    return model, encoded(kind, place / "encoded", source)
+
+
 def encoded(kind: str, folder: Path, source: Path) -> Encoded:
     loaded, task = tokenizer.load(source), TASKS[kind]
     (batch,) = rows(kind).combine_chunks().to_batches()
