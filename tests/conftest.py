@@ -2,21 +2,34 @@
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows import settings
+
+PREFECT = tempfile.TemporaryDirectory(prefix="bertline-prefect-", ignore_cleanup_errors=True)
 os.environ |= {
     "HF_HUB_OFFLINE": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # a report of a worker waits for the next one
     "RAY_worker_niceness": "0",  # workers would give way to the tests beside them
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_HOME": PREFECT.name,
     "DO_NOT_TRACK": "1",
     "BERTLINE_QUIET": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+settings.use_local_state()  # before any test's module imports Prefect, which reads its settings once
+SETTINGS = [
+    "BERTLINE_MIRROR",
+    "BERTLINE_OFFLINE",
+    "MLFLOW_TRACKING_URI",
+    "RAY_ADDRESS",
+    "PREFECT_HOME",
+    "PREFECT_API_URL",
+]
 ROOT = Path(__file__).resolve().parents[1]
 MIRROR = Path(os.environ.get("BERTLINE_MIRROR", ROOT.parent / "shared" / "mirror"))
 STARTS_RAY = ("tests/faults/", "tests/flows/test_services.py", "tests/serving/")
@@ -37,7 +50,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder as the working directory, with nothing of this machine's settings."""
-    for name in ("BERTLINE_MIRROR", "BERTLINE_OFFLINE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS", "PREFECT_API_URL"):
+    for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -9,7 +9,6 @@ import mlflow
 import pyarrow as pa
 import pytest
 
-from flows import settings
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
@@ -27,10 +26,8 @@ promote: {tiny: {run: tiny, at_least: 0.5, may_lose: 0.1}}
 
 
 @pytest.fixture
-def registered(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def registered(checkout: Path) -> Iterator[Path]:
     """Rows that the first model gets all right, since their labels are its own answers."""
-    monkeypatch.setenv("PREFECT_HOME", str(checkout / "prefect"))
-    settings.use_local_state()
     (checkout / "params.yaml").write_text(PARAMS)
     folder = tiny.classifier(checkout / "model")
     texts = [f"{a}{b}" for a in tiny.TEXTS[:4] for b in ("", "犬", "映画", "試合", "予約開始", "監督", "延長")]
