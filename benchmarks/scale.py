@@ -2,7 +2,8 @@
 
 Each size is a process of its own: the finetune stage on livedoor's titles, encoders/mini-ja, one epoch, repeated rows where
 there are not enough. In full, and the top two layers on kept states. Seconds are of the training steps and the states, without the start of
-the process; memory is the process's peak.
+the process; memory is the process's peak, with the pages of mapped files in it, which the system takes back when others need them,
+and (`own`) without them.
 """
 
 import argparse
@@ -13,7 +14,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +28,25 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = (450, 1800, 7200)
 WAYS = {"full": {"strategy": "full"}, "top2": {"strategy": "top_k", "top_k": 2}}
+
+
+@contextmanager
+def own_peak() -> Iterator[list[float]]:
+    """Inside the block, the most memory seen that is no page of a file, in MB; looked at twenty times a second."""
+    most, ended = [0.0], threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.05):
+            status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+            most[0] = max(most[0], int(status["RssAnon"].split()[0]) / 1024)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield most
+    finally:
+        ended.set()
+        looking.join()
 
 
 def train(rows: int, way: str) -> dict[str, float]:
@@ -51,7 +74,7 @@ def train(rows: int, way: str) -> dict[str, float]:
     groups = partial(strategies.groups, params=entry)
     groups(model)
     batches, resources = RowBatches(data, 16, 1, 1, 0), Resources(precision="fp32")
-    with fitting("finetune", f"{way}-{rows}", resources) as fit:
+    with fitting("finetune", f"{way}-{rows}", resources) as fit, own_peak() as own:
         fit(model, losses.for_kind(task.kind), RowBatches(data.sample(16, 1), 16, 1, 1, 0), entry, groups)  # warms up
         start = time.perf_counter()
         with (
@@ -60,7 +83,8 @@ def train(rows: int, way: str) -> dict[str, float]:
         ):
             fit(model, losses.for_kind(task.kind), inputs, entry, groups)
         seconds = time.perf_counter() - start
-    return {"seconds": seconds, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "megabytes": whole, "own_megabytes": own[0]}
 
 
 def set_up() -> None:
@@ -104,7 +128,7 @@ def main() -> None:
     }
     claims = []
     for way in WAYS:
-        for what, aim in (("seconds", 16 * 1.2), ("megabytes", 1.2)):
+        for what, aim in (("seconds", 16 * 1.2), ("megabytes", 1.2), ("own_megabytes", 1.2)):
             first, last = ([run[what] for run in found[way, size]] for size in (sizes[0], sizes[-1]))
             rounds = [b / a for a, b in zip(first, last, strict=True)]
             growth = median[way, sizes[-1], what] / median[way, sizes[0], what]
@@ -115,8 +139,8 @@ def main() -> None:
                 )
             )
     facts = {
-        f"{way}, {size} rows": {what: round(median[way, size, what], 1) for what in ("seconds", "megabytes")}
-        for way, size in found
+        f"{way}, {size} rows": {what: round(median[way, size, what], 1) for what in runs[0]}
+        for (way, size), runs in found.items()
     }
     print(json.dumps(facts, indent=1))
     harness.report(claims, ("torch", "transformers"), to, sizes=facts)
