@@ -1,7 +1,8 @@
 """Linear layers by oneDNN on CPUs where torch's other library, MKL, leaves half of the machine idle.
 
-torch gives fp32 products to MKL, which keeps AVX-512 for Intel's CPUs; on AMD's it computes with AVX2, at less than half the
-rate of oneDNN, the library that torch has for bf16 (`benchmarks/products.py`). The same sums in another order.
+torch gives fp32 products to MKL, which keeps AVX-512 for Intel's CPUs; on AMD's it computes with AVX2. oneDNN, the library
+that torch has for bf16, is twice as fast where AVX-512 is as wide as its name (Zen 5), and a tenth faster where it takes two
+steps (Zen 4; `benchmarks/products.py`). The same sums in another order.
 """
 
 from collections.abc import Iterator

@@ -15,7 +15,7 @@ from pipelines.core import seeding
 from pipelines.core.entries import Fit
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
-from pipelines.models import backbones, products
+from pipelines.models import backbones, dropout, products
 from pipelines.models.batch import IGNORE, Batch
 from pipelines.training import checkpoint, optim, strategies
 from pipelines.training.batches import Batches
@@ -80,7 +80,7 @@ def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     """Run `job` to its end, from its checkpoint if there is one; rank 0 leaves the result in the checkpoint."""
     training = Training(job, fingerprint)
     try:
-        with products.by_onednn(training.model):
+        with products.by_onednn(training.model), dropout.from_bits():
             training.run(heartbeat)
     finally:
         training.attention.restore()
