@@ -59,29 +59,32 @@ def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
 
-def padded(values: np.ndarray, lengths: np.ndarray, fill: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (B, T) int64 with `fill` behind them, and which places are values, (B, T) bool.
+def padded(rows: Ragged, chosen: np.ndarray, fill: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """The chosen rows (B, T) int64 with `fill` behind them, and which places are values, (B, T) bool.
 
     T is a multiple of `ROUND` that holds the longest row, and never over `limit`. Batches so share their shapes: with a new
     one in every step, the allocator and oneDNN keep memory for each of them (docs/log.md).
     """
-    inside = np.arange(min(_rounded(lengths.max()), limit)) < lengths[:, None]
-    found = np.full(inside.shape, fill, np.int64)
-    found[inside] = values
-    return found, inside
+    starts = rows.offsets[chosen]
+    lengths = rows.offsets[chosen + 1] - starts
+    places = np.arange(min(_rounded(lengths.max()), limit))
+    inside = places < lengths[:, None]
+    taken = rows.values.take(starts[:, None] + places, mode="clip")  # behind a short row: the next one's
+    return np.where(inside, taken, np.int64(fill)), inside
 
 
 def model_inputs(
-    ids: np.ndarray, lengths: np.ndarray, first_length: np.ndarray | None, pad_id: int, limit: int
+    ids: Ragged, chosen: np.ndarray, first_length: np.ndarray | None, pad_id: int, limit: int
 ) -> dict[str, np.ndarray]:
-    """Rows of `lengths` ids as input_ids, attention_mask and, where they have two segments, token_type_ids: (B, T) int64.
+    """The chosen rows as input_ids, attention_mask and, where they have two segments, token_type_ids: (B, T) int64.
 
-    `first_length` (B,) counts the tokens of type 0.
+    `first_length` counts the tokens of type 0 of every row.
     """
-    shown, inside = padded(ids, lengths, pad_id, limit)
+    shown, inside = padded(ids, chosen, pad_id, limit)
     found = {"input_ids": shown, "attention_mask": inside.astype(np.int64)}
     if first_length is not None:
-        found["token_type_ids"] = (inside & (np.arange(inside.shape[1]) >= first_length[:, None])).astype(np.int64)
+        second = np.arange(inside.shape[1]) >= first_length[chosen, None]
+        found["token_type_ids"] = (inside & second).astype(np.int64)
     return found
 
 

@@ -49,8 +49,7 @@ class Predictor:
         first_length = ragged.lengths if first is None else first.to_numpy()
         found: dict[int, np.ndarray] = {}
         for chosen in by_length(ragged.lengths, BATCH_TOKENS):
-            part, pad_id = ragged.take(chosen), self.tokenizer.pad_id
-            inputs = model_inputs(part.values, part.lengths, first_length[chosen], pad_id, self.max_length)
+            inputs = model_inputs(ragged, chosen, first_length, self.tokenizer.pad_id, self.max_length)
             logits = self.runtime.logits(inputs)
             found |= zip(chosen.tolist(), logits, strict=True)
         return [found[i] for i in range(len(ragged.lengths))]

@@ -17,7 +17,7 @@ import torch
 
 from pipelines.core import seeding, tables
 from pipelines.core.errors import InputError
-from pipelines.core.ragged import Ragged, model_inputs, padded, positions
+from pipelines.core.ragged import Ragged, model_inputs, padded
 from pipelines.models.batch import IGNORE, Batch
 
 
@@ -115,15 +115,11 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
     (B,), of a span (B, 2), of tags (B, T).
     """
     sequences = rows if data.choices == 1 else (rows[:, None] * data.choices + np.arange(data.choices)).reshape(-1)
-    starts = data.offsets[sequences]
-    lengths = data.offsets[sequences + 1] - starts
-    tokens = positions(starts, lengths)
-    first = None if data.first_length is None else data.first_length[sequences]
-    batch = model_inputs(data.ids[tokens], lengths, first, pad_id, data.longest)
+    batch = model_inputs(Ragged(data.ids, data.offsets), sequences, data.first_length, pad_id, data.longest)
     if data.choices > 1:
         batch = {name: array.reshape(len(rows), data.choices, -1) for name, array in batch.items()}
     if data.labels is not None and data.tags:
-        batch["labels"], _ = padded(data.labels[tokens], lengths, IGNORE, data.longest)
+        batch["labels"], _ = padded(Ragged(data.labels, data.offsets), sequences, IGNORE, data.longest)
     elif data.labels is not None:
         batch["labels"] = data.labels[rows]
     return {name: torch.from_numpy(array) for name, array in batch.items()}
