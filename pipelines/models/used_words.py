@@ -34,11 +34,11 @@ class UsedWords(nn.Module):
         self.padding_idx = None if whole.padding_idx is None else int(place[whole.padding_idx])
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """(B, T) to (B, T, H), of words that are not in use as well: a look at other rows may hold them."""
+        """(B, T) to (B, T, H); outside training of words that are not in use as well: other rows may hold them."""
         places = self.place[ids]
         found = nn.functional.embedding(places, self.weight, self.padding_idx)
-        others = places == len(self.weight) - 1
-        if others.any():
+        if not self.training:  # in a step of training a GPU would have to be waited for
+            others = places == len(self.weight) - 1
             found[others] = self._others(ids[others])
         return found
 
@@ -71,7 +71,7 @@ def only(model: nn.Module, ids: np.ndarray, pad_id: int) -> Iterator[None]:
     if len(used) > SHARE * len(counts):
         yield
         return
-    words = UsedWords(whole, torch.from_numpy(used))
+    words = UsedWords(whole, torch.from_numpy(used)).train(whole.training)
     encoder.set_input_embeddings(words)
     try:
         yield
