@@ -1,4 +1,4 @@
-"""Linear layers by oneDNN on CPUs where torch's other library, MKL, leaves half of the machine idle.
+"""Linear layers by oneDNN on CPUs where MKL, torch's other library, does not use AVX-512.
 
 torch gives fp32 products to MKL, which keeps AVX-512 for Intel's CPUs; on AMD's it computes with AVX2. oneDNN, the library
 that torch has for bf16, is twice as fast where AVX-512 is as wide as its name (Zen 5), and a tenth faster where it takes two
