@@ -72,11 +72,14 @@ def report(claims: list[Claim], packages: tuple[str, ...], to: Path | None, **fa
             f"{claim.name:<{width}}  {claim.aim:>7g}  {claim.measured:>8g}  {low:g}-{high:g}{'' if claim.ok else '  short of its aim'}"
         )
     if to:
-        written = {
-            "claims": [asdict(claim) for claim in claims],
-            "command": f"python {shlex.join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])}",
-            "versions": {name: version(name) for name in packages},
-            "cores": os.cpu_count(),
-            **facts,
-        }
-        to.write_text(json.dumps(written, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        write(to, packages, claims=[asdict(claim) for claim in claims], **facts)
+
+
+def write(to: Path, packages: tuple[str, ...], **facts: Any) -> None:
+    """The facts of a run with its command, versions and cores, as JSON."""
+    about = {
+        "command": f"python {shlex.join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])}",
+        "versions": {name: version(name) for name in packages},
+        "cores": os.cpu_count(),
+    }
+    to.write_text(json.dumps(about | facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

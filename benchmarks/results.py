@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 HEAD = """# Results
@@ -12,19 +13,39 @@ with the least and the most of the rounds; the machine is shared and noisy.
 
 
 def section(file: Path) -> str:
-    """A benchmark's claims as a table, with its command, machine and notes."""
+    """A benchmark's claims, or its runs, as a table, with its command, machine and notes."""
     found = json.loads(file.read_text(encoding="utf-8"))
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     lines = [f"\n## {file.stem}\n", f"`{found['command']}` on {found['cores']} cores; {versions}.\n"]
-    lines += ["| claim | aim | measured | spread | |", "|---|---:|---:|---|---|"]
-    for claim in found["claims"]:
+    lines += _runs(found["runs"]) if "runs" in found else _claims(found["claims"])
+    notes = HERE / "results" / f"{file.stem}.md"
+    return "\n".join(lines) + "\n" + (f"\n{notes.read_text(encoding='utf-8')}" if notes.is_file() else "")
+
+
+def _claims(claims: list[dict[str, Any]]) -> list[str]:
+    lines = ["| claim | aim | measured | spread | |", "|---|---:|---:|---|---|"]
+    for claim in claims:
         low, high = claim["spread"]
         verdict = "" if claim["ok"] else "short of its aim"
         lines.append(
             f"| {claim['name']} | {claim['aim']:g} | {claim['measured']:g} | {low:g} to {high:g} | {verdict} |"
         )
-    notes = HERE / "results" / f"{file.stem}.md"
-    return "\n".join(lines) + "\n" + (f"\n{notes.read_text(encoding='utf-8')}" if notes.is_file() else "")
+    return lines
+
+
+def _runs(runs: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| params | run | how | rows | metric | score | 95% interval | minutes |",
+        "|---|---|---|---:|---|---:|---|---|",
+    ]
+    for run in runs:
+        low, high = run["interval"]
+        minutes = ", ".join(f"{stage.partition('@')[0]} {spent:g}" for stage, spent in run["minutes"].items())
+        lines.append(
+            f"| {run['file']} | {run['run']} | {run['how']} | {run['rows']:,} | {run['metric']} | {run['score']:.3f} "
+            f"| {low:.3f} to {high:.3f} | {minutes} |"
+        )
+    return lines
 
 
 def text() -> str:
