@@ -22,6 +22,7 @@ from typing import Any
 import harness
 import numpy as np
 import peers
+import ready_made
 import torch
 import yaml
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertJapaneseTokenizer, DataCollatorWithPadding
@@ -119,14 +120,6 @@ def published_vocabulary() -> Path:
     return folder
 
 
-def squad() -> dict[str, Any]:
-    """Params for the part of SQuAD 1.1 that the mirror holds."""
-    files = {"train": "train-v1.1.subset800.json"}
-    source = str(Path(os.environ["BERTLINE_MIRROR"]) / "squad")
-    kind = {"kind": "span", "format": "squad", "language": "en"}
-    return {"prepare": {"squad": {"corpus": "custom", "source": source, "files": files, **kind}}}
-
-
 def collating(job: Job, repeats: int) -> dict[str, Callable[[], Any]]:
     """Our batch and transformers', of the same 32 rows."""
     few = peers.rows(job.train)[:32]
@@ -210,7 +203,7 @@ def main() -> None:
         os.chdir(place)
         livedoor = yaml.safe_load((ROOT / "params/livedoor.yaml").read_text(encoding="utf-8"))
         titles = Job(livedoor, "livedoor", published_vocabulary(), None, LENGTH)
-        questions = Job(squad(), "squad", ROOT / "encoders/mini-en", None, 384)
+        questions = Job({"prepare": {"squad": ready_made.squad("1.1")}}, "squad", ROOT / "encoders/mini-en", None, 384)
         questions.train = questions.train.sample(32 if given.quick else 96, 1)
         if given.quick:
             titles.train = titles.train.sample(160, 1)
