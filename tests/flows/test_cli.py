@@ -52,3 +52,22 @@ def test_a_flow_fails_in_one_sentence_too() -> None:
     assert failed.returncode == 2
     assert failed.stderr.startswith("bertline: params.yaml: promote: no entry 'mine'")
     assert failed.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_prefect_adds_nothing_when_its_server_is_slow() -> None:
+    said = """if True:
+        import logging
+        from flows import settings
+        settings.use_local_state()
+        from prefect.events.worker import EventsWorker
+        from prefect.logging.configuration import setup_logging
+        from prefect.logging.handlers import APILogWorker
+        setup_logging()
+        for service in (EventsWorker, APILogWorker):
+            logging.getLogger(service.__name__).warning("Still processing items: 1 items remaining...")
+        logging.getLogger("another").warning("what others warn of")
+    """
+    found = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert found.stderr.count("\n") == 1
+    assert "what others warn of" in found.stderr
