@@ -116,6 +116,7 @@ def main() -> None:
             runs = sorted([each for each in kept if each["file"] != name] + made, key=lambda each: each["file"])
             files = " ".join(dict.fromkeys(each["file"] for each in runs))
             command = f"python benchmarks/ready_made.py {files} --precision {given.precision}"
+            command += f" --threads {given.threads}" if given.threads else ""
             harness.write(to, ("torch", "transformers"), command=command, runs=runs)
 
 
