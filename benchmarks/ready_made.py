@@ -1,6 +1,6 @@
 """The ready-made params files as a user runs them: a fresh clone, `bertline use params/NAME.yaml`, `dvc repro`; nothing cut.
 
-For every run its score with the 95% interval, and the minutes of its stages that train, a start of Python included. What the
+For every run its score with the 95% interval, and the minutes of its stages that train, a start of DVC and of Python included. What the
 file holds of other params files stays. Of `glue`, `jglue` and `squad` the mirror has a part: that part is run.
 
     python benchmarks/ready_made.py choice features --json benchmarks/results/ready_made.json
@@ -19,8 +19,11 @@ from typing import Any
 import harness
 import yaml
 
+from flows import dag
+from pipelines.core import params, paths
+
 ROOT = Path(__file__).resolve().parents[1]
-TRAIN = ("pretrain", "finetune", "compress")
+STAGES = ("pretrain", "finetune", "compress")
 # file -> the runs whose corpora the mirror has; all of them where it is not named
 MIRRORED = {"glue": ["cola", "sst2", "stsb", "rte", "wnli"], "jglue": ["jsts", "jcommonsenseqa"]}
 
@@ -45,20 +48,26 @@ def squad(version: str) -> dict[str, Any]:
 
 def run(name: str, clone: Path, resources: dict[str, Any]) -> list[dict[str, Any]]:
     """Every run of a params file in a fresh clone: score, interval, minutes; best runs of a task first."""
-    python = [sys.executable, "-m"]
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-    subprocess.run([*python, "flows.cli", "use", f"params/{name}.yaml"], cwd=clone, check=True)
-    values = yaml.safe_load((clone / "params.yaml").read_text(encoding="utf-8"))
+    os.chdir(clone)
+    subprocess.run([sys.executable, "-m", "flows.cli", "use", f"params/{name}.yaml"], check=True)
+    values = yaml.safe_load(params.FILE.read_text(encoding="utf-8"))
     values["resources"] |= resources
     if name == "squad":
         values["prepare"] |= {"squad1": squad("1.1"), "squad2": squad("2.0")}
         values["ingest"] = {}
-    (clone / "params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
+    params.FILE.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
     runs = MIRRORED.get(name, list(values["evaluate"]))
     floors = [key for key, entry in values["floor"].items() if entry["task"] in _tasks(values, runs)]
-    targets = [*(f"floor@{key}" for key in floors), *(f"evaluate@{key}" for key in runs)]
-    seconds = reproduce([*python, "dvc", "repro", *targets], clone)
-    found = [scored(clone, key, trainings(values, key), seconds) | {"file": name} for key in (*runs, *floors)]
+    stages = {key: [*reversed(trainings(values, key))] for key in runs}
+    seconds: dict[str, float] = {}
+    dag.reproduce([f"encode@{values[stage][key]['data']}" for stage, key in _entries(stages)])
+    for stage, key in _entries(stages):
+        start = time.perf_counter()
+        dag.reproduce([f"{stage}@{key}"])
+        seconds[f"{stage}@{key}"] = time.perf_counter() - start
+    dag.reproduce([*(f"floor@{key}" for key in floors), *(f"evaluate@{key}" for key in runs)])
+    found = [scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *floors)]
     return sorted(found, key=lambda each: (each["task"], -each["score"]))
 
 
@@ -66,24 +75,15 @@ def _tasks(values: dict[str, Any], runs: list[str]) -> set[str]:
     return {values["evaluate"][key]["task"] for key in runs}
 
 
-def reproduce(command: list[str], folder: Path) -> dict[str, float]:
-    """Seconds of each stage that `dvc repro` runs, by its own lines."""
-    started: list[tuple[str, float]] = []
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as dvc:
-        assert dvc.stdout is not None
-        for line in dvc.stdout:
-            if line.startswith("Running stage '"):
-                started.append((line.split("'")[1], time.perf_counter()))
-                print(started[-1][0], flush=True)
-    if dvc.returncode:
-        raise SystemExit(f"{folder}: `{' '.join(command[2:])}` ended with {dvc.returncode}")
-    ends = [begun for _, begun in started[1:]] + [time.perf_counter()]
-    return {stage: end - begun for (stage, begun), end in zip(started, ends, strict=True)}
+def _entries(stages: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """Stage and key of each of "finetune@ner", once, in their order."""
+    every = dict.fromkeys(stage for each in stages.values() for stage in each)
+    return [(stage.partition("@")[0], stage.partition("@")[2]) for stage in every]
 
 
 def trainings(values: dict[str, Any], key: str) -> list[str]:
     """The stages that trained the run `key`: itself, and where it started from."""
-    for stage in TRAIN:
+    for stage in STAGES:
         if key in values[stage]:
             entry = values[stage][key]
             before = Path(entry.get("encoder", "")).name if stage == "finetune" else entry.get("teacher", "")
@@ -91,10 +91,10 @@ def trainings(values: dict[str, Any], key: str) -> list[str]:
     return []
 
 
-def scored(clone: Path, key: str, stages: list[str], seconds: dict[str, float]) -> dict[str, Any]:
+def scored(key: str, seconds: dict[str, float]) -> dict[str, Any]:
     """A line of the table, from the run's metrics."""
-    record = json.loads((clone / f"artifacts/metrics/{key}.json").read_text(encoding="utf-8"))
-    metric, minutes = record["metric"], {stage: round(seconds[stage] / 60, 1) for stage in stages}
+    record = json.loads(paths.metrics(key).read_text(encoding="utf-8"))
+    metric, minutes = record["metric"], {stage: round(each / 60, 1) for stage, each in seconds.items()}
     score = round(record["metrics"][metric], 3)
     low, high = (round(bound, 3) for bound in record["interval"])
     facts = {name: record[name] for name in ("run", "how", "task", "rows", "metric")}
@@ -110,6 +110,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             os.environ["PYTHONPATH"] = str(Path(place) / "clone")
             made = run(name, Path(place) / "clone", resources)
+            os.chdir(ROOT)
         print(json.dumps(made, indent=1))
         if to:  # after each file: they take long
             kept = json.loads(to.read_text(encoding="utf-8"))["runs"] if to.is_file() else []
