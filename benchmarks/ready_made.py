@@ -1,7 +1,8 @@
 """The ready-made params files as a user runs them: a fresh clone, `bertline use params/NAME.yaml`, `dvc repro`; nothing cut.
 
 For every run its score with the 95% interval, and the minutes of its stages that train, a start of DVC and of Python included. What the
-file holds of other params files stays. Of `glue`, `jglue` and `squad` the mirror has a part: that part is run.
+file holds of other params files stays. Of `glue`, `jglue` and `squad` the mirror has a part: that part is run. With --folder the clones are
+kept there, and a run that was cut off goes on; the minutes of the stage that it was cut off in are then not known.
 
     python benchmarks/ready_made.py choice features --json benchmarks/results/ready_made.json
 """
@@ -34,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="+", choices=files)
     parser.add_argument("--precision", default="auto", choices=("auto", "fp32", "bf16"))
     parser.add_argument("--threads", type=int, help="of every stage; as many as there are cores if left out")
+    parser.add_argument("--folder", type=Path, help="keep the clones here, and go on from those it holds")
     parser.add_argument("--json", type=Path, help="write the scores here; those of other files in it stay")
     return parser.parse_args()
 
@@ -47,28 +49,48 @@ def squad(version: str) -> dict[str, Any]:
 
 
 def run(name: str, clone: Path, resources: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every run of a params file in a fresh clone: score, interval, minutes; best runs of a task first."""
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    """Every run of a params file in its clone: score, interval, minutes; best runs of a task first."""
+    if not clone.exists():
+        cloned(name, clone, resources)
     os.chdir(clone)
-    subprocess.run([sys.executable, "-m", "flows.cli", "use", f"params/{name}.yaml"], check=True)
     values = yaml.safe_load(params.FILE.read_text(encoding="utf-8"))
+    runs = MIRRORED.get(name, list(values["evaluate"]))
+    floors = [key for key, entry in values["floor"].items() if entry["task"] in _tasks(values, runs)]
+    stages = {key: [*reversed(trainings(values, key))] for key in runs}
+    dag.reproduce([f"encode@{values[stage][key]['data']}" for stage, key in _entries(stages)])
+    seconds = timed([f"{stage}@{key}" for stage, key in _entries(stages)], clone.with_suffix(".json"))
+    dag.reproduce([*(f"floor@{key}" for key in floors), *(f"evaluate@{key}" for key in runs)])
+    found = [scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *floors)]
+    return sorted(found, key=lambda each: (each["task"], -each["score"]))
+
+
+def cloned(name: str, clone: Path, resources: dict[str, Any]) -> None:
+    """A fresh clone that uses a params file, for the mirror's part of it."""
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    use = [sys.executable, "-m", "flows.cli", "use", f"params/{name}.yaml"]
+    subprocess.run(use, check=True, cwd=clone)
+    file = clone / params.FILE
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
     values["resources"] |= resources
     if name == "squad":
         values["prepare"] |= {"squad1": squad("1.1"), "squad2": squad("2.0")}
         values["ingest"] = {}
-    params.FILE.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
-    runs = MIRRORED.get(name, list(values["evaluate"]))
-    floors = [key for key, entry in values["floor"].items() if entry["task"] in _tasks(values, runs)]
-    stages = {key: [*reversed(trainings(values, key))] for key in runs}
-    seconds: dict[str, float] = {}
-    dag.reproduce([f"encode@{values[stage][key]['data']}" for stage, key in _entries(stages)])
-    for stage, key in _entries(stages):
+    file.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
+
+
+def timed(stages: list[str], kept: Path) -> dict[str, float | None]:
+    """Seconds of each stage, by the file `kept` where it ran before; None where it was cut off."""
+    seconds: dict[str, float | None] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    for stage in stages:
+        if seconds.get(stage):
+            continue
+        known = stage not in seconds
+        kept.write_text(json.dumps(seconds | {stage: None}), encoding="utf-8")
         start = time.perf_counter()
-        dag.reproduce([f"{stage}@{key}"])
-        seconds[f"{stage}@{key}"] = time.perf_counter() - start
-    dag.reproduce([*(f"floor@{key}" for key in floors), *(f"evaluate@{key}" for key in runs)])
-    found = [scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *floors)]
-    return sorted(found, key=lambda each: (each["task"], -each["score"]))
+        dag.reproduce([stage])
+        seconds[stage] = time.perf_counter() - start if known else None
+        kept.write_text(json.dumps(seconds), encoding="utf-8")
+    return seconds
 
 
 def _tasks(values: dict[str, Any], runs: list[str]) -> set[str]:
@@ -91,10 +113,10 @@ def trainings(values: dict[str, Any], key: str) -> list[str]:
     return []
 
 
-def scored(key: str, seconds: dict[str, float]) -> dict[str, Any]:
+def scored(key: str, seconds: dict[str, float | None]) -> dict[str, Any]:
     """A line of the table, from the run's metrics."""
     record = json.loads(paths.metrics(key).read_text(encoding="utf-8"))
-    metric, minutes = record["metric"], {stage: round(each / 60, 1) for stage, each in seconds.items()}
+    metric, minutes = record["metric"], {stage: each and round(each / 60, 1) for stage, each in seconds.items()}
     score = round(record["metrics"][metric], 3)
     low, high = (round(bound, 3) for bound in record["interval"])
     facts = {name: record[name] for name in ("run", "how", "task", "rows", "metric")}
@@ -108,8 +130,9 @@ def main() -> None:
     resources = {"precision": given.precision} | ({"threads": given.threads} if given.threads else {})
     for name in given.names:
         with tempfile.TemporaryDirectory() as place:
-            os.environ["PYTHONPATH"] = str(Path(place) / "clone")
-            made = run(name, Path(place) / "clone", resources)
+            clone = (given.folder or Path(place)).resolve() / name
+            os.environ["PYTHONPATH"] = str(clone)
+            made = run(name, clone, resources)
             os.chdir(ROOT)
         print(json.dumps(made, indent=1))
         if to:  # after each file: they take long

@@ -40,7 +40,7 @@ def _runs(runs: list[dict[str, Any]]) -> list[str]:
     ]
     for run in runs:
         low, high = run["interval"]
-        minutes = ", ".join(f"{stage.partition('@')[0]} {spent:g}" for stage, spent in run["minutes"].items())
+        minutes = ", ".join(f"{stage.partition('@')[0]} {spent or '?'}" for stage, spent in run["minutes"].items())
         lines.append(
             f"| {run['file']} | {run['run']} | {run['how']} | {run['rows']:,} | {run['metric']} | {run['score']:.3f} "
             f"| {low:.3f} to {high:.3f} | {minutes} |"
