@@ -53,10 +53,14 @@ def config(folder: Path) -> dict:
 
 def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
     """Refuse an encoder that does not know the encoded ids, or has fewer positions than they have tokens."""
-    settings = config(folder)
-    if settings.get("vocab_size") != vocab_size:
+    if int8.MARK in config(folder):
         raise InputError(
-            f"{folder}: its vocabulary has {settings.get('vocab_size')} entries, the encoded data {vocab_size}; "
+            f"{folder}: its layers are int8, which does not train; start from the model that it was made of"
+        )
+    known = tokenizer.encoder_config(folder).get("vocab_size")
+    if known != vocab_size:
+        raise InputError(
+            f"{folder}: its vocabulary has {known} entries, the encoded data {vocab_size}; "
             "encode with the encoder's own tokenizer (encode.vocab)"
         )
     positions = tokenizer.positions(folder)

@@ -17,6 +17,7 @@ from transformers import (
 from transformers import logging as hf_logging
 
 from pipelines.core.errors import InputError, UsageError
+from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.models import backbones
 from pipelines.models.batch import Batch
@@ -24,6 +25,7 @@ from pipelines.models.features import (
     FeaturesConfig,
     FeaturesForSequenceClassification,
     FeaturesForTokenClassification,
+    FeaturesModel,
 )
 from pipelines.text.encoding.tagging import tags
 
@@ -42,7 +44,10 @@ AUTO |= {
 def for_task(
     encoder_folder: Path, task: Task, head: str = "native", pooling: str = "cls", features: str = "last"
 ) -> PreTrainedModel:
-    """The encoder in `encoder_folder` with a new head for `task`: "native", or "linear", "mlp" or "bilstm" of ours."""
+    """The encoder in `encoder_folder` with a new head for `task`: "native", or "linear", "mlp" or "bilstm" of ours.
+
+    The encoder of a fine-tuned model goes too, without that model's head (Phang et al. 2018: fine-tuned twice).
+    """
     hf_logging.set_verbosity_error()  # what it would report is meant: the old head goes, the new one is random
     hf_logging.disable_progress_bar()
     names, auto = _names(task), AUTO[task.kind]
@@ -55,31 +60,50 @@ def for_task(
     if head != "native":
         if auto not in OURS:
             raise UsageError(f"params.yaml: finetune: head: {head}: rows of kind {task.kind} take the native head")
-        body = AutoModel.from_pretrained(encoder_folder, dtype=torch.float32)
+        body = _body(encoder_folder)
         if features.endswith("_four") and len(backbones.layers(body)) < 4:
             count = len(backbones.layers(body))
             raise UsageError(f"params.yaml: finetune: features: {features}: the encoder has {count} layers")
         model: Any = OURS[auto](FeaturesConfig(body.config, features, head, pooling, **names))
         model.encoder.load_state_dict(body.state_dict(), strict=False)  # all but the pooler, which it has not
         return model
-    family = AutoConfig.from_pretrained(encoder_folder).model_type
+    return _native(auto, encoder_folder, task, names)
+
+
+def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTrainedModel:
+    """The model of transformers' class `auto` with the encoder of `folder`; a head of the folder's own is not taken."""
+    tuned = _body(folder) if (folder / TASK_FILE).is_file() else None
+    config = tuned.config if tuned else AutoConfig.from_pretrained(folder)
+    family = config.model_type
     if family == "xlnet" and task.kind not in ("span", "tagging"):
         names["summary_type"] = "first"  # where we put [CLS]; its own is the last place, in a batch a row's padding
     try:
-        return auto.from_pretrained(encoder_folder, dtype=torch.float32, **names)
+        if not tuned:
+            return auto.from_pretrained(folder, dtype=torch.float32, **names)
+        config.update(names)
+        model = auto.from_config(config)
     except ValueError as error:
         if "Unrecognized configuration class" not in str(error):
             raise
-    raise InputError(f"{encoder_folder}: the {family} family has no head of its own for rows of kind {task.kind}")
+        raise InputError(f"{folder}: the {family} family has no head of its own for rows of kind {task.kind}") from None
+    backbones.encoder(model).load_state_dict(tuned.state_dict(), strict=False)  # some have no pooler
+    return model
+
+
+def _body(folder: Path) -> Any:
+    """The encoder of a folder, without the head that it may have been fine-tuned with."""
+    ours = AutoConfig.from_pretrained(folder).model_type == FeaturesConfig.model_type
+    found = (FeaturesModel if ours else AutoModel).from_pretrained(folder, dtype=torch.float32)
+    return backbones.encoder(found)
 
 
 def _names(task: Task) -> dict[str, Any]:
-    """What a config says of the labels."""
+    """What a config says of the labels, whatever it said before."""
     if task.kind in ("span", "choice"):
-        return {}
+        return {"num_labels": 2, "problem_type": None}  # as if never fine-tuned
     labels = tags(task) if task.kind == "tagging" else ["value"] if task.kind == "regression" else task.labels
     names = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
-    return names | ({"problem_type": "regression"} if task.kind == "regression" else {})
+    return names | {"problem_type": "regression" if task.kind == "regression" else None}
 
 
 def outputs(model: nn.Module, kind: str, inputs: Batch) -> torch.Tensor:

@@ -14,6 +14,7 @@ from transformers import logging as hf_logging
 from pipelines.core import seeding
 from pipelines.core.errors import InputError, choices
 from pipelines.core.progress import say
+from pipelines.core.task import FILE as TASK_FILE
 from pipelines.models import (
     bilstm,  # noqa: F401 (transformers opens its folders from then on)
     vocabulary,
@@ -58,6 +59,10 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
 def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
     """The model of a folder, under the vocabulary of `tokenizer`."""
     model_folder.config(source)
+    if (source / TASK_FILE).is_file():
+        raise InputError(
+            f"{source}: a fine-tuned model, without a head to pretrain; start from the encoder that it was made of"
+        )
     own = tokenizer_files.load(source)
     hf_logging.disable_progress_bar()
     model = auto.from_pretrained(source, dtype=torch.float32)

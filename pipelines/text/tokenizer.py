@@ -107,10 +107,14 @@ def positions(folder: Path) -> int | None:
 
     RoBERTa counts positions from its padding's id on.
     """
-    path = folder / "config.json"
-    if not path.is_file():
-        return None
-    config = json.loads(path.read_text(encoding="utf-8"))
+    config = encoder_config(folder)
     found = config.get("max_position_embeddings")
     offset = (config.get("pad_token_id") or 0) + 1 if config.get("model_type") == "roberta" else 0
     return None if found is None or config.get("model_type") == "xlnet" else int(found) - offset
+
+
+def encoder_config(folder: Path) -> dict[str, Any]:
+    """config.json of the encoder beside the tokenizer, where it stands under a head of ours too; {} where there is none."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return config.get("encoder", config)
