@@ -152,7 +152,7 @@ class Training:
         params, step = self.job.params, self.now.step
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
             group["lr"] = peak * optim.factor(step, len(self.job.batches), params)
-        torch.manual_seed(seeding.derive(params.seed, "dropout", step, self.rank))
+        self._seed(seeding.derive(params.seed, "dropout", step, self.rank))
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
         parts = _parts(batch, self.rank, self.world, self.parts)
@@ -173,6 +173,12 @@ class Training:
         self._scale(1.0 if alone else float(self.world / everything))
         self.optimizer.step()
         return loss, bool(sums[2]), bool(sums[3])
+
+    def _seed(self, number: int) -> None:
+        """As torch.manual_seed, for this device alone: that one keeps a stack trace for every kind of device not there."""
+        torch.default_generator.manual_seed(number)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(number)
 
     def _scale(self, by: float) -> None:
         """Multiply the gradients and clip them to their greatest norm, in one pass over them."""
@@ -250,6 +256,8 @@ def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
 
 def _parts(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
     """This worker's rows of the batch in at most `count` parts, as many for every worker: they wait for each other."""
+    if world == count == 1:
+        return [batch]
     rows = len(next(iter(batch.values())))
     most = -(-rows // world)  # rows of the worker that has the most
     found = []
