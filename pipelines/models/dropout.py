@@ -3,28 +3,28 @@
 They were a tenth of a step of fine-tuning.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 DRAWN = 2**16  # values that sixteen bits have
+TORCHS = nn.functional.dropout
 
 
-def from_bits() -> AbstractContextManager[object]:
-    """Inside the block every `nn.Dropout` and `torch.nn.functional.dropout` draws as `dropout` does; nothing changes with a GPU."""
-    return nullcontext() if torch.cuda.is_available() else _FromBits()
+@contextmanager
+def from_bits() -> Iterator[None]:
+    """Inside the block every `nn.Dropout` and `torch.nn.functional.dropout` draws as `dropout` does; nothing changes with a GPU.
 
-
-class _FromBits(TorchFunctionMode):
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        return (dropout if func is nn.functional.dropout else func)(*args, **kwargs or {})
+    The function itself is exchanged: a mode that asks of every torch function which one it is took half a millisecond a step.
+    """
+    nn.functional.dropout = TORCHS if torch.cuda.is_available() else dropout
+    try:
+        yield
+    finally:
+        nn.functional.dropout = TORCHS
 
 
 def dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
@@ -34,7 +34,7 @@ def dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace:
     """
     dropped = round(p * DRAWN)
     if not training or not 0 < dropped < DRAWN or inplace:
-        return nn.functional.dropout(input, p, training, inplace)
+        return TORCHS(input, p, training, inplace)
     source = np.random.Generator(np.random.SFC64(int(torch.randint(2**63 - 1, ()))))
     words = source.integers(-(2**63), 2**63 - 1, -(-input.numel() // 4), dtype=np.int64, endpoint=True)
     bits = torch.from_numpy(words.view(np.int16)[: input.numel()].reshape(input.shape))

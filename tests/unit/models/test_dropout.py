@@ -78,3 +78,8 @@ def test_a_model_draws_so_inside_the_block_alone(family: str, checkout: Path, mo
     with dropout.from_bits():
         model(**inputs).logits.sum().backward()
     assert calls
+    before = len(calls)
+    with pytest.raises(ZeroDivisionError), dropout.from_bits():
+        _ = 1 / 0
+    model(**inputs)
+    assert len(calls) == before
