@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
 
 
 def squad(version: str) -> dict[str, Any]:
-    """An entry of `prepare` for what the mirror holds of SQuAD 1.1 or 2.0: 800 questions to train on, and dev's."""
+    """An entry of `prepare` for what the mirror holds of SQuAD 1.1 or 2.0: 3,999 of 1.1's questions to train on, and dev's."""
     source = str(Path(os.environ["BERTLINE_MIRROR"]).resolve() / "squad")
     files = {"train": "train-v1.1.subset800.json", "dev": f"dev-v{version}.reconstructed.json"}
     kind = {"kind": "span", "format": "squad", "language": "en", "unanswerable": version == "2.0"}

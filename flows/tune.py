@@ -80,8 +80,9 @@ def trial(run: str, entry: entries.Finetune, metric: str) -> float:
 def _check(run: str, search: entries.Tune, base: entries.Finetune) -> str:
     """The task's metric; refuses a search that cannot run before any of it does."""
     found = Task.load(paths.encoded(base.data))
-    if search.split not in found.splits[1:]:
-        raise UsageError(f"params.yaml: tune.{run}.split: {choices('split', search.split, found.splits[1:])}")
+    others = [split for split in found.splits if split != found.train]
+    if search.split not in others:
+        raise UsageError(f"params.yaml: tune.{run}.split: {choices('split', search.split, others)}")
     evaluated = (params.read().get("evaluate") or {}).get(run)
     if evaluated and search.split == entries.Evaluate.model_validate(evaluated).split:
         raise UsageError(

@@ -25,6 +25,15 @@ class Task:
     submission: str = ""  # the file that a leaderboard takes for a split without labels
     submits_ids: bool = False  # labels in it by their number, not by their name
 
+    @property
+    def train(self) -> str:
+        """The split that is learned from, wherever it stands among the others."""
+        if "train" not in self.splits:
+            raise InputError(
+                f"task {self.name}: none of its splits is named train ({', '.join(self.splits)}); one is to learn from"
+            )
+        return "train"
+
     def with_(self, **changes: Any) -> "Task":
         return replace(self, **changes)
 

@@ -15,7 +15,7 @@ def main(key: str) -> None:
     columns = schema.INPUTS[task.kind]
 
     def texts() -> Iterator[str]:
-        for batch in tables.read_batches(rows / f"{task.splits[0]}.parquet", columns):
+        for batch in tables.read_batches(rows / f"{task.train}.parquet", columns):
             for name in columns:
                 column = batch.column(name)
                 yield from (column.flatten() if name == "choices" else column).to_pylist()

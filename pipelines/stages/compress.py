@@ -16,7 +16,7 @@ def main(key: str) -> None:
     teacher, task = folder.load_tuned(teacher_folder)
     pad_id = tokenizer.load(teacher_folder).pad_id
     with fitting("compress", key, params.resources()) as fit, paths.fresh_folder(paths.model(key)) as out:
-        model = method.compress(teacher, TaskData(Encoded.read(data, task.splits[0]), pad_id, task.kind), options, fit)
+        model = method.compress(teacher, TaskData(Encoded.read(data, task.train), pad_id, task.kind), options, fit)
         folder.save(model, out, teacher_folder, task)
         provenance.write(out, "compress", entry.model_dump(), [teacher_folder, data], ("torch", "transformers"))
 

@@ -38,7 +38,7 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
     groups = partial(strategies.groups, params=entry)
     groups(model)  # freezes, so that what trains can be told before the work
     say(f"{stage_name} {key}: {strategies.describe(model)}")
-    train = Encoded.read(data, task.splits[0]).sample(entry.max_train_rows, entry.seed)
+    train = Encoded.read(data, task.train).sample(entry.max_train_rows, entry.seed)
     batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
     weights = losses.balanced(train.labels, model.config.num_labels) if entry.class_weights == "balanced" else ()
     loss = losses.for_kind(task.kind, entry.label_smoothing, weights)

@@ -14,7 +14,7 @@ def main(key: str) -> None:
     rows = paths.rows(entry.task)
     task, test = Task.load(rows), tables.read(rows / f"{entry.split}.parquet")
     schema.check_trained(task.kind)
-    baseline = floor.for_task(task, entry).fit(tables.read(rows / f"{task.splits[0]}.parquet"))
+    baseline = floor.for_task(task, entry).fit(tables.read(rows / f"{task.train}.parquet"))
     start = time.perf_counter()
     answers = baseline.predict(test)
     seconds = time.perf_counter() - start

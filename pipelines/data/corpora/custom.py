@@ -29,12 +29,17 @@ class Params(Section):
     format: Literal["", "csv", "tsv", "jsonl", "parquet", "squad", "conll", "folder"] = ""  # "": by the file's suffix
     columns: dict[str, str] = {}
     choice_columns: list[str] = []  # kind choice: where each choice has a column of its own
-    labels: list[str] = []  # in the order of their ids; empty: those of the first split, sorted
+    labels: list[str] = []  # in the order of their ids; empty: those of `first`, sorted
     label_names: dict[str, str] = {}  # what the files write -> the label
     metric: str = ""  # empty: the kind's usual one
     language: str = ""
     unanswerable: bool = False  # kind span: whether some questions have no answer in their context
     units: Literal["words", "characters"] = "words"  # kind tagging: what carries a tag
+
+    @property
+    def first(self) -> str:
+        """The split that says which labels there are: train, or the first one where there is none."""
+        return "train" if "train" in self.files else next(iter(self.files))
 
     @field_validator("columns")
     @classmethod
@@ -46,16 +51,16 @@ class Params(Section):
 
 
 def task(raw: Path, name: str, params: Params) -> Task:
-    """The task that `params` describes; labels that are not given are those of the first split."""
+    """The task that `params` describes; labels that are not given are those of the split to train on."""
     for form, kinds in {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}.items():
         if params.format == form and params.kind not in kinds:
             raise UsageError(f"params.yaml: format {form} holds kind {' or '.join(kinds)}, not {params.kind}")
     metric, splits = _metric(params), tuple(params.files)
     if params.kind in ("text", "matched", "span", "regression"):
         return Task("custom", params.kind, (), metric, splits, params.language, unanswerable=params.unanswerable)
-    labels = params.labels or _labels(raw, splits[0], params)
+    labels = params.labels or _labels(raw, params.first, params)
     if len(labels) < (1 if params.kind == "tagging" else 2):
-        raise InputError(f"{_path(raw, splits[0], params)}: {len(labels)} labels in all; a classifier needs two")
+        raise InputError(f"{_path(raw, params.first, params)}: {len(labels)} labels in all; a classifier needs two")
     if metric == "f1" and len(labels) != 2 and params.kind != "tagging":
         raise UsageError(
             f"params.yaml: metric f1 is of the second of two labels; there are {len(labels)}: take macro_f1"
@@ -107,7 +112,7 @@ def _rows(raw: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]
         yield from folders.documents(path, params.kind == "single")
     else:
         number = -1
-        labelled = split == next(iter(params.files))  # only a later split may do without
+        labelled = split == params.first  # only another split may do without
         for number, (at, record) in enumerate(records(path, params.format)):
             yield at, _row(path, at, record, f"{split}-{number}", params, labelled)
         if number < 0:

@@ -6,11 +6,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.core import paths, tables
 from pipelines.core.errors import InputError
 from pipelines.data.corpora import custom
+from pipelines.stages import floor, prepare
 
 ROWS = [{"text": "猫, です", "label": "a"}, {"text": "", "label": "b"}, {"text": "😀😀", "label": "a"}]
 FILES = {
@@ -71,6 +74,29 @@ def test_a_foreign_label_and_a_double_id_are_named(tmp_path: Path) -> None:
         read(path, columns={"id": "n"}, labels=["a", "c"])
     with pytest.raises(InputError, match=r"line 3: no label 'c'; there are: a, b"):
         read(path, labels=["a", "b"])
+
+
+def test_train_is_learned_from_wherever_it_stands(checkout: Path) -> None:
+    """Tools that write YAML may sort its keys; dev comes before train then."""
+    Path("train.csv").write_text("text,label\n" + "猫,a\n犬,b\n" * 3)
+    Path("dev.csv").write_text("text,label\n猫,b\n犬,a\n")  # the other way about
+    rows = {"corpus": "custom", "source": ".", "files": {"dev": "dev.csv", "train": "train.csv"}}
+    unlearned = rows | {"files": {"dev": "train.csv"}}
+    values = {
+        "prepare": {"animals": rows, "unlearned": unlearned},
+        "floor": {"svm": {"task": "animals", "split": "dev"}},
+    }
+    values["floor"]["none"] = {"task": "unlearned", "split": "dev"}
+    Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
+    prepare.main("animals")
+    prepare.main("unlearned")
+    floor.main("svm")
+    answers = tables.read(paths.predictions("svm") / "dev.parquet")
+    assert answers.column("label").to_pylist()[:2] == ["a", "b"]
+    with pytest.raises(
+        InputError, match=r"task custom: none of its splits is named train \(dev\); one is to learn from"
+    ):
+        floor.main("none")
 
 
 @settings(max_examples=150, deadline=None)
