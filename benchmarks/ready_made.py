@@ -57,8 +57,9 @@ def run(name: str, clone: Path, resources: dict[str, Any]) -> list[dict[str, Any
     runs = MIRRORED.get(name, list(values["evaluate"]))
     floors = [key for key, entry in values["floor"].items() if entry["task"] in _tasks(values, runs)]
     stages = {key: [*reversed(trainings(values, key))] for key in runs}
-    dag.reproduce([f"encode@{values[stage][key]['data']}" for stage, key in _entries(stages)])
-    seconds = timed([f"{stage}@{key}" for stage, key in _entries(stages)], clone.with_suffix(".json"))
+    every = [*dict.fromkeys(stage for each in stages.values() for stage in each)]
+    dag.reproduce([f"encode@{values[stage][key]['data']}" for stage, key in (each.split("@") for each in every)])
+    seconds = timed(every, clone.with_suffix(".json"))
     dag.reproduce([*(f"floor@{key}" for key in floors), *(f"evaluate@{key}" for key in runs)])
     found = [scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *floors)]
     return sorted(found, key=lambda each: (each["task"], -each["score"]))
@@ -95,12 +96,6 @@ def timed(stages: list[str], kept: Path) -> dict[str, float | None]:
 
 def _tasks(values: dict[str, Any], runs: list[str]) -> set[str]:
     return {values["evaluate"][key]["task"] for key in runs}
-
-
-def _entries(stages: dict[str, list[str]]) -> list[tuple[str, str]]:
-    """Stage and key of each of "finetune@ner", once, in their order."""
-    every = dict.fromkeys(stage for each in stages.values() for stage in each)
-    return [(stage.partition("@")[0], stage.partition("@")[2]) for stage in every]
 
 
 def trainings(values: dict[str, Any], key: str) -> list[str]:
