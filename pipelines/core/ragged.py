@@ -67,10 +67,12 @@ def padded(rows: Ragged, chosen: np.ndarray, fill: int, limit: int) -> tuple[np.
     """
     starts = rows.offsets[chosen]
     lengths = rows.offsets[chosen + 1] - starts
-    places = np.arange(min(_rounded(lengths.max()), limit))
+    places = np.arange(min(_rounded(max(lengths.tolist())), limit))  # of few rows, sooner found than by NumPy's max
     inside = places < lengths[:, None]
     taken = rows.values.take(starts[:, None] + places, mode="clip")  # behind a short row: the next one's
-    return np.where(inside, taken, np.int64(fill)), inside
+    shown = taken.astype(np.int64)
+    np.putmask(shown, ~inside, fill)  # sooner than np.where, which casts as it goes
+    return shown, inside
 
 
 def model_inputs(
