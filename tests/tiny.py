@@ -33,9 +33,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "distilbert": {"n_layers": 2, "dim": 32, "n_heads": 2, "hidden_dim": 64, "max_position_embeddings": 64},
     "xlnet": {"n_layer": 2, "d_model": 32, "n_head": 2, "d_inner": 64},
     "mobilebert": _SMALL
-    | {"max_position_embeddings": 64, "embedding_size": 32, "intra_bottleneck_size": 32, "true_hidden_size": 32},
-    "deberta-v2": _SMALL
-    | {"max_position_embeddings": 64, "relative_attention": True, "position_buckets": 16, "norm_rel_ebd": "layer_norm"},
+    | {"max_position_embeddings": 64, "embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32},
+    "deberta-v2": _SMALL | {"max_position_embeddings": 64, "relative_attention": True},
     "bilstm": {"num_hidden_layers": 2, "hidden_size": 64},
 }
 
@@ -53,7 +52,8 @@ def shape(family: str, folder: Path) -> Path:
     if (SHAPES / f"{family}.json").is_file():
         return SHAPES / f"{family}.json"
     path = folder / f"{family}.json"
-    path.write_text(json.dumps({"model_type": family}))
+    more = {"position_buckets": 16, "norm_rel_ebd": "layer_norm"} if family == "deberta-v2" else {}
+    path.write_text(json.dumps({"model_type": family} | more))
     return path
 
 

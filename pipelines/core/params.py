@@ -29,7 +29,8 @@ def parse(model: type[S], values: Any, where: str, file: Path = FILE) -> S:
         raise UsageError(f"{file}: {where}: {choices('key', first['loc'][-1], model.model_fields)}")
     if first["type"] == "missing":
         raise UsageError(f"{file}: {place}: missing, and it has no default")
-    raise UsageError(f"{file}: {place}: {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}")
+    said = first["msg"].removeprefix("Value error, ")
+    raise UsageError(f"{file}: {place}: {first['input']!r}: {said[0].lower()}{said[1:]}")
 
 
 def options(entry: BaseModel, plugin: type[S], where: str) -> S:

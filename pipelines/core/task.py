@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pipelines.core import json_file
 from pipelines.core.errors import InputError
 
 FILE = "task.json"
@@ -45,5 +46,5 @@ class Task:
         path = folder / FILE
         if not path.is_file():
             raise InputError(f"{path}: missing; a folder of rows, encoded ids or a fine-tuned model holds one")
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = json_file.mapping(path)
         return cls(**fields | {name: tuple(fields[name]) for name in ("labels", "splits")})

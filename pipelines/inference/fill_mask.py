@@ -9,9 +9,9 @@ from transformers import AutoModelForMaskedLM
 from transformers import logging as hf_logging
 
 from pipelines.core.errors import InputError, UsageError
+from pipelines.core.task import FILE as TASK_FILE
 from pipelines.evaluation.predictions import softmax
-from pipelines.models import backbones
-from pipelines.models import folder as model_folder
+from pipelines.models import backbones, pretrained
 from pipelines.text import tokenizer
 
 MASK = "[MASK]"
@@ -28,16 +28,15 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
     """For each [MASK] in `text` its `top` most probable pieces, by the encoder in `folder`."""
     if MASK not in text:
         raise UsageError(f"the text has no {MASK}; write it where a word is to be guessed")
-    positions = model_folder.config(folder).get("max_position_embeddings", 512)
-    loaded = tokenizer.load(folder)
+    model, loaded = _model(folder), tokenizer.load(folder)
     parts = loaded.encode(text.split(MASK))
     ids = [loaded.cls_id]
     for i, (start, end) in enumerate(zip(parts.offsets, parts.offsets[1:], strict=False)):
         ids += [*([loaded.mask_id] if i else []), *parts.values[start:end].tolist()]
     ids.append(loaded.sep_id)
-    if len(ids) > positions:
+    if len(ids) > (positions := backbones.max_positions(model)):
         raise InputError(f"the text has {len(ids)} tokens; the encoder in {folder} has {positions} positions")
-    logits = _model(folder)(input_ids=torch.tensor([ids])).logits[0]  # (T, V)
+    logits = model(input_ids=torch.tensor([ids])).logits[0]  # (T, V)
     found = softmax(logits[[i for i, piece in enumerate(ids) if piece == loaded.mask_id]].numpy())
     best = np.argsort(-found, axis=1, kind="stable")[:, :top]
     return [
@@ -49,8 +48,11 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
 def _model(folder: Path) -> torch.nn.Module:
     hf_logging.set_verbosity_error()  # its report of missing weights becomes our error
     hf_logging.disable_progress_bar()
+    none = InputError(f"{folder}: the encoder has no masked-word head; pretraining keeps one, fine-tuning does not")
+    head = backbones.BACKBONES[pretrained.family(folder)].mlm_head
+    if not head or (folder / TASK_FILE).is_file():
+        raise none
     model, loaded = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    head = backbones.backbone(model).mlm_head
-    if not head or any(name.startswith(head) for name in loaded["missing_keys"]):
-        raise InputError(f"{folder}: the encoder has no masked-word head; pretraining keeps one, fine-tuning does not")
+    if any(name.startswith(head) for name in loaded["missing_keys"]):
+        raise none
     return model.eval().requires_grad_(False)

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from pipelines.core.errors import InputError, choices
 from pipelines.models.batch import Batch
+from pipelines.text import tokenizer
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ BACKBONES: dict[str, Backbone] = {
         token_types=False,
         plain=True,
     ),
-    "xlnet": Backbone("layer", embeddings=("word_embedding", "mask_emb"), mlm_head=("lm_loss",), count="n_layer"),
+    "xlnet": Backbone("layer", embeddings=("word_embedding", "mask_emb"), count="n_layer"),
     "mobilebert": Backbone(_LAYER, pooler="pooler", mlm_head=("cls",)),
     "deberta-v2": Backbone(_LAYER, mlm_head=("cls",), top=("encoder.rel_embeddings", "encoder.LayerNorm")),
     "bilstm": Backbone("layers", token_types=False),
@@ -75,10 +76,14 @@ def encoder(model: nn.Module) -> PreTrainedModel:
 
 def backbone(model: nn.Module) -> Backbone:
     """The table's row for `model`'s family."""
-    family = encoder(model).config.model_type
+    return BACKBONES[known(encoder(model).config.model_type)]
+
+
+def known(family: object, where: str = "") -> str:
+    """`family`, if the table has it; else one sentence, of what is at fault: a config's file, say."""
     if family not in BACKBONES:
-        raise InputError(choices("family", family, BACKBONES))
-    return BACKBONES[family]
+        raise InputError(f"{where}{choices('model_type', family, BACKBONES)}")
+    return str(family)
 
 
 def embeddings(model: nn.Module) -> list[nn.Module]:
@@ -162,12 +167,9 @@ def digest(*modules: nn.Module) -> str:
 
 
 def max_positions(model: nn.Module) -> int:
-    """The longest sequence in tokens; RoBERTa's first positions stand for padding."""
-    config = encoder(model).config
-    if config.model_type == "xlnet":
-        return 2**31 - 1  # its positions are relative: any length goes
-    offset = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
-    return int(config.max_position_embeddings) - offset
+    """The longest sequence in tokens."""
+    positions = tokenizer.positions(encoder(model).config.to_dict())
+    return 2**31 - 1 if positions is None else positions
 
 
 def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module]:

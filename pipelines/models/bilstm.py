@@ -24,6 +24,8 @@ class BilstmConfig(PreTrainedConfig):
         pad_token_id: int = 0,
         **kwargs: Any,
     ) -> None:
+        if hidden_size % 2:
+            raise ValueError(f"hidden_size {hidden_size} does not divide by 2, for a half each way")
         self.vocab_size, self.hidden_size, self.num_hidden_layers = vocab_size, hidden_size, num_hidden_layers
         self.num_attention_heads, self.max_position_embeddings = num_attention_heads, max_position_embeddings
         self.hidden_dropout_prob = hidden_dropout_prob

@@ -1,13 +1,15 @@
 """A model folder is a Hugging Face folder: config, safetensors, tokenizer files, task.json, provenance.json."""
 
-import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 from transformers import logging as hf_logging
 
+from pipelines.core import json_file
 from pipelines.core.errors import InputError
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
@@ -45,10 +47,7 @@ def config(folder: Path) -> dict:
     path = folder / "config.json"
     if not path.is_file():
         raise InputError(f"{folder}: no config.json; it is not a model folder")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
+    return json_file.mapping(path)
 
 
 def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
@@ -57,16 +56,22 @@ def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
         raise InputError(
             f"{folder}: its layers are int8, which does not train; start from the model that it was made of"
         )
-    known = tokenizer.encoder_config(folder).get("vocab_size")
+    own = tokenizer.encoder_config(folder)
+    known = own.get("vocab_size")
     if known != vocab_size:
         raise InputError(
             f"{folder}: its vocabulary has {known} entries, the encoded data {vocab_size}; "
             "encode with the encoder's own tokenizer (encode.vocab)"
         )
-    positions = tokenizer.positions(folder)
+    check_length(own, folder, max_length)
+
+
+def check_length(own: Mapping[str, Any], source: Path, max_length: int) -> None:
+    """Refuse an encoder, by the config of its `own`, that has fewer positions than encoded sequences have tokens."""
+    positions = tokenizer.positions(own)
     if positions is not None and positions < max_length:
         raise InputError(
-            f"{folder}: it has {positions} positions, encode.max_length is {max_length}; make that smaller"
+            f"{source}: it has {positions} positions, encode.max_length is {max_length}; make that smaller"
         )
 
 

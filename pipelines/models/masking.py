@@ -2,11 +2,11 @@
 
 import hashlib
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipelines.core.entries import Fraction, Section
 from pipelines.core.errors import InputError
@@ -23,6 +23,12 @@ class Masking(Section):
     whole_word: bool = False  # all pieces of a word or none
     # 0 draws anew for every batch (Liu et al. 2019); n gives each sequence n masks for good, as BERT's own data had 10
     masks: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if self.mask + self.random > 1 + 1e-9:
+            raise ValueError(f"mask {self.mask} and random {self.random} are more than all of the selected tokens")
+        return self
 
 
 def hide(batch: Batch, rng: np.random.Generator, params: Masking, tokenizer: Any) -> Batch:
@@ -65,9 +71,7 @@ def word_starts(tokenizer: Any) -> np.ndarray:
     return np.array([piece.startswith(("Ġ", "▁")) for piece in pieces])
 
 
-def check(model: Any, tokenizer: Any, objective: str) -> None:
-    """Refuse a family without a masked-word head, and a vocabulary without [MASK]."""
-    if not backbones.backbone(model).mlm_head:
-        raise InputError(f"{objective}: the {model.config.model_type} family has no masked-word head here")
-    if tokenizer.mask_id is None:
-        raise InputError(f"{objective}: the vocabulary has no [MASK]")
+def check(family: str, objective: str) -> None:
+    """Refuse a family without a masked-word head."""
+    if not backbones.BACKBONES[family].mlm_head:
+        raise InputError(f"{objective}: the {family} family has no masked-word head here")

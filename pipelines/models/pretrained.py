@@ -1,6 +1,5 @@
 """Encoders to start from: random weights of a config's shape, a model folder, a name on the hub."""
 
-import json
 import pickle
 import shutil
 from pathlib import Path
@@ -8,19 +7,19 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers import logging as hf_logging
 
-from pipelines.core import seeding
-from pipelines.core.errors import InputError, choices
+from pipelines.core import json_file, seeding
+from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.models import (
+    backbones,
     bilstm,  # noqa: F401 (transformers opens its folders from then on)
     vocabulary,
 )
 from pipelines.models import folder as model_folder
-from pipelines.models.backbones import BACKBONES
 from pipelines.text import tokenizer as tokenizer_files
 
 
@@ -40,20 +39,44 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
                 f"{source}: a model to continue from keeps its shape; take out config: {', '.join(changes)}"
             )
         return _further(source, auto, tokenizer)
-    if not source.is_file():
-        raise InputError(f"{source}: no such model folder or config file")
-    values = json.loads(source.read_text(encoding="utf-8")) | changes
-    if values.get("model_type") not in BACKBONES:
-        raise InputError(f"{source}: {choices('model_type', values.get('model_type'), BACKBONES)}")
+    values = json_file.mapping(source)
+    _check_names(family(source), changes, values)
+    values |= changes
     values |= {"vocab_size": tokenizer.vocab_size} | _special_ids(values["model_type"], tokenizer)
-    config = AutoConfig.for_model(**values)
-    if config.hidden_size % config.num_attention_heads:
-        raise InputError(
-            f"{source}: hidden_size {config.hidden_size} does not divide by num_attention_heads "
-            f"{config.num_attention_heads}"
-        )
     torch.manual_seed(seeding.derive(seed, "weights"))
-    return auto.from_config(config)
+    try:
+        config = AutoConfig.for_model(**values)
+        width, heads = config.hidden_size, config.num_attention_heads
+        if heads < 1 or width % heads:
+            raise ValueError(f"hidden_size {width} does not divide by num_attention_heads {heads}")
+        model = auto.from_config(config)
+        with torch.inference_mode():  # some sizes do not go together, and only a model that runs shows it
+            backbones.encoder(model.eval())(input_ids=torch.tensor([[tokenizer.cls_id, tokenizer.sep_id]]))
+    except Exception as error:  # of whatever kind: it is the sizes that transformers and torch could not use
+        raise InputError(f"{source}: no model comes of these sizes: {' '.join(str(error).split())[:200]}") from error
+    return model.train()
+
+
+def family(source: Path) -> str:
+    """The family of a model folder's encoder, or of a config's file."""
+    if source.is_dir():
+        model_folder.config(source)
+        values = tokenizer_files.encoder_config(source)
+    elif source.is_file():
+        values = json_file.mapping(source)
+    else:
+        raise InputError(f"{source}: no such model folder or config file")
+    return backbones.known(values.get("model_type"), f"{source}: ")
+
+
+def _check_names(family: str, changes: dict[str, Any], values: dict[str, Any]) -> None:
+    """Refuse `changes` that neither a config of the family nor `values`, a file's, has a name for."""
+    config = AutoConfig.for_model(family)
+    names = {*config.to_dict(), *config.attribute_map} - {*PreTrainedConfig().to_dict()} | {*values}
+    names -= {"model_type", "vocab_size"}  # the file's, and the tokenizer's
+    for name in changes:
+        if name not in names:
+            raise UsageError(f"params.yaml: pretrain: config: {choices('name', name, names)}")
 
 
 def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:

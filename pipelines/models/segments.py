@@ -53,10 +53,9 @@ def predict(model: Any, batch: Batch, name: str) -> list[Prediction]:
     return [Prediction("mlm", words, batch["labels"][selected]), Prediction(name, order, batch["order"])]
 
 
-def check(model: Any, tokenizer: Any, objective: str) -> None:
-    """Refuse what cannot learn hidden words and the order of segments."""
-    masking.check(model, tokenizer, objective)
-    if not backbones.backbone(model).pair_head:
-        able = [family for family, row in backbones.BACKBONES.items() if row.pair_head]
-        family = model.config.model_type
+def check(family: str, objective: str) -> None:
+    """Refuse a family that cannot learn hidden words and the order of segments."""
+    masking.check(family, objective)
+    if not backbones.BACKBONES[family].pair_head:
+        able = [name for name, row in backbones.BACKBONES.items() if row.pair_head]
         raise InputError(f"{objective}: the {family} family has no head for two segments; there are: {', '.join(able)}")

@@ -2,5 +2,6 @@
 
 Each has Params; READS, the kinds of rows that it learns from and how they become batches (training/corruption.py); `auto(params)`, the
 transformers Auto class of the model that it leaves; `around(model, params)`, what trains around that model;
-`corrupt(batch, rng, params, tokenizer)`; `predict(model, batch)`; and `check(model, tokenizer)`.
+`corrupt(batch, rng, params, tokenizer)`; `predict(model, batch)`; and `check(family)`, which refuses what it cannot
+train.
 """

@@ -19,7 +19,7 @@ def main(key: str) -> None:
     entry = params.entry("encode", key, entries.Encode)
     rows, vocab = paths.rows(entry.task), Path(entry.vocab)
     task, loaded = Task.load(rows), tokenizer.load(vocab)
-    positions = tokenizer.positions(vocab)
+    positions = tokenizer.positions(tokenizer.encoder_config(vocab))
     if positions is not None and positions < entry.max_length and task.kind != "text":
         raise UsageError(f"params.yaml: encode.{key}.max_length: {entry.max_length}; {vocab} has {positions} positions")
     options = {"stride": entry.stride} if task.kind == "span" else {}

@@ -4,7 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from pipelines.core import entries, params, paths, provenance, schema, seeding, stage
+from pipelines.core import entries, json_file, params, paths, provenance, schema, seeding, stage
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
@@ -32,7 +32,7 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
     data, encoder = paths.encoded(entry.data), Path(entry.encoder)
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
     _check(key, entry, task)
-    folder.check_fit(encoder, tokenizer.vocab_size, json.loads((data / "encoding.json").read_text())["max_length"])
+    folder.check_fit(encoder, tokenizer.vocab_size, json_file.mapping(data / "encoding.json")["max_length"])
     torch.manual_seed(seeding.derive(entry.seed, "head"))
     model = heads.for_task(encoder, task, entry.head, entry.pooling, entry.features)
     groups = partial(strategies.groups, params=entry)

@@ -4,7 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from pipelines.core import entries, params, paths, plugins, provenance, stage
+from pipelines.core import entries, json_file, params, paths, plugins, provenance, stage
 from pipelines.core.progress import say
 
 
@@ -20,8 +20,9 @@ def main(key: str) -> None:
 
     data, start = paths.encoded(entry.data), Path(entry.start)
     tokenizer = text_tokenizer.load(data / "tokenizer")
+    objective.check(pretrained.family(start))
     model = pretrained.start(start, entry.config, objective.auto(options), tokenizer, entry.seed)
-    objective.check(model, tokenizer)
+    folder.check_length(model.config.to_dict(), start, json_file.mapping(data / "encoding.json")["max_length"])
     batches = partial(CorruptedBatches, objective, options, data, tokenizer, entry)
     train, watch = batches(), None
     if (data / "test.parquet").is_file():
@@ -37,16 +38,12 @@ def main(key: str) -> None:
         folder.save(model, out, data / "tokenizer")
         (out / "training.json").write_text(json.dumps({"steps": len(train), "curve": curve}) + "\n")
         provenance.write(out, "pretrain", entry.model_dump(), [data, start], ("torch", "transformers"))
-    record = {
-        "run": key,
-        "objective": entry.objective,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "padding": train.padding,
-        "metrics": curve[-1][1],
-        "curve": curve,
-    }
+    parameters = sum(p.numel() for p in model.parameters())
+    facts = {"run": key, "objective": entry.objective, "parameters": parameters, "padding": train.padding}
     with paths.fresh_file(paths.metrics(key)) as aside:
-        aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        aside.write_text(
+            json.dumps(facts | {"metrics": curve[-1][1], "curve": curve}, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer as Backend
 
+from pipelines.core import json_file
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, Spans, ragged
 from pipelines.text.tokenizer import CONFIG, Specials
@@ -88,5 +89,5 @@ def _given(folder: Path) -> dict[str, str]:
     found: dict[str, Any] = {}
     for file in ("special_tokens_map.json", CONFIG):
         if (folder / file).is_file():
-            found |= json.loads((folder / file).read_text(encoding="utf-8"))
+            found |= json_file.mapping(folder / file)
     return {key: value["content"] if isinstance(value, dict) else value for key, value in found.items() if value}

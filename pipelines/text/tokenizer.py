@@ -1,11 +1,10 @@
 """What a tokenizer is, and the right one for any folder with tokenizer files."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from pipelines.core import plugins
+from pipelines.core import json_file, plugins
 from pipelines.core.errors import InputError, choices
 from pipelines.core.ragged import Ragged, Spans
 
@@ -26,7 +25,7 @@ JAPANESE = {"wordpiece": "mecab_wordpiece", "character": "mecab_character"}  # B
 
 
 class Specials(NamedTuple):
-    """Ids of the special tokens, by their part in BERT's input; mask is None where a vocabulary has none."""
+    """Ids of the special tokens, by their part in BERT's input; a vocabulary without one of them is not loaded."""
 
     pad: int
     unk: int
@@ -90,10 +89,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise InputError(f"{folder}: no {CONFIG}; the folder has no tokenizer")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
+    return json_file.mapping(path)
 
 
 def max_length(folder: Path) -> int | None:
@@ -102,12 +98,11 @@ def max_length(folder: Path) -> int | None:
     return int(length) if isinstance(length, int | float) and length < 1e6 else None
 
 
-def positions(folder: Path) -> int | None:
-    """The longest sequence that the encoder beside the tokenizer takes, by its config; None where there is none.
+def positions(config: Mapping[str, Any]) -> int | None:
+    """The longest sequence in tokens that an encoder of this config takes; None where it states none.
 
-    RoBERTa counts positions from its padding's id on.
+    RoBERTa counts positions from its padding's id on; XLNet's are relative, so any length goes.
     """
-    config = encoder_config(folder)
     found = config.get("max_position_embeddings")
     offset = (config.get("pad_token_id") or 0) + 1 if config.get("model_type") == "roberta" else 0
     return None if found is None or config.get("model_type") == "xlnet" else int(found) - offset
@@ -116,5 +111,5 @@ def positions(folder: Path) -> int | None:
 def encoder_config(folder: Path) -> dict[str, Any]:
     """config.json of the encoder beside the tokenizer, where it stands under a head of ours too; {} where there is none."""
     path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    config = json_file.mapping(path) if path.is_file() else {}
     return config.get("encoder", config)

@@ -1,10 +1,9 @@
 """Text as an objective shows it to the model: the corruption of a step depends on the seed and the step alone."""
 
-import json
 from pathlib import Path
 from types import ModuleType
 
-from pipelines.core import seeding
+from pipelines.core import json_file, seeding
 from pipelines.core.entries import Pretrain, Section
 from pipelines.core.errors import InputError
 from pipelines.models.batch import Batch
@@ -41,7 +40,7 @@ class CorruptedBatches:
         self.seed = 0 if held_out else entry.seed
         text = Encoded.read(data, "test" if held_out else "train")
         epochs = min(1.0, HELD_OUT_TOKENS / max(1, len(text.ids))) if held_out else entry.epochs
-        length = json.loads((data / "encoding.json").read_text())["max_length"]
+        length = json_file.mapping(data / "encoding.json")["max_length"]
         of = WAYS[objective.READS[_kind(text, objective)]]
         repack = not getattr(options, "masks", 0)
         self.inner = of(text, length, entry.batch_size, epochs, self.seed, tokenizer, repack)

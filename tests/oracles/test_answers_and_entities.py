@@ -133,6 +133,13 @@ def test_entity_scores_are_sklearns_over_all_that_either_side_names(gold: list, 
     assert list(entities.scores(gold, said)[""].values()) == pytest.approx(wanted[:3])
 
 
+def test_entities_that_nobody_names_or_that_are_not_there_score_nothing() -> None:
+    named = [[entity(0, 2, "a")]]
+    assert set(entities.scores([[]], named)[""].values()) == {0.0}
+    assert set(entities.scores(named, [[]])[""].values()) == {0.0}
+    assert set(entities.scores([[]], [[]])[""].values()) == {0.0}
+
+
 def test_a_task_of_each_kind_is_scored_by_its_own_metric() -> None:
     rows = pa.table({"id": ["1", "2"], "label": [1.0, 3.0]})
     found = score(rows, pa.table({"id": ["2", "1"], "value": [5.0, 2.0]}), Task("t", "regression", (), "pearson"))

@@ -6,13 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from pipelines.core import seeding
+from pipelines.core import json_file, seeding
 from pipelines.core.entries import Fraction, Section
 from pipelines.core.errors import InputError
 from pipelines.core.fetch import Source
 from pipelines.core.task import Task
 from pipelines.data import declared
-from pipelines.data.formats.records import json_document
 
 FILE = "ner.json"
 SOURCES = {
@@ -47,7 +46,7 @@ task = declared.chooser(TASKS)
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
     """Sentences of one split, in the file's order. The file's ids are articles': a sentence's is its place."""
     path = raw / FILE
-    records = json_document(path)
+    records = json_file.read(path)
     if not isinstance(records, list):
         raise InputError(f"{path}: a list of sentences is expected")
     draw = seeding.generator(params.seed, "ner_wikipedia_ja")

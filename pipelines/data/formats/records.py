@@ -22,20 +22,6 @@ def plain(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def json_document(path: Path) -> Any:
-    """A whole file of JSON, or one sentence that names the line."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    try:
-        return json.loads(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8; convert the file to UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
-
-
 def records(path: Path, form: str = "") -> Iterator[tuple[Place, Record]]:
     """The records of `path`; its form is `form`, or what its suffix says: csv, tsv, jsonl or parquet."""
     form = form or path.suffix.lstrip(".").lower()

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipelines.core import json_file
 from pipelines.core.errors import InputError
-from pipelines.data.formats.records import Record, json_document
+from pipelines.data.formats.records import Record
 
 
 def questions(path: Path) -> Iterator[Record]:
     """Rows of kind `span`. An unanswerable question has no answers; one without the key `answers` has null."""
-    document = json_document(path)
+    document = json_file.read(path)
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise InputError(f"{path}: no list 'data' at its top; SQuAD's form is data, paragraphs, context and qas")
     for number, article in enumerate(document["data"]):

@@ -17,6 +17,7 @@ RNG = np.random.default_rng(0)
 COUNT = 60
 IDS = [str(i) for i in range(COUNT)]
 TEXTS = ["x" * (1 + i % 13) for i in range(COUNT)]
+QUARTERS = ((3, 7), (9, 13), (15, 21), (23, 27))  # of two such texts and a line's end, by the 15th, 30th and 45th of them
 ENTITY = {"start": 0, "end": 1, "label": "a"}
 
 
@@ -40,7 +41,7 @@ def span() -> tuple[Task, pa.Table, pa.Table]:
 
 
 def tagging() -> tuple[Task, pa.Table, pa.Table]:
-    rows = pa.table({"id": IDS, "text": TEXTS, "entities": [[ENTITY] * (i % 3) for i in range(COUNT)]})
+    rows = pa.table({"id": IDS, "text": TEXTS, "entities": [[ENTITY] * (i % 4) for i in range(COUNT)]})
     said = [[ENTITY] * (i % 2) for i in range(COUNT)]
     return (
         Task("t", "tagging", ("a",), "f1"),
@@ -96,6 +97,28 @@ def test_a_slice_scores_as_its_rows_alone_would(kind: str) -> None:
     names = {part["slice"] for part in found}
     assert ({"an answer", "no answer"} <= names) == (kind == "span")
     assert ({"no entity", "1 entity", "2 or more"} <= names) == (kind == "tagging")
+
+
+def test_the_slices_of_a_kind_hold_what_their_names_say() -> None:
+    def rows(kind: str) -> dict[str, int]:
+        task, table, answers = CASES[kind]
+        return {part["slice"]: part["rows"] for part in analysis.analysis(table, answers, task, {})["slices"]}
+
+    assert {"an answer": 40, "no answer": 20}.items() <= rows("span").items()
+    assert {"no entity": 15, "1 entity": 15, "2 or more": 30}.items() <= rows("tagging").items()
+    task, table, answers = CASES["span"]
+    every = analysis.analysis(table, answers, task.with_(unanswerable=False), {})["slices"]
+    assert [part["slice"] for part in every] == [f"{a} to {b} characters" for a, b in QUARTERS]
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_only_probabilities_of_labels_are_calibrated(kind: str) -> None:
+    task, rows, answers = CASES[kind]
+    found = analysis.analysis(rows, answers, task, {})
+    assert ("calibration" in found) == (kind in ("single", "pair", "choice"))
+    if kind == "single":
+        right = np.array(rows["label"].to_pylist()) == np.array(answers["label"].to_pylist())
+        assert found["calibration"] == analysis.calibration(answers["score"].to_numpy(), right)
 
 
 def test_a_slice_that_is_none_is_refused() -> None:

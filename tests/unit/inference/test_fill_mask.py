@@ -30,5 +30,12 @@ def test_what_cannot_be_guessed_is_one_sentence(tmp_path: Path) -> None:
         fill(folder, "私は犬が好き。", 3)
     with pytest.raises(InputError, match=r"the text has \d+ tokens; the encoder in .* has 64 positions"):
         fill(folder, "私は[MASK]が好き。" * 30, 3)
-    with pytest.raises(InputError, match="has no masked-word head"):
-        fill(tiny.classifier(tmp_path / "classifier"), "[MASK]", 3)
+    for family in ("bilstm", "xlnet"):
+        with pytest.raises(InputError, match="has no masked-word head"):
+            fill(tiny.of_family(family, tmp_path / family), "[MASK]", 3)
+    for head in ("native", "linear"):
+        tuned = tiny.classifier(tmp_path / head, head=head)
+        with pytest.raises(InputError, match="has no masked-word head"):
+            fill(tuned, "[MASK]", 3)
+    with pytest.raises(InputError, match="nowhere: no such model folder"):
+        fill(tmp_path / "nowhere", "[MASK]", 3)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from pipelines.models import masking, pretrained, segments
 from pipelines.models.batch import IGNORE
@@ -86,15 +87,22 @@ def test_other_vocabularies_mark_where_a_word_begins() -> None:
         assert masking.word_starts(Tokenizer(["<s>", f"{mark}the", f"{mark}be", "ing"])).tolist() == [0, 1, 1, 0]
 
 
-def test_fixed_masks_are_a_sequences_own_and_no_more_than_asked_for() -> None:
+@pytest.mark.parametrize(("params", "most"), [(mlm.Params(masks=2), 2), (mlm.Params(), 30)])
+def test_a_sequence_has_as_many_masks_as_asked_for_or_a_new_one_every_time(params: mlm.Params, most: int) -> None:
     clean, seen = sentences(rows=20), [set() for _ in range(20)]
     for step in range(30):
         order = np.random.default_rng(step).permutation(20)
         shuffled = {"input_ids": clean["input_ids"][order]}
-        batch = mlm.corrupt(shuffled, np.random.default_rng(100 + step), mlm.Params(masks=2), TOKENIZER)
+        batch = mlm.corrupt(shuffled, np.random.default_rng(100 + step), params, TOKENIZER)
         for row, shown in zip(order, batch["input_ids"].numpy(), strict=True):
             seen[row].add(shown.tobytes())
-    assert [len(masks) for masks in seen] == [2] * 20
+    assert [len(masks) for masks in seen] == [most] * 20
+
+
+def test_more_than_all_selected_words_cannot_be_hidden() -> None:
+    with pytest.raises(ValidationError, match=r"mask 0\.8 and random 0\.3 are more than all of the selected tokens"):
+        mlm.Params(random=0.3)
+    assert mlm.Params(mask=0.7, random=0.3)
 
 
 def documents(rows: int = 400) -> dict[str, torch.Tensor]:
