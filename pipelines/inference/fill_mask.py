@@ -6,12 +6,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from transformers import AutoModelForMaskedLM
-from transformers import logging as hf_logging
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.evaluation.predictions import softmax
-from pipelines.models import backbones, pretrained
+from pipelines.models import backbones, opening, pretrained
 from pipelines.text import tokenizer
 
 MASK = "[MASK]"
@@ -46,13 +45,12 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
 
 
 def _model(folder: Path) -> torch.nn.Module:
-    hf_logging.set_verbosity_error()  # its report of missing weights becomes our error
-    hf_logging.disable_progress_bar()
     none = InputError(f"{folder}: the encoder has no masked-word head; pretraining keeps one, fine-tuning does not")
     head = backbones.BACKBONES[pretrained.family(folder)].mlm_head
     if not head or (folder / TASK_FILE).is_file():
         raise none
-    model, loaded = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    if any(name.startswith(head) for name in loaded["missing_keys"]):
+    model, random = opening.opened(AutoModelForMaskedLM, folder)
+    opening.require_whole(folder, {name for name in random if not name.startswith(head)})
+    if random:
         raise none
     return model.eval().requires_grad_(False)

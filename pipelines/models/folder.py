@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import PreTrainedModel
 from transformers import logging as hf_logging
 
@@ -13,7 +12,7 @@ from pipelines.core import json_file
 from pipelines.core.errors import InputError
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
-from pipelines.models import heads, int8
+from pipelines.models import backbones, heads, int8, opening
 from pipelines.text import tokenizer
 
 
@@ -57,6 +56,7 @@ def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
             f"{folder}: its layers are int8, which does not train; start from the model that it was made of"
         )
     own = tokenizer.encoder_config(folder)
+    backbones.known(own.get("model_type"), f"{folder}: ")
     known = own.get("vocab_size")
     if known != vocab_size:
         raise InputError(
@@ -86,11 +86,6 @@ def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
     task = Task.load(folder)
     if int8.MARK in settings:
         return int8.load(folder, heads.AUTO[task.kind]), task
-    hf_logging.set_verbosity_error()  # its report of missing weights becomes our error
-    hf_logging.disable_progress_bar()
-    model, loaded = heads.AUTO[task.kind].from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    if wrong := sorted([*loaded["missing_keys"], *map(str, loaded["mismatched_keys"])]):
-        raise InputError(
-            f"{folder}: {len(wrong)} weights that its config.json asks for are not there, such as {wrong[0]}"
-        )
+    model, random = opening.opened(heads.AUTO[task.kind], folder)
+    opening.require_whole(folder, {*random})
     return model.eval(), task

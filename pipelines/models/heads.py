@@ -14,12 +14,11 @@ from transformers import (
     AutoModelForTokenClassification,
     PreTrainedModel,
 )
-from transformers import logging as hf_logging
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
-from pipelines.models import backbones
+from pipelines.models import backbones, opening
 from pipelines.models.batch import Batch
 from pipelines.models.features import (
     FeaturesConfig,
@@ -48,15 +47,14 @@ def for_task(
 
     The encoder of a fine-tuned model goes too, without that model's head (Phang et al. 2018: fine-tuned twice).
     """
-    hf_logging.set_verbosity_error()  # what it would report is meant: the old head goes, the new one is random
-    hf_logging.disable_progress_bar()
     names, auto = _names(task), AUTO[task.kind]
     if pooling == "compare" and task.kind not in ("pair", "regression"):
         raise UsageError(
             f"params.yaml: finetune: pooling: compare: rows of kind {task.kind} have no two texts to compare"
         )
-    if pooling != "cls" and head == "native":
-        raise UsageError(f"params.yaml: finetune: pooling: {pooling}: the native head has its own; name one of ours")
+    for name, value, own in (("pooling", pooling, "cls"), ("features", features, "last")):
+        if head == "native" and value != own:
+            raise UsageError(f"params.yaml: finetune: {name}: {value}: the native head has its own; name one of ours")
     if head != "native":
         if auto not in OURS:
             raise UsageError(f"params.yaml: finetune: head: {head}: rows of kind {task.kind} take the native head")
@@ -79,7 +77,7 @@ def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTr
         names["summary_type"] = "first"  # where we put [CLS]; its own is the last place, in a batch a row's padding
     try:
         if not tuned:
-            return auto.from_pretrained(folder, dtype=torch.float32, **names)
+            return opening.with_encoder(auto, folder, **names)
         config.update(names)
         model = auto.from_config(config)
     except ValueError as error:
@@ -93,8 +91,7 @@ def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTr
 def _body(folder: Path) -> Any:
     """The encoder of a folder, without the head that it may have been fine-tuned with."""
     ours = AutoConfig.from_pretrained(folder).model_type == FeaturesConfig.model_type
-    found = (FeaturesModel if ours else AutoModel).from_pretrained(folder, dtype=torch.float32)
-    return backbones.encoder(found)
+    return backbones.encoder(opening.with_encoder(FeaturesModel if ours else AutoModel, folder))
 
 
 def _names(task: Task) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
-from transformers import logging as hf_logging
 
 from pipelines.core import json_file, seeding
 from pipelines.core.errors import InputError, UsageError, choices
@@ -17,6 +17,7 @@ from pipelines.core.task import FILE as TASK_FILE
 from pipelines.models import (
     backbones,
     bilstm,  # noqa: F401 (transformers opens its folders from then on)
+    opening,
     vocabulary,
 )
 from pipelines.models import folder as model_folder
@@ -87,8 +88,7 @@ def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
             f"{source}: a fine-tuned model, without a head to pretrain; start from the encoder that it was made of"
         )
     own = tokenizer_files.load(source)
-    hf_logging.disable_progress_bar()
-    model = auto.from_pretrained(source, dtype=torch.float32)
+    model = opening.with_encoder(auto, source)
     if not vocabulary.same(own, tokenizer):
         kept = vocabulary.exchange(model, own, tokenizer)
         model.config.update(_special_ids(model.config.model_type, tokenizer))
@@ -124,20 +124,20 @@ def fetch(source: str, target: Path) -> None:
 
 def _weights(source: Path, target: Path) -> None:
     """The weights of a Hugging Face folder as one safetensors file; nothing is unpickled but tensors."""
-    if (source / "model.safetensors").is_file():
-        shutil.copyfile(source / "model.safetensors", target)
-        return
-    shards = sorted(source.glob("model-*-of-*.safetensors"))
-    if shards:
-        state = {name: tensor for shard in shards for name, tensor in load_file(shard).items()}
-    elif (source / "pytorch_model.bin").is_file():
-        try:
+    whole = source / "model.safetensors"
+    files = [whole] if whole.is_file() else sorted(source.glob("model-*-of-*.safetensors"))
+    try:
+        if files:
+            state = {name: tensor for file in files for name, tensor in load_file(file).items()}
+        elif (source / "pytorch_model.bin").is_file():
             loaded = torch.load(source / "pytorch_model.bin", map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError:
-            raise InputError(f"{source}/pytorch_model.bin: holds more than tensors; it is not opened") from None
-        state = {name: tensor.clone().contiguous() for name, tensor in loaded.items()}
-    else:
-        raise InputError(f"{source}: no model.safetensors and no pytorch_model.bin; the folder is not whole")
+            state = {name: tensor.clone().contiguous() for name, tensor in loaded.items()}
+        else:
+            raise InputError(f"{source}: no model.safetensors and no pytorch_model.bin; the folder is not whole")
+    except pickle.UnpicklingError:
+        raise InputError(f"{source}/pytorch_model.bin: holds more than tensors; it is not opened") from None
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise opening.unreadable(source, error) from None
     save_file(state, target, {"format": "pt"})
 
 

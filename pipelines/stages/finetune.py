@@ -4,8 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from pipelines.core import entries, json_file, params, paths, provenance, schema, seeding, stage
-from pipelines.core.errors import UsageError, choices
+from pipelines.core import entries, json_file, params, paths, provenance, seeding, stage
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 
@@ -25,13 +24,13 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
     from pipelines.inference import watch
     from pipelines.models import folder, heads, lean
     from pipelines.text import tokenizer as text_tokenizer
-    from pipelines.training import losses, prefix, strategies
+    from pipelines.training import checks, losses, prefix, strategies
     from pipelines.training.batches import Encoded, RowBatches
     from pipelines.training.distributed import fitting
 
     data, encoder = paths.encoded(entry.data), Path(entry.encoder)
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
-    _check(key, entry, task)
+    checks.finetune(key, entry, task)
     folder.check_fit(encoder, tokenizer.vocab_size, json_file.mapping(data / "encoding.json")["max_length"])
     torch.manual_seed(seeding.derive(entry.seed, "head"))
     model = heads.for_task(encoder, task, entry.head, entry.pooling, entry.features)
@@ -56,16 +55,6 @@ def learn(stage_name: str, key: str, entry: entries.Finetune, out: Path) -> list
         (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
     return curve
-
-
-def _check(key: str, entry: entries.Finetune, task: Task) -> None:
-    schema.check_trained(task.kind)
-    if entry.dev and entry.dev not in task.splits:
-        raise UsageError(f"params.yaml: finetune.{key}.dev: {choices('split', entry.dev, task.splits)}")
-    if entry.patience and not entry.dev:
-        raise UsageError(f"params.yaml: finetune.{key}.patience: {entry.patience}; name a split to look at as dev")
-    if entry.class_weights == "balanced" and task.kind not in ("single", "pair", "tagging"):
-        raise UsageError(f"params.yaml: finetune.{key}.class_weights: rows of kind {task.kind} have no classes")
 
 
 if __name__ == "__main__":

@@ -54,6 +54,17 @@ def test_a_folder_that_is_not_whole_is_one_sentence(missing: str, source: Path) 
     assert not Path("artifacts/models/published").exists()
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "model-00001-of-00001.safetensors", "pytorch_model.bin"])
+def test_a_file_cut_off_is_one_sentence(name: str, source: Path) -> None:
+    state = load_file(source / "model.safetensors")
+    (source / "model.safetensors").unlink()
+    (torch.save if name.endswith(".bin") else save_file)(state, source / name)
+    (source / name).write_bytes((source / name).read_bytes()[:5000])
+    with pytest.raises(InputError, match=r"elsewhere: its weights are not readable \(.*\); was the file cut off\?"):
+        imported()
+    assert not Path("artifacts/models/published").exists()
+
+
 def test_a_pickle_that_runs_code_is_not_run(source: Path) -> None:
     class Attack:
         def __reduce__(self) -> tuple:

@@ -17,7 +17,12 @@ RNG = np.random.default_rng(0)
 COUNT = 60
 IDS = [str(i) for i in range(COUNT)]
 TEXTS = ["x" * (1 + i % 13) for i in range(COUNT)]
-QUARTERS = ((3, 7), (9, 13), (15, 21), (23, 27))  # of two such texts and a line's end, by the 15th, 30th and 45th of them
+QUARTERS = (
+    (3, 7),
+    (9, 13),
+    (15, 21),
+    (23, 27),
+)  # of two such texts and a line's end, by the 15th, 30th and 45th of them
 ENTITY = {"start": 0, "end": 1, "label": "a"}
 
 

@@ -62,6 +62,8 @@ def test_a_pooling_that_cannot_be_is_refused(checkout: Path) -> None:
         heads.for_task(source, tiny.TASK, "linear", "compare")
     with pytest.raises(UsageError, match="pooling: mean: the native head has its own"):
         heads.for_task(source, tiny.TASK, "native", "mean")
+    with pytest.raises(UsageError, match="features: embeddings: the native head has its own"):
+        heads.for_task(source, tiny.TASK, "native", features="embeddings")
     with pytest.raises(UsageError, match="features: concat_last_four: the encoder has 2 layers"):
         heads.for_task(source, tiny.TASK, "linear", "mean", "concat_last_four")
 

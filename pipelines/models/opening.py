@@ -1,0 +1,53 @@
+"""Opening a model folder's weights: what its config asks for is there, or it is said.
+
+transformers fills what is missing with random numbers and reports it in a log; a model of theirs would train, and serve.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import PreTrainedModel
+from transformers import logging as hf_logging
+
+from pipelines.core.errors import InputError
+from pipelines.models import backbones
+
+
+def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, list[str]]:
+    """The folder's model of transformers' class `auto`, fp32, and the weights that are random: not there, or of another size.
+
+    Args:
+        names: what the config is to say, whatever the folder's says.
+    """
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    report = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        model, found = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
+    except SafetensorError as error:
+        raise unreadable(folder, error) from None
+    return model, sorted([*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])])
+
+
+def unreadable(folder: Path, error: Exception) -> InputError:
+    """What is said of a file that is no file of weights, or a part of one."""
+    return InputError(f"{folder}: its weights are not readable ({str(error).splitlines()[0]}); was the file cut off?")
+
+
+def with_encoder(auto: Any, folder: Path, **names: Any) -> PreTrainedModel:
+    """As `opened`, its encoder whole; a head and a pooler are random where the folder has none."""
+    model, random = opened(auto, folder, **names)
+    inside = {id(p) for p in backbones.encoder_parameters(model)}
+    require_whole(folder, {name for name, p in model.named_parameters() if id(p) in inside}.intersection(random))
+    return model
+
+
+def require_whole(folder: Path, random: set[str]) -> None:
+    """Refuse a folder without weights that its config asks for."""
+    if random:
+        raise InputError(
+            f"{folder}: {len(random)} weights that its config.json asks for are not there in that size, such as "
+            f"{min(random)}"
+        )

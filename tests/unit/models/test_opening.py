@@ -1,0 +1,47 @@
+"""A folder whose weights are not those that its config asks for is refused, wherever it is opened."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoModelForMaskedLM
+
+from pipelines.core.errors import InputError
+from pipelines.inference.fill_mask import fill
+from pipelines.models import folder as model_folder
+from pipelines.models import heads, pretrained
+from pipelines.text import tokenizer
+from tests import tiny
+
+OPENED: dict[str, Callable[[Path], Any]] = {
+    "fine-tuned further": lambda folder: heads.for_task(folder, tiny.TASK),
+    "under a head of ours": lambda folder: heads.for_task(folder, tiny.TASK, "linear"),
+    "pretrained further": lambda folder: pretrained.start(folder, {}, AutoModelForMaskedLM, tokenizer.load(folder), 1),
+    "asked for words": lambda folder: fill(folder, "私は[MASK]が好き。", 3),
+    "predicted with": lambda folder: model_folder.load_tuned(folder),
+}
+
+
+def damaged(folder: Path, damage: str) -> str:
+    """Damages a model folder; returns what is to be said of it."""
+    if damage == "cut off":
+        file = folder / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:1000])
+        return r"its weights are not readable \(.*\); was the file cut off\?"
+    name, value = {"a layer less": ("num_hidden_layers", 3), "narrower": ("hidden_size", 64)}[damage]
+    config = json.loads((folder / "config.json").read_text()) | {name: value}
+    (folder / "config.json").write_text(json.dumps(config))
+    return r"\d+ weights that its config\.json asks for are not there in that size, such as "
+
+
+@pytest.mark.parametrize("damage", ["cut off", "a layer less", "narrower"])
+@pytest.mark.parametrize("use", OPENED)
+def test_a_folder_that_is_not_whole_is_refused(use: str, damage: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    (tiny.classifier if use == "predicted with" else tiny.encoder)(folder)
+    OPENED[use](folder)
+    said = damaged(folder, damage)
+    with pytest.raises(InputError, match=f"model: {said}"):
+        OPENED[use](folder)
