@@ -13,6 +13,11 @@ class UsageError(InputError):
     exit_status = 2
 
 
+def one_line(error: Exception) -> str:
+    """What somebody else's error says, on one line, the first 200 characters of it."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def choices(kind: str, wrong: object, there_are: object) -> str:
     """`no KIND 'WRONG'; there are: A, B, C`, with the likeliest meant first when one is near."""
     import difflib

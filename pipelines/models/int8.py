@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
+
+from pipelines.models import opening
 
 MARK = "bertline_int8"  # in config.json: the names of the layers kept as int8
 
@@ -86,7 +88,7 @@ def load(folder: Path, auto: Any) -> PreTrainedModel:
     names = getattr(config, MARK)
     delattr(config, MARK)
     model = auto.from_config(config)
-    tensors = load_file(folder / "model.safetensors")
+    tensors = opening.tensors(folder / "model.safetensors")
     for name in names:
         _replace(model, name, Int8Linear(*(tensors[f"{name}.{part}"] for part in ("weight", "scale", "bias"))))
     model.load_state_dict(tensors, assign=True)

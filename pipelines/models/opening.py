@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from transformers import PreTrainedModel
 from transformers import logging as hf_logging
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, one_line
 from pipelines.models import backbones
 
 
@@ -31,9 +32,17 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, list
     return model, sorted([*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])])
 
 
-def unreadable(folder: Path, error: Exception) -> InputError:
-    """What is said of a file that is no file of weights, or a part of one."""
-    return InputError(f"{folder}: its weights are not readable ({str(error).splitlines()[0]}); was the file cut off?")
+def tensors(file: Path) -> dict[str, torch.Tensor]:
+    """What a file of safetensors holds."""
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise unreadable(file, error) from None
+
+
+def unreadable(place: Path, error: Exception) -> InputError:
+    """What is said of a file that is no file of weights, or a part of one; `place` is the file, or its folder."""
+    return InputError(f"{place}: its weights are not readable ({one_line(error)}); was the file cut off?")
 
 
 def with_encoder(auto: Any, folder: Path, **names: Any) -> PreTrainedModel:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from pipelines.core import json_file, seeding
-from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.errors import InputError, UsageError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.models import (
@@ -54,7 +53,7 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
         with torch.inference_mode():  # some sizes do not go together, and only a model that runs shows it
             backbones.encoder(model.eval())(input_ids=torch.tensor([[tokenizer.cls_id, tokenizer.sep_id]]))
     except Exception as error:  # of whatever kind: it is the sizes that transformers and torch could not use
-        raise InputError(f"{source}: no model comes of these sizes: {' '.join(str(error).split())[:200]}") from error
+        raise InputError(f"{source}: no model comes of these sizes: {one_line(error)}") from error
     return model.train()
 
 
@@ -124,21 +123,24 @@ def fetch(source: str, target: Path) -> None:
 
 def _weights(source: Path, target: Path) -> None:
     """The weights of a Hugging Face folder as one safetensors file; nothing is unpickled but tensors."""
-    whole = source / "model.safetensors"
+    whole, pickled = source / "model.safetensors", source / "pytorch_model.bin"
     files = [whole] if whole.is_file() else sorted(source.glob("model-*-of-*.safetensors"))
-    try:
-        if files:
-            state = {name: tensor for file in files for name, tensor in load_file(file).items()}
-        elif (source / "pytorch_model.bin").is_file():
-            loaded = torch.load(source / "pytorch_model.bin", map_location="cpu", weights_only=True)
-            state = {name: tensor.clone().contiguous() for name, tensor in loaded.items()}
-        else:
-            raise InputError(f"{source}: no model.safetensors and no pytorch_model.bin; the folder is not whole")
-    except pickle.UnpicklingError:
-        raise InputError(f"{source}/pytorch_model.bin: holds more than tensors; it is not opened") from None
-    except (SafetensorError, RuntimeError, OSError) as error:
-        raise opening.unreadable(source, error) from None
+    if files:
+        state = {name: tensor for file in files for name, tensor in opening.tensors(file).items()}
+    elif pickled.is_file():
+        state = {name: tensor.clone().contiguous() for name, tensor in _unpickled(pickled).items()}
+    else:
+        raise InputError(f"{source}: no model.safetensors and no pytorch_model.bin; the folder is not whole")
     save_file(state, target, {"format": "pt"})
+
+
+def _unpickled(file: Path) -> dict[str, torch.Tensor]:
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise InputError(f"{file}: holds more than tensors; it is not opened") from None
+    except (RuntimeError, OSError, EOFError) as error:  # torch's own for a file cut off, each at another place
+        raise opening.unreadable(file, error) from None
 
 
 def _download(name: str) -> Path:
@@ -148,5 +150,4 @@ def _download(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # the hub's own errors share no class that says what happened in one sentence
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{name}: neither a folder here nor to be had from the hub ({reason})") from None
+        raise InputError(f"{name}: neither a folder here nor to be had from the hub ({one_line(error)})") from None

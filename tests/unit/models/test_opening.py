@@ -11,7 +11,7 @@ from transformers import AutoModelForMaskedLM
 from pipelines.core.errors import InputError
 from pipelines.inference.fill_mask import fill
 from pipelines.models import folder as model_folder
-from pipelines.models import heads, pretrained
+from pipelines.models import heads, int8, pretrained
 from pipelines.text import tokenizer
 from tests import tiny
 
@@ -45,3 +45,14 @@ def test_a_folder_that_is_not_whole_is_refused(use: str, damage: str, tmp_path: 
     said = damaged(folder, damage)
     with pytest.raises(InputError, match=f"model: {said}"):
         OPENED[use](folder)
+
+
+def test_an_int8_file_cut_off_is_refused(tmp_path: Path) -> None:
+    whole = tiny.classifier(tmp_path / "whole")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    model_folder.save(int8.quantize(model_folder.load_tuned(whole)[0]), folder, whole, tiny.TASK)
+    model_folder.load_tuned(folder)
+    said = damaged(folder, "cut off")
+    with pytest.raises(InputError, match=f"model/model.safetensors: {said}"):
+        model_folder.load_tuned(folder)
