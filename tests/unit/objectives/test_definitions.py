@@ -7,6 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from pipelines.core.errors import UsageError
 from pipelines.models import masking, pretrained, segments
 from pipelines.models.batch import IGNORE
 from pipelines.objectives import bilm, mlm, nsp, permutation, replaced_token, sop
@@ -153,6 +154,13 @@ def test_half_of_the_segments_change_places() -> None:
         assert after[1][row].tolist() == before[b][row].tolist()
 
 
+def test_a_generator_whose_heads_do_not_divide_its_width_is_refused() -> None:
+    learner = model("electra", replaced_token.auto(replaced_token.Params()))  # 32 wide, 2 heads
+    for share in (0.01, 0.77):  # no width at all; 25 of 2 heads
+        with pytest.raises(UsageError, match=f"generator: {share} of a width of 32 does not divide by [12] heads"):
+            replaced_token.around(learner, replaced_token.Params(generator=share))
+
+
 VARIANTS = ["replaced", "electra_15", "replace_mlm", "all_tokens_mlm"]
 
 
@@ -164,7 +172,9 @@ def test_the_discriminator_sees_the_generators_guesses_and_says_where_they_are(
     learner = model("electra", replaced_token.auto(params))
     both = replaced_token.around(learner, params).eval()
     assert both.generator.electra.embeddings is learner.electra.embeddings
-    assert both.generator.config.hidden_size * 2 == learner.config.hidden_size
+    for name in ("hidden_size", "num_attention_heads", "intermediate_size"):
+        assert getattr(both.generator.config, name) * 2 == getattr(learner.config, name)
+    assert both.generator.config.num_hidden_layers == learner.config.num_hidden_layers
     clean = sentences(rows=30)
     batch = replaced_token.corrupt(clean, np.random.default_rng(1), params, TOKENIZER)
     selected = batch["labels"] != IGNORE

@@ -117,16 +117,6 @@ def test_each_top_layer_has_its_own_rate(model: torch.nn.Module) -> None:
         strategies.groups(model, entry.model_copy(update={"top_k": 9}))
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
-def test_a_schedule_rises_and_never_passes_its_peak(schedule: str) -> None:
-    params = Fit(schedule=schedule, warmup=0.2)
-    factors = [optim.factor(step, 50, params) for step in range(50)]
-    assert factors[:11] == sorted(factors[:11])
-    assert max(factors) == factors[10] == 1
-    assert factors[10:] == sorted(factors[10:], reverse=True)
-    assert (factors[-1] < 0.05) == (schedule != "constant")
-
-
 def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
     model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
