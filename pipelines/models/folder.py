@@ -87,5 +87,5 @@ def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
     if int8.MARK in settings:
         return int8.load(folder, heads.AUTO[task.kind]), task
     model, random = opening.opened(heads.AUTO[task.kind], folder)
-    opening.require_whole(folder, {*random})
+    opening.require_whole(folder, random)
     return model.eval(), task

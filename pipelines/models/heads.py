@@ -77,7 +77,7 @@ def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTr
         names["summary_type"] = "first"  # where we put [CLS]; its own is the last place, in a batch a row's padding
     try:
         if not tuned:
-            return opening.with_encoder(auto, folder, **names)
+            return opening.with_encoder(auto, folder, **names)[0]
         config.update(names)
         model = auto.from_config(config)
     except ValueError as error:
@@ -91,7 +91,7 @@ def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTr
 def _body(folder: Path) -> Any:
     """The encoder of a folder, without the head that it may have been fine-tuned with."""
     ours = AutoConfig.from_pretrained(folder).model_type == FeaturesConfig.model_type
-    return backbones.encoder(opening.with_encoder(FeaturesModel if ours else AutoModel, folder))
+    return backbones.encoder(opening.with_encoder(FeaturesModel if ours else AutoModel, folder)[0])
 
 
 def _names(task: Task) -> dict[str, Any]:

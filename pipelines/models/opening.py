@@ -16,7 +16,7 @@ from pipelines.core.errors import InputError, one_line
 from pipelines.models import backbones
 
 
-def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, list[str]]:
+def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
     """The folder's model of transformers' class `auto`, fp32, and the weights that are random: not there, or of another size.
 
     Args:
@@ -29,7 +29,7 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, list
         model, found = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
     except SafetensorError as error:
         raise unreadable(folder, error) from None
-    return model, sorted([*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])])
+    return model, {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
 
 
 def tensors(file: Path) -> dict[str, torch.Tensor]:
@@ -45,12 +45,12 @@ def unreadable(place: Path, error: Exception) -> InputError:
     return InputError(f"{place}: its weights are not readable ({one_line(error)}); was the file cut off?")
 
 
-def with_encoder(auto: Any, folder: Path, **names: Any) -> PreTrainedModel:
-    """As `opened`, its encoder whole; a head and a pooler are random where the folder has none."""
+def with_encoder(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
+    """As `opened`, its encoder whole: what is random is of a head or a pooler, which the folder may not have."""
     model, random = opened(auto, folder, **names)
     inside = {id(p) for p in backbones.encoder_parameters(model)}
-    require_whole(folder, {name for name, p in model.named_parameters() if id(p) in inside}.intersection(random))
-    return model
+    require_whole(folder, random & {name for name, p in model.named_parameters() if id(p) in inside})
+    return model, random
 
 
 def require_whole(folder: Path, random: set[str]) -> None:

@@ -87,7 +87,11 @@ def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
             f"{source}: a fine-tuned model, without a head to pretrain; start from the encoder that it was made of"
         )
     own = tokenizer_files.load(source)
-    model = opening.with_encoder(auto, source)
+    model, random = opening.with_encoder(auto, source)
+    if random:
+        say(
+            f"{source}: {len(random)} weights of a head or a pooler are not there and begin at random: {min(random)}, ..."
+        )
     if not vocabulary.same(own, tokenizer):
         kept = vocabulary.exchange(model, own, tokenizer)
         model.config.update(_special_ids(model.config.model_type, tokenizer))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining
 
 from pipelines.core.errors import InputError
 from pipelines.models import folder as model_folder
@@ -76,3 +76,18 @@ def test_sequences_longer_than_the_positions_are_one_sentence() -> None:
     with pytest.raises(InputError, match=r"roberta\.json: it has 64 positions, encode\.max_length is 65"):
         model_folder.check_length(values, shape, 65)
     model_folder.check_length({"model_type": "xlnet"}, shape, 10**6)
+
+
+def test_a_head_that_a_folder_lacks_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    whole, bare = tiny.encoder(tmp_path / "whole"), tiny.encoder(tmp_path / "bare")
+    AutoModel.from_pretrained(bare).save_pretrained(bare)
+    loaded = tokenizer.load(whole)
+    pretrained.start(whole, {}, AutoModelForMaskedLM, loaded, seed=1)
+    assert "begin at random" not in capsys.readouterr().err
+    pretrained.start(bare, {}, AutoModelForMaskedLM, loaded, seed=1)
+    assert (
+        "weights of a head or a pooler are not there and begin at random: cls.predictions." in capsys.readouterr().err
+    )
