@@ -40,6 +40,25 @@ def test_scores_and_gradients_are_the_whole_layers(family: str, kind: str, head:
         assert all(torch.allclose(gradients[name], whole[name], atol=1e-5) for name in whole)
 
 
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_weights_of_attention_are_dropped_while_training_alone(family: str, checkout: Path) -> None:
+    model, batch = head_and_batch(family, "single", "native", checkout)
+    layer = backbones.layers(model)[-1]
+    for part in layer.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    dropped = ("attention.self.dropout", "p") if family == "bert" else ("attn", "attention_dropout")
+    setattr(layer.get_submodule(dropped[0]), dropped[1], 0.5)
+
+    def scores() -> torch.Tensor:
+        with first_token.only(model, "single"):
+            return model(**{name: batch[name] for name in ("input_ids", "attention_mask")}).logits
+
+    assert scores().equal(scores())
+    layer.train()
+    assert not scores().equal(scores())
+
+
 def last_states(model: torch.nn.Module, loss: Loss, batch: dict) -> list[int]:
     """One step forward and back; the tokens that the last layer gave states of."""
     seen: list[int] = []

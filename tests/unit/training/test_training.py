@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from pipelines.core.entries import Finetune, Fit, Resources
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import InputError
 from pipelines.core.ragged import offsets
-from pipelines.models import backbones, heads
-from pipelines.training import loop, losses, optim, strategies
+from pipelines.models import heads
+from pipelines.training import loop, losses, strategies
 from pipelines.training.batches import Encoded, RowBatches, collate
 from pipelines.training.distributed import fitting
 from pipelines.training.packing import PackedBatches
@@ -99,22 +99,6 @@ def test_frozen_parameters_do_not_move(strategy: str, moved: int, model: torch.n
     assert layers == [moved == 2, moved >= 1]
     assert any(".embeddings." in name for name in changed) == (strategy == "full")
     assert "classifier.weight" in changed
-
-
-def test_each_top_layer_has_its_own_rate(model: torch.nn.Module) -> None:
-    entry = Finetune(
-        **ENTRY, strategy="top_k", top_k=2, optimizer="sgd", layer_learning_rates=[1e-3, 5e-4], head_learning_rate=0.1
-    )
-    groups = strategies.groups(model, entry)
-    rate = {id(p): group["lr"] for group in optim.optimizer(groups, entry).param_groups for p in group["params"]}
-    low, top = backbones.layers(model)
-    assert {rate[id(p)] for p in top.parameters()} == {1e-3}
-    assert {rate[id(p)] for p in low.parameters()} == {5e-4}
-    assert {rate[id(p)] for p in heads.head_parameters(model)} == {0.1}
-    with pytest.raises(UsageError, match="1 rates for the top 2 layers"):
-        strategies.groups(model, entry.model_copy(update={"layer_learning_rates": [1e-3]}))
-    with pytest.raises(UsageError, match="9 layers of an encoder that has 2"):
-        strategies.groups(model, entry.model_copy(update={"top_k": 9}))
 
 
 def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
@@ -210,17 +194,6 @@ def test_looking_changes_nothing(model: torch.nn.Module) -> None:
             fit(model, losses.classification, RowBatches(rows(), 4, 2, 1, 0), Fit(epochs=2, batch_size=4), watch=watch)
         ends.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
     assert all(tensor.equal(ends[1][name]) for name, tensor in ends[0].items())
-
-
-def test_layers_decay_downward_and_each_parameter_is_in_one_group(model: torch.nn.Module) -> None:
-    entry = Finetune(**ENTRY, layer_decay=0.5)
-    groups = strategies.groups(model, entry)
-    assert [group["lr"] for group in groups] == [1e-3, 5e-4, 2.5e-4, 1e-3]  # top, low, embeddings, head
-    every = [id(p) for group in groups for p in group["params"]]
-    assert len(every) == len(set(every)) == len(list(model.parameters()))
-    low, top = backbones.layers(model)
-    assert {id(p) for p in top.parameters()} == {id(p) for p in groups[0]["params"]}
-    assert {id(p) for p in low.parameters()} == {id(p) for p in groups[1]["params"]}
 
 
 def test_balanced_classes_count_alike() -> None:
