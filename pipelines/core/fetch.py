@@ -192,7 +192,7 @@ def _transfer(url: str, partial: Path, source: Source) -> None:
 def _copy(answer: BinaryIO, out: BinaryIO, name: str, have: int, left: int) -> int:
     """Copy the answer's bytes with progress; returns how many came."""
     came = 0
-    with progress(f"fetching {name}", (have + left) / 1e6, "MB") as advance:
+    with progress(f"fetching {name}", (have + left) / 1e6, "MB", have / 1e6) as advance:
         while piece := answer.read(PIECE):
             out.write(piece)
             came += len(piece)

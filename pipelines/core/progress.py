@@ -24,24 +24,27 @@ def say(message: str) -> None:
 
 
 @contextmanager
-def progress(what: str, total: float, unit: str = "") -> Iterator[Advance]:
-    """Call what it yields with the amount done so far, and a note such as the loss. Threads may show bars together."""
+def progress(what: str, total: float, unit: str = "", before: float = 0) -> Iterator[Advance]:
+    """Call what it yields with the amount done so far, and a note such as the loss. Threads may show bars together.
+
+    Of work that goes on, `before` was done by another run, in its time.
+    """
     if os.environ.get("BERTLINE_QUIET"):
         yield lambda done, note="": None
     elif sys.stderr.isatty():
-        yield from _bar(what, total, unit)
+        yield from _bar(what, total, unit, before)
     else:
-        yield from _lines(what, total, unit)
+        yield from _lines(what, total, unit, before)
 
 
-def _bar(what: str, total: float, unit: str) -> Iterator[Advance]:
+def _bar(what: str, total: float, unit: str, before: float) -> Iterator[Advance]:
     with _LOCK:
         if not _BARS:
             _BARS.extend([_display(), 0])
             _BARS[0].start()
         _BARS[1] += 1
         display = _BARS[0]
-    task = display.add_task(what, total=total, unit=unit, note="")
+    task = display.add_task(what, total=total, completed=before, unit=unit, note="")
     try:
         yield lambda done, note="": display.update(task, completed=done, note=note)
     finally:
@@ -67,17 +70,17 @@ def _display() -> Any:
     return Progress(*columns, console=Console(stderr=True))
 
 
-def _lines(what: str, total: float, unit: str) -> Iterator[Advance]:
+def _lines(what: str, total: float, unit: str, before: float) -> Iterator[Advance]:
     start = last = time.monotonic()
 
     def advance(done: float, note: str = "") -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last < PLAIN_SECONDS or not done:
+        if now - last < PLAIN_SECONDS or done <= before:
             return
         last = now
-        left = (now - start) * (total - done) / done
-        rate = done / (now - start)
+        rate = (done - before) / (now - start)
+        left = (total - done) / rate
         say(
             f"{what}: {done:,.0f} of {total:,.0f} {unit} {note}, {rate:,.1f}/s, about {left:.0f} s left".replace(
                 "  ", " "

@@ -111,7 +111,7 @@ class Training:
         job, now, steps = self.job, self.now, len(self.job.batches)
         tokens, started = 0, time.monotonic()
         saved = started
-        with progress("training", steps, "steps") as advance:
+        with progress("training", steps, "steps", now.step) as advance:
             while now.step < steps:
                 due = time.monotonic() - saved >= job.checkpoint_seconds
                 enough = bool(job.params.patience) and now.stale >= job.params.patience
