@@ -49,6 +49,7 @@ def resume(
     state = load(path, fingerprint, device)
     if state is None:
         return Progress()
+    say(f"{path}: training goes on after step {state['step']:,}")
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return Progress(**{each.name: state[each.name] for each in fields(Progress)})

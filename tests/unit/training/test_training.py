@@ -102,8 +102,9 @@ def test_frozen_parameters_do_not_move(strategy: str, moved: int, model: torch.n
 
 
 def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
-    model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
+    model: torch.nn.Module, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     batches, params = (
         RowBatches(rows(), 4, 3, 1, 0),
@@ -129,9 +130,11 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
         fit(model, losses.classification, cut, params)
     assert Path("state/checkpoints/finetune/cut/fit-1.pt").is_file()
     model.load_state_dict(start)
+    assert "goes on after" not in capsys.readouterr().err
     again: list[tuple[int, float]] = []
     with fitting("finetune", "cut", resources) as fit:
         fit(model, losses.classification, cut, params, report=lambda step, loss: again.append((step, loss)))
+    assert "fit-1.pt: training goes on after step 10\n" in capsys.readouterr().err
     assert asked == [*range(11), *range(10, 18)]
     assert all(tensor.equal(whole[name]) for name, tensor in model.state_dict().items())
     assert again == curve
