@@ -45,11 +45,10 @@ def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> di
 def resume(
     path: Path, fingerprint: str, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
 ) -> Progress:
-    """Take model and optimizer to where the checkpoint was, and say how far that is."""
+    """Take model and optimizer to where the checkpoint was; returns how far that is."""
     state = load(path, fingerprint, device)
     if state is None:
         return Progress()
-    say(f"{path}: training goes on after step {state['step']:,}")
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return Progress(**{each.name: state[each.name] for each in fields(Progress)})

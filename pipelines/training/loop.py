@@ -111,6 +111,8 @@ class Training:
         job, now, steps = self.job, self.now, len(self.job.batches)
         tokens, started = 0, time.monotonic()
         saved = started
+        if now.step and self.rank == 0:
+            say(f"{job.checkpoint}: training goes on after step {now.step:,}")
         with progress("training", steps, "steps", now.step) as advance:
             while now.step < steps:
                 due = time.monotonic() - saved >= job.checkpoint_seconds
