@@ -40,14 +40,18 @@ def regression(model: nn.Module, batch: Batch) -> Sums:
 
 
 def span(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Sums:
-    """Mean of the cross-entropies of a span's first and last token (Devlin et al. 2018, section 4.2)."""
+    """Mean of the cross-entropies of a span's first and last token (Devlin et al. 2018, section 4.2).
+
+    No answer lies in padding: it has no probability, and smoothing gives it none.
+    """
     output, labels = model(**backbones.inputs(model, batch)), batch["labels"]
-    hidden = (1 - batch["attention_mask"]).bool()  # no answer lies in padding
-    ends = [logits.float().masked_fill(hidden, -1e9) for logits in (output.start_logits, output.end_logits)]
-    total = nn.functional.cross_entropy(
-        torch.cat(ends), torch.cat(labels.unbind(1)), ignore_index=IGNORE, reduction="sum",
-        label_smoothing=label_smoothing,
-    )  # fmt: skip
+    inside = batch["attention_mask"].bool().repeat(2, 1)
+    ends = torch.cat([output.start_logits, output.end_logits]).float().masked_fill(~inside, -1e9)  # (2B, T)
+    right = torch.cat(labels.unbind(1))
+    total = nn.functional.cross_entropy(ends, right, ignore_index=IGNORE, reduction="sum")
+    if label_smoothing:
+        even = -(ends.log_softmax(dim=-1) * inside).sum(dim=-1) / inside.sum(dim=-1)
+        total = (1 - label_smoothing) * total + label_smoothing * even[right != IGNORE].sum()
     return total / 2, (labels[:, 0] != IGNORE).sum()
 
 

@@ -1,0 +1,124 @@
+"""Losses and held-out scores, beside the same by NumPy from the model's own logits."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.models.batch import IGNORE, Batch, Prediction
+from pipelines.training import losses
+from pipelines.training.batches import collate
+from tests.contracts.test_kinds_and_families import model_and_rows
+
+WEIGHTS = {"single": (0.5, 2.0, 1.0), "tagging": (0.5, 2.0, 1.0, 0.25, 3.0)}
+
+
+def model_and_batch(kind: str, checkout: Path) -> tuple[Any, Batch]:
+    """Six rows of several lengths, so that some are padded; the second one without a label."""
+    model, data = model_and_rows(kind, "bert", checkout)
+    batch = collate(data, np.arange(6), 0)
+    assert batch["attention_mask"].sum(dim=1).unique().numel() > 1
+    batch["labels"] = batch["labels"].clone()
+    batch["labels"][1] = IGNORE
+    return model.requires_grad_(False), batch
+
+
+def log_softmax(logits: torch.Tensor) -> np.ndarray:
+    numbers = logits.detach().double().numpy()
+    return numbers - np.log(np.exp(numbers).sum(axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["single", "tagging"])
+def test_classification(kind: str, weighted: bool, smoothing: float, checkout: Path) -> None:
+    model, batch = model_and_batch(kind, checkout)
+    given = WEIGHTS[kind] if weighted else ()
+    total, count = losses.for_kind(kind, smoothing, given)(model, batch)
+    inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
+    right, found = batch["labels"].flatten().numpy(), log_softmax(model(**inputs).logits)
+    found, classes = found.reshape(-1, found.shape[-1]), found.shape[-1]
+    weights, by_hand = np.array(given or [1.0] * classes), 0.0
+    for logs, label in zip(found, right, strict=True):
+        if label != IGNORE:
+            share = np.full(classes, smoothing / classes)
+            share[label] += 1 - smoothing
+            by_hand -= float((share * weights * logs).sum())
+    assert float(total) == pytest.approx(by_hand, rel=1e-4)
+    assert int(count) == (right != IGNORE).sum() > 0
+
+
+def test_regression(checkout: Path) -> None:
+    model, batch = model_and_batch("regression", checkout)
+    total, count = losses.for_kind("regression")(model, batch)
+    inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
+    found, right = model(**inputs).logits[:, 0].tolist(), batch["labels"].tolist()
+    kept = [i for i in range(6) if i != 1]
+    assert float(total) == pytest.approx(sum((found[i] - right[i]) ** 2 for i in kept), rel=1e-4)
+    assert int(count) == len(kept)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_no_answer_lies_in_padding(smoothing: float, checkout: Path) -> None:
+    model, batch = model_and_batch("span", checkout)
+    total, count = losses.for_kind("span", smoothing)(model, batch)
+    output = model(**{name: tensor for name, tensor in batch.items() if name != "labels"})
+    by_hand = 0.0
+    for row in (i for i in range(6) if i != 1):
+        length = int(batch["attention_mask"][row].sum())
+        for logits, label in zip((output.start_logits, output.end_logits), batch["labels"][row].tolist(), strict=True):
+            logs = log_softmax(logits[row, :length])
+            by_hand -= float((1 - smoothing) * logs[label] + smoothing * logs.mean()) / 2
+    assert float(total) == pytest.approx(by_hand, rel=1e-4)
+    assert int(count) == 5
+
+
+class Two:
+    """Two batches of one objective with two predictions; of the second prediction some are not to be learned from."""
+
+    words = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 3.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    order = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, step: int) -> Batch:
+        labels = torch.tensor([[0, 1, 0, 1], [0, 2, 0, 1]][step])
+        return {"input_ids": torch.zeros(2, 4), "words": labels, "order": torch.tensor([0, IGNORE])}
+
+    @classmethod
+    def predict(cls, model: torch.nn.Module, batch: Batch) -> list[Prediction]:
+        return [Prediction("mlm", cls.words, batch["words"]), Prediction("order", cls.order, batch["order"], 0.5)]
+
+    @classmethod
+    def losses(cls, step: int) -> tuple[float, float]:
+        """The sum over four words, and over the one order that counts."""
+        labels = cls()[step]["words"]
+        return float(-log_softmax(cls.words)[range(4), labels].sum()), float(-log_softmax(cls.order)[0, 0])
+
+
+def test_several_predictions_are_a_weighted_sum_of_means_for_every_row() -> None:
+    model, batch = torch.nn.Linear(1, 1), Two()[0]
+    words, order = Two.losses(0)
+    total, count = losses.Pretraining(Two.predict)(model, batch)
+    assert (float(total), int(count)) == (pytest.approx(2 * (words / 4 + 0.5 * order), rel=1e-5), 2)
+    total, count = losses.Pretraining(lambda *given: Two.predict(*given)[:1])(model, batch)
+    assert (float(total), int(count)) == (pytest.approx(words, rel=1e-5), 4)
+
+
+def test_held_out_scores_are_over_all_batches() -> None:
+    words, order = (np.array(each) for each in zip(Two.losses(0), Two.losses(1), strict=True))
+    found = losses.held_out(torch.nn.Linear(1, 1), Two(), Two.predict)  # type: ignore[arg-type]
+    assert found == pytest.approx(
+        {
+            "mlm_loss": words.sum() / 8,
+            "mlm_perplexity": np.exp(words.sum() / 8),
+            "mlm_accuracy": 7 / 8,  # all but the second word of the first batch
+            "order_loss": order.mean(),
+            "order_perplexity": np.exp(order.mean()),
+            "order_accuracy": 1.0,
+        },
+        abs=1e-5,
+    )
