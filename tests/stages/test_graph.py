@@ -22,6 +22,8 @@ TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "in
 def repository(workspace: Path) -> Path:
     """The quickstart's graph with a tiny encoder, one run of each kind and few steps."""
     params = yaml.safe_load((workspace / "params.yaml").read_text())
+    params["prepare"]["bodies"] = params["prepare"]["headlines"] | {"task": "bodies"}
+    params["encode"]["bodies"] = params["encode"]["headlines"] | {"task": "bodies"}
     vocab = {"rows": "bodies", "tokenizer": "mecab_wordpiece", "dictionary": "ipadic", "size": 2000}
     params["build_vocab"] = {"ja": vocab}
     fit = {"data": "bodies", "objective": "mlm", "epochs": 1, "learning_rate": 1e-3, "config": TINY}
