@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install run test lint format lock up down
+.PHONY: help install run test lint format graph lock up down
 
 help:
 	@echo "make run     install, then the quickstart: samples to a served model"
 	@echo "make test    install, then every test"
 	@echo "make lint    ruff, its formatter, mypy"
+	@echo "make graph   write into dvc.yaml what each stage runs"
 	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
 	@echo "make lock    compile requirements.lock from pyproject.toml"
 
@@ -38,6 +39,10 @@ lint: install
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# What each stage imports, among its deps in dvc.yaml. tests/architecture says when it is due.
+graph: install
+	$(BIN)/python -m pipelines.graph.dependencies
 
 up: install
 	$(BIN)/bertline up

@@ -6,19 +6,21 @@
 import json
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 import yaml
 from safetensors.torch import load_file, save_file
 
-from pipelines.text import tokenizer
+from pipelines.text import interface, tokenizer
 
 TEXTS = {
-    "ja": "Wikipedia's Kyoto articles in Japanese (NICT's Japanese-English Bilingual Corpus of Wikipedia's Kyoto Articles "
-    "2.01, CC BY-SA 3.0) and works of Aozora Bunko that are in the public domain in Japan",
+    "ja": "Wikipedia's Kyoto articles in Japanese (NICT's Japanese-English Bilingual Corpus of Wikipedia's Kyoto "
+    "Articles 2.01, CC BY-SA 3.0) and works of Aozora Bunko that are in the public domain in Japan",
     "en": "Wikipedia's Kyoto articles in English (the same corpus, CC BY-SA 3.0) and English novels published by 1930",
 }
-CARD = """---
+CARD = """\
+---
 language: {language}
 license: cc-by-sa-3.0
 library_name: transformers
@@ -26,19 +28,18 @@ pipeline_tag: fill-mask
 ---
 # {name}
 
-A small {family} encoder ({layers} layers, {width} wide, {parameters:,} parameters, float16) that bertline pretrained itself,
-so that it works without a network. `bertline fill-mask encoders/{name} "{example}"` asks it for words.
-transformers alone opens it too, its tokenizer as `{opens}`.
+A small {family} encoder ({layers} layers, {width} wide, {parameters:,} parameters, float16). \
+It was pretrained in this repository, so that bertline works without a network. \
+`bertline fill-mask encoders/{name} "{example}"` asks it for words. \
+transformers opens it without bertline too, its tokenizer as `{opens}`.
 
-- **Text**: {text}. Nothing else; no corpus of a task was seen. The texts are not part of this folder.
+- **Text**: {text}. Nothing else; it saw no corpus of a task. The texts are not part of this folder.
 - **Vocabulary**: {vocab:,} entries, `{tokenizer}`, learned on the same text.
 - **Objective**: {objective}; {steps:,} steps of {rows} sequences of {length} tokens: {seen:,.1f} million tokens.
 - **Held out** (1% of the documents): {scores}.
 - **Licence**: CC BY-SA 3.0, as the Wikipedia articles have it.
 - **Made by** `params/{name}.yaml`:
 
-```yaml
-{params}```
 """
 OPENS = {"ja": "BertJapaneseTokenizer", "en": "AutoTokenizer"}  # MeCab has no tokenizer.json
 EXAMPLES = {"ja": "私は[MASK]が好き。", "en": "The capital of Japan is [MASK]."}
@@ -52,7 +53,7 @@ def main(name: str) -> None:
     save_file(weights, target / "model.safetensors", {"format": "pt"})
     config = json.loads((source / "config.json").read_text()) | {"dtype": "float16"}
     (target / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    for file in (*tokenizer.FILES, "provenance.json"):
+    for file in (*interface.FILES, "provenance.json"):
         if (source / file).is_file():
             shutil.copyfile(source / file, target / file)
     (target / "README.md").write_text(card(name, source, config, language), encoding="utf-8")
@@ -65,7 +66,7 @@ def card(name: str, source: Path, config: dict, language: str) -> str:
     length = tokenizer.max_length(source) or 0
     parameters = sum(tensor.numel() for tensor in load_file(source / "model.safetensors").values())
     scores = ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in training["curve"][-1][1].items())
-    return CARD.format(
+    text = CARD.format(
         name=name,
         language=language,
         family=config["model_type"],
@@ -83,8 +84,19 @@ def card(name: str, source: Path, config: dict, language: str) -> str:
         scores=scores,
         example=EXAMPLES[language],
         opens=OPENS[language],
-        params=yaml.safe_dump({"pretrain": {name: entry}}, sort_keys=False),
     )
+    return wrapped(text) + f"```yaml\n{yaml.safe_dump({'pretrain': {name: entry}}, sort_keys=False)}```\n"
+
+
+def wrapped(text: str) -> str:
+    """`text` with no line over 100 characters."""
+    lines = text.splitlines()
+    indents = ["  " if line.startswith("- ") else "" for line in lines]
+    filled = [
+        textwrap.fill(line, 100, subsequent_indent=indent, break_on_hyphens=False)
+        for line, indent in zip(lines, indents, strict=True)
+    ]
+    return "\n".join(filled) + "\n"
 
 
 if __name__ == "__main__":

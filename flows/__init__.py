@@ -1,1 +1,1 @@
-"""What happens when: Prefect's flows, and the command line."""
+"""Prefect's flows and the command line."""

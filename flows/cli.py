@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from flows import settings
-from pipelines.core import params, stage
+from pipelines.core import checking, params, stage
 from pipelines.core.errors import UsageError
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -31,14 +31,14 @@ def options(
 @cli.command()
 def check() -> None:
     """Check params.yaml: every key, every name."""
-    found = params.check()
+    found = checking.check()
     print(f"params.yaml: {sum(map(len, found.values()))} entries, all well-formed")
 
 
 @cli.command()
 def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml")], force: bool = False) -> None:
-    """Make FILE the active params.yaml; refuses to lose edits that stand nowhere else."""
-    params.check(file)
+    """Make FILE the active params.yaml; refuses to overwrite edits that are saved nowhere else."""
+    checking.check(file)
     active = params.FILE
     if active.exists() and not force:
         kept = [other.read_bytes() for other in Path("params").glob("*.yaml")]
@@ -50,8 +50,16 @@ def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml"
 
 
 @cli.command()
+def table() -> None:
+    """Print every run's score and size, and how fast it is on this machine."""
+    from pipelines.reports import writing
+
+    print(writing.comparison())
+
+
+@cli.command()
 def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml")]) -> None:
-    """Search for better params of a finetune entry; cut off, it goes on where it was."""
+    """Search for better params of a finetune entry; an interrupted search goes on where it was."""
     from flows.tune import tune as search
     from pipelines.reports import tuning
 
@@ -71,7 +79,7 @@ def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of p
 
 @cli.command()
 def promote(name: Name) -> None:
-    """Hold the challenger against the champion; make it champion if it passes."""
+    """Compare the challenger with the champion; make it champion if it passes."""
     from flows.promote import promote as run
 
     outcome = run(name)
@@ -138,7 +146,7 @@ def down() -> None:
 
 @cli.command()
 def quickstart() -> None:
-    """Samples to a served model: what `make run` does."""
+    """Go from samples to a served model, as `make run` does."""
     from flows.quickstart import quickstart as run
 
     print(run())

@@ -1,4 +1,4 @@
-"""The DVC graph as a flow runs it: `dvc repro` with its lines passed on, and which stages ran."""
+"""Run the DVC graph from a flow: `dvc repro` with its output passed on, and the stages that ran."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def reproduce(targets: list[str] | None = None) -> list[str]:
     before = _stages()
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     command = [sys.executable, "-m", "dvc", "repro", *(targets or [])]
-    last: deque[str] = deque(maxlen=8)  # the stage's own sentence stands shortly before DVC's
+    last: deque[str] = deque(maxlen=8)  # the stage's own error comes shortly before DVC's
     ran = []
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as dvc:
         assert dvc.stdout is not None
@@ -38,7 +38,7 @@ def reproduce(targets: list[str] | None = None) -> list[str]:
 
 
 def outputs(stage: str) -> dict[str, str]:
-    """Paths that `stage` wrote to their md5s, from dvc.lock."""
+    """The paths that `stage` wrote and their md5s, from dvc.lock."""
     return {out["path"]: out["md5"] for out in _stages().get(stage, {}).get("outs", [])}
 
 
@@ -49,7 +49,7 @@ def _stages() -> dict[str, Any]:
 
 
 def _reason(lines: list[str]) -> str:
-    """DVC's error and, before it, what the stage said itself."""
+    """The stage's own error and DVC's after it."""
     told = [line for line in lines if not line.startswith(("> ", "Running stage"))]
     if any("Unable to acquire lock" in line or "is busy" in line for line in told):
         return "another `dvc repro` runs in this checkout; wait for it (dvc says: " + told[-1].strip() + ")"

@@ -5,11 +5,12 @@ from typing import Any
 
 from prefect import flow, task
 
-from pipelines.core import entries, params, paths, tables
-from pipelines.core.entries import Evaluate
+from pipelines.core import params, paths
 from pipelines.core.errors import InputError
+from pipelines.entries.evaluate import Evaluate
+from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
-from pipelines.evaluation.score import score
+from pipelines.evaluation.split import Split
 from pipelines.inference import behaviour, cost
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
@@ -28,21 +29,21 @@ class Outcome:
 def measure(version: registry.Version, entry: Evaluate) -> dict[str, Any]:
     """Score a registered version on the rows of an evaluate entry, with the predictor that serves."""
     predictor = Predictor.load(registry.folder(version))
-    rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet")
+    split = Split(paths.rows(entry.task) / f"{entry.split}.parquet", predictor.task)
     return {
         "task": entry.task,
-        "rows": rows.num_rows,
+        "rows": split.rows,
         "metric": predictor.task.metric,
-        **score(rows, predictor.predict(rows), predictor.task),
-        "latency_ms": cost.latency(predictor, rows),
-        "behaviour": behaviour.check(predictor, rows, entry.behaviour),
+        **split.score(predictor.predict),
+        "latency_ms": cost.latency(predictor, split),
+        "behaviour": behaviour.check(predictor, split.parts, entry.behaviour),
     }
 
 
 @flow(name="promote")
 def promote(name: str) -> Outcome:
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not."""
-    rules = params.entry("promote", name, entries.Promote)
+    rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
     challenger = registry.get(name, registry.CHALLENGER)
     champion = registry.find(name, registry.CHAMPION)
@@ -50,7 +51,7 @@ def promote(name: str) -> Outcome:
         return Outcome(False, [f"{challenger} is the champion already"], champion)
     decision = gates.decide(measure(challenger, entry), measure(champion, entry) if champion else None, rules)
     if decision.passed:
-        registry.crown(challenger)
+        registry.promote(challenger)
         champion = challenger
     return Outcome(decision.passed, decision.reasons, champion)
 

@@ -1,4 +1,4 @@
-"""`make run`: samples to a served model, in one go, and everything stopped again."""
+"""`make run`: from samples to a served model in one run, which stops all that it started."""
 
 import time
 from collections.abc import Callable
@@ -11,10 +11,13 @@ from flows.promote import promote
 from flows.retrain import retrain
 from flows.score import score
 from flows.serve import ask, serving
-from pipelines.core import entries, params, paths, tables
+from pipelines.core import checking, params, paths, tables
 from pipelines.core.progress import say
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
+from pipelines.entries.evaluate import Evaluate
+from pipelines.entries.promote import Promote
+from pipelines.reports import writing
 from pipelines.tracking import store
 
 TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/scored/quickstart.parquet")
@@ -23,22 +26,22 @@ T = TypeVar("T")
 
 @flow(name="quickstart")
 def quickstart() -> str:
-    """The whole way on the active params.yaml; returns what to print at the end."""
-    name = next(iter(params.check()["promote"]))
-    run = params.entry("promote", name, entries.Promote).run
+    """Run every step on the active params.yaml; returns the summary to print."""
+    name = next(iter(checking.check()["promote"]))
+    run = params.entry("promote", name, Promote).run
     _timed("the graph, MLflow runs, a registered challenger", lambda: retrain([name]))
     outcome = _timed("the gate", lambda: promote(name))
-    entry = params.entry("evaluate", run, entries.Evaluate)
+    entry = params.entry("evaluate", run, Evaluate)
     rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet")
     unlabelled = rows.drop_columns(TARGETS[Task.load(paths.rows(entry.task)).kind])
     tables.write(TO_SCORE, unlabelled.to_batches(), unlabelled.schema)
     count = _timed("batch scoring", lambda: score(name, str(TO_SCORE), str(SCORED)))
     first = unlabelled.drop_columns("id").slice(0, 1).to_pylist()[0]
     answer = _timed("one request to the service", lambda: _one_request(name, first))
-    table = (paths.reports() / "table.txt").read_text(encoding="utf-8")
+    table = writing.comparison()
     gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
     return (
-        f"\n{table}\n{gate}\n"
+        f"\n{table}\n\n{gate}\n"
         f"asked   {' | '.join(map(str, first.values()))}\nanswer  {answer}\n"
         f"report  {paths.reports() / 'index.html'}\n"
         f"scored  {SCORED} ({count:,} rows)\n"
@@ -47,7 +50,7 @@ def quickstart() -> str:
 
 
 def _one_request(name: str, row: dict[str, Any]) -> str:
-    """Serve the champion, ask it for one row, stop it."""
+    """Serve the champion, send it one row, stop it."""
     with serving(name) as address:
         answer = ask(address, "/predict", {"rows": [row]})
     items = answer["predictions"][0].items()

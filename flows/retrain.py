@@ -1,4 +1,4 @@
-"""retrain: the graph, an MLflow run for each stage that ran, and the new model registered as challenger."""
+"""retrain: run the graph, log an MLflow run for each stage that ran, register the new model as challenger."""
 
 import json
 import subprocess
@@ -8,10 +8,11 @@ from typing import Any
 from prefect import flow, task
 
 from flows import dag
-from pipelines.core import entries, params, paths, tables
-from pipelines.core.entries import Promote
+from pipelines.core import checking, json_file, params, paths, tables
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
+from pipelines.entries.evaluate import Evaluate
+from pipelines.entries.promote import Promote
 from pipelines.tracking import registry, runs
 
 CODE = Path(__file__).parents[1] / "pipelines" / "serving" / "registered.py"
@@ -25,7 +26,7 @@ def reproduce() -> list[str]:
 
 @task
 def log_runs(stages: list[str]) -> None:
-    """One MLflow run for each stage that ran."""
+    """Log an MLflow run for each stage that ran."""
     values = params.read()
     commit = git_commit()
     for stage in stages:
@@ -35,7 +36,9 @@ def log_runs(stages: list[str]) -> None:
         curve = [f for f in (Path(path) / "training.json" for path in made) if f.is_file()]
         numbers: dict[str, Any] = {}
         for record in metrics:
-            numbers |= {k: record[k] for k in ("metrics", "model", "latency_ms", "rows_per_second") if k in record}
+            numbers |= {k: record[k] for k in ("metrics", "model") if k in record}
+        if (took := paths.timings(entry)).is_file() and metrics:
+            numbers |= json_file.mapping(took)
         for file in curve:
             numbers["final_loss"] = json.loads(file.read_text())["curve"][-1][1]["loss"]
         tags = {f"md5 {path}": md5 for path, md5 in made.items()} | commit
@@ -44,7 +47,7 @@ def log_runs(stages: list[str]) -> None:
 
 @task
 def register(name: str) -> registry.Version:
-    """Register the run that promote.<name> names, unless the newest challenger is that very model."""
+    """Register the run that promote.<name> names, unless the challenger is the same model already."""
     rules = params.entry("promote", name, Promote)
     folder = paths.model(rules.run)
     tags = provenance_tags(rules.run)
@@ -57,8 +60,8 @@ def register(name: str) -> registry.Version:
 
 @flow(name="retrain")
 def retrain(names: list[str] | None = None) -> list[registry.Version]:
-    """Retrain and register; `names` are entries of promote, all of them unless some are given."""
-    checked = params.check()
+    """Retrain and register challengers. `names` are entries of promote; None takes all of them."""
+    checked = checking.check()
     stages = reproduce()
     log_runs(stages)
     return [register(name) for name in names or checked["promote"]]
@@ -83,6 +86,6 @@ def provenance_tags(run: str) -> dict[str, str]:
 
 def _example(run: str, kind: str) -> dict[str, Any]:
     """The first row that the run was evaluated on."""
-    entry = params.entry("evaluate", run, entries.Evaluate)
+    entry = params.entry("evaluate", run, Evaluate)
     rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet", INPUTS[kind])
     return rows.slice(0, 1).to_pylist()[0]

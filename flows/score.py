@@ -1,4 +1,4 @@
-"""score: every row of a Parquet file, by the champion."""
+"""score: predict every row of a Parquet file with the champion."""
 
 from pathlib import Path
 

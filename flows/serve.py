@@ -1,4 +1,4 @@
-"""The HTTP service on this machine: started, waited for, asked, stopped."""
+"""Start the HTTP service on this machine, wait for it, send it requests, stop it."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ def serving(name: str, alias: str = "champion", host: str = "127.0.0.1", port: i
 
 
 def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: float = 60) -> dict[str, Any]:
-    """One request with JSON; a body makes it a POST."""
+    """Send one request with JSON, a POST if it has a body. Raises InputError if the service answers with an error."""
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
     try:
@@ -33,14 +33,14 @@ def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: fl
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nothing listens on now."""
+    """A port on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return probe.getsockname()[1]
 
 
 def wait_for(url: str, seconds: float) -> None:
-    """Until `url` answers, or one sentence."""
+    """Wait until `url` answers. Raises InputError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Prefect's server, its worker and MLflow's server on this machine: started once, stopped by their own pids."""
+"""Start and stop Prefect's server, its worker and MLflow's server on this machine; each is known by its pid."""
 
 import json
 import os
@@ -18,18 +18,18 @@ PIDS, LOGS = Path("state/pids"), Path("state/logs")
 PREFECT_PORT = int(os.environ.get("BERTLINE_PREFECT_PORT", 4200))
 MLFLOW_PORT = int(os.environ.get("BERTLINE_MLFLOW_PORT", 5000))
 PREFECT_API = f"http://127.0.0.1:{PREFECT_PORT}/api"
-START_SECONDS = 180  # a first start makes its database
+START_SECONDS = 180  # the first start creates a database
 STOP_SECONDS = 20
 
 
 def environment() -> dict[str, str]:
-    """What the services run with: the command line's own silence is not theirs."""
+    """The environment of the services; they do not inherit the command line's own log level."""
     kept = {name: value for name, value in os.environ.items() if name != "PREFECT_LOGGING_LEVEL"}
     return {**kept, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
 
 
 def up() -> str:
-    """Start what does not run yet, wait until it answers, register prefect.yaml's deployments; returns where all is."""
+    """Start what is not running, wait until it answers, register prefect.yaml's deployments; returns the addresses."""
     bin_folder = Path(sys.executable).parent
     prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
     address = ["--host", "127.0.0.1", "--port"]
@@ -48,7 +48,7 @@ def down() -> list[str]:
 
 
 def running(name: str) -> psutil.Process | None:
-    """The process that `up` started under `name`; None if it is gone, even where its pid is another's now."""
+    """The process that `up` started under `name`; None if it has ended, even if another process has its pid now."""
     try:
         record = json.loads((PIDS / name).read_text())
         process = psutil.Process(record["pid"])
@@ -60,7 +60,7 @@ def running(name: str) -> psutil.Process | None:
 
 def _start(name: str, command: list[str], health: str) -> None:
     if running(name):
-        say(f"{name} is up already")
+        say(f"{name} is already up")
         return
     PIDS.mkdir(parents=True, exist_ok=True)
     LOGS.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def _start(name: str, command: list[str], health: str) -> None:
 
 
 def _stop(name: str) -> bool:
-    """End the process and its children, politely first."""
+    """Terminate the process and its children, then kill those that are left; False if it was not running."""
     process = running(name)
     (PIDS / name).unlink(missing_ok=True)
     if process is None:

@@ -1,6 +1,6 @@
-"""tune: a search for better params of one finetune entry; Optuna draws, the finetune stage's own code trains.
+"""tune: search for better params of one finetune entry. Optuna draws them, `training.finetuning` trains.
 
-Trials live in state/tuning/<run>.db, so a search that was cut off goes on; what came out is in artifacts/tuning/<run>.
+Trials are kept in state/tuning/<run>.db, so an interrupted search goes on. The results are in artifacts/tuning/<run>.
 """
 
 import hashlib
@@ -12,24 +12,26 @@ from typing import Any
 
 from prefect import flow, task
 
-from pipelines.core import entries, params, paths, provenance, stage
+from pipelines.core import params, paths, provenance, stage
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
+from pipelines.entries.evaluate import Evaluate
+from pipelines.entries.finetune import Finetune
+from pipelines.entries.tune import Range, Tune
 from pipelines.reports import tuning
-from pipelines.stages import finetune
 from pipelines.tracking import runs
 
 Values = dict[str, Any]
 STATE = Path("state/tuning")
-REASON = "reason"  # of a trial that came to no score
+REASON = "reason"  # why a trial has no score
 
 
 @flow(name="tune")
 def tune(run: str) -> tuning.Trials:
-    """Try what tune.<run> of params.yaml asks for, and leave a table and a picture of all trials."""
-    search = params.entry("tune", run, entries.Tune)
-    base = params.entry("finetune", run, entries.Finetune)
+    """Run the trials that tune.<run> of params.yaml asks for; writes a table and a plot of them."""
+    search = params.entry("tune", run, Tune)
+    base = params.entry("finetune", run, Finetune)
     metric = _check(run, search, base)
     with stage.alone("tune", run):
         study = _study(run, search, base)
@@ -46,8 +48,8 @@ def tune(run: str) -> tuning.Trials:
     return trials
 
 
-def _try(run: str, study: Any, search: entries.Tune, base: entries.Finetune, metric: str) -> None:
-    """One trial. Params that cannot be trained, or whose loss is no number, end it and not the search."""
+def _try(run: str, study: Any, search: Tune, base: Finetune, metric: str) -> None:
+    """Run one trial. If its params cannot be trained, or its loss is not finite, it fails and the search goes on."""
     from optuna.trial import TrialState
 
     asked = study.ask()
@@ -66,44 +68,47 @@ def _try(run: str, study: Any, search: entries.Tune, base: entries.Finetune, met
 
 
 @task
-def trial(run: str, entry: entries.Finetune, metric: str) -> float:
-    """The best score that one training comes to on its dev split."""
-    key = f"{run}/{_digest(entry.model_dump_json())}"  # a trial that was cut off finds its checkpoint
+def trial(run: str, entry: Finetune, metric: str) -> float:
+    """Train once; returns the best score on the dev split."""
+    from pipelines.training import finetuning
+
+    key = f"{run}/{_digest(entry.model_dump_json())}"  # an interrupted trial finds its checkpoint
     STATE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=STATE) as out:
-        curve = finetune.learn("tune", key, entry, Path(out))
+        curve = finetuning.finetune("tune", key, entry, Path(out))
     score = max(numbers[metric] for _, numbers in curve if metric in numbers)
     runs.log(f"tune@{run}", entry.model_dump(), {"metrics": {metric: score}}, {})
     return score
 
 
-def _check(run: str, search: entries.Tune, base: entries.Finetune) -> str:
-    """The task's metric; refuses a search that cannot run before any of it does."""
+def _check(run: str, search: Tune, base: Finetune) -> str:
+    """The task's metric. Raises UsageError, before the first trial, if the search cannot run."""
     found = Task.load(paths.encoded(base.data))
     others = [split for split in found.splits if split != found.train]
     if search.split not in others:
         raise UsageError(f"params.yaml: tune.{run}.split: {choices('split', search.split, others)}")
     evaluated = (params.read().get("evaluate") or {}).get(run)
-    if evaluated and search.split == entries.Evaluate.model_validate(evaluated).split:
+    if evaluated and search.split == Evaluate.model_validate(evaluated).split:
         raise UsageError(
-            f"params.yaml: tune.{run}.split: evaluate.{run} scores {search.split} too; params chosen on it would flatter"
+            f"params.yaml: tune.{run}.split: evaluate.{run} scores {search.split} too; "
+            "its score would be too high for params that were chosen on it"
         )
     for name, among in search.search.items():
-        if search.sampler == "grid" and isinstance(among, entries.Range):
+        if search.sampler == "grid" and isinstance(among, Range):
             raise UsageError(f"params.yaml: tune.{run}.search.{name}: a grid needs choices, not a range")
-        ends = [among.low, among.high] if isinstance(among, entries.Range) else among
+        ends = [among.low, among.high] if isinstance(among, Range) else among
         for value in ends:
             _entry(run, search, base, {name: value})
     return found.metric
 
 
-def _entry(run: str, search: entries.Tune, base: entries.Finetune, values: Values) -> entries.Finetune:
+def _entry(run: str, search: Tune, base: Finetune, values: Values) -> Finetune:
     changed = {**base.model_dump(exclude_unset=True), **values, "dev": search.split}
-    return params.parse(entries.Finetune, changed, f"tune.{run}.search")
+    return params.parse(Finetune, changed, f"tune.{run}.search")
 
 
-def _study(run: str, search: entries.Tune, base: entries.Finetune) -> Any:
-    """The search in its database; trials of a process that is gone are put in the queue again."""
+def _study(run: str, search: Tune, base: Finetune) -> Any:
+    """The search in its database; trials of a process that has died are queued again."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -119,7 +124,7 @@ def _study(run: str, search: entries.Tune, base: entries.Finetune) -> Any:
     for cut in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
         study.enqueue_trial(cut.params)
         study.tell(cut.number, state=optuna.trial.TrialState.FAIL)
-    if search.sampler == "grid":  # Optuna's own sampler of grids ends a search by itself, which asking it forbids
+    if search.sampler == "grid":  # Optuna's own GridSampler stops a study, which is an error under ask and tell
         places = {name: range(len(among)) for name, among in search.search.items() if isinstance(among, list)}
         for combination in itertools.product(*places.values()):
             study.enqueue_trial(dict(zip(places, combination, strict=True)), skip_if_exists=True)
@@ -129,12 +134,12 @@ def _study(run: str, search: entries.Tune, base: entries.Finetune) -> Any:
 
 
 def _ended(study: Any) -> int:
-    """Trials that came to a score or to a reason why not; one that was cut off is neither."""
+    """The number of trials that have a score, or a reason why they have none; interrupted trials have neither."""
     return sum(each.value is not None or REASON in each.user_attrs for each in study.trials)
 
 
-def _draw(asked: Any, name: str, among: entries.Range | list[Any]) -> None:
-    """Let Optuna choose a number of a range, or the place of a choice: choices may be lists, which it does not take."""
+def _draw(asked: Any, name: str, among: Range | list[Any]) -> None:
+    """Let Optuna draw a number from a range, or the index of a choice: it does not take choices that are lists."""
     if isinstance(among, list):
         asked.suggest_categorical(name, list(range(len(among))))
     elif isinstance(among.low, int) and isinstance(among.high, int):
@@ -143,14 +148,14 @@ def _draw(asked: Any, name: str, among: entries.Range | list[Any]) -> None:
         asked.suggest_float(name, among.low, among.high, log=among.log)
 
 
-def _values(search: entries.Tune, drawn: Values) -> Values:
-    """What finetune is given for the numbers and places that Optuna drew."""
+def _values(search: Tune, drawn: Values) -> Values:
+    """The params of finetune for the numbers and indices that Optuna drew."""
     every = ((name, search.search[name], value) for name, value in drawn.items())
     return {name: among[value] if isinstance(among, list) else value for name, among, value in every}
 
 
-def _count(search: entries.Tune) -> int:
-    """Trials in all; a grid has no more than its combinations."""
+def _count(search: Tune) -> int:
+    """The number of trials; a grid has at most one for each combination."""
     grid = math.prod(len(among) for among in search.search.values() if isinstance(among, list))
     return min(search.trials, grid) if search.sampler == "grid" else search.trials
 

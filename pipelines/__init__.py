@@ -1,1 +1,1 @@
-"""All the work of bertline: text in, dependable models out."""
+"""All the work of bertline: from text to dependable models."""

@@ -1,4 +1,4 @@
-"""Pack samples/livedoor/*.tsv into an archive of the livedoor news corpus's layout, the same bytes every time."""
+"""Pack samples/livedoor/*.tsv into an archive laid out as the livedoor news corpus, the same bytes every time."""
 
 import gzip
 import io
@@ -11,7 +11,7 @@ NOTE = "These articles were written for bertline; they are samples and no part o
 
 
 def articles() -> dict[str, str]:
-    """Member names to contents: an address, a time, a title, then the body."""
+    """The archive's member names and their contents: an address, a time, a title, then the body."""
     found = {"text/README.txt": NOTE}
     for table in sorted(HERE.glob("*.tsv")):
         category = table.stem
@@ -27,7 +27,7 @@ def articles() -> dict[str, str]:
 
 
 def packed() -> bytes:
-    """The archive's bytes; no time, owner or file name goes in."""
+    """The archive's bytes; they hold no time, no owner and not the archive's own name."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, text in sorted(articles().items()):

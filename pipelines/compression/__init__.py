@@ -1,1 +1,1 @@
-"""Smaller models of fine-tuned ones."""
+"""Compression: smaller models made from fine-tuned ones."""

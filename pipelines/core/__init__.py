@@ -1,1 +1,1 @@
-"""What every floor stands on: parameters, paths, schemas, files, provenance. Knows no model and no vendor."""
+"""What all other packages share: parameters, paths, schemas, files, provenance. Knows nothing of models."""

@@ -1,4 +1,4 @@
-"""The two errors a person can cause; everything else is a bug and shows its traceback."""
+"""The two errors that a user can cause; every other error is a bug and shows its traceback."""
 
 
 class InputError(ValueError):
@@ -8,18 +8,18 @@ class InputError(ValueError):
 
 
 class UsageError(InputError):
-    """Something a person wrote is wrong: a params.yaml key, an argument. Exit status 2."""
+    """Something that a user wrote is wrong: a key of params.yaml, an argument. Exit status 2."""
 
     exit_status = 2
 
 
 def one_line(error: Exception) -> str:
-    """What somebody else's error says, on one line, the first 200 characters of it."""
+    """The message of a library's error on one line, cut to 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def choices(kind: str, wrong: object, there_are: object) -> str:
-    """`no KIND 'WRONG'; there are: A, B, C`, with the likeliest meant first when one is near."""
+    """`no KIND 'WRONG'; there are: A, B, C`, with a suggestion if one of them is similar."""
     import difflib
 
     names = sorted(map(str, there_are))  # type: ignore[call-overload]

@@ -1,14 +1,15 @@
-"""A file of JSON, or one sentence that says what is wrong with it, and where."""
+"""Read and write JSON files; errors say in one sentence what is wrong, and where."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from pipelines.core.errors import InputError
+from pipelines.core.paths import fresh_file
 
 
 def read(path: Path) -> Any:
-    """What the file holds, whatever that is."""
+    """The content of a JSON file, of any type. Raises InputError that names the file and the line."""
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     try:
@@ -22,8 +23,14 @@ def read(path: Path) -> Any:
 
 
 def mapping(path: Path) -> dict[str, Any]:
-    """What a file of names and values holds: a config, a task."""
+    """The content of a JSON file that must be an object, such as a config or a task."""
     found = read(path)
     if not isinstance(found, dict):
         raise InputError(f"{path}: it must map names to values")
     return found
+
+
+def write(path: Path, values: Any) -> None:
+    """Write `values` to `path` as JSON; an old file is replaced in one step."""
+    with fresh_file(path) as aside:
+        aside.write_text(json.dumps(values, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""params.yaml, read and checked: every entry of every stage, with errors that name the key and the choices."""
+"""Read params.yaml one entry at a time; errors name the key and the choices. `checking` reads all of it."""
 
 from collections.abc import Hashable
 from pathlib import Path
@@ -7,17 +7,18 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from pipelines.core.entries import REFERENCES, SECTIONS, Resources, Section
+from pipelines.core import plugins
 from pipelines.core.errors import UsageError, choices
 
 FILE = Path("params.yaml")
+ENTRIES = "pipelines.entries"  # one module per section
 FREE = {"resources", "defaults"}  # `defaults` is a place for YAML anchors
 
 S = TypeVar("S", bound=BaseModel)
 
 
 def parse(model: type[S], values: Any, where: str, file: Path = FILE) -> S:
-    """`values` as a `model`, or one sentence: file, key, what was wrong, what there is."""
+    """`values` as a `model`. Raises UsageError with the file, the key, what is wrong, and the choices."""
     if not isinstance(values, dict):
         raise UsageError(f"{file}: {where}: {values!r} is not a mapping of keys to values")
     try:
@@ -33,13 +34,17 @@ def parse(model: type[S], values: Any, where: str, file: Path = FILE) -> S:
     raise UsageError(f"{file}: {place}: {first['input']!r}: {said[0].lower()}{said[1:]}")
 
 
-def options(entry: BaseModel, plugin: type[S], where: str) -> S:
-    """The keys of `entry` that its plugin owns, checked by the plugin's own Params."""
-    return parse(plugin, entry.model_extra or {}, where)
+def options(entry: BaseModel, plugin: type[S], where: str, **shared: Any) -> S:
+    """The keys of `entry` that its plugin owns, checked by the plugin's own Params.
+
+    `shared` holds keys of the entry itself; the plugin may have them too.
+    """
+    known = {name: value for name, value in shared.items() if name in plugin.model_fields}
+    return parse(plugin, known | (entry.model_extra or {}), where)
 
 
 def read(file: Path = FILE) -> dict[str, Any]:
-    """The whole file as plain values; a key that stands twice is an error."""
+    """The whole file as plain values; a key that occurs twice is an error."""
     try:
         values = yaml.load(file.read_text(encoding="utf-8"), _Loader) or {}
     except FileNotFoundError:
@@ -48,9 +53,10 @@ def read(file: Path = FILE) -> dict[str, Any]:
         raise UsageError(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise UsageError(f"{file}: it must map section names to entries")
+    sections = {*plugins.names(ENTRIES), *FREE}
     for section in values:
-        if section not in SECTIONS and section not in FREE:
-            raise UsageError(f"{file}: {choices('section', section, {*SECTIONS, *FREE})}")
+        if section not in sections:
+            raise UsageError(f"{file}: {choices('section', section, sections)}")
     return values
 
 
@@ -62,49 +68,12 @@ def entry(section: str, name: str, model: type[S], file: Path = FILE) -> S:
     return parse(model, there_are[name], f"{section}.{name}", file)
 
 
-def resources(file: Path = FILE) -> Resources:
-    return parse(Resources, read(file).get("resources") or {}, "resources", file)
-
-
-def check(file: Path = FILE) -> dict[str, dict[str, Section]]:
-    """Every entry of the file, checked, with the names that entries use of each other."""
-    values = read(file)
-    resources(file)
-    checked = {
-        section: {
-            name: parse(model, item, f"{section}.{name}", file) for name, item in (values.get(section) or {}).items()
-        }
-        for section, model in SECTIONS.items()
-    }
-    for (section, key), targets in REFERENCES.items():
-        names = [name for target in targets for name in checked[target]]
-        for name, item in checked[section].items():
-            if getattr(item, key) not in names:
-                wrong = choices(" or ".join(targets) + " entry", getattr(item, key), names)
-                raise UsageError(f"{file}: {section}.{name}.{key}: {wrong}")
-    _check_runs(checked, file)
-    return checked
-
-
-def _check_runs(checked: dict[str, dict[str, Section]], file: Path) -> None:
-    for section, of in (
-        ("evaluate", ("finetune", "compress")),
-        ("export", ("finetune", "compress")),
-        ("tune", ("finetune",)),
-    ):
-        models = [name for each in of for name in checked[each]]
-        for name in checked[section]:
-            if name not in models:
-                wrong = choices(" or ".join(of) + " entry", name, models)
-                raise UsageError(f"{file}: {section}.{name}: {wrong}")
-
-
 class _Loader(yaml.SafeLoader):
-    """YAML's own loader, but a key that stands twice is an error."""
+    """YAML's own loader, but a key that occurs twice is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         twice = {key for key in keys if keys.count(key) > 1}
         if twice:
-            raise yaml.MarkedYAMLError(problem=f"the key {min(twice)!r} stands twice", problem_mark=node.start_mark)
+            raise yaml.MarkedYAMLError(problem=f"the key {min(twice)!r} occurs twice", problem_mark=node.start_mark)
         return super().construct_mapping(node, deep)

@@ -1,4 +1,4 @@
-"""Where every artefact lives, and how one appears: written aside, then renamed, so a part never looks whole."""
+"""Where every artefact lives. Artefacts are written aside and then renamed, so none is ever half written."""
 
 import os
 import shutil
@@ -37,6 +37,11 @@ def metrics(name: str) -> Path:
     return ARTIFACTS / "metrics" / f"{name}.json"
 
 
+def timings(name: str) -> Path:
+    """Latency and speed of a run on this machine. Not a DVC output: dvc.lock does not depend on the machine."""
+    return ARTIFACTS / "timings" / f"{name}.json"
+
+
 def onnx(name: str) -> Path:
     return ARTIFACTS / "onnx" / name
 
@@ -50,23 +55,33 @@ def tuning(name: str) -> Path:
 
 
 def downloads(corpus: str, edition: str) -> Path:
-    """Fetched files, and those cut off in the middle; not a DVC output, so a change of code fetches nothing again."""
+    """Fetched files, complete or partial. Not a DVC output: a change of code fetches nothing again."""
     return Path("state/downloads") / corpus / edition
 
 
 def checkpoints(stage: str, name: str) -> Path:
-    """Checkpoints of a run under way; not a DVC output, removed when the run is whole."""
+    """Checkpoints of a training that is not complete. Not a DVC output; removed when the run is complete."""
     return Path("state/checkpoints") / stage / name
 
 
+def frozen_features(stage: str, name: str) -> Path:
+    """Outputs of a run's frozen layers. Not a DVC output; removed when the run has trained."""
+    return Path("state/frozen") / stage / name
+
+
+def teacher_outputs(name: str) -> Path:
+    """A teacher's outputs for the rows while a compression runs. Not a DVC output."""
+    return Path("state/teacher") / name
+
+
 def lock(stage: str, name: str) -> Path:
-    """Held by the process that runs the entry; its text names that process."""
+    """The lock file of an entry. The process that runs the entry holds it, and its text names that process."""
     return Path("state/locks") / f"{stage}-{name.replace('/', '-')}"
 
 
 @contextmanager
 def fresh_folder(target: Path) -> Iterator[Path]:
-    """A new folder that takes `target`'s name only when the block ends well; else `target` stays as it was."""
+    """Yield a new folder. It replaces `target` if the block succeeds; otherwise `target` stays as it was."""
     partial = _beside(target, "partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -85,7 +100,7 @@ def fresh_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def fresh_file(target: Path) -> Iterator[Path]:
-    """A path beside `target` that replaces it only when the block ends well."""
+    """Yield a path beside `target`. The file written there replaces `target` if the block succeeds."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(target, "partial")
     try:

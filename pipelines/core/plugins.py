@@ -1,4 +1,4 @@
-"""The folder is the registry: every module in a plugin package is one entry, named by its file."""
+"""Plugins: a folder is the registry, and each module in it is one plugin, named by its file."""
 
 import importlib
 import pkgutil
@@ -9,7 +9,7 @@ from pipelines.core.errors import UsageError, choices
 
 def names(package: str) -> list[str]:
     """Names of the plugins in `package`, sorted."""
-    return sorted(m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    return sorted(m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__) if not m.ispkg)
 
 
 def load(package: str, name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""One line of progress with a rate and an ETA: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress with a rate and the time left: a bar on a terminal, a plain line every few seconds elsewhere."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 PLAIN_SECONDS = 15.0  # between two lines of a log
 _LOCK = threading.Lock()
-_BARS: list[Any] = []  # the one display that a terminal can hold, while any bar is shown; then how many
+_BARS: list[Any] = []  # the terminal's only display and the number of bars in it; empty while there is none
 
 
 class Advance(Protocol):
@@ -18,16 +18,16 @@ class Advance(Protocol):
 
 
 def say(message: str) -> None:
-    """A line for the person who watches; nothing with --quiet."""
+    """Print a line for the user to stderr; with --quiet nothing."""
     if not os.environ.get("BERTLINE_QUIET"):
         print(message, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress(what: str, total: float, unit: str = "", before: float = 0) -> Iterator[Advance]:
-    """Call what it yields with the amount done so far, and a note such as the loss. Threads may show bars together.
+    """Yield a function that takes the amount done so far and a note, such as the loss. Threads may show bars together.
 
-    Of work that goes on, `before` was done by another run, in its time.
+    `before` is the amount that an interrupted run did earlier; it does not count in the rate.
     """
     if os.environ.get("BERTLINE_QUIET"):
         yield lambda done, note="": None

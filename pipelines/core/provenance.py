@@ -17,7 +17,7 @@ def sha256(path: Path) -> str:
 
 
 def digest(path: Path) -> str:
-    """Digest of an input: a file's bytes, a folder's own provenance, else its files' names and bytes."""
+    """sha256 of an input: of a file's bytes, of a folder's provenance.json, else of its files' names and bytes."""
     if path.is_file():
         return sha256(path)
     if (path / FILE).is_file():
@@ -54,7 +54,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def how(folder: Path) -> str:
-    """In a word how the model in `folder` was made: its strategy, its compression method, else its stage."""
+    """How the model in `folder` was made, in one word: its compression method or strategy, else its stage."""
     record = read(folder)
     made_by = record.get("params", {})
     return made_by.get("method") or made_by.get("strategy") or record.get("stage", "imported")

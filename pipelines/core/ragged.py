@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROUND = 8  # padded rows have a multiple of so many places
+ROUND = 8  # the length of padded rows is a multiple of this
 
 
 class Ragged(NamedTuple):
@@ -31,7 +31,7 @@ class Ragged(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Tokens of texts, and the characters [start, end) of its text that each of them comes from."""
+    """Tokens of texts; each token comes from the characters [start, end) of its text."""
 
     ids: Ragged
     starts: np.ndarray  # (tokens,) int64
@@ -60,27 +60,27 @@ def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def padded(rows: Ragged, chosen: np.ndarray, fill: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
-    """The chosen rows (B, T) int64 with `fill` behind them, and which places are values, (B, T) bool.
+    """The chosen rows padded with `fill`, (B, T) int64, and which places are values, (B, T) bool.
 
-    T is a multiple of `ROUND` that holds the longest row, and never over `limit`. Batches so share their shapes: with a new
-    one in every step, the allocator and oneDNN keep memory for each of them (docs/log.md).
+    T is the length of the longest row, rounded up to a multiple of `ROUND`, and at most `limit`. Rounding keeps the
+    number of shapes small: the allocator and oneDNN keep memory for every new shape (docs/log.md).
     """
     starts = rows.offsets[chosen]
     lengths = rows.offsets[chosen + 1] - starts
-    places = np.arange(min(_rounded(max(lengths.tolist())), limit))  # of few rows, sooner found than by NumPy's max
+    places = np.arange(min(_rounded(max(lengths.tolist())), limit))  # faster than NumPy's max for few rows
     inside = places < lengths[:, None]
-    taken = rows.values.take(starts[:, None] + places, mode="clip")  # behind a short row: the next one's
+    taken = rows.values.take(starts[:, None] + places, mode="clip")  # after a short row: values of the next
     shown = taken.astype(np.int64)
-    np.putmask(shown, ~inside, fill)  # sooner than np.where, which casts as it goes
+    np.putmask(shown, ~inside, fill)  # faster than np.where, which casts too
     return shown, inside
 
 
 def model_inputs(
     ids: Ragged, chosen: np.ndarray, first_length: np.ndarray | None, pad_id: int, limit: int
 ) -> dict[str, np.ndarray]:
-    """The chosen rows as input_ids, attention_mask and, where they have two segments, token_type_ids: (B, T) int64.
+    """The chosen rows as input_ids, attention_mask and, if they have two segments, token_type_ids: (B, T) int64.
 
-    `first_length` counts the tokens of type 0 of every row.
+    `first_length` (rows,) is the number of tokens of type 0 in each row; None where there is one segment.
     """
     shown, inside = padded(ids, chosen, pad_id, limit)
     found = {"input_ids": shown, "attention_mask": inside.astype(np.int64)}
@@ -91,7 +91,7 @@ def model_inputs(
 
 
 def by_length(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
-    """Row numbers in batches of like length, longest first; none holds over `budget` places when padded, or one row."""
+    """Row numbers in batches of similar length, longest first; each has at most `budget` padded places, or one row."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):

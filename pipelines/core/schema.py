@@ -1,4 +1,4 @@
-"""The Arrow schemas that pass between stages, one a task kind."""
+"""The Arrow schemas of the files that pass between stages, one per kind of rows."""
 
 import pyarrow as pa
 
@@ -6,7 +6,7 @@ from pipelines.core.errors import UsageError
 
 _ID = pa.field("id", pa.string(), nullable=False)
 _TEXT = pa.field("text", pa.string(), nullable=False)
-_LABEL = pa.field("label", pa.string())  # null where the split has no labels
+_LABEL = pa.field("label", pa.string())  # null if the split has no labels
 
 ANSWERS = pa.list_(pa.struct([("text", pa.string()), ("start", pa.int32())]))  # start: character of the context
 ENTITIES = pa.list_(pa.struct([("start", pa.int32()), ("end", pa.int32()), ("label", pa.string())]))  # characters
@@ -16,7 +16,7 @@ def _text(name: str) -> pa.Field:
     return pa.field(name, pa.string(), nullable=False)
 
 
-# rows/<task>/<split>.parquet: readable. What is to be predicted is null where a split has no labels.
+# rows/<task>/<split>.parquet: readable rows. The target is null where a split has no labels.
 ROWS: dict[str, pa.Schema] = {
     "single": pa.schema([_ID, _TEXT, _LABEL]),
     "pair": pa.schema([_ID, _TEXT, _text("text_pair"), _LABEL]),
@@ -24,15 +24,15 @@ ROWS: dict[str, pa.Schema] = {
     "span": pa.schema([_ID, _text("question"), _text("context"), pa.field("answers", ANSWERS)]),  # []: no answer
     "tagging": pa.schema([_ID, _TEXT, pa.field("entities", ENTITIES)]),
     "choice": pa.schema([_ID, _TEXT, pa.field("choices", pa.list_(pa.string()), nullable=False), _LABEL]),
-    "text": pa.schema([_ID, _TEXT]),  # to pretrain on, as is the next
-    "matched": pa.schema([_ID, _TEXT, _text("text_pair")]),  # two texts that belong together: a title and a passage
+    "text": pa.schema([_ID, _TEXT]),  # to pretrain on
+    "positive_pair": pa.schema([_ID, _TEXT, _text("text_pair")]),  # to pretrain on: a title and a passage
 }
-# The column that is to be predicted.
+# The target: the column that is predicted.
 TARGETS = {"span": "answers", "tagging": "entities"} | dict.fromkeys(
     ("single", "pair", "regression", "choice"), "label"
 )
 
-# The metrics that can rank models, the usual one first; f1 is of the second of two labels.
+# The metrics that can rank models, the default first; a classifier's f1 is that of the second of two labels.
 METRICS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("single", "pair", "choice"), ("accuracy", "macro_f1", "matthews", "f1")),
     "regression": ("pearson", "spearman"),
@@ -40,7 +40,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "tagging": ("f1", "precision", "recall"),
 }
 
-# What a person sends to be predicted: the rows without their target.
+# The columns of a request for predictions: the rows without id and target.
 INPUTS: dict[str, list[str]] = {
     kind: [name for name in schema.names if name not in ("id", TARGETS.get(kind))] for kind, schema in ROWS.items()
 }
@@ -62,11 +62,11 @@ PREDICTIONS: dict[str, pa.Schema] = {
     "span": pa.schema(
         [
             _ID,
-            _said("answer", pa.string()),  # empty where the model says that there is none
+            _said("answer", pa.string()),  # empty where the model finds no answer
             _said("start", pa.int32()),  # character of the context; that of `best` where there is no answer
-            _said("score", pa.float32()),  # probability of the answer among the likeliest
+            _said("score", pa.float32()),  # probability of the answer among the likeliest spans
             _said("best", pa.string()),  # the likeliest span, whether or not it is the answer
-            _said("no_answer", pa.float32()),  # by how much the logits prefer none to `best`
+            _said("no_answer", pa.float32()),  # score of no answer minus that of `best`, in logits
         ]
     ),
     "tagging": pa.schema(
@@ -82,15 +82,15 @@ def check_trained(kind: str) -> None:
 
 
 def encoded(kind: str, vocab_size: int) -> pa.Schema:
-    """encoded/<name>/<split>.parquet: token ids, ragged, with their special tokens and no padding.
+    """encoded/<name>/<split>.parquet: token ids, ragged, with special tokens and without padding.
 
-    `length` counts a row's tokens, over all of its choices or texts. token_type_ids are 0 for the first `first_length` tokens
-    and 1 after them. Offsets (`starts`, `ends`) are characters of the row's context (span) or text (tagging), and 0, 0
-    for the tokens of neither.
+    `length` is the number of a row's tokens in all its choices or texts. token_type_ids are 0 for the first
+    `first_length` tokens and 1 after them. `starts` and `ends` are characters of the row's context (span) or text
+    (tagging); all other tokens have 0, 0.
     """
     token = pa.uint16() if vocab_size <= 2**16 else pa.uint32()
     ids, count, position = pa.list_(token), pa.uint32(), pa.int32()
-    several = kind in ("choice", "matched")
+    several = kind in ("choice", "positive_pair")
     fields = [_ID, pa.field("input_ids", pa.list_(ids) if several else ids, nullable=False), ("length", count)]
     places = [("starts", pa.list_(count)), ("ends", pa.list_(count))]
     more: dict[str, list] = {
@@ -98,7 +98,7 @@ def encoded(kind: str, vocab_size: int) -> pa.Schema:
         "pair": [("first_length", count), ("label", position)],
         "regression": [("first_length", count), ("label", pa.float32())],
         "choice": [("first_lengths", pa.list_(count)), ("label", position)],
-        # a window of the context each; 0, 0 (its [CLS]) where no answer lies in it, null where none is known
+        # one row per window of the context; positions are 0, 0 ([CLS]) where no answer lies in the window
         "span": [
             ("window", count),
             ("first_length", count),
@@ -106,9 +106,9 @@ def encoded(kind: str, vocab_size: int) -> pa.Schema:
             ("end_position", position),
             *places,
         ],
-        # a part of the text each; -100 where a token does not carry a tag
+        # one row per part of the text; -100 where a token carries no tag
         "tagging": [("part", count), ("labels", pa.list_(pa.int16())), *places],
         "text": [],
-        "matched": [],
+        "positive_pair": [],
     }
     return pa.schema([*fields, *more[kind]])

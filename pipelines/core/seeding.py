@@ -1,4 +1,4 @@
-"""Randomness that depends on names and numbers alone, so that a resumed run draws what an unbroken one drew."""
+"""Seeds that depend on names and numbers only, so that a resumed run draws the same numbers as an unbroken one."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""The doorway of every stage: one argument, one clear sentence when something is wrong."""
+"""The entry point of every stage: one argument, and one clear sentence when something is wrong."""
 
 import argparse
 import fcntl
@@ -15,7 +15,7 @@ from pipelines.core.errors import InputError
 
 @contextmanager
 def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Turn a person's mistake into one sentence on stderr and an exit status; bugs keep their traceback."""
+    """Turn a user's mistake into one sentence on stderr and an exit status; bugs keep their traceback."""
     try:
         yield
     except (InputError, OSError) as error:
@@ -30,7 +30,10 @@ def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterat
 
 @contextmanager
 def alone(name: str, key: str) -> Iterator[None]:
-    """Refuse to run one entry of a stage twice at a time; the kernel frees the lock of a process that is gone."""
+    """Hold the lock of a stage's entry; raises InputError while another process holds it.
+
+    The kernel frees the lock when its process ends.
+    """
     path = paths.lock(name, key)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
@@ -38,27 +41,28 @@ def alone(name: str, key: str) -> Iterator[None]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.seek(0)
-            raise InputError(f"it runs already ({file.read().strip()}); wait for its end, or stop it") from None
+            raise InputError(f"it is already running ({file.read().strip()}); wait until it ends, or stop it") from None
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
 
 
-def run(name: str, main: Callable[[str], None]) -> None:
-    """Run `main(key)` for the entry named on the command line: `python -m pipelines.stages.NAME KEY`."""
+def run(name: str, main: Callable[..., None], entry: bool = True, **flags: str) -> None:
+    """Run `main(key)` for the entry named on the command line: `python -m pipelines.stages.NAME KEY`.
+
+    Args:
+        entry: whether the stage has entries; without them `main()` is called.
+        flags: the stage's own switches with their help; `main` takes each as a keyword.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m pipelines.stages.{name}")
-    parser.add_argument(
-        "entry", nargs="?" if name == "report" else None, default="all", help=f"an entry of {name}: in params.yaml"
-    )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    if name == "prepare":
-        parser.add_argument("--strict", action="store_true", help="stop at answers that do not stand at their place")
-    arguments = parser.parse_args()
-    if getattr(arguments, "strict", False):
-        os.environ["BERTLINE_STRICT"] = "1"
-    if arguments.quiet:
+    if entry:
+        parser.add_argument("entry", help=f"an entry of {name}: in params.yaml")
+    for flag, says in {**flags, "debug": "show the traceback of an error", "quiet": "no progress"}.items():
+        parser.add_argument(f"--{flag}", action="store_true", help=says)
+    given = vars(parser.parse_args())
+    if given.pop("quiet"):
         os.environ["BERTLINE_QUIET"] = "1"
-    with one_sentence(f"{name} {arguments.entry}", lambda: arguments.debug), alone(name, arguments.entry):
-        main(arguments.entry)
+    debug, key = given.pop("debug"), given.pop("entry", "")
+    with one_sentence(f"{name} {key}".strip(), lambda: debug), alone(name, key or "all"):
+        main(*([key] if entry else []), **given)

@@ -1,4 +1,4 @@
-"""Parquet in and out: batches of rows, written aside and renamed, read with errors that name the file."""
+"""Read and write Parquet in batches of rows; files are written aside and renamed, and errors name the file."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,12 +13,12 @@ from pipelines.core.paths import fresh_file
 BATCH_ROWS = 1024
 BATCH_BYTES = 2 << 20
 GROUP_BYTES = 8 << 20  # of a row group in memory
-# Token ids take 1.25 bytes each this way; with Parquet's dictionaries, which are full after a few pages, 1.45.
+# Token ids take 1.25 bytes each; with Parquet's dictionaries, which fill up after a few pages, they take 1.45.
 FORM: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
 
 
 def batches(rows: Iterable[dict[str, Any]], schema: pa.Schema, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Dictionaries to record batches of at most `size` rows."""
+    """Turn dictionaries into record batches of at most `size` rows."""
     pending: list[dict[str, Any]] = []
     for row in rows:
         pending.append(row)
@@ -33,19 +33,19 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     try:
         return pa.RecordBatch.from_pylist(rows, schema=schema)
     except (pa.ArrowException, UnicodeEncodeError, TypeError, OverflowError, AttributeError) as error:
-        if len(rows) > 1:  # which row is it
+        if len(rows) > 1:  # find the row that is wrong
             for row in rows:
                 _batch([row], schema)
-        what = "its text holds half of a surrogate pair, which is no letter"  # JSON can write one
+        what = "its text holds half of a surrogate pair, which is not a character"  # JSON can write one
         if not isinstance(error, UnicodeEncodeError):
             what = " ".join(str(error).split())
         raise InputError(f"row {rows[0].get('id')!r}: {what}") from None
 
 
 def write(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
-    """Write record batches to one zstd Parquet file; returns its rows. `path` appears only when it is whole.
+    """Write record batches to one zstd Parquet file; returns the number of rows. `path` appears when it is complete.
 
-    Batches are gathered into row groups of GROUP_BYTES: few for a reader to open, and no more of them in memory.
+    Batches are collected into row groups of GROUP_BYTES: a reader opens few, and memory holds no more than one.
     """
     count = 0
     with fresh_file(path) as aside, pq.ParquetWriter(aside, schema, **FORM) as writer:
@@ -62,17 +62,17 @@ def write(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> int
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """The Parquet file at `path`, or one sentence about what is wrong with it."""
+    """The Parquet file at `path`. Raises InputError if it is missing or not readable."""
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     try:
-        return pq.ParquetFile(path, pre_buffer=False)  # which would hold all of the file
+        return pq.ParquetFile(path, pre_buffer=False)  # a buffer would hold all of the file
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """The whole table at `path`; `columns` must all be there."""
+    """The whole table at `path`. Raises InputError if one of `columns` is missing."""
     file = open_parquet(path)
     there_are = file.schema_arrow.names
     missing = [c for c in columns or [] if c not in there_are]
@@ -82,7 +82,11 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 
 def read_batches(path: Path, columns: list[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """The table at `path` in batches of at most `size` rows and about BATCH_BYTES: memory does not grow with the file."""
-    for batch in open_parquet(path).iter_batches(batch_size=size, columns=columns):
+    """The table at `path` in batches of at most `size` rows and about BATCH_BYTES; memory is bounded for any file."""
+    file = open_parquet(path)
+    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+    row_bytes = max(1, sum(group.total_byte_size for group in groups) // max(1, file.metadata.num_rows))
+    size = min(size, max(1, GROUP_BYTES // row_bytes))  # as many rows are decoded at once
+    for batch in file.iter_batches(batch_size=size, columns=columns):
         rows = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
         yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))

@@ -1,4 +1,4 @@
-"""What a corpus asks of a model: its kind, its labels, the metric that decides."""
+"""A task: what a corpus asks of a model. It has a kind, labels, splits and the metric that ranks models."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +13,7 @@ FILE = "task.json"
 
 @dataclass(frozen=True)
 class Task:
-    """One task of one corpus. It travels with the rows, the encoded ids and the model folder as task.json."""
+    """One task of one corpus. Rows, encoded ids and model folders hold it as task.json."""
 
     name: str
     kind: str  # a key of schema.ROWS
@@ -24,14 +24,14 @@ class Task:
     units: str = "words"  # what is tagged: "words" between spaces, or single "characters"
     unanswerable: bool = False  # whether some questions have no answer in their context
     submission: str = ""  # the file that a leaderboard takes for a split without labels
-    submits_ids: bool = False  # labels in it by their number, not by their name
+    submits_ids: bool = False  # the submission has labels by number, not by name
 
     @property
     def train(self) -> str:
-        """The split that is learned from, wherever it stands among the others."""
+        """The name of the training split. Raises InputError if the task has none."""
         if "train" not in self.splits:
             raise InputError(
-                f"task {self.name}: none of its splits is named train ({', '.join(self.splits)}); one is to learn from"
+                f"task {self.name}: none of its splits is named train ({', '.join(self.splits)}); training needs it"
             )
         return "train"
 

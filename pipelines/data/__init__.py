@@ -1,1 +1,1 @@
-"""Corpora and what is expected of their rows."""
+"""Corpora: fetch and parse them, and check their rows."""

@@ -1,11 +1,11 @@
-"""What a corpus declares of itself, checked: columns, labels, numbers of rows."""
+"""Check files against what a corpus declares: columns, labels, numbers of rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.entries import Section
 from pipelines.core.errors import InputError, choices
+from pipelines.core.section import Section
 from pipelines.core.task import Task
 
 Parse = Callable[[Path, Task, str, Any], Iterator[dict[str, Any]]]
@@ -16,7 +16,7 @@ class Nothing(Section):
 
 
 def chooser(tasks: Mapping[str, Task]) -> Callable[[Path, str, Any], Task]:
-    """The function `task` of a corpus whose tasks all stand in its table."""
+    """The function `task` of a corpus that lists all of its tasks in TASKS."""
 
     def task(raw: Path, name: str, params: Any) -> Task:
         """The task `name` of TASKS."""
@@ -26,7 +26,7 @@ def chooser(tasks: Mapping[str, Task]) -> Callable[[Path, str, Any], Task]:
 
 
 def check_rows(raw: Path, task: Task, rows: Mapping[str, int], parse: Parse, params: Any) -> None:
-    """Count the rows of each split and compare."""
+    """Count the rows of each split. Raises InputError if they are not as many as declared."""
     for split, wanted in rows.items():
         found = sum(1 for _ in parse(raw, task, split, params))
         if found != wanted:
@@ -34,14 +34,14 @@ def check_rows(raw: Path, task: Task, rows: Mapping[str, int], parse: Parse, par
 
 
 def column(path: Path, at: str, record: Mapping[str, Any], name: str) -> Any:
-    """The column `name` of a record, or one sentence."""
+    """The column `name` of a record. Raises InputError if it has none; `at` is the record's place in the file."""
     if name not in record:
         raise InputError(f"{path}: {at}: {choices('column', name, record)}")
     return record[name]
 
 
 def name_of(path: Path, at: str, value: str, labels: Sequence[str], by_number: bool = True) -> str:
-    """The label that a file writes by its number, or by its name."""
+    """The name of a label that a file writes by its number, or by its name. Raises InputError for any other value."""
     if not by_number:
         if value not in labels:
             raise InputError(f"{path}: {at}: {choices('label', value, labels)}")
@@ -52,11 +52,11 @@ def name_of(path: Path, at: str, value: str, labels: Sequence[str], by_number: b
 
 
 def number(path: Path, at: str, value: Any) -> float:
-    """A finite number, or one sentence."""
+    """`value` as a finite number. Raises InputError if it is none."""
     try:
         found = float(value)
     except (TypeError, ValueError):
         found = float("nan")
     if not abs(found) < float("inf"):
-        raise InputError(f"{path}: {at}: the label {value!r} is no number")
+        raise InputError(f"{path}: {at}: the label {value!r} is not a number")
     return found

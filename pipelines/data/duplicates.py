@@ -1,17 +1,17 @@
-"""Rows that are much like another, by MinHash of their character 5-grams (Broder 1997) in datasketch's LSH."""
+"""Near duplicates: rows that share most of their character 5-grams, by MinHash (Broder 1997) in datasketch's LSH."""
 
 import hashlib
 from typing import Any
 
 SIMILARITY = 0.8  # Jaccard
 NGRAM = 5
-MAX_ROWS = 5_000  # the first ones of a split are looked at: a MinHash takes about a millisecond
+MAX_ROWS = 5_000  # only the first ones of a split are compared: a MinHash takes about a millisecond
 MAX_CHARACTERS = 2_000  # of a text
 PERMUTATIONS = 64
 
 
 class Near:
-    """Collects texts; tells the ids of those like an earlier one."""
+    """Collects texts, and finds those that are similar to an earlier one."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -35,10 +35,10 @@ class Near:
         self.rows += 1
 
     def found(self) -> list[str]:
-        """Ids of rows like an earlier one, in the rows' order."""
+        """Ids of rows that are similar to an earlier one, in the rows' order."""
         return self._found
 
 
 def _hash(gram: bytes) -> int:
-    """32 bits."""
+    """A hash of 32 bits."""
     return int.from_bytes(hashlib.blake2b(gram, digest_size=4).digest(), "little")

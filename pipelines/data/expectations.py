@@ -1,4 +1,4 @@
-"""What rows are like, as numbers, and what they were expected to be."""
+"""Measure the quality of rows, and compare it with what is expected."""
 
 import hashlib
 import re
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from pipelines.core import tables
-from pipelines.core.entries import Expect
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.core.schema import INPUTS, TARGETS
 from pipelines.core.task import Task
 from pipelines.data import duplicates
+from pipelines.entries.prepare import Expect
 
 SHOWN = 5  # offending row ids in a message
-UNMATCHED = "rows with an answer that is not what stands at its place"
+UNMATCHED = "rows with an answer that is not the text at its position"
 BINS = (0, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000)  # of lengths in characters
 LETTERS = {"japanese": re.compile("[぀-ヿ㐀-鿿]"), "latin": re.compile("[A-Za-z]")}
 ODD = {
@@ -32,10 +32,10 @@ ODD = {
 
 @dataclass
 class _Split:
-    """What one pass over a split leaves; of its texts only digests are kept."""
+    """The result of one pass over a split; of its texts only digests are kept."""
 
     rows: int = 0
-    digests: dict[bytes, str] = field(default_factory=dict)  # of a text, to the first row that has it
+    digests: dict[bytes, str] = field(default_factory=dict)  # digest of a text -> the first row that has it
     labels: Counter = field(default_factory=Counter)
     lengths: list[int] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)  # empty, duplicates, unmatched: ids
@@ -60,9 +60,9 @@ def quality(folder: Path, task: Task) -> dict[str, Any]:
 
 
 def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:
-    """Stop with one sentence and row ids at the first expectation that is not met; with `warn`, say each and go on.
+    """Raise InputError with row ids at the first expectation that is not met; with `warn`, only print each.
 
-    Answers that do not stand at their place are told in any case, and `strict` stops at them.
+    Answers that are not the text at their position are always reported, and `strict` raises an error for them.
     """
     if strict:
         expect = expect.model_copy(update={"max_unmatched": 0.0})
@@ -80,7 +80,7 @@ def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
     limits = {
         "empty": ("empty texts", expect.max_empty),
         "duplicates": ("duplicate rows", expect.max_duplicates),
-        "near_duplicates": ("rows much like another", expect.max_near_duplicates),
+        "near_duplicates": ("rows similar to another", expect.max_near_duplicates),
         "unmatched": (UNMATCHED, expect.max_unmatched),
     }
     for split, numbers in found["splits"].items():
@@ -92,7 +92,7 @@ def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
                 yield f"{split} has {part['rows']} {what}, such as {part['ids']}"
     for pair, leak in found["shared_between_splits"].items():
         if expect.no_leakage and leak["rows"]:
-            yield f"{leak['rows']} rows stand in both of {pair}, such as {leak['ids']}"
+            yield f"{leak['rows']} rows are in both of {pair}, such as {leak['ids']}"
 
 
 def _pass(path: Path, task: Task) -> _Split:

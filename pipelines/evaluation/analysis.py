@@ -1,11 +1,12 @@
 """Where a model is right and how sure it may be: an interval for its score, scores of slices, calibration."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.core.errors import UsageError
 from pipelines.core.schema import INPUTS
@@ -16,23 +17,31 @@ from pipelines.evaluation.score import joined, metric_of_rows
 BINS = 15  # of confidence, as in Guo et al. 2017
 
 
-def analysis(rows: pa.Table, predictions: pa.Table, task: Task, patterns: Mapping[str, str]) -> dict[str, Any]:
+def analysis(
+    rows: pa.Table,
+    predictions: pa.Table,
+    task: Task,
+    patterns: Mapping[str, str],
+    inputs: Iterable[pa.RecordBatch],
+) -> dict[str, Any]:
     """{"interval": [low, high], "slices": [...]}, and "calibration" where there are probabilities of labels.
 
     Args:
-        rows: all of them labelled; predictions: of the same rows.
+        rows: ids and targets, all of them labelled; predictions: of the same rows.
         patterns: names of further slices to regular expressions that a text of the row must hold.
+        inputs: the texts of all rows, in the same order.
     """
     value = metric_of_rows(rows, predictions, task)
     found: dict[str, Any] = {"interval": list(significance.interval(value, rows.num_rows))}
+    lengths, matching = _lengths_and_matches(_texts(inputs, task), patterns)
     found["slices"] = [
         {"slice": name, "rows": len(chosen), "score": value(chosen)}
-        for name, chosen in (_slices(rows, task) | _matching(rows, task, patterns)).items()
+        for name, chosen in (_slices(rows, lengths, task) | matching).items()
         if len(chosen)
     ]
     if task.kind in ("single", "pair", "choice"):
         gold, answers = joined(rows, predictions, "label")
-        right = np.array(gold) == np.array(answers.column("label").to_pylist())
+        right = pc.equal(gold, answers.column("label")).to_numpy()
         found["calibration"] = calibration(answers.column("score").to_numpy(), right)
     return found
 
@@ -57,20 +66,41 @@ def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     return {"expected_error": float(error), "bins": table}
 
 
-def _texts(rows: pa.Table, task: Task) -> list[str]:
-    columns = [rows.column(name).to_pylist() for name in INPUTS[task.kind]]
-    return ["\n".join("\n".join(x) if isinstance(x, list) else x for x in row) for row in zip(*columns, strict=True)]
+def _texts(inputs: Iterable[pa.RecordBatch], task: Task) -> Iterator[str]:
+    """The inputs of each row as one text."""
+    for part in inputs:
+        columns = [part.column(name).to_pylist() for name in INPUTS[task.kind]]
+        for row in zip(*columns, strict=True):
+            yield "\n".join("\n".join(x) if isinstance(x, list) else x for x in row)
 
 
-def _slices(rows: pa.Table, task: Task) -> dict[str, np.ndarray]:
+def _lengths_and_matches(texts: Iterable[str], patterns: Mapping[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The length of each text, (N,), and for each pattern the numbers of the rows that hold it."""
+    searches = [_search(name, pattern) for name, pattern in patterns.items()]
+    each = ([len(text), *(search(text) is not None for search in searches)] for text in texts)
+    table = np.fromiter(each, np.dtype((np.int64, (1 + len(searches),))))
+    found = {name: np.flatnonzero(column) for name, column in zip(patterns, table.T[1:], strict=True)}
+    for name, chosen in found.items():
+        if not len(chosen):
+            raise UsageError(f"params.yaml: slices.{name}: no row holds {patterns[name]!r}")
+    return table[:, 0], found
+
+
+def _search(name: str, pattern: str) -> Callable[[str], re.Match[str] | None]:
+    try:
+        return re.compile(pattern).search
+    except re.error as error:
+        raise UsageError(f"params.yaml: slices.{name}: {pattern!r} is no regular expression: {error}") from None
+
+
+def _slices(rows: pa.Table, lengths: np.ndarray, task: Task) -> dict[str, np.ndarray]:
     """Every kind's own: quarters by length, and what the rows of a kind differ in."""
-    lengths = np.array([len(text) for text in _texts(rows, task)])
     found = _quarters(lengths, "characters")
     if task.kind == "span" and task.unanswerable:
-        answered = np.array([bool(a) for a in rows.column("answers").to_pylist()])
+        answered = pc.list_value_length(rows.column("answers")).to_numpy() > 0
         found |= {"an answer": np.flatnonzero(answered), "no answer": np.flatnonzero(~answered)}
     if task.kind == "tagging":
-        counts = np.array([len(e) for e in rows.column("entities").to_pylist()])
+        counts = pc.list_value_length(rows.column("entities")).to_numpy()
         for name, chosen in (("no entity", counts == 0), ("1 entity", counts == 1), ("2 or more", counts > 1)):
             found[name] = np.flatnonzero(chosen)
     return found
@@ -82,16 +112,3 @@ def _quarters(values: np.ndarray, unit: str) -> dict[str, np.ndarray]:
     group = np.searchsorted(edges, values)
     every = (np.flatnonzero(group == i) for i in range(len(edges)))
     return {f"{values[rows].min()} to {values[rows].max()} {unit}": rows for rows in every}
-
-
-def _matching(rows: pa.Table, task: Task, patterns: Mapping[str, str]) -> dict[str, np.ndarray]:
-    texts, found = _texts(rows, task), {}
-    for name, pattern in patterns.items():
-        try:
-            search = re.compile(pattern).search
-        except re.error as error:
-            raise UsageError(f"params.yaml: slices.{name}: {pattern!r} is no regular expression: {error}") from None
-        found[name] = np.flatnonzero([bool(search(text)) for text in texts])
-        if not len(found[name]):
-            raise UsageError(f"params.yaml: slices.{name}: no row holds {pattern!r}")
-    return found

@@ -4,7 +4,7 @@ An entity is right when its first character, its last one and its label are.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 Entity = dict[str, Any]  # start, end, label
 
 
-def scores(gold: Sequence[Sequence[Entity]], predicted: Sequence[Sequence[Entity]]) -> dict[str, dict[str, float]]:
+def scores(gold: Iterable[Sequence[Entity]], predicted: Iterable[Sequence[Entity]]) -> dict[str, dict[str, float]]:
     """Of each label, and of all together under the name ""; each row's entities by themselves."""
     right, named, there = (Counter[str]() for _ in range(3))
     for row in zip(gold, predicted, strict=True):
@@ -23,7 +23,7 @@ def scores(gold: Sequence[Sequence[Entity]], predicted: Sequence[Sequence[Entity
     return {label: ratios(right[label], named[label], there[label]) for label in sorted({"", *there, *named})}
 
 
-def counts(gold: Sequence[Sequence[Entity]], predicted: Sequence[Sequence[Entity]]) -> np.ndarray:
+def counts(gold: Iterable[Sequence[Entity]], predicted: Iterable[Sequence[Entity]]) -> np.ndarray:
     """Of each row how many entities are right, were named and are there: what `ratios` takes, (N, 3)."""
     rows = zip(gold, predicted, strict=True)
     return np.array([[entities.total() for entities in _compared(*row)] for row in rows])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.core.entries import Promote
+from pipelines.entries.promote import Promote
 
 Metrics = dict[str, Any]  # what evaluate writes to artifacts/metrics/<run>.json
 
@@ -20,8 +20,8 @@ def decide(challenger: Metrics, champion: Metrics | None, rules: Promote) -> Dec
     value = challenger["metrics"][name]
     checks = [(value >= rules.at_least, f"{name} {value:.4f}, at least {rules.at_least:.4f} is asked")]
     for check in challenger.get("behaviour", []):
-        sentence = f"behaviour {check['name']}: {check['passed']:.4f} of {check['rows']} rows, at least {check['at_least']:.4f} is asked"
-        checks.append((check["ok"], sentence))
+        found = f"{check['passed']:.4f} of {check['rows']} rows, at least {check['at_least']:.4f} is asked"
+        checks.append((check["ok"], f"behaviour {check['name']}: {found}"))
     if champion:
         if champion["rows"] != challenger["rows"] or champion["task"] != challenger["task"]:
             raise ValueError("challenger and champion must be scored on the same rows")

@@ -8,6 +8,8 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.task import Task
 
+Rows = pa.Table | pa.RecordBatch  # that are predicted
+
 
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities (B, C) of logits (B, C), in float64 inside so that a row's company cannot change its rounding."""

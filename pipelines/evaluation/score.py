@@ -1,9 +1,11 @@
 """The score of a predictions file against a rows file, joined by id."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.core.errors import InputError
 from pipelines.core.schema import TARGETS
@@ -12,28 +14,37 @@ from pipelines.evaluation import correlation, entities, metrics, squad
 from pipelines.evaluation.significance import OfRows
 
 
-def joined(rows: pa.Table, predictions: pa.Table, target: str) -> tuple[list[Any], pa.Table]:
+def joined(rows: pa.Table, predictions: pa.Table, target: str) -> tuple[pa.ChunkedArray, pa.Table]:
     """What the rows hold in the column `target`, and the predictions in the rows' order."""
-    places = {row_id: i for i, row_id in enumerate(predictions.column("id").to_pylist())}
-    ids = rows.column("id").to_pylist()
-    if missing := [i for i in ids if i not in places]:
-        raise InputError(f"{len(missing)} rows have no prediction, such as {missing[0]!r}")
-    if predictions.num_rows != len(ids) or len(places) != len(ids):
+    ids, theirs = rows.column("id"), predictions.column("id")
+    places = pc.index_in(ids, value_set=theirs)
+    if missing := places.null_count:
+        raise InputError(f"{missing} rows have no prediction, such as {_first(ids, places.is_null())!r}")
+    if predictions.num_rows != len(ids) or len(theirs.unique()) != len(ids):
         raise InputError(f"{predictions.num_rows} predictions for {len(ids)} rows; each row has one")
-    gold = rows.column(target).to_pylist()
-    if None in gold:
-        raise InputError(f"the row {ids[gold.index(None)]!r} has no label; a split without labels cannot be scored")
-    return gold, predictions.take([places[i] for i in ids])
+    gold = rows.column(target)
+    if gold.null_count:
+        row = _first(ids, gold.is_null())
+        raise InputError(f"the row {row!r} has no label; a split without labels cannot be scored")
+    return gold, predictions.take(places)
+
+
+def _first(values: pa.ChunkedArray, chosen: pa.ChunkedArray) -> Any:
+    return values.filter(chosen)[0].as_py()
 
 
 def label_ids(rows: pa.Table, predictions: pa.Table, task: Task) -> tuple[np.ndarray, np.ndarray]:
     """Gold and predicted label ids, each (N,), in the rows' order."""
     gold, answers = joined(rows, predictions, "label")
-    found = answers.column("label").to_pylist()
-    number = {label: i for i, label in enumerate(task.labels)}
-    for label in {*gold, *found} - set(number):
-        raise InputError(f"the label {label!r} is none of {', '.join(task.labels)}")
-    return np.array([number[label] for label in gold]), np.array([number[label] for label in found])
+    labels = pa.array(task.labels, pa.string())
+    found = []
+    for column in (gold, answers.column("label")):
+        ids = pc.index_in(column, value_set=labels)
+        if ids.null_count:
+            label = _first(column, ids.is_null())
+            raise InputError(f"the label {label!r} is none of {', '.join(task.labels)}")
+        found.append(ids.to_numpy().astype(np.int64))
+    return found[0], found[1]
 
 
 def labelled(rows: pa.Table, task: Task) -> bool:
@@ -46,12 +57,12 @@ def score(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
     """{"metrics": {name: number}} and what else there is to say of a task of this kind."""
     if task.kind == "regression":
         gold, answers = joined(rows, predictions, "label")
-        return {"metrics": correlation.scores(np.array(gold), answers.column("value").to_numpy())}
+        return {"metrics": correlation.scores(gold.to_numpy(), answers.column("value").to_numpy())}
     if task.kind == "span":
         return {"metrics": _answers(rows, predictions, task)}
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
-        found = entities.scores(gold, answers.column("entities").to_pylist())
+        found = entities.scores(_each(gold), _each(answers.column("entities")))
         return {"metrics": found.pop(""), "classes": found}
     return _labels(rows, predictions, task)
 
@@ -61,16 +72,15 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
     name = task.metric
     if task.kind == "regression":
         gold, answers = joined(rows, predictions, "label")
-        numbers, values = np.array(gold), answers.column("value").to_numpy()
+        numbers, values = gold.to_numpy(), answers.column("value").to_numpy()
         return lambda chosen: correlation.scores(numbers[chosen], values[chosen])[name]
     if task.kind == "span":
-        found, answers = joined(rows, predictions, "answers")
-        gold = [[answer["text"] for answer in row] for row in found]
-        each = squad.table(answers.column("answer").to_pylist(), gold, task.language)
+        gold, answers = joined(rows, predictions, "answers")
+        each = squad.table(_each(answers.column("answer")), _texts(gold), task.language)
         return lambda chosen: float(each[chosen, squad.NAMES.index(name)].mean())
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
-        counts = entities.counts(gold, answers.column("entities").to_pylist())
+        counts = entities.counts(_each(gold), _each(answers.column("entities")))
         return lambda chosen: entities.ratios(*counts[chosen].sum(axis=0))[name]
     wanted, said = label_ids(rows, predictions, task)
     metric, classes = (metrics.METRICS | metrics.BINARY)[name], len(task.labels)
@@ -78,13 +88,22 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
 
 
 def _answers(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, float]:
-    found, answers = joined(rows, predictions, "answers")
-    gold = [[answer["text"] for answer in row] for row in found]
-    columns = {name: answers.column(name).to_pylist() for name in ("answer", "best", "no_answer")}
-    scores = squad.scores(columns["answer"], gold, task.language)
+    gold, answers = joined(rows, predictions, "answers")
+    scores = squad.scores(_each(answers.column("answer")), _texts(gold), task.language)
     if task.unanswerable:
-        scores |= squad.best_threshold(columns["best"], columns["no_answer"], gold, task.language)
+        no_answer = answers.column("no_answer").to_numpy()
+        scores |= squad.best_threshold(_each(answers.column("best")), no_answer, _texts(gold), task.language)
     return scores
+
+
+def _each(column: pa.ChunkedArray) -> Iterator[Any]:
+    """The values one by one: all of them as Python objects would take many times the column's memory."""
+    return (value.as_py() for value in column)
+
+
+def _texts(answers: pa.ChunkedArray) -> Iterator[list[str]]:
+    """The texts of each row's gold answers."""
+    return ([answer["text"] for answer in row] for row in _each(answers))
 
 
 def _labels(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:

@@ -46,16 +46,16 @@ def best_of(predicted: str, answers: Iterable[str], language: str = "en") -> tup
     return max(exact(predicted, a, language) for a in gold), max(f1(predicted, a, language) for a in gold)
 
 
-def table(predicted: Sequence[str], gold: Sequence[Sequence[str]], language: str = "en") -> np.ndarray:
+def table(predicted: Iterable[str], gold: Iterable[Sequence[str]], language: str = "en") -> np.ndarray:
     """Of each question NAMES, (N, 2)."""
     return np.array([best_of(p, g, language) for p, g in zip(predicted, gold, strict=True)])
 
 
-def scores(predicted: Sequence[str], gold: Sequence[Sequence[str]], language: str = "en") -> dict[str, float]:
+def scores(predicted: Iterable[str], gold: Iterable[Sequence[str]], language: str = "en") -> dict[str, float]:
     """Means over all questions; and over those with and without an answer, where there are both."""
-    each = table(predicted, gold, language)
-    found = dict(zip(NAMES, map(float, each.mean(axis=0)), strict=True))
-    answered = np.array([bool(g) for g in gold])
+    each = np.array([(*best_of(p, g, language), bool(g)) for p, g in zip(predicted, gold, strict=True)])  # (N, 3)
+    found = dict(zip(NAMES, map(float, each[:, :2].mean(axis=0)), strict=True))
+    answered = each[:, 2].astype(bool)
     if not answered.all() and answered.any():
         for name, chosen in (("answered", answered), ("unanswerable", ~answered)):
             found[f"{name}_exact"] = float(each[chosen, 0].mean())
@@ -64,17 +64,17 @@ def scores(predicted: Sequence[str], gold: Sequence[Sequence[str]], language: st
 
 
 def best_threshold(
-    best: Sequence[str], no_answer: Sequence[float], gold: Sequence[Sequence[str]], language: str = "en"
+    best: Iterable[str], no_answer: Sequence[float] | np.ndarray, gold: Iterable[Sequence[str]], language: str = "en"
 ) -> dict[str, float]:
-    """The best F1 that a threshold on `no_answer` could have had, and the threshold (the 2.0 script's find_best_thresh).
+    """The best F1 that a threshold on `no_answer` could have, and that threshold (the 2.0 script's find_best_thresh).
 
     A question is answered by its `best` span where its `no_answer` does not exceed the threshold.
     """
-    gains = np.array([best_of(b, g, language)[1] for b, g in zip(best, gold, strict=True)])
-    nothing = np.array([best_of("", g, language)[1] for g in gold])
+    both = [(best_of(b, g, language)[1], best_of("", g, language)[1]) for b, g in zip(best, gold, strict=True)]
+    gains, nothing = np.array(both).T
     order = np.argsort(no_answer, kind="stable")
     gaps = np.asarray(no_answer, np.float64)[order]
     totals = nothing.sum() + np.concatenate([[0.0], np.cumsum((gains - nothing)[order])])
     totals[1:-1][gaps[1:] == gaps[:-1]] = -1  # no threshold parts equals
     at = int(totals.argmax())
-    return {"best_f1": float(totals[at] / len(gold)), "best_f1_threshold": float(gaps[at - 1] if at else gaps[0] - 1)}
+    return {"best_f1": float(totals[at] / len(gains)), "best_f1_threshold": float(gaps[at - 1] if at else gaps[0] - 1)}

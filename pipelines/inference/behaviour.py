@@ -6,14 +6,14 @@ what is said. Direction: a change that may move a probability, or a number, one 
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core.entries import Check
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.schema import INPUTS, ROWS, TARGETS
+from pipelines.entries.evaluate import Check
 from pipelines.evaluation import squad
 from pipelines.inference.predictor import Predictor
 
@@ -28,14 +28,15 @@ WRITE: dict[str, Callable[[str], str]] = {
 }
 Result = dict[str, Any]
 Answer = dict[str, Any]  # a row of predictions
+Parts = Callable[[], Iterable[pa.RecordBatch]]  # the rows of a split; each call starts at the first
 
 
-def check(predictor: Predictor, rows: pa.Table, checks: Mapping[str, Check]) -> list[Result]:
+def check(predictor: Predictor, parts: Parts, checks: Mapping[str, Check]) -> list[Result]:
     """Of each check {name, kind, rows, passed (share), at_least, ok, failures: [{inputs, said, wanted}]}."""
-    return [_result(predictor, rows, name, each) for name, each in checks.items()]
+    return [_result(predictor, parts, name, each) for name, each in checks.items()]
 
 
-def _result(predictor: Predictor, rows: pa.Table, name: str, check: Check) -> Result:
+def _result(predictor: Predictor, parts: Parts, name: str, check: Check) -> Result:
     where = f"params.yaml: behaviour.{name}"
     if bool(check.rows) == bool(check.replace or check.write):
         raise UsageError(f"{where}: it has either rows, or a change of the split's own (replace, write)")
@@ -43,21 +44,30 @@ def _result(predictor: Predictor, rows: pa.Table, name: str, check: Check) -> Re
         kind, outcomes = "minimum", _minimum(predictor, check, where)
     else:
         kind = "direction" if check.moves else "invariance"
-        outcomes = _changed(predictor, rows, check, where)
-    failures = [outcome for outcome in outcomes if outcome]
-    passed = (len(outcomes) - len(failures)) / len(outcomes)
+        outcomes = _changed(predictor, parts(), check, where)
+    count = failed = 0
+    failures: list[Result] = []
+    for outcome in outcomes:
+        count += 1
+        failed += outcome is not None
+        if outcome and len(failures) < SHOWN:
+            failures.append(outcome)
+    if not count:
+        raise UsageError(f"{where}: it changes no row of the split, and so checks nothing")
+    passed = (count - failed) / count
     return {
         "name": name,
         "kind": kind,
-        "rows": len(outcomes),
+        "rows": count,
         "passed": passed,
         "at_least": check.at_least,
         "ok": passed >= check.at_least,
-        "failures": failures[:SHOWN],
+        "failures": failures,
     }
 
 
-def _minimum(predictor: Predictor, check: Check, where: str) -> list[Result | None]:
+def _minimum(predictor: Predictor, check: Check, where: str) -> Iterable[Result | None]:
+    """For each row of the check what is wrong with its prediction, or None."""
     task = predictor.task
     target = TARGETS[task.kind]
     for row in check.rows:
@@ -83,25 +93,26 @@ def _minimum(predictor: Predictor, check: Check, where: str) -> list[Result | No
     ]
 
 
-def _changed(predictor: Predictor, rows: pa.Table, check: Check, where: str) -> list[Result | None]:
-    """Each row that the check changes, before and after."""
+def _changed(
+    predictor: Predictor, parts: Iterable[pa.RecordBatch], check: Check, where: str
+) -> Iterator[Result | None]:
+    """For each row that the check changes what is wrong with its new prediction, or None."""
     kind = predictor.task.kind
     names = check.columns or INPUTS[kind]
     if unknown := [name for name in names if name not in INPUTS[kind]]:
         raise UsageError(f"{where}.columns: {choices('text', unknown[0], INPUTS[kind])}")
     passes = _moves(predictor, check, where) if check.moves else _same(kind, check)
-    before = rows.select(INPUTS[kind]).to_pylist()
-    after = [{**row, **{name: _rewritten(row[name], check, where) for name in names}} for row in before]
-    touched = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
-    if not touched:
-        raise UsageError(f"{where}: it changes no row of the split, and so checks nothing")
     fields = pa.schema([ROWS[kind].field(name) for name in INPUTS[kind]])
-    first = predictor.predict(rows.take(touched)).to_pylist()
-    then = predictor.predict(pa.Table.from_pylist([after[i] for i in touched], schema=fields)).to_pylist()
-    return [
-        None if passes(a, b) else {**after[i], "said": _gist(kind, b), "wanted": _gist(kind, a)}
-        for i, a, b in zip(touched, first, then, strict=True)
-    ]
+    for part in parts:
+        before = part.select(INPUTS[kind]).to_pylist()
+        after = [{**row, **{name: _rewritten(row[name], check, where) for name in names}} for row in before]
+        touched = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+        if not touched:
+            continue
+        first = predictor.predict(part.take(touched)).to_pylist()
+        then = predictor.predict(pa.Table.from_pylist([after[i] for i in touched], schema=fields)).to_pylist()
+        for i, a, b in zip(touched, first, then, strict=True):
+            yield None if passes(a, b) else {**after[i], "said": _gist(kind, b), "wanted": _gist(kind, a)}
 
 
 def _rewritten(text: Any, check: Check, where: str) -> Any:

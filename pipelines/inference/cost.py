@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from pipelines.evaluation.split import Split
 from pipelines.inference.predictor import Predictor
 
 SINGLE_ROWS = 50  # timed one at a time
@@ -26,10 +26,10 @@ def size(folder: Path) -> dict[str, int]:
     return {"parameters": parameters, "size_bytes": size_bytes}
 
 
-def latency(predictor: Predictor, rows: pa.Table) -> dict[str, Any]:
+def latency(predictor: Predictor, split: Split) -> dict[str, Any]:
     """Milliseconds for one row at a time, spread over the split, after a warm-up."""
-    picks = np.linspace(0, rows.num_rows - 1, min(SINGLE_ROWS, rows.num_rows)).astype(int)
-    singles = [rows.slice(int(i), 1) for i in picks]
+    rows = split.spread(SINGLE_ROWS)
+    singles = [rows.slice(i, 1) for i in range(rows.num_rows)]
     for row in singles[:5]:
         predictor.predict(row)
     times = []

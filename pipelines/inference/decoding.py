@@ -1,7 +1,7 @@
 """What a model's outputs say, by the kind of rows: labels, a number, a span of the context, entities, a choice.
 
-Each function takes the rows, their encoded sequences, the outputs of each sequence (see models.heads.outputs) and the
-task, and returns predictions (schema.PREDICTIONS) without ids.
+Each function takes the rows, their encoded sequences (of which `id` is the number of their row), the outputs of each
+sequence (see models.heads.outputs) and the task, and returns predictions (schema.PREDICTIONS) without ids.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.task import Task
 from pipelines.evaluation import predictions
+from pipelines.evaluation.predictions import Rows
 from pipelines.text.encoding import tagging
 
 Outputs = list[np.ndarray]  # of each sequence: (C,), or (T, C) of its tokens
@@ -20,15 +21,23 @@ LONGEST = 30  # tokens of an answer, as BERT's own run_squad has it
 BEST = 20  # of the likeliest first and last tokens that are paired
 
 
-def labels(rows: pa.RecordBatch, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
+def labels(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
     """The likeliest label of each row, by its one sequence or by one sequence a choice."""
     logits = np.array(outputs, np.float32).reshape(rows.num_rows, len(task.labels))
     return predictions.table(predictions.softmax(logits), task)
 
 
-def value(rows: pa.RecordBatch, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
+def value(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
     numbers = pa.array(np.array(outputs, np.float32).reshape(-1))
     return pa.Table.from_arrays([numbers], schema=_fields(task))
+
+
+def _of_rows(rows: Rows, encoded: pa.RecordBatch) -> list[list[int]]:
+    """For each row the numbers of its sequences."""
+    found: list[list[int]] = [[] for _ in range(rows.num_rows)]
+    for i, row in enumerate(encoded.column("id").to_pylist()):
+        found[int(row)].append(i)
+    return found
 
 
 class Span(NamedTuple):
@@ -39,32 +48,39 @@ class Span(NamedTuple):
     end: int
 
 
-def span(rows: pa.RecordBatch, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
+def span(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
     """The likeliest span over all windows of a row, against the [CLS] of the window that wants it least (SQuAD 2.0)."""
-    columns = {name: encoded.column(name) for name in ("id", "first_length", "starts", "ends")}
-    found: dict[str, list[Span]] = {row: [] for row in rows.column("id").to_pylist()}
-    null = dict.fromkeys(found, np.inf)
-    for i, row in enumerate(columns["id"].to_pylist()):
-        starts, ends = (columns[name][i].values.to_numpy() for name in ("starts", "ends"))
-        found[row] += _spans(outputs[i], columns["first_length"][i].as_py(), starts, ends)
-        null[row] = min(null[row], float(outputs[i][0].sum()))
+    columns = {name: encoded.column(name) for name in ("first_length", "starts", "ends")}
     answers = []
-    for row, context in zip(found, rows.column("context").to_pylist(), strict=True):
-        likeliest = sorted(found[row], key=lambda s: -s.logit)[:BEST] or [Span(-1e9, 0, 0)]
-        best, gap = likeliest[0], null[row] - likeliest[0].logit
-        others = [s.logit for s in likeliest] + ([null[row]] if task.unanswerable else [])
-        said = null[row] if task.unanswerable and gap > 0 else best.logit
-        text = context[best.start : best.end]
-        answers.append(
-            {
-                "answer": "" if task.unanswerable and gap > 0 else text,
-                "start": best.start,
-                "score": float(np.exp(said - np.logaddexp.reduce(others))),
-                "best": text,
-                "no_answer": gap,
-            }
-        )
+    for context, windows in zip(rows.column("context").to_pylist(), _of_rows(rows, encoded), strict=True):
+        found: list[Span] = []
+        for i in windows:
+            starts, ends = (columns[name][i].values.to_numpy() for name in ("starts", "ends"))
+            found += _spans(outputs[i], columns["first_length"][i].as_py(), starts, ends)
+        answers.append(_answer(context, found, min(float(outputs[i][0].sum()) for i in windows), task.unanswerable))
     return pa.Table.from_pylist(answers, schema=_fields(task))
+
+
+def _answer(context: str, found: list[Span], null: float, unanswerable: bool) -> dict[str, Any]:
+    """The prediction for one row.
+
+    Args:
+        found: the likeliest spans of all its windows.
+        null: the sum of the two logits of [CLS] in the window where it is least.
+    """
+    likeliest = sorted(found, key=lambda s: -s.logit)[:BEST] or [Span(-1e9, 0, 0)]
+    best = likeliest[0]
+    gap = null - best.logit
+    none = unanswerable and gap > 0
+    others = [s.logit for s in likeliest] + ([null] if unanswerable else [])
+    text = context[best.start : best.end]
+    return {
+        "answer": "" if none else text,
+        "start": best.start,
+        "score": float(np.exp((null if none else best.logit) - np.logaddexp.reduce(others))),
+        "best": text,
+        "no_answer": gap,
+    }
 
 
 def _spans(logits: np.ndarray, head: int, starts: np.ndarray, ends: np.ndarray) -> list[Span]:
@@ -80,19 +96,19 @@ def _spans(logits: np.ndarray, head: int, starts: np.ndarray, ends: np.ndarray) 
     ]
 
 
-def entities(rows: pa.RecordBatch, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
+def entities(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
     """The entities that each row's tags spell, all of its parts together."""
     names = tagging.tags(task)
-    tokens: dict[str, list[tuple[int, int, str, float]]] = {row: [] for row in rows.column("id").to_pylist()}
-    for i, row in enumerate(encoded.column("id").to_pylist()):
-        inner = slice(1, len(encoded.column("starts")[i].values) - 1)  # without [CLS] and [SEP]
-        probabilities = predictions.softmax(outputs[i][inner]) if len(outputs[i]) > 2 else np.zeros((0, len(names)))
-        starts, ends = (encoded.column(name)[i].values.to_numpy()[inner].tolist() for name in ("starts", "ends"))
-        said = [names[best] for best in probabilities.argmax(axis=1)]
-        tokens[row] += zip(starts, ends, said, probabilities.max(axis=1, initial=0).tolist(), strict=True)
     answers: list[dict[str, Any]] = []
-    for (_, found), text in zip(tokens.items(), rows.column("text").to_pylist(), strict=True):
-        starts, ends, said, sure = map(list, zip(*found, strict=True)) if found else ([], [], [], [])
+    for text, parts in zip(rows.column("text").to_pylist(), _of_rows(rows, encoded), strict=True):
+        tokens: list[tuple[int, int, str, float]] = []
+        for i in parts:
+            inner = slice(1, len(encoded.column("starts")[i].values) - 1)  # without [CLS] and [SEP]
+            probabilities = predictions.softmax(outputs[i][inner]) if len(outputs[i]) > 2 else np.zeros((0, len(names)))
+            starts, ends = (encoded.column(name)[i].values.to_numpy()[inner].tolist() for name in ("starts", "ends"))
+            said = [names[best] for best in probabilities.argmax(axis=1)]
+            tokens += zip(starts, ends, said, probabilities.max(axis=1, initial=0).tolist(), strict=True)
+        starts, ends, said, sure = map(list, zip(*tokens, strict=True)) if tokens else ([], [], [], [])
         score = float(np.mean(sure)) if sure else 1.0
         answers.append({"entities": tagging.decode(text, task, starts, ends, said), "score": score})
     return pa.Table.from_pylist(answers, schema=_fields(task))
@@ -102,6 +118,6 @@ def _fields(task: Task) -> pa.Schema:
     return pa.schema(list(schema.PREDICTIONS[task.kind])[1:])
 
 
-Decode = Callable[[pa.RecordBatch, pa.RecordBatch, Outputs, Task], pa.Table]
+Decode = Callable[[Rows, pa.RecordBatch, Outputs, Task], pa.Table]
 FOR_KIND: dict[str, Decode] = dict.fromkeys(("single", "pair", "choice"), labels)
 FOR_KIND |= {"regression": value, "span": span, "tagging": entities}

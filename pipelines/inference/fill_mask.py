@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from transformers import AutoModelForMaskedLM
 
+from pipelines.checkpoints import loading, pretrained
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.evaluation.predictions import softmax
-from pipelines.models import backbones, opening, pretrained
+from pipelines.models import backbones
 from pipelines.text import tokenizer
 
 MASK = "[MASK]"
@@ -45,12 +46,12 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
 
 
 def _model(folder: Path) -> torch.nn.Module:
-    none = InputError(f"{folder}: the encoder has no masked-word head; pretraining keeps one, fine-tuning does not")
+    none = InputError(f"{folder}: the encoder has no masked-token head; pretraining keeps one, fine-tuning does not")
     head = backbones.BACKBONES[pretrained.family(folder)].mlm_head
     if not head or (folder / TASK_FILE).is_file():
         raise none
-    model, random = opening.opened(AutoModelForMaskedLM, folder)
-    opening.require_whole(folder, {name for name in random if not name.startswith(head)})
+    model, random = loading.opened(AutoModelForMaskedLM, folder)
+    loading.require_whole(folder, {name for name in random if not name.startswith(head)})
     if random:
         raise none
     return model.eval().requires_grad_(False)

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from pipelines.checkpoints import folder as model_folder
 from pipelines.core.errors import InputError
 from pipelines.inference import runtimes
-from pipelines.models import folder as model_folder
-from pipelines.models import heads
+from pipelines.models import heads, int8
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 SHAPES = ((1, 8), (3, 17), (8, 64))  # batches and lengths that parity is shown on
@@ -36,7 +36,7 @@ def export(folder: Path, out: Path, opset: int, tolerance: float) -> float:
     several lengths, padded ones among them.
     """
     native = runtimes.Torch(folder)
-    if model_folder.int8.is_quantized(native.model):
+    if int8.is_quantized(native.model):
         raise InputError(f"{folder}: int8 weights have no ONNX export here; export the model it was made of")
     names = NAMES if native.token_types else NAMES[:2]
     _write(native, names, out / runtimes.ONNX_FILE, opset)

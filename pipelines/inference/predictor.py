@@ -1,5 +1,10 @@
-"""The one predictor: evaluate, the HTTP service, the batch job and the registered model all call it."""
+"""The one predictor: evaluate, the HTTP service, the batch job and the registered model all call it.
 
+It has three pieces. `encode` and `decode` work on the rows of one request; `forward` runs the model on the sequences of
+one request or of several together.
+"""
+
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +14,9 @@ from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
 from pipelines.core.ragged import Ragged, by_length, model_inputs
 from pipelines.core.task import Task
+from pipelines.evaluation.predictions import Rows
 from pipelines.inference import decoding, runtimes
+from pipelines.inference.decoding import Outputs
 from pipelines.text import encoding, tokenizer
 
 BATCH_TOKENS = 4096  # of a padded batch; bounds its memory whatever the lengths
@@ -26,43 +33,83 @@ class Predictor:
         self.truncated = 0  # rows cut to max_length so far
 
     @classmethod
-    def load(cls, folder: Path, runtime: str = "torch") -> "Predictor":
+    def load(cls, folder: Path, runtime: str = "torch", accelerate: bool = True) -> "Predictor":
         """The fine-tuned model in `folder`: models/<run> for "torch", onnx/<run> for "onnx"."""
-        return cls(runtimes.load(folder, runtime), folder)
+        return cls(runtimes.load(folder, runtime, accelerate), folder)
 
-    def predict(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    def predict(self, rows: Rows) -> pa.Table:
         """Predictions (schema.PREDICTIONS) for rows with the task's input columns; `id` is kept where there is one."""
+        encoded = self.encode(rows)
+        (outputs,) = self.forward([encoded])
+        return self.decode(rows, encoded, outputs)
+
+    def encode(self, rows: Rows) -> pa.RecordBatch:
+        """The sequences of `rows` (schema.encoded); `id` is the number of the row that they come from, from "0" on.
+
+        A row has one sequence, or one for each window of its context (span), part of its text (tagging) or choice.
+        The sequences of all choices of a row share a record; windows and parts have one record each, in order.
+        """
         batch = self._inputs(rows)
         encoded, cut = encoding.for_kind(self.task.kind).encode(batch, self.tokenizer, self.task, self.max_length)
         self.truncated += cut
-        answers = decoding.FOR_KIND[self.task.kind](batch, encoded, self._outputs(encoded), self.task)
+        return encoded
+
+    def forward(self, requests: Sequence[pa.RecordBatch]) -> list[Outputs]:
+        """The model's outputs for the sequences of each request, in order.
+
+        Sequences of similar length share a batch, whichever request they come from.
+
+        Args:
+            requests: what `encode` returned for each; `forward` reads `input_ids` and `first_length(s)` only.
+
+        Returns:
+            For each request a list with one float32 array a sequence: (C,) logits of labels, (1,) a number or the
+            logit of one choice, (T, C) logits of tags, (T, 2) logits of a span's first and last token. T is the
+            padded length of the batch, at least the sequence's own.
+        """
+        ids, first_length = _sequences(requests)
+        found: dict[int, np.ndarray] = {}
+        for chosen in by_length(ids.lengths, BATCH_TOKENS):
+            inputs = model_inputs(ids, chosen, first_length, self.tokenizer.pad_id, self.max_length)
+            found |= zip(chosen.tolist(), self.runtime.logits(inputs), strict=True)
+        each: Iterator[np.ndarray] = (found[i] for i in range(len(ids.lengths)))
+        return [[next(each) for _ in range(_count(request))] for request in requests]
+
+    def decode(self, rows: Rows, encoded: pa.RecordBatch, outputs: Outputs) -> pa.Table:
+        """Predictions for `rows`, given what `encode` and `forward` returned for them."""
+        answers = decoding.FOR_KIND[self.task.kind](rows, encoded, outputs, self.task)
         return answers.add_column(0, "id", rows.column("id")) if "id" in rows.schema.names else answers
 
-    def _outputs(self, encoded: pa.RecordBatch) -> decoding.Outputs:
-        """What the model says of each sequence; sequences of like length go together."""
-        ids, first = encoded.column("input_ids"), None
-        if pa.types.is_list(ids.values.type):
-            ids, first = ids.flatten(), encoded.column("first_lengths").flatten()
-        elif "first_length" in encoded.schema.names:
-            first = encoded.column("first_length")
-        ragged = Ragged(ids.values.to_numpy(), ids.offsets.to_numpy().astype(np.int64))
-        first_length = ragged.lengths if first is None else first.to_numpy()
-        found: dict[int, np.ndarray] = {}
-        for chosen in by_length(ragged.lengths, BATCH_TOKENS):
-            inputs = model_inputs(ragged, chosen, first_length, self.tokenizer.pad_id, self.max_length)
-            logits = self.runtime.logits(inputs)
-            found |= zip(chosen.tolist(), logits, strict=True)
-        return [found[i] for i in range(len(ragged.lengths))]
-
-    def _inputs(self, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-        """The input columns of `rows` as one record batch, or one sentence."""
+    def _inputs(self, rows: Rows) -> pa.RecordBatch:
+        """The number and the input columns of each row as one record batch. Raises InputError for a wrong column."""
         fields = [schema.ROWS[self.task.kind].field(name) for name in schema.INPUTS[self.task.kind]]
         columns = [_column(rows, field, len(self.task.labels)) for field in fields]
         ids = pa.array(map(str, range(rows.num_rows)), pa.string())
         return pa.RecordBatch.from_arrays([ids, *columns], names=["id", *(field.name for field in fields)])
 
 
-def _column(rows: pa.Table | pa.RecordBatch, field: pa.Field, choices_each: int) -> pa.Array:
+def _sequences(requests: Sequence[pa.RecordBatch]) -> tuple[Ragged, np.ndarray]:
+    """The token ids of all S sequences, and the number of tokens of type 0 in each, (S,)."""
+    names = requests[0].schema.names
+    columns = {
+        name: pa.concat_arrays([request.column(name) for request in requests])
+        for name in ("input_ids", "first_length", "first_lengths")
+        if name in names
+    }
+    if "first_lengths" in columns:  # of choices
+        columns = {"input_ids": columns["input_ids"].flatten(), "first_length": columns["first_lengths"].flatten()}
+    ids = columns["input_ids"]
+    ragged = Ragged(ids.values.to_numpy(), ids.offsets.to_numpy().astype(np.int64))
+    return ragged, columns["first_length"].to_numpy() if "first_length" in columns else ragged.lengths
+
+
+def _count(request: pa.RecordBatch) -> int:
+    """The number of sequences of a request."""
+    several = "first_lengths" in request.schema.names
+    return len(request.column("first_lengths").flatten()) if several else request.num_rows
+
+
+def _column(rows: Rows, field: pa.Field, choices_each: int) -> pa.Array:
     """The column that `field` asks for: text, or a list of texts, and nothing missing."""
     name = field.name
     if name not in rows.schema.names:

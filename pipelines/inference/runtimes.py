@@ -1,4 +1,4 @@
-"""Two ways to run a fine-tuned model behind one call: numpy inputs (B, T) to float32 logits, see models.heads.outputs."""
+"""Two ways to run a fine-tuned model: numpy inputs (B, T) to float32 logits, in the shapes of models.heads.outputs."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,12 +22,13 @@ class Runtime(Protocol):
 class Torch:
     """A model folder, on a GPU where there is one."""
 
-    def __init__(self, folder: Path) -> None:
-        from pipelines.models import folder as model_folder
-        from pipelines.models import products
+    def __init__(self, folder: Path, accelerate: bool = True) -> None:
+        from pipelines.acceleration import apply
+        from pipelines.checkpoints import folder as model_folder
 
         self._take(*model_folder.load_tuned(folder))
-        products.use(self.model)
+        if accelerate:
+            apply.to_predictions(self.model)
 
     @classmethod
     def of(cls, model: Any, task: Task) -> "Torch":
@@ -59,9 +60,9 @@ class Torch:
 
 
 class Onnx:
-    """An exported folder, through ONNX Runtime on the CPU."""
+    """An exported folder, through ONNX Runtime on the CPU, which has its own ways to be fast."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, accelerate: bool = True) -> None:
         import onnxruntime
 
         path = folder / ONNX_FILE
@@ -79,8 +80,8 @@ class Onnx:
 RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}
 
 
-def load(folder: Path, runtime: str) -> Runtime:
-    """The folder's model in the runtime of that name."""
+def load(folder: Path, runtime: str, accelerate: bool = True) -> Runtime:
+    """The folder's model in the runtime of that name; without `accelerate`, torch computes the plain way."""
     if runtime not in RUNTIMES:
         raise UsageError(choices("runtime", runtime, RUNTIMES))
-    return RUNTIMES[runtime](folder)
+    return RUNTIMES[runtime](folder, accelerate)

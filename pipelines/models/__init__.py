@@ -1,1 +1,1 @@
-"""Encoders and heads as Hugging Face models: where their layers are, how their folders are read and written."""
+"""What a model is: encoders and heads as Hugging Face models, and where each family has its layers."""

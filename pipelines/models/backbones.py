@@ -1,9 +1,9 @@
-"""The one table that says where each family keeps its embeddings, its layers and its masked-word head."""
+"""The table of families: where each has its embeddings, its layers and its masked-token head."""
 
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,38 +16,85 @@ from pipelines.text import tokenizer
 
 
 @dataclass(frozen=True)
+class Parts:
+    """The linear layers of one layer, as paths below it."""
+
+    query: str  # attention: (H, H) each, the rows of a head one after another
+    key: str
+    value: str
+    output: str
+    up: str  # feed-forward: (I, H)
+    down: str  # (H, I)
+
+
+@dataclass(frozen=True)
 class Backbone:
-    """Attribute paths: the first four below the encoder, the heads below the pretraining model that carries them."""
+    """Attribute paths: the first four are below the encoder, the heads below the pretraining model."""
 
     layers: str
     embeddings: tuple[str, ...] = ("embeddings",)
-    top: tuple[str, ...] = ()  # what stands above the layers and belongs to the encoder
-    pooler: str = ""  # made for a sentence's label, so it trains with a head
+    top: tuple[str, ...] = ()  # modules above the layers that belong to the encoder
+    pooler: str = ""  # serves labels of sentences, so it trains with the head
     mlm_head: tuple[str, ...] = ()  # modules one after another, (N, H) to (N, V)
-    pair_head: str = ""  # of two segments' order: the pooled (B, H) to (B, 2)
+    pair_head: str = ""  # for the order of two segments: pooled (B, H) to (B, 2)
     count: str = "num_hidden_layers"  # the config's name for the number of layers
     token_types: bool = True  # whether the encoder takes token_type_ids
-    plain: bool = False  # whether each layer takes what the one below gives, and the lowest what the embeddings give
+    parts: Parts | None = None  # None if the family has no such layers
+    plain: bool = False  # whether each layer reads only the output of the one below, or of the embeddings
 
 
 _LAYER = "encoder.layer"
+_BERT = Parts(
+    query="attention.self.query",
+    key="attention.self.key",
+    value="attention.self.value",
+    output="attention.output.dense",
+    up="intermediate.dense",
+    down="output.dense",
+)
+_ALBERT = Parts(
+    query="albert_layers.0.attention.query",
+    key="albert_layers.0.attention.key",
+    value="albert_layers.0.attention.value",
+    output="albert_layers.0.attention.dense",
+    up="albert_layers.0.ffn",
+    down="albert_layers.0.ffn_output",
+)
+_DISTILBERT = Parts(
+    query="attention.q_lin",
+    key="attention.k_lin",
+    value="attention.v_lin",
+    output="attention.out_lin",
+    up="ffn.lin1",
+    down="ffn.lin2",
+)
+_DEBERTA = replace(
+    _BERT, query="attention.self.query_proj", key="attention.self.key_proj", value="attention.self.value_proj"
+)
 BACKBONES: dict[str, Backbone] = {
     "bert": Backbone(
-        _LAYER, pooler="pooler", mlm_head=("cls.predictions",), pair_head="cls.seq_relationship", plain=True
+        _LAYER,
+        pooler="pooler",
+        mlm_head=("cls.predictions",),
+        pair_head="cls.seq_relationship",
+        parts=_BERT,
+        plain=True,
     ),
-    "roberta": Backbone(_LAYER, pooler="pooler", mlm_head=("lm_head",), token_types=False, plain=True),
+    "roberta": Backbone(_LAYER, pooler="pooler", mlm_head=("lm_head",), token_types=False, parts=_BERT, plain=True),
     "albert": Backbone(
         "encoder.albert_layer_groups",  # groups of shared weights: one group is ALBERT's default
         embeddings=("embeddings", "encoder.embedding_hidden_mapping_in"),
         pooler="pooler",
         mlm_head=("predictions",),
         pair_head="sop_classifier",
+        parts=_ALBERT,
         count="num_hidden_groups",
     ),
     "electra": Backbone(
         _LAYER,
         embeddings=("embeddings", "embeddings_project"),
         mlm_head=("generator_predictions", "generator_lm_head"),
+        parts=_BERT,
         plain=True,
     ),
     "distilbert": Backbone(
@@ -55,18 +102,24 @@ BACKBONES: dict[str, Backbone] = {
         mlm_head=("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),
         count="n_layers",
         token_types=False,
+        parts=_DISTILBERT,
         plain=True,
     ),
     "xlnet": Backbone("layer", embeddings=("word_embedding", "mask_emb"), count="n_layer"),
-    "mobilebert": Backbone(_LAYER, pooler="pooler", mlm_head=("cls",)),
-    "deberta-v2": Backbone(_LAYER, mlm_head=("cls",), top=("encoder.rel_embeddings", "encoder.LayerNorm")),
+    "mobilebert": Backbone(_LAYER, pooler="pooler", mlm_head=("cls",), parts=_BERT),
+    "deberta-v2": Backbone(
+        _LAYER,
+        mlm_head=("cls",),
+        top=("encoder.rel_embeddings", "encoder.LayerNorm"),
+        parts=_DEBERTA,
+    ),
     "bilstm": Backbone("layers", token_types=False),
     "modernbert": Backbone("layers", top=("final_norm",), mlm_head=("head", "decoder"), token_types=False, plain=True),
 }
 
 
 def encoder(model: nn.Module) -> PreTrainedModel:
-    """The encoder inside `model`, without its head; what is an encoder already is its own."""
+    """The encoder inside `model`, without its head; an encoder is returned as it is."""
     inner = getattr(model, "base_model", model)
     if inner is not model:
         return encoder(inner)
@@ -80,19 +133,19 @@ def backbone(model: nn.Module) -> Backbone:
 
 
 def known(family: object, where: str = "") -> str:
-    """`family`, if the table has it; else one sentence, of what is at fault: a config's file, say."""
+    """`family`, if the table has it. Raises InputError otherwise; `where` begins its message and names the file."""
     if family not in BACKBONES:
         raise InputError(f"{where}{choices('model_type', family, BACKBONES)}")
     return str(family)
 
 
 def embeddings(model: nn.Module) -> list[nn.Module]:
-    """What stands below the layers."""
+    """The modules below the layers."""
     return _modules(model, backbone(model).embeddings)
 
 
 def top(model: nn.Module) -> list[nn.Module]:
-    """What stands above the layers and below the head."""
+    """The modules above the layers and below the head."""
     return _modules(model, backbone(model).top)
 
 
@@ -103,8 +156,19 @@ def layers(model: nn.Module) -> nn.ModuleList:
     return found
 
 
+def parts(model: nn.Module, number: int) -> dict[str, nn.Linear]:
+    """The linear layers of the encoder's layer `number`, by their names in `Parts`."""
+    named, layer = backbone(model).parts, layers(model)[number]
+    if named is None:
+        family = encoder(model).config.model_type
+        raise InputError(f"the layers of the {family} family are not made of separate linear layers for attention")
+    found = {name: layer.get_submodule(path) for name, path in vars(named).items()}
+    assert all(isinstance(part, nn.Linear) for part in found.values()), found
+    return found  # type: ignore[return-value]
+
+
 def set_layers(model: nn.Module, kept: list[int]) -> None:
-    """Leave the encoder the layers of these numbers, and tell every config inside `model`."""
+    """Keep only the encoder's layers with these numbers, and update every config inside `model`."""
     row, old = backbone(model), layers(model)
     parent, _, name = row.layers.rpartition(".")
     setattr(encoder(model).get_submodule(parent), name, nn.ModuleList(old[i] for i in kept))
@@ -118,7 +182,7 @@ def set_layers(model: nn.Module, kept: list[int]) -> None:
 
 @contextmanager
 def only_layers(model: nn.Module, kept: list[int]) -> Iterator[None]:
-    """Inside the block the encoder has the layers of these numbers alone."""
+    """Inside the block, the encoder has only the layers with these numbers."""
     row, every = backbone(model), layers(model)
     configs: list[Any] = [m.config for m in model.modules() if hasattr(m, "config")]
     before = [{name: getattr(c, name) for name in (row.count, "layer_types") if hasattr(c, name)} for c in configs]
@@ -134,31 +198,31 @@ def only_layers(model: nn.Module, kept: list[int]) -> Iterator[None]:
 
 
 def encoder_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Parameters of the encoder but for its pooler, which trains with the head."""
+    """Parameters of the encoder without its pooler, which trains with the head."""
     pooler = {id(p) for part in _modules(model, (backbone(model).pooler,)) for p in part.parameters()}
     return [p for p in encoder(model).parameters() if id(p) not in pooler]
 
 
 def takes_types(model: nn.Module) -> bool:
-    """Whether token_type_ids are among the model's inputs: the encoder's, or those of a head that compares two texts."""
+    """Whether the model takes token_type_ids: the encoder does, or the head compares two texts."""
     return backbone(model).token_types or getattr(model.config, "pooling", "") == "compare"
 
 
 def inputs(model: nn.Module, batch: Batch) -> Batch:
-    """What of a batch the model takes in: no labels, and token types only where its family has them."""
+    """The tensors of a batch that the model takes: no labels, and token types only if it takes them."""
     left_out = {"labels"} if takes_types(model) else {"labels", "token_type_ids"}
     return {name: tensor for name, tensor in batch.items() if name not in left_out}
 
 
 def mlm_logits(model: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
-    """The masked-word head alone, (N, H) to (N, V)."""
+    """The masked-token head alone, (N, H) to (N, V)."""
     for path in backbone(model).mlm_head:
         hidden = model.get_submodule(path)(hidden)
     return hidden
 
 
 def digest(*modules: nn.Module) -> str:
-    """Of all their weights, by name."""
+    """sha256 of the names and values of all weights of the modules."""
     found = hashlib.sha256()
     for name, tensor in (pair for module in modules for pair in module.state_dict().items()):
         found.update(name.encode())
@@ -167,7 +231,7 @@ def digest(*modules: nn.Module) -> str:
 
 
 def max_positions(model: nn.Module) -> int:
-    """The longest sequence in tokens."""
+    """The length in tokens of the longest sequence that the model takes."""
     positions = tokenizer.positions(encoder(model).config.to_dict())
     return 2**31 - 1 if positions is None else positions
 

@@ -1,4 +1,4 @@
-"""What a model is given in one step, and what it says in return."""
+"""What a model reads in one step, and what it predicts."""
 
 from typing import NamedTuple
 

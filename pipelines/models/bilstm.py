@@ -1,4 +1,4 @@
-"""Two language models side by side, one reading forward and one backward (ELMo, Peters et al. 2018)."""
+"""Two LSTM language models, one reading forward and one backward (ELMo, Peters et al. 2018)."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ class BilstmConfig(PreTrainedConfig):
         vocab_size: int = 30522,
         hidden_size: int = 256,
         num_hidden_layers: int = 2,
-        num_attention_heads: int = 1,  # none: an encoder's config has the name
+        num_attention_heads: int = 1,  # there are none, but the config of every encoder has the name
         max_position_embeddings: int = 512,
         hidden_dropout_prob: float = 0.1,
         pad_token_id: int = 0,
         **kwargs: Any,
     ) -> None:
         if hidden_size % 2:
-            raise ValueError(f"hidden_size {hidden_size} does not divide by 2, for a half each way")
+            raise ValueError(f"hidden_size {hidden_size} is not divisible by 2: each direction has half of it")
         self.vocab_size, self.hidden_size, self.num_hidden_layers = vocab_size, hidden_size, num_hidden_layers
         self.num_attention_heads, self.max_position_embeddings = num_attention_heads, max_position_embeddings
         self.hidden_dropout_prob = hidden_dropout_prob
@@ -34,7 +34,7 @@ class BilstmConfig(PreTrainedConfig):
 
 
 class BilstmLayer(nn.Module):
-    """One LSTM each way, with what came in added to what goes out."""
+    """One LSTM per direction, with residual connections."""
 
     def __init__(self, config: BilstmConfig) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class BilstmLayer(nn.Module):
     def forward(
         self, ahead: torch.Tensor, back: torch.Tensor, mirror: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both streams (B, T, H / 2); `mirror` (B, T, 1) turns each row round within its length."""
+        """Both streams (B, T, H / 2); `mirror` (B, T, 1) reverses each row within its length."""
         forward, _ = self.forward_lstm(self.dropout(ahead))
         backward, _ = self.backward_lstm(_turn(self.dropout(back), mirror))
         return ahead + forward, back + _turn(backward, mirror)
@@ -55,7 +55,7 @@ class BilstmLayer(nn.Module):
 class BilstmPreTrainedModel(PreTrainedModel):
     config_class = BilstmConfig
     base_model_prefix = "bilstm"
-    _supports_sdpa = True  # without attention, any kernel of it will do
+    _supports_sdpa = True  # it has no attention, so any kernel will do
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.Embedding):
@@ -117,7 +117,7 @@ class BilstmForPreTraining(BilstmPreTrainedModel):
 
 
 def _mirror(mask: torch.Tensor) -> torch.Tensor:
-    """(B, T) of ones and zeros to (B, T, 1): where each token of a row stands in the row read backwards."""
+    """The attention mask (B, T) to (B, T, 1): the place of each token in its row read backwards."""
     places = torch.arange(mask.shape[1], device=mask.device)
     lengths = mask.sum(dim=1, keepdim=True)
     return torch.where(places < lengths, lengths - 1 - places, places)[:, :, None]

@@ -1,4 +1,4 @@
-"""A small masked-language model that replaces tokens, and the encoder that learns from it (Clark et al. 2020)."""
+"""ELECTRA: a small generator replaces tokens, and an encoder learns from the result (Clark et al. 2020)."""
 
 import copy
 from typing import Any
@@ -13,14 +13,14 @@ from pipelines.models.batch import IGNORE, Batch, Prediction
 
 
 class Replacing(nn.Module):
-    """Generator and learner, with one table of embeddings between them. (B, T) ids are hidden by [MASK].
+    """Generator and learner with shared embeddings; ids (B, T) have [MASK] in place of the selected tokens.
 
     Args:
         learner: ElectraForPreTraining for the variants that tell replaced tokens from original ones, else
             ElectraForMaskedLM.
         fraction: the generator's width as a share of the learner's; its embeddings are the learner's own.
         variant: see `objectives.replaced_token.Params`.
-        weight: of the learner's loss beside the generator's (the paper's lambda).
+        weight: of the learner's loss (the paper's lambda); the generator's has 1.
     """
 
     def __init__(self, learner: Any, fraction: float, variant: str, weight: float) -> None:
@@ -34,11 +34,11 @@ class Replacing(nn.Module):
 
     @property
     def base_model(self) -> nn.Module:
-        """The encoder that learns, as every model of transformers names it."""
+        """The encoder that learns, under the name that it has in every model of transformers."""
         return self.learner.base_model
 
     def forward(self, batch: Batch) -> list[Prediction]:
-        """What the generator fills in, and what the learner says of it."""
+        """The generator's predictions, and the learner's for the text that they fill in."""
         labels, hidden_ids = batch["labels"], batch["input_ids"]
         selected = labels != IGNORE
         states = self.generator.electra(input_ids=hidden_ids).last_hidden_state[selected]
@@ -69,13 +69,13 @@ class Replacing(nn.Module):
 
 
 def _smaller(config: Any, fraction: float) -> Any:
-    """The generator's config: as deep as the learner's, narrower, with as many dimensions a head."""
+    """The generator's config: as deep as the learner's, but narrower, with heads of the same size."""
     smaller = copy.deepcopy(config)
     width = round(config.hidden_size * fraction)
     smaller.num_attention_heads = max(1, round(config.num_attention_heads * fraction))
     if width < 1 or width % smaller.num_attention_heads:
         raise UsageError(
-            f"params.yaml: pretrain: generator: {fraction} of a width of {config.hidden_size} does not divide by "
+            f"params.yaml: pretrain: generator: {fraction} of a width of {config.hidden_size} is not divisible by "
             f"{smaller.num_attention_heads} heads"
         )
     smaller.hidden_size, smaller.intermediate_size = width, max(1, round(config.intermediate_size * fraction))

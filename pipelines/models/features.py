@@ -1,4 +1,4 @@
-"""Heads of our own on an encoder's features: which layers, which tokens, and a linear layer, an MLP or a BiLSTM on them.
+"""Our own heads on an encoder's features: a choice of layers and pooling under a linear layer, an MLP or a BiLSTM.
 
 The combinations of layers are those of BERT's feature-based experiment (Devlin et al. 2018, table 7).
 """
@@ -22,22 +22,22 @@ from pipelines.models import (
     bilstm,  # noqa: F401 (an encoder may be one)
 )
 
-# name -> from the states of the embeddings and of all layers, (L + 1) of (B, T, H), to features (B, T, F)
+# name -> function from the L + 1 states (B, T, H) of the embeddings and all layers to features (B, T, F)
 COMBINATIONS = {
     "embeddings": lambda states: states[0],
     "second_to_last": lambda states: states[-2],
     "last": lambda states: states[-1],
     "sum_last_four": lambda states: torch.stack(states[-4:]).sum(dim=0),
     "concat_last_four": lambda states: torch.cat(states[-4:], dim=-1),
-}  # and "weighted_sum", with a learned weight a layer (Peters et al. 2018, eq. 1)
+}  # and "weighted_sum", with a learned weight per layer (Peters et al. 2018, eq. 1)
 
 
 class FeaturesConfig(PreTrainedConfig):
-    """An encoder's config, and what a head makes of its layers.
+    """An encoder's config, and how a head reads its layers.
 
-    features: a name of COMBINATIONS or "weighted_sum"; head: "linear", "mlp" or "bilstm"; pooling: the vector that a
-    sequence has, "cls", the "mean" of all tokens, or "compare": the means u and v of its two texts, |u - v| and u * v
-    (Conneau et al. 2017, InferSent).
+    features: a name of COMBINATIONS or "weighted_sum"; head: "linear", "mlp" or "bilstm"; pooling: the vector of a
+    sequence, which is "cls", the "mean" of all tokens, or "compare": the means u and v of its two texts, |u - v| and
+    u * v (Conneau et al. 2017, InferSent).
     """
 
     model_type = "bertline_features"
@@ -69,7 +69,7 @@ class FeaturesModel(PreTrainedModel):
         inner: Any = config.encoder
         pooler = {"add_pooling_layer": False} if inner.model_type in ("bert", "roberta") else {}
         self.encoder = AutoModel.from_config(inner, **pooler)
-        config.encoder = self.encoder.config  # one object: a change of its layers is a change of what is saved
+        config.encoder = self.encoder.config  # one object, so that a change of its layers is saved too
         self.dropout = nn.Dropout(getattr(inner, "hidden_dropout_prob", 0.1))
         width, count = inner.hidden_size, len(config.id2label or {})
         size = 4 * width if config.features == "concat_last_four" else width
@@ -87,7 +87,7 @@ class FeaturesModel(PreTrainedModel):
         self.post_init()
 
     def tokens(self, input_ids: torch.Tensor | None, inputs: dict[str, Any]) -> torch.Tensor:
-        """Features of every token, (B, T, F), through the BiLSTM where there is one."""
+        """Features of every token, (B, T, F), after the BiLSTM if there is one."""
         name = self.config.features
         if not backbones.backbone(self).token_types:
             inputs = {key: tensor for key, tensor in inputs.items() if key != "token_type_ids"}
@@ -105,7 +105,7 @@ class FeaturesModel(PreTrainedModel):
         return self._read(found, inputs.get("attention_mask")) if self.config.head == "bilstm" else found
 
     def _read(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """The BiLSTM's states; padding is not read, so that a row's company changes nothing."""
+        """The BiLSTM's states. It does not read padding, so a row's states do not depend on its batch."""
         if mask is None:
             return self.lstm(features)[0]
         packed = nn.utils.rnn.pack_padded_sequence(
@@ -119,7 +119,7 @@ class FeaturesForSequenceClassification(FeaturesModel):
     def forward(
         self, input_ids: torch.Tensor | None = None, pooled: torch.Tensor | None = None, **inputs: Any
     ) -> SequenceClassifierOutput | tuple[Any, ...]:
-        """`pooled` (B, F) stands for the ids where an encoder that does not train has read them before."""
+        """`pooled` (B, F) takes the place of the ids if a frozen encoder has read them before."""
         labels, return_dict = inputs.pop("labels", None), inputs.pop("return_dict", True)
         logits = self.classifier(self.pool(input_ids, inputs) if pooled is None else self.dropout(pooled))
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
@@ -127,7 +127,7 @@ class FeaturesForSequenceClassification(FeaturesModel):
         return output if return_dict else output.to_tuple()
 
     def pool(self, input_ids: torch.Tensor | None, inputs: dict[str, Any]) -> torch.Tensor:
-        """What the head reads: (B, F), or (B, 4F) where two texts are compared."""
+        """The vectors that the head reads: (B, F), or (B, 4F) if two texts are compared."""
         features = self.tokens(input_ids, inputs)
         if self.config.pooling == "cls":
             return features[:, 0]

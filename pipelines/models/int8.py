@@ -1,26 +1,19 @@
-"""Linear layers with int8 weights and dynamic int8 activations, kept in safetensors and never pickled.
+"""Linear layers with int8 weights and dynamic int8 activations.
 
 Weights are symmetric per output channel, w = q * scale with q in [-127, 127]; activations are quantized at
 run time by torch's own kernel (Zafrir et al. 2019, section 3, call it dynamic quantization).
 """
 
-import json
 import warnings
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
-from transformers import AutoConfig, PreTrainedModel
-
-from pipelines.models import opening
-
-MARK = "bertline_int8"  # in config.json: the names of the layers kept as int8
+from transformers import PreTrainedModel
 
 
 class Int8Linear(nn.Module):
-    """A linear layer (.., K) to (.., N) whose (N, K) weight is int8 with one scale a row."""
+    """A linear layer (.., K) to (.., N) whose (N, K) weight is int8 with one scale per row."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -58,13 +51,13 @@ class Int8Linear(nn.Module):
         return torch.ops.quantized.linear_prepack(quantized, self.bias)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": None}  # the packed form is the CPU's own
+        return {**self.__dict__, "_packed": None}  # the packed form depends on the CPU
 
 
 def quantize(model: PreTrainedModel) -> PreTrainedModel:
     """Replace every linear layer of `model` by its int8 form, in place."""
     for name, linear in [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear)]:
-        _replace(model, name, Int8Linear.of(linear))
+        replace(model, name, Int8Linear.of(linear))
     return model.eval()
 
 
@@ -72,29 +65,7 @@ def is_quantized(model: nn.Module) -> bool:
     return any(isinstance(m, Int8Linear) for m in model.modules())
 
 
-def save(model: PreTrainedModel, folder: Path) -> None:
-    """config.json with the mark, and model.safetensors with int8 weights and their scales."""
-    names = [name for name, module in model.named_modules() if isinstance(module, Int8Linear)]
-    model.config.save_pretrained(folder)
-    path = folder / "config.json"
-    settings = json.loads(path.read_text(encoding="utf-8")) | {MARK: names, "architectures": [type(model).__name__]}
-    path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "model.safetensors")
-
-
-def load(folder: Path, auto: Any) -> PreTrainedModel:
-    """The model of transformers' class `auto` that `save` wrote, in eval mode."""
-    config = AutoConfig.from_pretrained(folder)
-    names = getattr(config, MARK)
-    delattr(config, MARK)
-    model = auto.from_config(config)
-    tensors = opening.tensors(folder / "model.safetensors")
-    for name in names:
-        _replace(model, name, Int8Linear(*(tensors[f"{name}.{part}"] for part in ("weight", "scale", "bias"))))
-    model.load_state_dict(tensors, assign=True)
-    return model.eval()
-
-
-def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
+def replace(model: nn.Module, name: str, module: nn.Module) -> None:
+    """Replace the module of this name inside `model`."""
     parent, _, child = name.rpartition(".")
     setattr(model.get_submodule(parent), child, module)

@@ -1,4 +1,4 @@
-"""bilm: each token from all before it, and from all behind it, by two LSTMs (ELMo, Peters et al. 2018, section 3.1)."""
+"""bilm: predict each token from all before it and from all after it, by two LSTMs (ELMo, Peters et al. 2018)."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ import numpy as np
 from torch import nn
 from transformers import AutoModelForPreTraining
 
-from pipelines.core.entries import Section
+from pipelines.checkpoints import pretrained
 from pipelines.core.errors import InputError
-from pipelines.models import bilstm, pretrained
+from pipelines.core.section import Section
+from pipelines.models import bilstm
 from pipelines.models.batch import Batch, Prediction
 
 READS = {"text": "packed"}
@@ -16,7 +17,7 @@ around = pretrained.itself
 
 
 class Params(Section):
-    """Nothing is hidden, so there is nothing to set."""
+    """No token is masked, so there is nothing to set."""
 
 
 def auto(params: Params) -> Any:
@@ -29,7 +30,7 @@ def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: A
 
 
 def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
-    """Token t + 1 from the forward stream at t, token t - 1 from the backward stream at t, by one softmax."""
+    """Token t + 1 from the forward stream at t, token t - 1 from the backward one, by one softmax (section 3.1)."""
     ids = batch["input_ids"]
     ahead, back = model(input_ids=ids).last_hidden_state.chunk(2, dim=-1)  # (B, T, H / 2) each
     decoder = model.get_submodule("decoder")
@@ -40,6 +41,6 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
 
 
 def check(family: str) -> None:
-    """Refuse every other family: a token that sees both sides would see itself."""
+    """Refuse every other family: its tokens see both sides, and so the token to predict."""
     if family != bilstm.BilstmConfig.model_type:
-        raise InputError(f"bilm: a {family} reads both ways at once; bilstm reads each way apart")
+        raise InputError(f"bilm: a {family} reads in both directions at once; bilstm reads each separately")

@@ -1,8 +1,9 @@
-"""contrast: which two texts belong together, beside masked words.
+"""contrast: contrastive learning of text vectors, together with masked tokens.
 
-What masked words alone do not teach: to say of a whole text what it is about. An encoder's vector of a text, the mean of its
-tokens, is to be nearer to that of its other half than to those of all others in the batch. The two are segments of one
-document (Giorgi et al. 2021, DeCLUTR), or matched texts, a title and a passage (Wang et al. 2022, E5).
+Masked tokens alone do not teach an encoder to represent a whole text. Here the vector of a text, the mean of its token
+states, must be nearer to that of the text that it belongs to than to those of all others in the batch. The two texts
+are segments of one document (Giorgi et al. 2021, DeCLUTR), or a positive pair, such as a title and a passage (Wang et
+al. 2022, E5).
 """
 
 from typing import Any
@@ -12,13 +13,15 @@ import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM
 
-from pipelines.models import backbones, masking, pretrained, segments
+from pipelines.checkpoints import pretrained
+from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch, Prediction
+from pipelines.pretraining import masking, segments
 
-READS = {"text": "segments", "matched": "matched"}
+READS = {"text": "segments", "positive_pair": "positive_pair"}
 around = pretrained.itself
 Params = masking.Masking
-TEMPERATURE = 0.05  # of the similarities, the paper's
+TEMPERATURE = 0.05  # of the similarities, as in DeCLUTR
 
 
 def auto(params: Params) -> Any:
@@ -26,12 +29,12 @@ def auto(params: Params) -> Any:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Two texts as two sequences, their words hidden: input_ids, attention_mask and labels (B, 2, T).
+    """Mask tokens of two texts, each a sequence: input_ids, attention_mask and labels (B, 2, T).
 
     order (B,) is IGNORE for a row that only fills a batch.
     """
     pairs = batch if batch["input_ids"].dim() == 3 else _apart(batch, tokenizer)
-    hidden = masking.hide({"input_ids": pairs["input_ids"].flatten(0, 1)}, rng, params, tokenizer)
+    hidden = masking.mask_tokens({"input_ids": pairs["input_ids"].flatten(0, 1)}, rng, params, tokenizer)
     rows = len(pairs["input_ids"])
     shown = {name: tensor.unflatten(0, (rows, 2)) for name, tensor in hidden.items()}
     order = torch.zeros(rows, dtype=torch.int64)
@@ -41,8 +44,8 @@ def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: A
 def _apart(batch: Batch, tokenizer: Any) -> Batch:
     """Two neighbouring segments as two sequences: input_ids and attention_mask (B, 2, T).
 
-    Neither is longer than half of what both were cut from: [CLS] A [SEP], the end of the first, and [CLS] B [SEP], the
-    beginning of the second.
+    Each has at most half the tokens of the longest row: [CLS] A [SEP] has the end of the first segment, [CLS] B [SEP]
+    the beginning of the second.
     """
     first, second = segments.split(batch)
     half = max(1, max(len(a) + len(b) for a, b in zip(first, second, strict=True)) // 2)
@@ -56,7 +59,7 @@ def _apart(batch: Batch, tokenizer: Any) -> Batch:
 
 
 def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
-    """The hidden words; and for each first text its second one among those of the batch, (B, B)."""
+    """Predict the masked tokens, and for each first text its second text among those of the batch: logits (B, B)."""
     ids, mask, labels = (batch[name].flatten(0, 1) for name in ("input_ids", "attention_mask", "labels"))
     states = backbones.encoder(model)(input_ids=ids, attention_mask=mask).last_hidden_state  # (2B, T, H)
     selected = labels != IGNORE
@@ -65,7 +68,7 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
     vectors = nn.functional.normalize((states * weights).sum(dim=1) / weights.sum(dim=1), dim=-1)
     similar = vectors[0::2] @ vectors[1::2].T  # cosines, (B, B)
     others = ~torch.eye(len(similar), dtype=torch.bool, device=similar.device)
-    same = (batch["document"][:, None] == batch["document"][None, :]) & others  # no wrong answers, these
+    same = (batch["document"][:, None] == batch["document"][None, :]) & others  # these are not wrong either
     own = torch.arange(len(similar), device=similar.device)
     found = (similar / TEMPERATURE).masked_fill(same, -1e4)
     return [words, Prediction("contrast", found, torch.where(batch["order"] == IGNORE, IGNORE, own))]

@@ -1,4 +1,4 @@
-"""mlm: masked-language modelling (Devlin et al. 2018, section 3.1), drawn anew for every batch (Liu et al. 2019)."""
+"""mlm: masked-language modelling (Devlin et al. 2018) with new masks in every batch (Liu et al. 2019)."""
 
 from typing import Any
 
@@ -6,8 +6,10 @@ import numpy as np
 from torch import nn
 from transformers import AutoModelForMaskedLM
 
-from pipelines.models import backbones, masking, pretrained
+from pipelines.checkpoints import pretrained
+from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch, Prediction
+from pipelines.pretraining import masking
 
 READS = {"text": "packed"}
 around = pretrained.itself
@@ -19,12 +21,12 @@ def auto(params: Params) -> Any:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Hide tokens of input_ids (B, T); labels (B, T) hold what they were, and IGNORE elsewhere."""
-    return masking.hide(batch, rng, params, tokenizer)
+    """Mask tokens of input_ids (B, T); labels (B, T) are the original ids there, and IGNORE elsewhere."""
+    return masking.mask_tokens(batch, rng, params, tokenizer)
 
 
 def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
-    """The hidden words; only they meet the vocabulary, whose product is most of a small model's cost."""
+    """Predict the masked tokens, and compute logits for them alone, which are most of a small model's cost."""
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
     hidden = backbones.encoder(model)(**inputs).last_hidden_state  # (B, T, H)
     selected = batch["labels"] != IGNORE

@@ -1,4 +1,4 @@
-"""permutation: predict tokens in a random order, each from those before it in that order (XLNet, Yang et al. 2019)."""
+"""permutation: predict tokens in a random order, each from those before it (XLNet, Yang et al. 2019)."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from pydantic import Field
 from torch import nn
 from transformers import AutoModelForPreTraining
 
-from pipelines.core.entries import Section
+from pipelines.checkpoints import pretrained
 from pipelines.core.errors import InputError
-from pipelines.models import pretrained
+from pipelines.core.section import Section
 from pipelines.models.batch import Batch, Prediction
 
 READS = {"text": "packed"}

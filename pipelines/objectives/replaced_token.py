@@ -1,4 +1,4 @@
-"""replaced_token: tell the tokens that a small generator put in from the original ones (ELECTRA, Clark et al. 2020)."""
+"""replaced_token: detect the tokens that a small generator has replaced (ELECTRA, Clark et al. 2020)."""
 
 from typing import Any, Literal
 
@@ -7,10 +7,11 @@ from pydantic import Field
 from torch import nn
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, PreTrainedModel
 
-from pipelines.core.entries import Positive
 from pipelines.core.errors import InputError
-from pipelines.models import electra, masking
+from pipelines.core.section import Positive
+from pipelines.models import electra
 from pipelines.models.batch import Batch, Prediction
+from pipelines.pretraining import masking
 
 READS = {"text": "packed"}
 
@@ -19,10 +20,10 @@ class Params(masking.Masking):
     """The generator, and ELECTRA or one of the paper's ablations (its section 3.4)."""
 
     generator: float = Field(0.25, gt=0, le=1)  # its width, as a share of the discriminator's
-    weight: Positive = 50.0  # of the discriminator's loss beside the generator's
-    # electra_15 learns from the selected tokens alone; replace_mlm and all_tokens_mlm guess the originals
+    weight: Positive = 50.0  # of the discriminator's loss; the generator's has 1
+    # electra_15 learns from the selected tokens alone; replace_mlm and all_tokens_mlm predict the original tokens
     variant: Literal["replaced", "electra_15", "replace_mlm", "all_tokens_mlm"] = "replaced"
-    mask: float = Field(1.0, ge=0, le=1)  # every selected token: the generator's guess takes its place
+    mask: float = Field(1.0, ge=0, le=1)  # of the selected tokens; the generator's guesses replace them
     random: float = Field(0.0, ge=0, le=1)
 
 
@@ -36,8 +37,8 @@ def around(model: PreTrainedModel, params: Params) -> nn.Module:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Hide tokens behind [MASK] for the generator to guess; labels (B, T) hold what they were."""
-    return masking.hide(batch, rng, params, tokenizer)
+    """Replace tokens by [MASK] for the generator to guess; labels (B, T) are the original ids there."""
+    return masking.mask_tokens(batch, rng, params, tokenizer)
 
 
 def predict(model: nn.Module, batch: Batch) -> list[Prediction]:

@@ -1,1 +1,1 @@
-"""Tables, plots and the page that show what metrics files hold."""
+"""Tables, plots and the page that show the metrics of runs."""

@@ -13,7 +13,8 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
   margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .3rem .8rem; text-align: left;
-  border-bottom: 1px solid var(--soft); } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+  border-bottom: 1px solid var(--soft); }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 1.5rem 0; overflow-x: auto; } figcaption { color: #6b7280; } svg { max-width: 100%; height: auto; }
 """
 
@@ -21,16 +22,17 @@ figure { margin: 1.5rem 0; overflow-x: auto; } figcaption { color: #6b7280; } sv
 def html(
     records: list[dict[str, Any]], qualities: dict[str, dict[str, Any]], pretrained: Sequence[dict[str, Any]] = ()
 ) -> str:
-    """A section a task: its table, scores by size, the best model's confusions, and what its rows are like.
+    """The page: a section per task and one per pretrained encoder.
 
-    Then one a pretrained encoder: how it learned.
+    A task has its table, scores by size, the best model's confusions and its rows by length and label; an encoder its
+    learning curve.
     """
     sections = "".join(
         _section(task, list(group), qualities.get(task))
         for task, group in groupby(tables.ranked(records), key=lambda r: r["task"])
     )
     sections += "".join(map(_pretraining, pretrained))
-    says = "Intervals are the bootstrap's, of 95%. Latency is the median for one row at a time, on the machine that evaluated."
+    says = "Intervals are 95% bootstrap intervals. `bertline table` shows how fast each run is on this machine."
     return document("bertline report", f"<h1>bertline report</h1>\n<p>{says}</p>\n{sections}")
 
 
@@ -55,7 +57,7 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
     if scored and "calibration" in scored[0]:
         best = scored[0]
         error = best["calibration"]["expected_error"]
-        caption = f"{best['run']}: how sure it was and how often right; expected calibration error {error:.3f}"
+        caption = f"{best['run']}: confidence and accuracy; expected calibration error {error:.3f}"
         pictures.append((plots.reliability(best["calibration"]["bins"]), caption))
     if quality:
         pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))

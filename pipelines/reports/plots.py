@@ -1,4 +1,4 @@
-"""Pictures as SVG text, the same bytes for the same numbers."""
+"""Plots as SVG text, the same bytes for the same numbers."""
 
 import io
 import warnings
@@ -27,7 +27,7 @@ def confusion(table: list[list[int]], labels: list[str]) -> str:
 
 
 def reliability(bins: list[dict[str, Any]]) -> str:
-    """Confidence across, accuracy up, a point a bin as large as its rows; on the diagonal the two agree."""
+    """Confidence across, accuracy up: a point per bin, as large as its rows are many. On the diagonal they agree."""
     figure, axes = _figure(3.8, 3.6)
     axes.plot([0, 1], [0, 1], "--", color=SOFT, linewidth=1)
     rows = np.array([each["rows"] for each in bins])
@@ -46,7 +46,7 @@ def size_and_score(records: list[dict[str, Any]]) -> str:
     figure, axes = _figure(6.4, 3.6)
     for record in records:
         x, y = record["model"]["size_bytes"] / 1e6, record["metrics"][record["metric"]]
-        axes.plot(x, y, "o", color=INK if record["how"] == "floor" else BLUE)
+        axes.plot(x, y, "o", color=INK if record["how"] == "baseline" else BLUE)
         axes.annotate(record["run"], (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8, color=INK)
     axes.set_xscale("log")
     axes.margins(x=0.3, y=0.15)
@@ -59,7 +59,7 @@ def size_and_score(records: list[dict[str, Any]]) -> str:
 
 
 def learning(curve: list[list[Any]]) -> str:
-    """Losses by step, as `fit` reported them: what was trained on as lines, what was held out as points."""
+    """Losses by step, as `fit` reported them: training losses as lines, held-out losses as points."""
     figure, axes = _figure(6.4, 3.2)
     names = list(dict.fromkeys(name for _, numbers in curve for name in numbers if name.endswith("loss")))
     for i, name in enumerate(names):
@@ -77,7 +77,7 @@ def learning(curve: list[list[Any]]) -> str:
 
 
 def parallel_coordinates(axes_values: dict[str, list[Any]], scores: list[float], metric: str) -> str:
-    """A line a trial through its value of each param to its score; the better the score, the bluer the line."""
+    """A line per trial through its value of each param to its score; the better the score, the bluer the line."""
     names, shown = [*axes_values, metric], {**axes_values, metric: scores}
     figure, axes = _figure(max(5.0, 1.7 * len(names)), 3.8)
     scaled = np.array([_places(shown[name]) for name in names])  # (axes, trials)
@@ -97,7 +97,7 @@ def parallel_coordinates(axes_values: dict[str, list[Any]], scores: list[float],
 
 
 def _places(values: list[Any]) -> list[float]:
-    """Values between 0 and 1 along an axis: numbers by size, by their logarithm where they span a decade; else in order."""
+    """Places from 0 to 1 on an axis: numbers by size, or by logarithm if they span a decade; other values in order."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         numbers = np.array(values, float)
         if numbers.min() > 0 and numbers.max() >= 10 * numbers.min():
@@ -110,7 +110,7 @@ def _places(values: list[Any]) -> list[float]:
 
 
 def lengths_and_labels(quality: dict[str, Any]) -> str:
-    """Of each split the rows by length, as a share of the split, and beside them the rows by label."""
+    """For each split the share of rows by length, and beside it the number of rows by label."""
     splits = quality["splits"]
     labels = list(dict.fromkeys(label for numbers in splits.values() for label in numbers.get("labels", {})))
     figure, (left, right) = _figure(9.0, max(2.8, 0.9 + 0.22 * len(labels)), columns=2)

@@ -1,14 +1,15 @@
-"""One line a run: what it is, how good, how large, how fast; as plain text and as Markdown."""
+"""Tables with a line per run: its kind, score, size and speed on this machine, as plain text and as Markdown."""
 
 import unicodedata
 from typing import Any
 
 Metrics = dict[str, Any]  # an artifacts/metrics/<run>.json
-HEADER = ("run", "kind", "task", "metric", "score", "95% interval", "size MB", "latency ms")
+HEADER = ("run", "kind", "task", "metric", "score", "95% interval", "size MB")
+TIMED = (*HEADER, "latency ms", "rows/s")
 
 
 def line(record: Metrics) -> tuple[str, ...]:
-    """A run's cells under HEADER; the interval is the bootstrap's, latency is the median of one row at a time."""
+    """A run's cells under HEADER; the interval is the bootstrap's."""
     return (
         record["run"],
         record["how"],
@@ -17,7 +18,6 @@ def line(record: Metrics) -> tuple[str, ...]:
         f"{record['metrics'][record['metric']]:.3f}" if record["metrics"] else "-",
         "{:.3f} to {:.3f}".format(*record["interval"]) if record["metrics"] else "-",
         f"{record['model']['size_bytes'] / 1e6:.1f}",
-        f"{record['latency_ms']['p50']:.2f}",
     )
 
 
@@ -63,7 +63,7 @@ def behaviour(records: list[Metrics]) -> list[tuple[str, ...]]:
 
 
 def ranked(records: list[Metrics]) -> list[Metrics]:
-    """By task, the best first; what a split without labels could not score comes last."""
+    """By task, the best first; runs without a score, on a split without labels, come last."""
     return sorted(records, key=lambda r: (r["task"], -r["metrics"].get(r["metric"], float("-inf")), r["run"]))
 
 
@@ -71,12 +71,22 @@ def plain(records: list[Metrics]) -> str:
     return aligned([HEADER, *map(line, ranked(records))], text=4)
 
 
+def timed(records: list[Metrics], timings: dict[str, Metrics]) -> str:
+    """The table with the speed of each run on this machine: median latency of one row, and rows per second."""
+    rows = [(*line(record), *_took(timings.get(record["run"]))) for record in ranked(records)]
+    return aligned([TIMED, *rows], text=4)
+
+
+def _took(timing: Metrics | None) -> tuple[str, str]:
+    return (f"{timing['latency_ms']['p50']:.2f}", f"{timing['rows_per_second']:,}") if timing else ("-", "-")
+
+
 def markdown(records: list[Metrics]) -> str:
     return pipes([HEADER, *map(line, ranked(records))], text=4)
 
 
 def aligned(rows: list[tuple[str, ...]], text: int) -> str:
-    """Columns for a terminal, all but the first `text` to the right; East Asian letters count two."""
+    """Columns for a terminal, all but the first `text` aligned right; East Asian letters count as two."""
     widths = [max(width(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(_pad(cell, widths[i], right=i >= text) for i, cell in enumerate(row)).rstrip() for row in rows
@@ -84,7 +94,7 @@ def aligned(rows: list[tuple[str, ...]], text: int) -> str:
 
 
 def pipes(rows: list[tuple[str, ...]], text: int) -> str:
-    """A table of Markdown; `rows` begin with its header, and all columns but the first `text` stand to the right."""
+    """A Markdown table; `rows` begin with its header, and all columns but the first `text` are aligned right."""
     rule = ("---",) * text + ("---:",) * (len(rows[0]) - text)
     return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
 

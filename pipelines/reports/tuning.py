@@ -1,4 +1,4 @@
-"""The trials of a search as a table and as a picture."""
+"""The trials of a search as a table and as a plot."""
 
 from dataclasses import dataclass
 from html import escape
@@ -11,7 +11,7 @@ from pipelines.reports import page, plots, tables
 
 @dataclass(frozen=True)
 class Trials:
-    """What was tried for one run, in the order of the trials."""
+    """The trials for one run, in their order."""
 
     run: str
     metric: str
@@ -51,10 +51,10 @@ def markdown(trials: Trials) -> str:
 
 
 def html(trials: Trials) -> str:
-    """A page with both."""
+    """A page with the plot, the table and the best params."""
     axes = {name: [values[name] for values, _ in trials.tried] for name in trials.names}
     picture = plots.parallel_coordinates(axes, [score for _, score in trials.tried], trials.metric)
-    says = f"A line a trial; {trials.metric} on {trials.split}"
+    says = f"A line per trial; {trials.metric} on {trials.split}"
     body = (
         f"<h1>tune {escape(trials.run)}</h1>\n<figure>{picture}<figcaption>{escape(says)}</figcaption></figure>\n"
         f"{page.table(trials.header, trials.lines, text=0)}<pre>{escape(best(trials))}</pre>\n"

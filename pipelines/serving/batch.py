@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.core import paths, schema, tables, workers
+from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
+from pipelines.training import workers
 
 STAMP = ("model_name", "model_version")
 ROWS_FOR_RAY = 200_000  # below this, starting Ray Data costs more than it saves

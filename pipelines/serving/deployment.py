@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pipelines.core import workers
 from pipelines.tracking import store
+from pipelines.training import workers
 
 
 @contextmanager

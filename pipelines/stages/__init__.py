@@ -1,1 +1,1 @@
-"""The verbs of dvc.yaml: each reads its entry in params.yaml, calls the rooms below, writes one artefact."""
+"""The stages of dvc.yaml: each reads its entry of params.yaml, calls the packages below and writes one artefact."""

@@ -1,31 +1,29 @@
 """evaluate: predict a split, score it officially, measure size and latency."""
 
-import time
-
-from pipelines.core import entries, params, paths, provenance, stage, tables
+from pipelines.core import params, paths, provenance, resources, stage
+from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import record
+from pipelines.evaluation.split import Split
 
 
 def main(key: str) -> None:
-    entry = params.entry("evaluate", key, entries.Evaluate)
+    entry = params.entry("evaluate", key, Evaluate)
     from pipelines.inference import behaviour, cost
     from pipelines.inference.predictor import Predictor
 
     folder, rows = paths.model(key), paths.rows(entry.task)
-    predictor = Predictor.load(folder)
-    test = tables.read(rows / f"{entry.split}.parquet")
-    start = time.perf_counter()
-    answers = predictor.predict(test)
-    seconds = time.perf_counter() - start
-    facts = {
-        "how": provenance.how(folder),
-        "model": cost.size(folder),
-        "truncated": predictor.truncated,
-        "latency_ms": cost.latency(predictor, test),
-        "rows_per_second": round(test.num_rows / seconds),
-        "behaviour": behaviour.check(predictor, test, entry.behaviour),
-    }
-    record.save(key, "evaluate", entry, predictor.task, test, answers, [rows, folder], **facts)
+    predictor = Predictor.load(folder, accelerate=resources.read().acceleration)
+    split = Split(rows / f"{entry.split}.parquet", predictor.task)
+    with paths.fresh_folder(paths.predictions(key)) as out:
+        seconds = split.write(predictor.predict, out)
+        facts = {
+            "how": provenance.how(folder),
+            "model": cost.size(folder),
+            "truncated": predictor.truncated,
+            "behaviour": behaviour.check(predictor, split.parts, entry.behaviour),
+        }
+        timings = {"latency_ms": cost.latency(predictor, split), "rows_per_second": round(split.rows / seconds)}
+        record.save(key, "evaluate", entry, split, out, [rows, folder], timings, **facts)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""export: write ONNX and prove that it agrees with torch."""
+"""export: write a model as ONNX and check that it agrees with torch."""
 
-from pipelines.core import entries, params, paths, provenance, stage
+from pipelines.core import params, paths, provenance, stage
 from pipelines.core.progress import say
+from pipelines.entries.export import Export
 
 
 def main(key: str) -> None:
-    entry = params.entry("export", key, entries.Export)
+    entry = params.entry("export", key, Export)
     from pipelines.inference import onnx_export
 
     folder = paths.model(key)

@@ -1,16 +1,17 @@
-"""import_weights: bring a published checkpoint into the model-folder format."""
+"""import_weights: turn a published checkpoint into a model folder."""
 
 from pathlib import Path
 
-from pipelines.core import entries, params, paths, provenance, stage
+from pipelines.core import params, paths, provenance, stage
+from pipelines.entries.import_weights import ImportWeights
 
 
 def main(key: str) -> None:
-    entry = params.entry("import_weights", key, entries.ImportWeights)
-    from pipelines.models import pretrained
+    entry = params.entry("import_weights", key, ImportWeights)
+    from pipelines.checkpoints import published
 
     with paths.fresh_folder(paths.model(key)) as out:
-        pretrained.fetch(entry.source, out)
+        published.fetch(entry.source, out)
         local = [Path(entry.source)] if Path(entry.source).is_dir() else []
         provenance.write(out, "import_weights", entry.model_dump(), local, ("transformers",))
 

@@ -1,22 +1,24 @@
 """ingest: fetch a corpus and check every file against what its source declares."""
 
-from pipelines.core import entries, fetch, params, paths, plugins, provenance, stage
+from pipelines.core import params, paths, plugins, provenance, stage
 from pipelines.core.errors import UsageError, choices
+from pipelines.data import fetch, sources
+from pipelines.entries.ingest import Ingest
 
 
 def main(key: str) -> None:
-    entry = params.entry("ingest", key, entries.Ingest)
+    entry = params.entry("ingest", key, Ingest)
     corpus = plugins.load("pipelines.data.corpora", entry.corpus)
     if entry.edition not in corpus.SOURCES:
         raise UsageError(f"params.yaml: ingest.{key}.edition: {choices('edition', entry.edition, corpus.SOURCES)}")
-    sources = fetch.only(corpus.SOURCES[entry.edition], entry.only, f"params.yaml: ingest.{key}.only")
+    wanted = sources.only(corpus.SOURCES[entry.edition], entry.only, f"params.yaml: ingest.{key}.only")
     cache = paths.downloads(entry.corpus, entry.edition)
-    files = fetch.fetch_all(sources, cache)
+    files = fetch.fetch_all(wanted, cache)
     corpus.verify(cache, entry.edition)
     with paths.fresh_folder(paths.raw(key)) as out:
         for file in files:
             (out / file.name).hardlink_to(file)
-        licences = {source.name: source.licence for source in sources}
+        licences = {source.name: source.licence for source in wanted}
         provenance.write(out, "ingest", entry.model_dump(), files, licences=licences)
 
 

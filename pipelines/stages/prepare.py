@@ -1,53 +1,17 @@
 """prepare: parse a corpus into readable rows, and check them."""
 
-import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-from pipelines.core import entries, params, paths, plugins, provenance, schema, seeding, stage, tables
-from pipelines.core.errors import InputError, UsageError, choices
-from pipelines.core.progress import say
-from pipelines.core.task import Task
-from pipelines.data import expectations
+from pipelines.core import params, paths, stage
+from pipelines.data import preparing
+from pipelines.entries.prepare import Prepare
 
 
-def main(key: str) -> None:
-    entry = params.entry("prepare", key, entries.Prepare)
-    corpus = plugins.load("pipelines.data.corpora", entry.corpus)
-    if corpus.TASKS and entry.task not in corpus.TASKS:
-        raise UsageError(f"params.yaml: prepare.{key}.task: {choices('task', entry.task, corpus.TASKS)}")
-    options = params.options(entry, corpus.Params, f"prepare.{key}")
-    raw = Path(entry.source)
-    if not raw.exists():
-        raise InputError(f"{raw}: no such file or folder; params.yaml: prepare.{key}.source names it")
-    task = _with_splits(corpus.task(raw, entry.task, options), entry.splits, f"params.yaml: prepare.{key}.splits")
+def main(key: str, strict: bool = False) -> None:
+    entry = params.entry("prepare", key, Prepare)
     with paths.fresh_folder(paths.rows(key)) as out:
-        for split in task.splits:
-            rows = _sampled(corpus.parse(raw, task, split, options), entry.sample)
-            parts = tables.batches(rows, schema.ROWS[task.kind])
-            count = tables.write(out / f"{split}.parquet", parts, schema.ROWS[task.kind])
-            say(f"prepare {key}: {split} has {count:,} rows")
-        task.save(out)
-        found = expectations.quality(out, task)
-        (out / "quality.json").write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        strict = bool(os.environ.get("BERTLINE_STRICT"))
-        expectations.check(found, entry.expect, f"prepare {key}", strict)
-        provenance.write(out, "prepare", entry.model_dump(), [raw], ("pyarrow",))
-
-
-def _with_splits(task: Task, wanted: list[str], where: str) -> Task:
-    for split in wanted:
-        if split not in task.splits:
-            raise UsageError(f"{where}: {choices('split', split, task.splits)}")
-    return task.with_(splits=tuple(wanted) or task.splits)
-
-
-def _sampled(rows: Iterator[dict[str, Any]], share: float) -> Iterator[dict[str, Any]]:
-    """The rows whose ids are drawn; the same ones whatever else the file holds."""
-    return rows if share == 1 else (row for row in rows if seeding.derive("sample", row["id"]) < share * 2**63)
+        preparing.prepare(key, entry, out, strict or bool(os.environ.get("BERTLINE_STRICT")))
 
 
 if __name__ == "__main__":
-    stage.run("prepare", main)
+    stage.run("prepare", main, strict="stop at answers that are not the text at their position")

@@ -1,1 +1,1 @@
-"""Text to token ids: normalising, vocabularies, tokenizers, and what each kind of row becomes."""
+"""From text to token ids: normalization, vocabularies, tokenizers, and the encoding of each kind of rows."""

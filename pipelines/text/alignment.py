@@ -1,4 +1,4 @@
-"""Which characters of a text its normal form's characters come from."""
+"""Align a normalized text with the original: from which characters each of its characters comes."""
 
 import unicodedata
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def nfkc(text: str) -> tuple[str, np.ndarray, np.ndarray]:
-    """NFKC of `text` with, for each of its characters, where in `text` what it came from starts and ends.
+    """NFKC of `text`, and for each of its characters the start and the end in `text` of what it comes from.
 
-    A cluster is what normalizes together: a letter with its marks, half-width kana with its voicing sign, or a single
-    character that becomes several. Each character of a cluster's normal form comes from all of the cluster.
+    A cluster is a group of characters that normalize together: a letter with its marks, half-width kana with its
+    voicing sign, or a single character that becomes several. Each character of its normal form comes from all of it.
     """
     normal = unicodedata.normalize("NFKC", text)
     if normal == text:
@@ -17,7 +17,7 @@ def nfkc(text: str) -> tuple[str, np.ndarray, np.ndarray]:
         return normal, places, places + 1
     clusters = _clusters(text)
     forms = [unicodedata.normalize("NFKC", cluster) for cluster in clusters]
-    if "".join(forms) != normal:  # no text is known that comes here; then all of it is one cluster
+    if "".join(forms) != normal:  # no known text comes here; if one does, all of it is one cluster
         clusters, forms = [text], [normal]
     sizes = np.array([len(cluster) for cluster in clusters], np.int64)
     ends = np.cumsum(sizes)

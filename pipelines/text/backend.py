@@ -1,4 +1,4 @@
-"""Tokenizers that run inside the `tokenizers` library, on every core: what they share."""
+"""What the tokenizers share that run inside the `tokenizers` library, on every core."""
 
 import json
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from tokenizers import Tokenizer as Backend
 from pipelines.core import json_file
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, Spans, ragged
-from pipelines.text.tokenizer import CONFIG, Specials
+from pipelines.text.interface import CONFIG, Specials
 
 FILE = "tokenizer.json"
-# the parts of BERT's input, and what vocabularies call them where a folder does not say
+# the special tokens of BERT's input, and their usual names for folders that do not state them
 NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -57,7 +57,7 @@ class BackendTokenizer:
 
 
 def write(backend: Backend, folder: Path, kind: str, parts: dict[str, str], more: dict[str, Any]) -> None:
-    """tokenizer.json, and a tokenizer_config.json that transformers' AutoTokenizer reads."""
+    """Write tokenizer.json, and a tokenizer_config.json that transformers' AutoTokenizer reads."""
     backend.save(str(folder / FILE))
     config = {"tokenizer_class": kind, **{f"{part}_token": token for part, token in parts.items()}, **more}
     text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
@@ -65,7 +65,7 @@ def write(backend: Backend, folder: Path, kind: str, parts: dict[str, str], more
 
 
 def read(name: str, folder: Path) -> BackendTokenizer:
-    """The tokenizer of a folder with a tokenizer.json; its own cutting and padding are switched off."""
+    """The tokenizer of a folder with a tokenizer.json; its own truncation and padding are switched off."""
     if not (folder / FILE).is_file():
         raise InputError(f"{folder}: no {FILE}; {name} reads a tokenizer from it")
     try:

@@ -1,56 +1,45 @@
-"""Japanese words by MeCab, and the pieces of each, found once: what the tokenizers on MeCab share."""
+"""What the tokenizers with MeCab share: MeCab finds the words, and each distinct word is split into pieces once."""
 
 import importlib
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.core.errors import InputError, choices
 from pipelines.core.ragged import Ragged, Spans, offsets, ragged
-from pipelines.text import alignment, tokenizer
-from pipelines.text.tokenizer import Specials
+from pipelines.text import alignment, interface
+from pipelines.text.interface import Specials
+from pipelines.text.normalize import nfkc
 
 # the dictionary's name in params and in Hugging Face folders -> its package
 DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
 MAX_WORDS = 1 << 20  # distinct words remembered with their pieces
-TEXTS_AT_ONCE = 64  # whose words are Python objects at the same time
 
 
-class Words(dict[str, int]):
-    """Distinct words by number, each with the ids that `split` finds when it is first asked for."""
+class Words(dict[str, list[int]]):
+    """A cache of words with their ids, which `split` finds when a word is first asked for.
+
+    Threads may share it: two that meet a new word at the same time find the same ids.
+    """
 
     def __init__(self, split: Callable[[str], list[int]]) -> None:
         super().__init__()
         self._split = split
-        self._ids: list[list[int]] = []
-        self._pieces = ragged([])
 
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self._ids)
-        self._ids.append(self._split(word))
-        return number
-
-    def pieces(self) -> Ragged:
-        """The ids of every word so far: row i is the word with number i."""
-        if len(self._pieces.offsets) != len(self._ids) + 1:
-            self._pieces = ragged(self._ids)
-        return self._pieces
-
-    def ids(self, word: str) -> list[int]:
-        return self._ids[self[word]]
-
-    def clear(self) -> None:
-        super().clear()
-        self._ids, self._pieces = [], ragged([])
+    def __missing__(self, word: str) -> list[int]:
+        if len(self) >= MAX_WORDS:
+            self.clear()
+        ids = self[word] = self._split(word)
+        return ids
 
 
 class MecabTokenizer:
-    """MeCab's wakati string, and the pieces of each distinct word."""
+    """Words from MeCab's wakati string, and the pieces of each distinct word."""
 
     threaded = False  # fugashi holds the interpreter's lock
     middle = 1
@@ -65,21 +54,18 @@ class MecabTokenizer:
         self._words = words
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """Ids of each text, without special tokens."""
-        words = self._words
-        if len(words) > MAX_WORDS:
-            words.clear()
-        counts = np.zeros(len(texts), np.int64)
-        numbers = [np.zeros(0, np.int64)]
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            rows = [self._wakati(text).split() for text in texts[start : start + TEXTS_AT_ONCE]]
-            counts[start : start + len(rows)] = [len(row) for row in rows]
-            numbers.append(np.fromiter(map(words.__getitem__, chain.from_iterable(rows)), np.int64))
-        found = words.pieces().take(np.concatenate(numbers))
-        return Ragged(found.values, found.offsets[offsets(counts)])
+        """Ids of each text, without special tokens.
+
+        Arrow splits the texts into words and finds the distinct ones; only those become Python objects.
+        """
+        words = pc.utf8_split_whitespace(pa.array(map(self._wakati, texts), pa.string()))
+        coded = words.values.dictionary_encode()
+        distinct = ragged([self._words[word] for word in coded.dictionary.to_pylist()])
+        found = distinct.take(coded.indices.to_numpy())
+        return Ragged(found.values, found.offsets[words.offsets.to_numpy()])
 
     def _wakati(self, text: str) -> str:
-        parsed = self._parse(normalize(text))
+        parsed = self._parse(nfkc(text))
         return parsed.lower() if self.lowercase else parsed
 
     def encode_spans(self, texts: Sequence[str]) -> Spans:
@@ -93,8 +79,8 @@ class MecabTokenizer:
     def _spans(self, text: str) -> tuple[list[int], np.ndarray, np.ndarray]:
         """Ids, and the characters of `text` that each comes from.
 
-        MeCab's words stand in the normalized text in their order with nothing but white space between them, and
-        a word's pieces share its characters out from left to right; an unknown word is one piece.
+        MeCab's words follow each other in the normalized text, with only white space between them. A word's pieces
+        divide its characters among them from left to right; an unknown word is one piece.
         """
         normal, starts, ends = alignment.nfkc(text)
         ids: list[int] = []
@@ -104,7 +90,7 @@ class MecabTokenizer:
         for word in self._parse(normal).split():
             at = normal.index(word, at)
             place, end = at, at + len(word)
-            pieces = self._words.ids(word.lower() if self.lowercase else word)
+            pieces = self._words[word.lower() if self.lowercase else word]
             for piece in pieces:
                 ids.append(piece)
                 first.append(min(place, end - 1))
@@ -136,21 +122,21 @@ class MecabTokenizer:
 
 
 class Config:
-    """What a BertJapaneseTokenizer folder says of its words and pieces."""
+    """The settings of a BertJapaneseTokenizer folder."""
 
     def __init__(self, folder: Path, subwords: str) -> None:
-        config = tokenizer.read_config(folder)
-        # what is not said is transformers' own default
+        config = interface.read_config(folder)
+        # a missing key has transformers' own default
         for key, only, default in (
             ("word_tokenizer_type", "mecab", "basic"),
             ("subword_tokenizer_type", subwords, "wordpiece"),
         ):
             if (found := config.get(key, default)) != only:
-                raise InputError(f"{folder / tokenizer.CONFIG}: {key} is {found!r}; {only!r} is read here")
+                raise InputError(f"{folder / interface.CONFIG}: {key} is {found!r}; only {only!r} can be read")
         package = (config.get("mecab_kwargs") or {}).get("mecab_dic", "unidic_lite")
         names = {package: name for name, package in DICTIONARIES.items()}
         if package not in names:
-            raise InputError(f"{folder / tokenizer.CONFIG}: {choices('mecab_dic', package, names)}")
+            raise InputError(f"{folder / interface.CONFIG}: {choices('mecab_dic', package, names)}")
         self.dictionary = names[package]
         self.lowercase = bool(config.get("do_lower_case", False))
 
@@ -166,13 +152,8 @@ def written(dictionary: str, subwords: str) -> dict[str, Any]:
     }
 
 
-def normalize(text: str) -> str:
-    """NFKC, as BertJapaneseTokenizer does before MeCab: full-width letters become ASCII, half-width kana full."""
-    return unicodedata.normalize("NFKC", text)
-
-
 def tagger(dictionary: str) -> Any:
-    """MeCab that answers with words between spaces."""
+    """A MeCab tagger that separates words by spaces. Raises InputError if a package is not installed."""
     try:
         import fugashi
 

@@ -1,4 +1,4 @@
-"""Rows to ids on every core, in the rows' order, with no more in memory than a few batches."""
+"""Encode rows on every core, in their order, with only a few batches in memory."""
 
 import multiprocessing
 import os
@@ -26,7 +26,7 @@ def encoded(
     processes: int = 0,
     **options: Any,
 ) -> Iterator[Encoded]:
-    """Each batch's ids; the same ones for any number of processes (0: one for each core)."""
+    """The ids of each batch, which are the same for any number of processes (0: one for each core)."""
     encode = partial(encoding.for_kind(task.kind).encode, tokenizer=loaded, task=task, max_length=max_length, **options)
     processes = processes or os.cpu_count() or 1
     if processes == 1 or loaded.threaded:

@@ -1,4 +1,4 @@
-"""vocab.txt, one WordPiece a line, and how one is learned."""
+"""Read, write and learn a vocab.txt, which has one WordPiece per line."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, trainers
 
 from pipelines.core.errors import InputError
-from pipelines.text.tokenizer import Specials
+from pipelines.text.interface import Specials
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "vocab.txt"
@@ -39,7 +39,7 @@ def specials(pieces: dict[str, int]) -> Specials:
 
 
 def write(folder: Path, vocab: dict[str, int], config: dict[str, Any]) -> None:
-    """vocab.txt and a tokenizer_config.json that transformers' AutoTokenizer reads."""
+    """Write vocab.txt, and a tokenizer_config.json that transformers' AutoTokenizer reads."""
     pieces = sorted(vocab, key=vocab.__getitem__)
     (folder / FILE).write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
     text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
@@ -49,9 +49,9 @@ def write(folder: Path, vocab: dict[str, int], config: dict[str, Any]) -> None:
 def learn(backend: Backend, texts: Callable[[], Iterator[str]], size: int) -> dict[str, int]:
     """A WordPiece vocabulary of at most `size` pieces, the special tokens first; the same text gives the same one.
 
-    `tokenizers` learns it as BPE does, by the most frequent pair. Left alone it numbers the letters inside words in
-    the order of a hash table, which decides between pairs of one frequency; named here beforehand, they are numbered
-    in their own order. That takes a second look at the text: `texts` begins it anew.
+    `tokenizers` learns it like BPE, by the most frequent pair. By default it numbers the letters inside words in the
+    order of a hash table, and these numbers decide between pairs of equal frequency. Here the letters are given to it
+    in sorted order. That takes a second pass over the text: each call of `texts` begins it again.
     """
     words: set[str] = set()
     for text in texts():
@@ -68,5 +68,5 @@ def learn(backend: Backend, texts: Callable[[], Iterator[str]], size: int) -> di
 
 
 def wordpiece(vocab: dict[str, int]) -> models.WordPiece:
-    """Longest match first over `vocab`, as BERT has it."""
+    """Longest match first over `vocab`, as in BERT."""
     return models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=100)

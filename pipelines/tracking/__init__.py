@@ -1,1 +1,1 @@
-"""Names and history, in MLflow; the one place that knows it."""
+"""Runs, registered models and their history in MLflow; no other package imports it."""

@@ -1,4 +1,4 @@
-"""A predictor as an MLflow pyfunc: models from code, safetensors inside, nothing pickled."""
+"""A predictor as an MLflow pyfunc: a model from code with weights in safetensors; nothing is pickled."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ class Predicts(Protocol):
 
 
 def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[str, ...]]) -> None:
-    """Called by the code that MLflow runs to open a registered model: `load` opens its folder."""
+    """Define the pyfunc; called by the code that MLflow runs to open a registered model. `load` opens its folder."""
 
     class Model(PythonModel):
         def load_context(self, context: PythonModelContext) -> None:
@@ -44,7 +44,7 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
 
 
 def signature(kind: str) -> ModelSignature:
-    """The columns of rows of `kind` in, those of their predictions out."""
+    """The signature for rows of `kind`: their columns as inputs, those of their predictions as outputs."""
     inputs, said = schema.ROWS[kind], schema.PREDICTIONS[kind]
     return ModelSignature(
         inputs=Schema([ColSpec(_type(inputs.field(name).type), name) for name in schema.INPUTS[kind]]),

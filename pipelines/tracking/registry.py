@@ -1,4 +1,4 @@
-"""Registered models: versions with their provenance, the aliases challenger and champion, and who held them before."""
+"""Registered models: versions with provenance, the aliases challenger and champion, and the promotion history."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from pipelines.core.errors import InputError, choices
 from pipelines.tracking import pyfunc, store
 
 CHALLENGER, CHAMPION = "challenger", "champion"
-REIGN = "champions"  # tag of a registered model: the versions that have been champion, the last one now
+HISTORY = "champions"  # tag with a model's promotion history: versions that have been champion, the present one last
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def register(name: str, folder: Path, code: Path, kind: str, example: dict[str, 
         tags: provenance: md5s of dvc.lock, the git commit, the run and its params.
     """
     client = store.connect()
-    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # what it prints, our callers tell
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # our callers say the same
         warnings.simplefilter("ignore")  # MLflow's advice about types of examples and about pip
         with mlflow.start_run(run_name=f"register {name}", tags=tags):
             logged = mlflow.pyfunc.log_model(
@@ -59,7 +59,7 @@ def register(name: str, folder: Path, code: Path, kind: str, example: dict[str, 
 
 
 def get(name: str, alias: str) -> Version:
-    """The version of `name` that holds `alias`, or one sentence."""
+    """The version of `name` that holds `alias`. Raises InputError if none does."""
     client = store.connect()
     try:
         found = client.get_model_version_by_alias(name, alias)
@@ -73,7 +73,7 @@ def get(name: str, alias: str) -> Version:
 
 
 def find(name: str, alias: str) -> Version | None:
-    """The version that holds `alias`, or None where none does."""
+    """The version that holds `alias`, or None."""
     try:
         return get(name, alias)
     except InputError:
@@ -81,33 +81,33 @@ def find(name: str, alias: str) -> Version | None:
 
 
 def folder(version: Version) -> Path:
-    """The model folder of `version`, brought here if the store is elsewhere."""
+    """The model folder of `version`, downloaded if the store is elsewhere."""
     path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
     inner = sorted((Path(path) / "artifacts").iterdir())
     return inner[0]
 
 
-def crown(version: Version) -> None:
-    """Make `version` the champion, and remember the order of champions."""
+def promote(version: Version) -> None:
+    """Make `version` the champion, and write it into the promotion history."""
     client = store.connect()
-    reign = champions(version.name)
+    history = promotion_history(version.name)
     client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
-    client.set_registered_model_tag(version.name, REIGN, json.dumps([*reign, version.version]))
+    client.set_registered_model_tag(version.name, HISTORY, json.dumps([*history, version.version]))
 
 
-def champions(name: str) -> list[int]:
+def promotion_history(name: str) -> list[int]:
     """Versions of `name` that have been champion, the present one last."""
     tags: dict[str, Any] = store.connect().get_registered_model(name).tags
-    return json.loads(tags.get(REIGN, "[]"))
+    return json.loads(tags.get(HISTORY, "[]"))
 
 
 def rollback(name: str) -> Version:
-    """Make the champion before this one champion again."""
+    """Make the previous champion the champion again."""
     get(name, CHAMPION)
-    reign = champions(name)
-    if len(reign) < 2:
-        raise InputError(f"{name}: no champion before version {reign[-1]} to roll back to")
+    history = promotion_history(name)
+    if len(history) < 2:
+        raise InputError(f"{name}: no champion before version {history[-1]} to roll back to")
     client = store.connect()
-    client.set_registered_model_alias(name, CHAMPION, str(reign[-2]))
-    client.set_registered_model_tag(name, REIGN, json.dumps(reign[:-1]))
+    client.set_registered_model_alias(name, CHAMPION, str(history[-2]))
+    client.set_registered_model_tag(name, HISTORY, json.dumps(history[:-1]))
     return get(name, CHAMPION)

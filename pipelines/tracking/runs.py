@@ -1,4 +1,4 @@
-"""One MLflow run for each stage entry that ran."""
+"""Log an MLflow run for each entry of a stage that ran."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ NAME = re.compile(r"[\w./ :-]+")  # what MLflow takes as a part of a name
 
 
 def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[str, str]) -> str:
-    """Record what a stage's entry (`finetune@livedoor`) was given and what came of it; returns the run's id."""
+    """Log the params, metrics and tags of a stage's entry, such as `finetune@livedoor`; returns the run's id."""
     store.connect()
     with mlflow.start_run(run_name=stage, tags={"stage": stage, **tags}) as run:
         mlflow.log_params({name: str(value)[:500] for name, value in flatten(params).items()})
@@ -20,7 +20,7 @@ def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} gives {"a.b": 1}; lists stay whole, and so do mappings whose keys are no names."""
+    """{"a": {"b": 1}} gives {"a.b": 1}; lists stay whole, and so do mappings whose keys are not names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict) and all(NAME.fullmatch(key) for key in value):

@@ -1,4 +1,4 @@
-"""Which MLflow: the one that MLFLOW_TRACKING_URI names, else SQLite and a folder in this checkout."""
+"""The MLflow store: the one that MLFLOW_TRACKING_URI names, else SQLite and a folder in this checkout."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ def uri() -> str:
 
 
 def connect() -> MlflowClient:
-    """Point MLflow at the store and its experiment, which is made if it is new."""
+    """Point MLflow at the store and its experiment, which is created if it is new."""
     import mlflow
 
     _say_less()
@@ -27,7 +27,7 @@ def connect() -> MlflowClient:
     mlflow.set_tracking_uri(place)  # which also sets MLFLOW_TRACKING_URI, for processes started from here
     client = MlflowClient()
     if client.get_experiment_by_name(EXPERIMENT) is None:
-        local = place == _local()  # a server keeps its artifacts where it was told to
+        local = place == _local()  # a server decides where its artifacts are
         client.create_experiment(EXPERIMENT, (HOME / "artifacts").resolve().as_uri() if local else None)
     mlflow.set_experiment(EXPERIMENT)
     return client
@@ -38,7 +38,7 @@ def _local() -> str:
 
 
 def _say_less() -> None:
-    """Nothing of migrations, examples and bars of ten small files."""
+    """Silence MLflow's messages on migrations and examples, and its progress bars for a few small files."""
     for name in ("alembic", "mlflow.store", "mlflow.pyfunc"):
         logging.getLogger(name).setLevel(logging.WARNING)
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")

@@ -1,1 +1,1 @@
-"""One training step for everything: batches, optimizers, strategies, the loop, and the loop on Ray."""
+"""Training: batches, losses, optimizers, strategies, the loop, the loop on Ray Train, and fine-tuning."""

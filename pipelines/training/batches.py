@@ -1,7 +1,7 @@
 """Batches by number: `batches[step]` depends on the data, the seed and the step alone.
 
-A resumed run therefore asks for its next step and draws what an unbroken run would have drawn; there is no
-iterator to wind forward. B rows, T tokens.
+So a resumed run asks for its next step and draws what an unbroken run would have drawn; there is no iterator to
+advance. B rows, T tokens.
 """
 
 import hashlib
@@ -37,20 +37,20 @@ class Batches(Protocol):
 class Encoded:
     """One encoded split in memory, ragged: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
 
-    A row is one sequence, or `choices` sequences one behind the other: those of a choice, or of matched texts.
+    A row is one sequence, or `choices` sequences one after another: those of a choice, or of a positive pair.
     """
 
     ids: np.ndarray  # (tokens,) uint16 or uint32
     offsets: np.ndarray  # (sequences + 1,) int64
-    first_length: np.ndarray | None = None  # (sequences,) tokens of type 0; None where there is one segment
-    # (rows,) int64, or float32 in a regression; (rows, 2) first and last token of a span; (tokens,) tags
+    first_length: np.ndarray | None = None  # (sequences,) tokens of type 0; None if there is one segment
+    # (rows,) int64, or float32 for a regression; (rows, 2) first and last token of a span; (tokens,) tags
     labels: np.ndarray | None = None
     choices: int = 1
-    tags: bool = False  # whether labels are of tokens
+    tags: bool = False  # whether labels are those of tokens
 
     @classmethod
     def read(cls, folder: Path, split: str) -> "Encoded":
-        """The split's Parquet file below encoded/<name>."""
+        """Read a split of encoded/<name>. Raises InputError if it has no rows, or rows without labels."""
         table = tables.read(folder / f"{split}.parquet").combine_chunks()
         if not table.num_rows:
             raise InputError(f"{folder / split}.parquet: no rows to train on")
@@ -80,7 +80,7 @@ class Encoded:
         return int(self.lengths.max())
 
     def sample(self, count: int | None, seed: int) -> "Encoded":
-        """`count` rows drawn with the seed, in their old order; all of them where there are no more, or no count."""
+        """`count` rows drawn with the seed, in their old order; all rows if there are no more, or no count."""
         if not count or count >= len(self):
             return self
         rows = np.sort(seeding.generator(seed, "sample").permutation(len(self))[:count])
@@ -99,20 +99,11 @@ class Encoded:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class TaskData:
-    """What a compression method may train on."""
-
-    train: Encoded
-    pad_id: int
-    kind: str = "single"
-
-
 def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
-    """Rows to one padded batch, without a loop over rows.
+    """Put rows into one padded batch, without a loop over rows.
 
-    input_ids, attention_mask and, where there are two segments, token_type_ids: (B, T), or (B, choices, T). labels:
-    (B,), of a span (B, 2), of tags (B, T).
+    input_ids, attention_mask and, if there are two segments, token_type_ids: (B, T), or (B, choices, T). labels: (B,),
+    (B, 2) for a span, (B, T) for tags.
     """
     sequences = rows if data.choices == 1 else (rows[:, None] * data.choices + np.arange(data.choices)).reshape(-1)
     batch = model_inputs(Ragged(data.ids, data.offsets), sequences, data.first_length, pad_id, data.longest)
@@ -126,7 +117,7 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
 
 
 class RowBatches:
-    """Every epoch a new permutation of the rows, cut into batches; the last one may be short."""
+    """Batches of a new permutation of the rows in every epoch; the last batch of an epoch may be short."""
 
     def __init__(self, data: Encoded, batch_size: int, epochs: float, seed: int, pad_id: int) -> None:
         self.data, self.batch_size, self.seed, self.pad_id = data, batch_size, seed, pad_id
@@ -138,7 +129,11 @@ class RowBatches:
         return self.steps
 
     def __getitem__(self, step: int) -> Batch:
-        return collate(self.data, self.rows(step), self.pad_id)
+        return self.collate(self.rows(step))
+
+    def collate(self, rows: np.ndarray) -> Batch:
+        """The rows with these numbers as one batch."""
+        return collate(self.data, rows, self.pad_id)
 
     def rows(self, step: int) -> np.ndarray:
         """The numbers of a batch's rows."""
@@ -156,7 +151,7 @@ def _numbers(table: pa.Table, name: str) -> np.ndarray | None:
 
 
 def _labels(table: pa.Table) -> np.ndarray | None:
-    """What the table's kind of rows is to learn, in the shape that Encoded has it in."""
+    """The labels of the table's kind of rows, in the shape that they have in Encoded."""
     if "start_position" in table.column_names:
         return np.stack([table.column(name).to_numpy() for name in ("start_position", "end_position")], 1).astype(int)
     if "labels" in table.column_names:

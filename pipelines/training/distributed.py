@@ -5,26 +5,38 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import nn
 
-from pipelines.core import paths, workers
-from pipelines.core.entries import Fit, Resources
+from pipelines.acceleration import apply
+from pipelines.core import paths
 from pipelines.core.errors import InputError
-from pipelines.training import checkpoint
+from pipelines.core.resources import Resources
+from pipelines.entries.parts.fit import Fit
+from pipelines.training import resuming, workers
 from pipelines.training.batches import Batches
-from pipelines.training.loop import Groups, Job, Loss, Watch, train
+from pipelines.training.loop import EachStep, Groups, Job, Loss, Watch, train
 
 Report = Callable[[int, dict[str, float]], None]
 
 
-class FitFunction(Protocol):
-    """Train `model` in place and return it; `report` then gets the curve's points, (step, {"loss": ...}).
+class Fitting:
+    """The `fit` of one stage's entry: trains a model in place and returns it, in eval mode.
 
-    Some of them, the last among them, also have what `watch(model)` said at that step. `select` names one of its
-    scores: the weights that had the highest are kept then, not the last ones.
+    A method may call it more than once: each call has a checkpoint of its own. Arguments of a call:
+        groups: returns the parameters that train with their rates, and freezes the others; None trains everything.
+        report: is called at the end for each point of the curve, (step, {"loss": ...}); some points, the last among
+            them, also have the scores of `watch(model)` at that step.
+        select: a score of `watch`; the weights with its highest value are kept instead of the last ones.
+        kind: the kind of rows, if the loss reads only the outputs of the model's head; see
+            `acceleration.apply.to_rows`.
+        each_step: is called before every step with the model, the step and the number of steps.
     """
+
+    def __init__(self, folder: Path, place: Path, resources: Resources, depends: str) -> None:
+        self.folder, self.place, self.resources, self.depends = folder, place, resources, depends
+        self.count = 0
 
     def __call__(
         self,
@@ -32,54 +44,60 @@ class FitFunction(Protocol):
         loss: Loss,
         batches: Batches,
         params: Fit,
+        *,
         groups: Groups | None = None,
         report: Report | None = None,
         watch: Watch | None = None,
         select: str = "",
-    ) -> Any: ...
-
-
-@contextmanager
-def fitting(stage: str, key: str, resources: Resources) -> Iterator[FitFunction]:
-    """The `fit` for one stage's entry. A killed stage finds its checkpoints; they go when the block ends well."""
-    folder = paths.checkpoints(stage, key).resolve()
-    checkpoint.check_folder(folder)
-    count = 0  # a method may fit more than once: each has a checkpoint of its own
-
-    def fit(
-        model: nn.Module,
-        loss: Loss,
-        batches: Batches,
-        params: Fit,
-        groups: Groups | None = None,
-        report: Report | None = None,
-        watch: Watch | None = None,
-        select: str = "",
-    ) -> nn.Module:
-        nonlocal count
-        count += 1
-        file = folder / f"fit-{count}.pt"
-        seconds = resources.checkpoint_minutes * 60
-        job = Job(model, loss, batches, params, groups, file, seconds, resources.precision, watch, select)
-        state = _run(job, resources, folder)
-        model.load_state_dict(state["model"])
+        kind: str = "",
+        each_step: EachStep | None = None,
+    ) -> Any:
+        self.count += 1
+        with apply.to_rows(model, batches, kind, self.place, self.resources, watch) as on:
+            job = Job(
+                model,
+                loss,
+                on.batches,
+                params,
+                groups,
+                checkpoint=self.folder / f"fit-{self.count}.pt",
+                checkpoint_seconds=self.resources.checkpoint_minutes * 60,
+                precision=self.resources.precision,
+                watch=on.watch,
+                select=select,
+                each_step=each_step,
+                depends=self.depends,
+                accelerated=on.names,
+            )
+            state = _run(job, self.resources, self.folder)
+            model.load_state_dict(state["model"])
         for step, value in state["curve"] if report else []:
             report(step, value)  # type: ignore[misc]
         return model.eval()
 
-    yield fit
+
+@contextmanager
+def fitting(stage: str, key: str, resources: Resources, depends: str = "") -> Iterator[Fitting]:
+    """Yield the `fit` of one stage's entry. A killed stage resumes from its checkpoints; a completed one removes them.
+
+    `depends` is a digest of what losses depend on besides model, batch and params, such as a teacher. A checkpoint with
+    another digest is not used.
+    """
+    folder = paths.checkpoints(stage, key).resolve()
+    resuming.check_folder(folder)
+    yield Fitting(folder, paths.frozen_features(stage, key), resources, depends)
     shutil.rmtree(folder)
 
 
 def _run(job: Job, resources: Resources, folder: Path) -> dict[str, Any]:
-    """Train in Ray's own way and return the last checkpoint."""
+    """Train with Ray Train and return the last checkpoint."""
     fingerprint = job.fingerprint()
-    state = checkpoint.load(job.checkpoint, fingerprint)
+    state = resuming.load(job.checkpoint, fingerprint)
     if state is None or state["step"] < len(job.batches):
         _train_on_ray(job, resources, folder, fingerprint)
-        state = checkpoint.load(job.checkpoint, fingerprint)
+        state = resuming.load(job.checkpoint, fingerprint)
     if state is None or state["step"] < len(job.batches):
-        raise InputError(f"{job.checkpoint}: training ended without its last checkpoint; see Ray's lines above")
+        raise InputError(f"{job.checkpoint}: training ended without its last checkpoint; see Ray's output above")
     return state
 
 
@@ -100,14 +118,14 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
             torch.set_num_threads(resources.threads)
         try:
             train(get_job(), lambda metrics: ray.train.report(metrics), fingerprint)
-        except InputError as error:  # every worker has it: told, not raised, for a restart would meet it again
+        except InputError as error:  # returned, not raised: a restart would meet it again
             return str(error)
         return ""
 
     gpus = {"GPU": resources.gpus} if resources.gpus else None
-    count: Any = resources.workers  # Ray's hints do not know of (least, most)
+    count: Any = resources.workers  # Ray's type hints lack (least, most)
     scaling = ScalingConfig(num_workers=count, use_gpu=bool(gpus), resources_per_worker=gpus)
-    # Ray's own record is of one process's run; ours, the checkpoint, outlives it
+    # Ray's own record belongs to this process; our checkpoint outlives it
     run = RunConfig(name=f"fit-{os.getpid()}", storage_path=str(folder / "ray"))
     run.failure_config = FailureConfig(max_failures=resources.max_failures)
     trainer = _trainer()
@@ -115,9 +133,9 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
 
 
 def _trainer() -> Any:
-    """Ray's TorchTrainer without its cleaner of placement groups, which go with this process anyway.
+    """Ray's TorchTrainer without its cleaner of placement groups, which end with this process anyway.
 
-    The cleaner asks Ray's dashboard, and where there is none waits 12 s at the end of every training.
+    The cleaner asks Ray's dashboard. Without a dashboard it waits 12 s at the end of every training.
     """
     from ray.train.torch import TorchTrainer
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
@@ -131,7 +149,7 @@ def _trainer() -> Any:
 
 
 def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
-    """Run Ray's trainer, whose result is the sentence of an error or nothing; its own errors become a sentence too."""
+    """Run Ray's trainer. Raises InputError with the error that the loop returns, or with the reasons of Ray's own."""
     from ray.train import ControllerError, WorkerGroupError
 
     left = max_failures
@@ -142,7 +160,7 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
         except WorkerGroupError as error:
             reasons = {str(failure).strip().splitlines()[-1] for failure in error.worker_failures.values()}
             raise InputError(f"training failed {max_failures + 1} times: {'; '.join(reasons)}") from error
-        except ControllerError:  # Ray gives up where a worker dies while its group still starts; the checkpoint goes on
+        except ControllerError:  # Ray gives up if a worker dies while its group starts; the checkpoint goes on
             if not left:
                 raise
             left -= 1
@@ -151,7 +169,7 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
 
 
 def _shared(job: Job) -> Callable[[], Job]:
-    """The job in Ray's object store, and the way for a worker to get it."""
+    """Put the job into Ray's object store; returns a function with which a worker gets it."""
     _connect()
     import ray
 

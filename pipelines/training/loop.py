@@ -1,4 +1,4 @@
-"""The one training loop: fine-tuning, pretraining and every compression method that trains run through it."""
+"""The one training loop, of fine-tuning, of pretraining and of every compression method that trains."""
 
 import hashlib
 import math
@@ -11,26 +11,29 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from pipelines.acceleration import apply, attention_kernels
+from pipelines.acceleration.precision import autocast
 from pipelines.core import seeding
-from pipelines.core.entries import Fit
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
-from pipelines.models import backbones, dropout, products
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import backbones
 from pipelines.models.batch import IGNORE, Batch
-from pipelines.training import checkpoint, optim, strategies
+from pipelines.training import optim, resuming, strategies
 from pipelines.training.batches import Batches
-from pipelines.training.kernels import Attention, autocast
 
-Loss = Callable[[nn.Module, Batch], tuple[torch.Tensor, torch.Tensor]]  # sum over what is learned, and its count
+# (model, batch, step) -> the summed loss, and the count to divide it by
+Loss = Callable[[nn.Module, Batch, int], tuple[torch.Tensor, torch.Tensor]]
 Groups = Callable[[nn.Module], list[optim.Group]]
 Heartbeat = Callable[[dict[str, float]], None]
+EachStep = Callable[[nn.Module, int, int], None]  # (model, next step, number of steps)
 Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
 CURVE_POINTS = 100  # of the loss curve that a run keeps
 
 
 @dataclass
 class Job:
-    """A training, whole: what `train` needs in any process that runs it."""
+    """One training: all that `train` needs, in any process that runs it."""
 
     model: nn.Module
     loss: Loss
@@ -42,11 +45,14 @@ class Job:
     precision: str = "auto"  # of Resources
     watch: Watch | None = None
     select: str = ""  # the score of `watch` by which the best weights are kept; "" keeps the last
+    each_step: EachStep | None = None  # called before every step, such as a schedule of pruning
+    depends: str = ""  # digest of what loss and each_step depend on besides model and batch, such as a teacher
+    accelerated: apply.Names | None = ()  # those that are on already; None switches none on
 
     @property
     def watch_every(self) -> int:
-        """Steps from one look of `watch` to the next."""
-        return max(1, len(self.batches) // self.params.looks)
+        """Steps from one call of `watch` to the next."""
+        return max(1, len(self.batches) // self.params.evaluations)
 
     @property
     def best(self) -> Path:
@@ -55,12 +61,13 @@ class Job:
 
     @property
     def halved(self) -> Path:
-        """A file that says that the memory did not hold a batch in `accumulate` parts."""
+        """A file that exists if the memory did not hold a batch in `accumulate` parts."""
         return self.checkpoint.with_suffix(".halved")
 
     def fingerprint(self) -> str:
-        """Digest of the initial weights, the batches and the params: a checkpoint serves only its own job."""
-        digest = hashlib.sha256(f"{self.batches.fingerprint()} {self.params.model_dump_json()}".encode())
+        """Digest of weights, batches, params and what the loss depends on: a checkpoint is valid only for its job."""
+        of = f"{self.batches.fingerprint()} {self.params.model_dump_json()} {self.depends}"
+        digest = hashlib.sha256(of.encode())
         digest.update(backbones.digest(self.model).encode())
         return digest.hexdigest()
 
@@ -72,18 +79,18 @@ class _WithLoss(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.loss(self.model, batch)
+    def forward(self, batch: Batch, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.loss(self.model, batch, step)
 
 
 def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     """Run `job` to its end, from its checkpoint if there is one; rank 0 leaves the result in the checkpoint."""
     training = Training(job, fingerprint)
-    try:
-        with products.by_onednn(training.model), dropout.from_bits():
-            training.run(heartbeat)
-    finally:
-        training.attention.restore()
+    with apply.to_steps(training.model, job.precision, job.accelerated) as on:
+        training.attention = on.attention
+        if training.rank == 0:
+            say(apply.told(on.names))
+        training.run(heartbeat)
 
 
 class Training:
@@ -94,19 +101,19 @@ class Training:
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = job.model.to(self.device)
-        self.attention = Attention(self.model, job.precision)
+        self.attention: attention_kernels.Attention | attention_kernels.Given = attention_kernels.Given()
         groups = job.groups(self.model) if job.groups else optim.all_parameters(self.model, job.params.learning_rate)
         self.optimizer = optim.optimizer(groups, job.params)
         self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.parts = job.params.accumulate * (2 if job.halved.exists() else 1)
-        self.now = checkpoint.resume(job.checkpoint, fingerprint, self.model, self.optimizer, self.device)
+        self.now = resuming.resume(job.checkpoint, fingerprint, self.model, self.optimizer, self.device)
         self.wrapped: nn.Module = _WithLoss(self.model, job.loss)
         if self.world > 1:
             self.wrapped = nn.parallel.DistributedDataParallel(self.wrapped)
 
     def run(self, heartbeat: Heartbeat) -> None:
-        """Every step that is left; a checkpoint now and then, and at the end."""
+        """Run the remaining steps; write checkpoints at intervals and at the end."""
         strategies.train_mode(self.model)
         job, now, steps = self.job, self.now, len(self.job.batches)
         tokens, started = 0, time.monotonic()
@@ -128,9 +135,9 @@ class Training:
                     speed = tokens / (time.monotonic() - started)
                     advance(now.step, f"loss {now.curve[-1][1]['loss']:.4f}, {speed:,.0f} tokens/s")
                     if job.watch and self.rank == 0 and not enough:
-                        self._look()
+                        self._evaluate()
                 if enough:
-                    now.step = steps  # nothing has become better for `patience` looks
+                    now.step = steps  # the score has not improved for `patience` evaluations
                 if due or now.step == steps:
                     if self.rank == 0:
                         self._save()
@@ -138,7 +145,7 @@ class Training:
                     saved = time.monotonic()
 
     def step(self, batch: Batch, due: bool = False, enough: bool = False) -> tuple[float, bool, bool]:
-        """One update from one batch; where a GPU's memory does not hold it, in twice as many parts from then on."""
+        """One update from one batch. If a GPU's memory does not hold it, it is computed in twice as many parts."""
         while True:
             try:
                 return self._update(batch, due, enough)
@@ -146,23 +153,25 @@ class Training:
                 self._halve()
 
     def _update(self, batch: Batch, due: bool, enough: bool) -> tuple[float, bool, bool]:
-        """The batch shared out over the workers, each one's share taken in `parts`.
+        """One update: the workers share the batch, and each computes its share in `parts`.
 
-        Returns the mean loss over all of the batch, and whether any worker found a checkpoint due, or enough learned:
-        they agree on that here, because Ray's report must be called by all of them equally often.
+        Returns the mean loss over the batch, whether any worker found a checkpoint due, and whether any found the
+        training complete. Workers agree on both here, because all must call Ray's report equally often.
         """
         params, step = self.job.params, self.now.step
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
             group["lr"] = peak * optim.factor(step, len(self.job.batches), params)
         self._seed(seeding.derive(params.seed, "dropout", step, self.rank))
+        if self.job.each_step:
+            self.job.each_step(self.model, step, len(self.job.batches))
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
         parts = _parts(batch, self.rank, self.world, self.parts)
-        alone = len(parts) == self.world == 1  # then all that is learned from is known before the way back
+        alone = len(parts) == self.world == 1  # then the count is known before the backward pass
         for part in parts:
             self.attention.choose(part)
             with autocast(self.job.precision):
-                total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()})
+                total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()}, step)
             (total.float() / count.clamp(min=1) if alone else total.float()).backward()
             sums[:2] += torch.stack([total.detach().double(), count.double()])
         if self.world > 1:
@@ -171,13 +180,13 @@ class Training:
         loss = float(sums[0] / everything)
         if not math.isfinite(loss):
             raise InputError(self._not_finite(loss))
-        # DistributedDataParallel averages gradients over workers: undo that, and divide by all that was learned from
+        # DistributedDataParallel averages gradients over workers: undo that, and divide by the count of all workers
         self._scale(1.0 if alone else float(self.world / everything))
         self.optimizer.step()
         return loss, bool(sums[2]), bool(sums[3])
 
     def _seed(self, number: int) -> None:
-        """As torch.manual_seed, for this device alone: that one keeps a stack trace for every kind of device not there."""
+        """Seed this device alone: torch.manual_seed also stores a stack trace for every kind of device not present."""
         torch.default_generator.manual_seed(number)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(number)
@@ -192,7 +201,7 @@ class Training:
             torch._foreach_mul_(gradients, by)
 
     def _halve(self) -> None:
-        """Once: further attempts would only hide a batch size that is wrong."""
+        """Halve the rows of a part, once: further attempts would only hide a wrong batch size."""
         rows = self.job.params.batch_size / self.world / self.parts
         if self.job.halved.exists():
             advice = f"the memory does not hold {rows:g} rows at once; set a smaller batch_size or more accumulate"
@@ -200,7 +209,7 @@ class Training:
         self.job.halved.touch()
         self.parts *= 2
         say(f"step {self.now.step + 1}: the memory does not hold {rows:g} rows at once; half as many from here")
-        if self.world > 1:  # the others wait for this worker's gradients: all begin again at the checkpoint
+        if self.world > 1:  # the others wait for this worker's gradients: all restart from the checkpoint
             raise torch.OutOfMemoryError("half as many rows after the restart")
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
@@ -214,12 +223,12 @@ class Training:
         )
 
     def _at_point(self, step: int, steps: int) -> bool:
-        """Whether the curve has a point here: one of CURVE_POINTS, a look of `watch`, or the end."""
-        looks = self.job.watch is not None and step % self.job.watch_every == 0
-        return looks or step % max(1, steps // CURVE_POINTS) == 0 or step == steps
+        """Whether the curve has a point here: one of CURVE_POINTS, a call of `watch`, or the end."""
+        due = self.job.watch is not None and step % self.job.watch_every == 0
+        return due or step % max(1, steps // CURVE_POINTS) == 0 or step == steps
 
-    def _look(self) -> None:
-        """Ask `watch` where it is time, and keep the weights that it likes best."""
+    def _evaluate(self) -> None:
+        """Call `watch` if it is due, and keep the weights with the best score."""
         now, job = self.now, self.job
         if now.step % job.watch_every and now.step != len(job.batches):
             return
@@ -231,15 +240,15 @@ class Training:
         now.stale += 1
         if scores[job.select] > now.best:
             now.best, now.stale = scores[job.select], 0
-            checkpoint.write(self.model.state_dict(), job.best)
+            resuming.write(self.model.state_dict(), job.best)
 
     def _save(self) -> None:
-        """The checkpoint; the last one holds the best weights. A full disk only ends a training that has no next one."""
+        """Write a checkpoint; the last one holds the best weights. A full disk is an error only at the last one."""
         job, last = self.job, self.now.step == len(self.job.batches)
         if job.select and last:
             self.model.load_state_dict(torch.load(job.best, map_location=self.device, weights_only=True))
         try:
-            checkpoint.save(job.checkpoint, self.now, self.model, self.optimizer, self.fingerprint)
+            resuming.save(job.checkpoint, self.now, self.model, self.optimizer, self.fingerprint)
         except OSError as error:
             if last:
                 raise
@@ -247,7 +256,7 @@ class Training:
 
 
 def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
-    """What `watch` says of the model as it would predict; training goes on as if nobody had looked."""
+    """The scores of `watch` for the model in eval mode; the mode and the random numbers of training stay the same."""
     model.eval()
     with torch.random.fork_rng(), torch.inference_mode():
         torch.manual_seed(0)
@@ -257,7 +266,7 @@ def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
 
 
 def _parts(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
-    """This worker's rows of the batch in at most `count` parts, as many for every worker: they wait for each other."""
+    """This worker's rows of the batch in at most `count` parts; workers wait for each other, so all have as many."""
     if world == count == 1:
         return [batch]
     rows = len(next(iter(batch.values())))
@@ -270,7 +279,7 @@ def _parts(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
 
 
 def _unlearned(batch: Batch) -> Batch:
-    """A row for a worker for which none is left, with nothing to learn from it."""
+    """One row without labels, for a worker that gets no row."""
     learned = ("labels", "order")
     return {
         name: tensor[:1] if name not in learned else torch.full_like(tensor[:1], IGNORE)

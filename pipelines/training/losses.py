@@ -1,4 +1,4 @@
-"""Losses as sums with their counts, so that a mean over all workers is exact whatever each of them got."""
+"""Losses as sums with their counts, so that the mean over all workers is exact for any division of the rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,16 +13,16 @@ from pipelines.models.batch import IGNORE, Batch, Prediction
 from pipelines.training.batches import Batches
 
 Predict = Callable[[nn.Module, Batch], list[Prediction]]
-Sums = tuple[torch.Tensor, torch.Tensor]  # over what is learned, and how much that is
-Loss = Callable[[nn.Module, Batch], Sums]
+Sums = tuple[torch.Tensor, torch.Tensor]  # the summed loss, and the count to divide it by
+Loss = Callable[[nn.Module, Batch, int], Sums]  # (model, batch, number of the step) -> Sums
 
 
 def classification(
-    model: nn.Module, batch: Batch, label_smoothing: float = 0.0, weights: tuple[float, ...] = ()
+    model: nn.Module, batch: Batch, step: int = 0, label_smoothing: float = 0.0, weights: tuple[float, ...] = ()
 ) -> Sums:
     """Cross-entropy of (B, C) logits against labels (B,), or of (B, T, C) logits against tags (B, T).
 
-    `weights` has one for each class, 1 on average over the training rows.
+    `weights` has a number for each class, 1 on average over the training rows.
     """
     logits, labels = model(**backbones.inputs(model, batch)).logits, batch["labels"]
     total = nn.functional.cross_entropy(
@@ -32,17 +32,17 @@ def classification(
     return total, (labels != IGNORE).sum()
 
 
-def regression(model: nn.Module, batch: Batch) -> Sums:
-    """Squared error of (B, 1) logits."""
+def regression(model: nn.Module, batch: Batch, step: int = 0) -> Sums:
+    """Squared error of (B, 1) logits against labels (B,)."""
     predicted, labels = model(**backbones.inputs(model, batch)).logits[:, 0].float(), batch["labels"]
     known = labels != IGNORE
     return (predicted - labels)[known].square().sum(), known.sum()
 
 
-def span(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Sums:
+def span(model: nn.Module, batch: Batch, step: int = 0, label_smoothing: float = 0.0) -> Sums:
     """Mean of the cross-entropies of a span's first and last token (Devlin et al. 2018, section 4.2).
 
-    No answer lies in padding: it has no probability, and smoothing gives it none.
+    Padding has no probability, because no answer lies in it; label smoothing gives it none either.
     """
     output, labels = model(**backbones.inputs(model, batch)), batch["labels"]
     inside = batch["attention_mask"].bool().repeat(2, 1)
@@ -65,7 +65,7 @@ def for_kind(kind: str, label_smoothing: float = 0.0, weights: tuple[float, ...]
 
 
 def balanced(labels: Any, classes: Any) -> tuple[float, ...]:
-    """Weights by which every class of labels (N,) counts alike, 1 on average over the rows; 0 for one without rows."""
+    """Weights that make every class of labels (N,) count the same; 1 on average over the rows, 0 without rows."""
     counts = np.bincount(labels[labels != IGNORE], minlength=classes)
     present = max(1, int((counts > 0).sum()))
     return tuple(float(counts.sum() / (present * count)) if count else 0.0 for count in counts)
@@ -74,14 +74,14 @@ def balanced(labels: Any, classes: Any) -> tuple[float, ...]:
 class Pretraining:
     """The loss of an objective's predictions.
 
-    One prediction: its cross-entropy summed, and how many there are. Several: the weighted sum of their mean
-    cross-entropies, counted once for every row.
+    One prediction: the sum of its cross-entropies and their number. Several: the weighted sum of their mean
+    cross-entropies, times the number of rows, and that number.
     """
 
     def __init__(self, predict: Predict) -> None:
         self.predict = predict
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Sums:
+    def __call__(self, model: nn.Module, batch: Batch, step: int = 0) -> Sums:
         found = self.predict(model, batch)
         sums = [_cross_entropy(each) for each in found]
         if len(found) == 1:
@@ -92,7 +92,7 @@ class Pretraining:
 
 
 def held_out(model: nn.Module, batches: Batches, predict: Predict) -> dict[str, float]:
-    """Of each prediction the mean cross-entropy, its exponential (the perplexity) and the share that is right."""
+    """For each prediction: the mean cross-entropy, its exponential (the perplexity) and the accuracy."""
     sums: dict[str, torch.Tensor] = {}
     device = next(model.parameters()).device
     for step in range(len(batches)):

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipelines.core.entries import Fit
+from pipelines.entries.parts.fit import Fit
 
 Group = dict[str, Any]  # {"params": [...], "lr": float}, as torch.optim takes it
 
 
 def all_parameters(model: nn.Module, learning_rate: float) -> list[Group]:
-    """One group of every parameter that trains."""
+    """One group with every parameter that trains."""
     return [{"params": [p for p in model.parameters() if p.requires_grad], "lr": learning_rate}]
 
 
@@ -35,7 +35,7 @@ def _split_decay(group: Group, weight_decay: float) -> list[Group]:
 
 
 def factor(step: int, steps: int, params: Fit) -> float:
-    """What multiplies every learning rate at `step` of `steps`: a linear rise over the warm-up, then the schedule."""
+    """The factor of every learning rate at `step` of `steps`: a linear rise over the warm-up, then the schedule."""
     warm = round(params.warmup * steps)
     if step < warm:
         return (step + 1) / (warm + 1)

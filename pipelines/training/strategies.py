@@ -1,9 +1,9 @@
-"""What of a model trains: all of it, its top layers with a learning rate each, or the head alone."""
+"""Which part of a model trains: all of it, the top layers with a learning rate each, or the head alone."""
 
 from torch import nn
 
-from pipelines.core.entries import Finetune
 from pipelines.core.errors import UsageError
+from pipelines.entries.finetune import Finetune
 from pipelines.models import backbones, heads
 from pipelines.training.optim import Group
 
@@ -38,7 +38,7 @@ def groups(model: nn.Module, params: Finetune) -> list[Group]:
 
 
 def _decayed(model: nn.Module, params: Finetune) -> list[Group]:
-    """A group a layer, each rate `layer_decay` times the one above it; the embeddings come last (Sun et al. 2019)."""
+    """One group per layer, each rate `layer_decay` times the one above; the embeddings come last (Sun et al. 2019)."""
     down = [[*backbones.top(model), *list(backbones.layers(model))[-1:]]]
     down += [[layer] for layer in reversed(list(backbones.layers(model))[:-1])]
     grouped = [[p for part in parts for p in part.parameters()] for parts in down]
@@ -52,7 +52,7 @@ def _group(parameters: list[nn.Parameter], rate: float) -> Group:
 
 
 def train_mode(model: nn.Module) -> None:
-    """Dropout on, except in layers that do not train: a frozen layer gives the same features every time."""
+    """Switch dropout on, except in layers that do not train: a frozen layer gives the same features every time."""
     model.train()
     for part in (*backbones.embeddings(model), *backbones.layers(model)):
         if not any(p.requires_grad for p in part.parameters()):

@@ -1,1 +1,1 @@
-"""One file a method: Params, compress(teacher, data, params, fit) -> model."""
+"""Compression methods, one file each: Params, and compress(context, params) -> model."""

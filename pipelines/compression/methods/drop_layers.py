@@ -1,20 +1,20 @@
-"""drop_layers: take whole layers away and fine-tune what is left (Sajjad et al. 2020, "Poor Man's BERT")."""
+"""drop_layers: remove whole layers and fine-tune the rest (Sajjad et al. 2020, "Poor Man's BERT")."""
 
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 from transformers import PreTrainedModel
 
-from pipelines.core.entries import Count, Fit
+from pipelines.compression.context import Context
 from pipelines.core.errors import UsageError
-from pipelines.models import backbones, lean
+from pipelines.core.section import Count
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import backbones
 from pipelines.training import losses
-from pipelines.training.batches import RowBatches, TaskData
-from pipelines.training.distributed import FitFunction
 
 
 class Params(Fit):
-    """How many layers go and which; then the fine-tuning, none with epochs 0."""
+    """How many layers are removed, and which; then the settings of fine-tuning, which epochs 0 leaves out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,16 +23,16 @@ class Params(Fit):
     epochs: Annotated[float, Field(ge=0)] = 3
 
 
-def compress(teacher: PreTrainedModel, data: TaskData, params: Params, fit: FitFunction) -> PreTrainedModel:
-    count = len(backbones.layers(teacher))
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher with fewer layers."""
+    model, count = context.teacher, len(backbones.layers(context.teacher))
     if params.layers >= count:
         raise UsageError(f"params.yaml: compress: layers: {params.layers} to drop of {count}; at least one must stay")
-    backbones.set_layers(teacher, kept(count, params))
+    backbones.set_layers(model, kept(count, params))
     if not params.epochs:
-        return teacher
-    batches = RowBatches(data.train, params.batch_size, params.epochs, params.seed, data.pad_id)
-    with lean.steps(teacher, data.kind, data.train.ids, data.pad_id):
-        return fit(teacher, losses.for_kind(data.kind), batches, params)
+        return model
+    kind = context.task.kind
+    return context.train(model, losses.for_kind(kind), params, kind=kind)
 
 
 def kept(count: int, params: Params) -> list[int]:

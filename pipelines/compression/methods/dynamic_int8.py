@@ -1,20 +1,20 @@
-"""dynamic_int8: linear layers' weights as int8, their inputs quantized as they come; nothing is trained.
+"""dynamic_int8: int8 weights in linear layers, whose inputs are quantized at run time; nothing is trained.
 
-Zafrir et al. 2019 (Q8BERT) compare with it as "dynamic quantization". About a quarter of the bytes of the linear
-layers; embeddings stay as they are. The speed gained depends on the CPU: VNNI is what int8 is fast on.
+Zafrir et al. 2019 (Q8BERT) compare with it as "dynamic quantization". Linear layers take about a quarter of their
+bytes; embeddings stay as they are. The speed depends on the CPU: int8 is fast with VNNI.
 """
 
 from transformers import PreTrainedModel
 
-from pipelines.core.entries import Section
+from pipelines.compression.context import Context
+from pipelines.core.section import Section
 from pipelines.models import int8
-from pipelines.training.batches import TaskData
-from pipelines.training.distributed import FitFunction
 
 
 class Params(Section):
     """Nothing to choose."""
 
 
-def compress(teacher: PreTrainedModel, data: TaskData, params: Params, fit: FitFunction) -> PreTrainedModel:
-    return int8.quantize(teacher)
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher with int8 linear layers."""
+    return int8.quantize(context.teacher)

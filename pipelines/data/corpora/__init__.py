@@ -1,1 +1,1 @@
-"""One file a corpus: where it comes from (SOURCES), what can be asked of it (TASKS, Params), and parse()."""
+"""Corpora, one file each: its files (SOURCES), its tasks (TASKS, Params), and how they are parsed (parse)."""

@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import Field
 
-from pipelines.core.entries import Section
-from pipelines.core.fetch import Source
+from pipelines.core.section import Section
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.records import tsv
+from pipelines.data.sources import Source
 
 _HOST = "https://raw.githubusercontent.com/Websail-NU/CODAH/acf7ffa4/data"
 _HEADER = ("category", "text", "choice0", "choice1", "choice2", "choice3", "label")
@@ -92,5 +92,5 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
 
 
 def verify(raw: Path, edition: str) -> None:
-    """The whole file has the rows that are declared."""
+    """Check that the whole file has as many rows as declared."""
     declared.check_rows(raw, _TASK, {"train": 2776}, parse, Params(fold=0))

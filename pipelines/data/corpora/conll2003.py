@@ -1,18 +1,18 @@
-"""conll2003: English named entities of four kinds (Tjong Kim Sang and De Meulder 2003); its files are yours to place."""
+"""conll2003: English named entities of four kinds (Tjong Kim Sang and De Meulder 2003), from your own files."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.fetch import Source
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats import conll
+from pipelines.data.sources import Source
 
 _LICENCE = "Reuters, research only, not to be passed on"
 _FILES = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}
 SOURCES = {
-    "official": [  # no address: BERTLINE_MIRROR/conll2003 is where the files belong
+    "official": [  # no address: put the files into BERTLINE_MIRROR/conll2003
         Source("eng.train", mirror="conll2003/eng.train", sha256="bed631399cb0e859", licence=_LICENCE),
         Source("eng.testa", mirror="conll2003/eng.testa", sha256="aa83a45b88e49529", licence=_LICENCE),
         Source("eng.testb", mirror="conll2003/eng.testb", sha256="443914daf5132886", licence=_LICENCE),
@@ -33,5 +33,5 @@ def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterat
 
 
 def verify(raw: Path, edition: str) -> None:
-    """Every split has the sentences that are declared."""
+    """Check that every split has as many sentences as declared."""
     declared.check_rows(raw, TASKS["entities"], ROWS, parse, Params())

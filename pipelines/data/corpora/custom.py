@@ -1,4 +1,4 @@
-"""custom: a corpus of your own, from files and column names; no code, an entry in params.yaml."""
+"""custom: a corpus of your own, described by files and column names in params.yaml, without code."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from pipelines.core.entries import Section
 from pipelines.core.errors import InputError, UsageError, choices
-from pipelines.core.fetch import Source
 from pipelines.core.schema import INPUTS, METRICS, ROWS, TARGETS
+from pipelines.core.section import Section
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats import conll, folders
 from pipelines.data.formats.records import Record, records
 from pipelines.data.formats.squad_json import questions
+from pipelines.data.sources import Source
 
 SOURCES: dict[str, list[Source]] = {}  # nothing to fetch: prepare.source is a path of your own
 TASKS: dict[str, Task] = {}  # the entry says what the task is
@@ -24,11 +24,11 @@ COLUMNS = sorted({name for schema in ROWS.values() for name in schema.names})
 class Params(Section):
     """What the files hold. `columns` maps our names (text, text_pair, label, id, ...) to those that the files use."""
 
-    kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text", "matched"] = "single"
-    files: Annotated[dict[str, str], Field(min_length=1)]  # split -> file below `source` ("" where that is the file)
+    kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text", "positive_pair"] = "single"
+    files: Annotated[dict[str, str], Field(min_length=1)]  # split -> file below `source` ("" if that is the file)
     format: Literal["", "csv", "tsv", "jsonl", "parquet", "squad", "conll", "folder"] = ""  # "": by the file's suffix
     columns: dict[str, str] = {}
-    choice_columns: list[str] = []  # kind choice: where each choice has a column of its own
+    choice_columns: list[str] = []  # kind choice: the columns, if each choice has its own
     labels: list[str] = []  # in the order of their ids; empty: those of `first`, sorted
     label_names: dict[str, str] = {}  # what the files write -> the label
     metric: str = ""  # empty: the kind's usual one
@@ -38,7 +38,7 @@ class Params(Section):
 
     @property
     def first(self) -> str:
-        """The split that says which labels there are: train, or the first one where there is none."""
+        """The split that defines the labels: train, or the first one if there is no train."""
         return "train" if "train" in self.files else next(iter(self.files))
 
     @field_validator("columns")
@@ -51,12 +51,12 @@ class Params(Section):
 
 
 def task(raw: Path, name: str, params: Params) -> Task:
-    """The task that `params` describes; labels that are not given are those of the split to train on."""
+    """The task that `params` describes; if it gives no labels, they are those of the training split."""
     for form, kinds in {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}.items():
         if params.format == form and params.kind not in kinds:
             raise UsageError(f"params.yaml: format {form} holds kind {' or '.join(kinds)}, not {params.kind}")
     metric, splits = _metric(params), tuple(params.files)
-    if params.kind in ("text", "matched", "span", "regression"):
+    if params.kind in ("text", "positive_pair", "span", "regression"):
         return Task("custom", params.kind, (), metric, splits, params.language, unanswerable=params.unanswerable)
     labels = params.labels or _labels(raw, params.first, params)
     if len(labels) < (1 if params.kind == "tagging" else 2):
@@ -77,11 +77,11 @@ def _metric(params: Params) -> str:
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
-    """Rows of one split. An id that stands twice, a cell of the wrong type, a foreign label: one sentence."""
+    """Rows of one split. Raises InputError for a repeated id, a cell of the wrong type, or an unknown label."""
     path, seen = _path(raw, split, params), set()
     for at, row in _rows(raw, split, params):
         if row["id"] in seen:
-            raise InputError(f"{path}: {at}: the id {row['id']!r} stands twice")
+            raise InputError(f"{path}: {at}: the id {row['id']!r} occurs twice")
         seen.add(row["id"])
         found = row.get("entities") if params.kind == "tagging" else [{"label": row.get("label")}]
         for label in [entity["label"] for entity in found or []] if task.labels else []:
@@ -101,7 +101,7 @@ def _path(raw: Path, split: str, params: Params) -> Path:
 
 
 def _rows(raw: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]:
-    """Rows with the place of each, whatever the format; their labels are not checked yet."""
+    """Rows with their places, from a file of any format; their labels are not checked yet."""
     path = _path(raw, split, params)
     if params.format == "squad":
         yield from ((f"id {row['id']}", row) for row in questions(path))
@@ -112,11 +112,11 @@ def _rows(raw: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]
         yield from folders.documents(path, params.kind == "single")
     else:
         number = -1
-        labelled = split == params.first  # only another split may do without
+        labelled = split == params.first  # only other splits may lack labels
         for number, (at, record) in enumerate(records(path, params.format)):
             yield at, _row(path, at, record, f"{split}-{number}", params, labelled)
         if number < 0:
-            raise InputError(f"{path}: a header and no rows")
+            raise InputError(f"{path}: a header but no rows")
 
 
 def _row(path: Path, at: str, record: Record, row_id: str, params: Params, labelled: bool) -> Record:
@@ -130,13 +130,14 @@ def _row(path: Path, at: str, record: Record, row_id: str, params: Params, label
         if name == "choices" and params.choice_columns:
             row[name] = [declared.column(path, at, record, column) for column in params.choice_columns]
         elif name == "text_pair" and params.kind == "regression" and "text_pair" not in params.columns:
-            row[name] = ""  # a number for one text
+            row[name] = ""  # a regression on single texts
         else:
             row[name] = get(name)
         wanted = isinstance(row[name], list) if name == "choices" else isinstance(row[name], str)
         if not wanted:
             raise InputError(
-                f"{path}: {at}: {name} is {repr(row[name])[:60]}; a {'list' if name == 'choices' else 'text'} is expected"
+                f"{path}: {at}: {name} is {repr(row[name])[:60]}; "
+                f"a {'list' if name == 'choices' else 'text'} is expected"
             )
     target = TARGETS.get(params.kind)
     if target:
@@ -147,7 +148,7 @@ def _row(path: Path, at: str, record: Record, row_id: str, params: Params, label
 
 
 def _target(path: Path, at: str, value: Any, params: Params) -> Any:
-    """What is to be predicted, as the schema has it; None where the split has none."""
+    """The target in the form of the schema; None if the split has none."""
     if value is None or value == "":
         return None
     if params.kind == "regression":

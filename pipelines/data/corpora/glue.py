@@ -1,15 +1,15 @@
-"""glue: the nine tasks of GLUE (Wang et al. 2018) and its diagnostic set AX; an edition a task."""
+"""glue: the nine tasks of GLUE (Wang et al. 2018) and its diagnostic set AX; each task is an edition."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.fetch import Source
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.archives import zip_member
 from pipelines.data.formats.records import plain, tsv
+from pipelines.data.sources import Source
 
 _HOST = "https://dl.fbaipublicfiles.com"
 _RTE, _MNLI = ("entailment", "not_entailment"), ("entailment", "neutral", "contradiction")
@@ -18,7 +18,7 @@ _TRAIN = {"train": "train", "dev": "dev", "test": "test"}
 
 @dataclass(frozen=True)
 class Table:
-    """Where a task's columns stand in its files, and how many rows those have."""
+    """The columns of a task in its files, and how many rows those have."""
 
     task: Task
     size_bytes: int
@@ -28,7 +28,7 @@ class Table:
     label: str = "label"
     ids: bool = True  # the files write labels by number, and so does the submission
     files: dict[str, str] = field(default_factory=lambda: _TRAIN)  # split -> file
-    headless: tuple[str, ...] = ()  # columns of train and dev where they have no header
+    headless: tuple[str, ...] = ()  # columns of train and dev if they have no header
     archive: str = ""
     licence: str = "none stated"
 
@@ -128,7 +128,7 @@ _SENTEVAL = f"{_HOST}/senteval/senteval_data"
 
 
 def _zip(name: str, table: Table) -> Source:
-    """The task's archive; a mirror may hold its files beside each other instead."""
+    """The task's archive; a mirror may hold its files unpacked instead."""
     archive = table.archive or f"{name}.zip"
     files = [f"{file}.tsv" for file in table.files.values()]
     return Source(
@@ -186,7 +186,7 @@ Params, task = declared.Nothing, declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterator[dict[str, Any]]:
-    """Rows of one split; labels are null where GLUE keeps them."""
+    """Rows of one split; labels are null if GLUE does not publish them."""
     if task.name == "MRPC":
         yield from _parse_mrpc(raw, split)
         return
@@ -205,7 +205,7 @@ def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterat
 
 
 def _parse_mrpc(raw: Path, split: str) -> Iterator[dict[str, Any]]:
-    """MSR's training file, its pairs in GLUE's list of dev ids apart, and its test file, which has labels."""
+    """MSR's training file, from which GLUE's list of ids takes dev, and MSR's test file, which has labels."""
     with (raw / "mrpc_dev_ids.tsv").open(encoding="utf-8") as file:
         held_out = {tuple(line.split()) for line in file}
     path = raw / f"msr_paraphrase_{'test' if split == 'test' else 'train'}.txt"
@@ -225,13 +225,13 @@ def _label(table: Table, path: Path, at: str, record: dict[str, Any]) -> str | f
 
 
 def _file(raw: Path, name: str, file: str) -> tuple[Path, Callable[[Path], Any]]:
-    """The archive and what opens its member, or the member where a mirror held it unpacked."""
+    """The archive and a function that opens its member, or the member itself if a mirror holds it unpacked."""
     archive = raw / SOURCES[name][0].name
     return (archive, zip_member(f"{name}/{file}")) if archive.is_file() else (raw / file, plain)
 
 
 def verify(raw: Path, edition: str) -> None:
-    """Every file that is there has the rows that are declared."""
+    """Check that every file that is there has as many rows as declared."""
     if edition in TABLES:
         table = TABLES[edition]
         there = {split for split, file in table.files.items() if _file(raw, edition, f"{file}.tsv")[0].is_file()}

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.fetch import Source
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.squad_json import questions
+from pipelines.data.sources import Source
 
 _HOST = "https://raw.githubusercontent.com/SkelterLabsInc/JaQuAD/23f5d72c/data"
 # sha256 of jaquad_train_0000.json, ...
@@ -81,5 +81,5 @@ def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterat
 
 
 def verify(raw: Path, edition: str) -> None:
-    """Every split has the questions that are declared."""
+    """Check that every split has as many questions as declared."""
     declared.check_rows(raw, TASKS["jaquad"], ROWS, parse, Params())

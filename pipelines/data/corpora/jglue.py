@@ -1,14 +1,14 @@
-"""jglue: four tasks of JGLUE 1.3 (Kurihara et al. 2022): JSTS, JNLI, JSQuAD, JCommonsenseQA; an edition a task."""
+"""jglue: four tasks of JGLUE 1.3 (Kurihara et al. 2022): JSTS, JNLI, JSQuAD, JCommonsenseQA, an edition each."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.fetch import Source
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.records import jsonl
 from pipelines.data.formats.squad_json import questions
+from pipelines.data.sources import Source
 
 _HOST = "https://raw.githubusercontent.com/yahoojapan/JGLUE/6f071c09/datasets"
 _FILES = {"train": "train", "dev": "valid", "test": "test"}
@@ -81,5 +81,5 @@ def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterat
 
 
 def verify(raw: Path, edition: str) -> None:
-    """Every split has the rows that are declared, where they are."""
+    """Check that every split has as many rows as declared, if a number is declared."""
     declared.check_rows(raw, TASKS[edition], ROWS.get(edition, {}), parse, Params())

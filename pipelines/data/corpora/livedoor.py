@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from pydantic import Field, model_validator
 
 from pipelines.core import seeding
-from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
-from pipelines.core.fetch import Source
+from pipelines.core.section import Section
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.archives import tar_files
+from pipelines.data.sources import Source
 
 ARCHIVE = "ldcc-20140209.tar.gz"
 SOURCES = {
@@ -25,7 +25,7 @@ SOURCES = {
             ARCHIVE,
             url=f"https://www.rondhuit.com/download/{ARCHIVE}",
             mirror=f"livedoor/{ARCHIVE}",
-            repacked=True,  # no digest of the archive is published: `verify` looks inside
+            repacked=True,  # no digest of the archive is published: `verify` checks its content
             licence="CC BY-ND 2.1 JP",
         )
     ],
@@ -60,12 +60,12 @@ TASKS = {
     "bodies": Task("bodies", "text", splits=("train",), language="ja"),
     "articles": Task("articles", "text", splits=("train",), language="ja"),
     # titles, each with every passage of its body
-    "passages": Task("passages", "matched", splits=("train",), language="ja"),
+    "passages": Task("passages", "positive_pair", splits=("train",), language="ja"),
 }
 
 
 class Params(Section):
-    """How articles are drawn. Text to pretrain on leaves out the test articles that the same numbers draw elsewhere."""
+    """How articles are drawn. Text to pretrain on leaves out the test articles that the same params draw."""
 
     train_per_class: int | None = Field(None, ge=1)  # None: all that are not for testing
     test_per_class: int | None = Field(None, ge=1)  # None: a fifth of each class
@@ -93,7 +93,7 @@ task = declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
-    """Rows of one split: of text to pretrain on every article that is not for testing, else what `draw` drew."""
+    """Rows of one split: for pretraining every article that is not for testing, else the articles from `draw`."""
     articles = read(raw / ARCHIVE)
     train, test = draw(articles, params)
     if task.labels:
@@ -102,7 +102,7 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
         chosen = set(range(len(articles))) - set(test)
     for i in sorted(chosen):
         article = articles[i]
-        if task.kind == "matched":
+        if task.kind == "positive_pair":
             yield from _passages(article)
             continue
         both = f"{article.title}\n{article.body}"
@@ -111,7 +111,7 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
 
 
 def _passages(article: Article) -> Iterator[dict[str, Any]]:
-    """The title with each run of the body's sentences that comes to PASSAGE characters."""
+    """The title with each passage of the body: sentences until they have PASSAGE characters."""
     pending, number = "", 0
     for sentence in [*re.split(r"(?<=[。\n])", article.body), None]:
         pending += sentence or ""
@@ -121,7 +121,7 @@ def _passages(article: Article) -> Iterator[dict[str, Any]]:
 
 
 def draw(articles: list[Article], params: Params) -> tuple[list[int], list[int]]:
-    """Positions of the training and the test articles, drawn in each class apart."""
+    """Positions of the training and the test articles, drawn in each class separately."""
     train: list[int] = []
     test: list[int] = []
     for category in ARTICLES:
@@ -135,7 +135,8 @@ def draw(articles: list[Article], params: Params) -> tuple[list[int], list[int]]
         trains = params.train_per_class or len(members) - tests
         if trains < 1 or tests + trains > len(members):
             raise InputError(
-                f"livedoor: {category} has {len(members)} articles; {trains} for training and {tests} for testing are asked"
+                f"livedoor: {category} has {len(members)} articles; "
+                f"{trains} for training and {tests} for testing are asked for"
             )
         test += order[:tests]
         train += order[tests : tests + trains]
@@ -168,7 +169,7 @@ def _article(archive: Path, name: str, content: bytes) -> Article:
 
 
 def verify(raw: Path, edition: str) -> None:
-    """The official edition's content is what its counts and the digest of its tree say, however it was packed."""
+    """Check the official edition by its counts and the digest of its tree, however it was packed."""
     archive = raw / ARCHIVE
     counts = Counter(article.category for article in read(archive))
     if edition != "official":

@@ -7,11 +7,11 @@ from typing import Any
 from pydantic import Field
 
 from pipelines.core import json_file, seeding
-from pipelines.core.entries import Fraction, Section
 from pipelines.core.errors import InputError
-from pipelines.core.fetch import Source
+from pipelines.core.section import Fraction, Section
 from pipelines.core.task import Task
 from pipelines.data import declared
+from pipelines.data.sources import Source
 
 FILE = "ner.json"
 SOURCES = {
@@ -44,7 +44,7 @@ task = declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
-    """Sentences of one split, in the file's order. The file's ids are articles': a sentence's is its place."""
+    """Sentences of one split, in the file's order. The file's ids are those of articles, so a row's id is its place."""
     path = raw / FILE
     records = json_file.read(path)
     if not isinstance(records, list):
@@ -63,14 +63,14 @@ def _row(path: Path, number: int, record: Any) -> dict[str, Any]:
         raise InputError(f"{path}: {at}: an object is expected")
     text, entities = (declared.column(path, at, record, name) for name in ("text", "entities"))
     if not isinstance(text, str) or not isinstance(entities, list):
-        raise InputError(f"{path}: {at}: text must be a text, and entities a list")
+        raise InputError(f"{path}: {at}: text must be a string, and entities a list")
     found = []
     for entity in entities:
         match entity:
             case {"span": [int(start), int(end)], "name": str(name)} if text[start:end] == name:
                 pass
             case _:
-                raise InputError(f"{path}: {at}: {str(entity)[:80]} is not what stands in the text")
+                raise InputError(f"{path}: {at}: {str(entity)[:80]} is not in the text at its span")
         if entity.get("type") not in LABELS:
             raise InputError(f"{path}: {at}: the label {entity.get('type')!r} is none of {', '.join(LABELS)}")
         found.append({"start": start, "end": end, "label": entity["type"]})
@@ -78,4 +78,4 @@ def _row(path: Path, number: int, record: Any) -> dict[str, Any]:
 
 
 def verify(raw: Path, edition: str) -> None:
-    """The digest of its one file is all that is declared."""
+    """Check nothing: only the digest of the file is declared, and fetching checks it."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.fetch import Source
 from pipelines.core.task import Task
 from pipelines.data import declared
 from pipelines.data.formats.records import csv_
+from pipelines.data.sources import Source
 
 _HOST = "https://raw.githubusercontent.com/rowanz/swagaf/master/data"
 _FILES = {"train": "train.csv", "dev": "val.csv", "test": "test.csv"}
@@ -47,5 +47,5 @@ def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterat
 
 
 def verify(raw: Path, edition: str) -> None:
-    """Every split has the rows that are declared."""
+    """Check that every split has as many rows as declared."""
     declared.check_rows(raw, TASKS["swag"], ROWS, parse, Params())

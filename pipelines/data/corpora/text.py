@@ -1,4 +1,4 @@
-"""text: plain text to pretrain on; files or a folder of them, .gz and .xz read as they are."""
+"""text: plain text to pretrain on, from a file or a folder; .gz, .xz and .bz2 are read as they are."""
 
 import bz2
 import gzip
@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import Field
 
 from pipelines.core import seeding
-from pipelines.core.entries import Fraction, Section
 from pipelines.core.errors import InputError
-from pipelines.core.fetch import Source
+from pipelines.core.section import Fraction, Section
 from pipelines.core.task import Task
 from pipelines.data.formats.records import Opener, lines, plain
+from pipelines.data.sources import Source
 
 _KYOTO = "CC BY-SA 3.0 (NICT, Japanese-English Bilingual Corpus of Wikipedia's Kyoto Articles 2.01)"
 
@@ -46,7 +46,7 @@ OPENERS: dict[str, Opener] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.op
 
 
 class Params(Section):
-    """How lines become documents. A blank line ends one, and so does `max_lines`: a row stays small."""
+    """How lines become documents. A blank line ends a document, and so do `max_lines` lines: rows stay small."""
 
     files: str = "*"  # which files of a folder, as a glob
     max_lines: int = Field(100, ge=1)
@@ -56,13 +56,13 @@ class Params(Section):
 
 
 def task(raw: Path, name: str, params: Params) -> Task:
-    """Text without labels; a second split where some of it is held out."""
+    """Text without labels; it has a second split if some of it is held out."""
     splits = ("train", "test") if params.held_out else ("train",)
     return Task("text", "text", splits=splits, language=params.language)
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
-    """Documents of one split, in the files' order; which are held out is drawn with the seed, in each file apart."""
+    """Documents of one split, in the files' order; the seed draws the held-out ones, in each file separately."""
     for path in _files(raw, params):
         draw = seeding.generator(params.seed, "text", path.name)
         for number, text in enumerate(_documents(path, params.max_lines)):
@@ -72,7 +72,7 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
 
 
 def verify(raw: Path, edition: str) -> None:
-    """The digests that SOURCES declares are all there is to check."""
+    """Check nothing: only the digests of the files are declared, and fetching checks them."""
 
 
 def _files(raw: Path, params: Params) -> list[Path]:

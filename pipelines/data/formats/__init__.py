@@ -1,1 +1,1 @@
-"""What corpora lie in: archives, tables, SQuAD JSON, CoNLL columns; read one record at a time, errors name file and line."""
+"""Read the file formats of corpora one record at a time: archives, tables, SQuAD's JSON, CoNLL's columns."""

@@ -1,4 +1,4 @@
-"""Archives read in place, a member at a time; what a hostile one could do is refused."""
+"""Read archives in place, a member at a time; hostile archives are refused."""
 
 import tarfile
 import zipfile
@@ -32,13 +32,13 @@ def tar_files(archive: Path) -> Iterator[tuple[str, bytes]]:
                     assert file is not None, member.name
                     yield member.name.removeprefix("./"), file.read()
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise InputError(f"{archive}: not a whole tar archive ({error}); fetch it again") from None
+        raise InputError(f"{archive}: not a complete tar archive ({error}); fetch it again") from None
     if not count:
         raise InputError(f"{archive}: the archive is empty")
 
 
 def zip_member(name: str) -> Callable[[Path], BinaryIO]:
-    """What opens the member `name` of a zip archive, to be read in place."""
+    """A function that opens the member `name` of a zip archive, to be read in place."""
 
     def opened(archive: Path) -> BinaryIO:
         try:
@@ -50,7 +50,7 @@ def zip_member(name: str) -> Callable[[Path], BinaryIO]:
         except KeyError:
             raise InputError(f"{archive}: {choices('member', name, found.namelist())}") from None
         except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
-            raise InputError(f"{archive}: not a whole zip archive ({error}); fetch it again") from None
+            raise InputError(f"{archive}: not a complete zip archive ({error}); fetch it again") from None
 
     return opened
 

@@ -1,4 +1,4 @@
-"""Sentences of files in CoNLL's columns: a word a line, blank lines between sentences, tags in IOB1 or IOB2."""
+"""Read sentences in CoNLL's columns: one word per line, blank lines between sentences, tags in IOB1 or IOB2."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(path: Path, word: int = 0, tag: int = -1) -> Iterator[Sentence]:
-    """Sentences with the columns `word` and `tag`, separated by spaces or tabs; -DOCSTART- lines are none."""
+    """Sentences with the columns `word` and `tag`, separated by spaces or tabs; -DOCSTART- lines belong to none."""
     words: list[str] = []
     tags: list[str] = []
     start = columns = 0
@@ -59,7 +59,7 @@ def row(path: Path, sentence: Sentence, row_id: str) -> Record:
 def entities(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     """First word, last word and label of each entity of IOB tags, read as conlleval reads them.
 
-    B- begins one. I- goes on with one of its own label and begins one otherwise: IOB1 and IOB2 come out alike.
+    B- begins an entity. I- continues one of its own label and begins one otherwise, so IOB1 and IOB2 give the same.
     """
     found: list[list[Any]] = []
     before = "O"

@@ -1,4 +1,4 @@
-"""Texts of a folder: one a file, in a folder for each label, or all together."""
+"""Read the texts of a folder: one per file, in a folder for each label, or all together."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Records of CSV, TSV, JSONL and Parquet files, one at a time, with errors that name file and line."""
+"""Read records of CSV, TSV, JSONL and Parquet files one at a time; errors name the file and the line."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ def plain(path: Path) -> BinaryIO:
 
 
 def records(path: Path, form: str = "") -> Iterator[tuple[Place, Record]]:
-    """The records of `path`; its form is `form`, or what its suffix says: csv, tsv, jsonl or parquet."""
+    """The records of `path`; its format is `form`, else its suffix: csv, tsv, jsonl or parquet."""
     form = form or path.suffix.lstrip(".").lower()
     if form not in READERS:
         raise InputError(f"{path}: {choices('format', form, READERS)}")
@@ -55,14 +55,14 @@ def lines(path: Path, opener: Opener = plain) -> Iterator[tuple[int, str]]:
 
 
 def _raw_lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    """The file's lines; one without end, or a compressed file that is cut short, is one sentence."""
+    """The file's lines. Raises InputError for a line that is too long, or a compressed file that is incomplete."""
     number = 0
     while True:
         number += 1
         try:
             line = file.readline(MAX_LINE_BYTES + 1)
         except (EOFError, OSError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not to be read to its end ({error}); fetch or write it again") from None
+            raise InputError(f"{path}: cannot be read to its end ({error}); fetch or write it again") from None
         if len(line) > MAX_LINE_BYTES:
             raise InputError(
                 f"{path}: line {number} is longer than {MAX_LINE_BYTES >> 20} MiB; is this a file of lines?"
@@ -73,7 +73,7 @@ def _raw_lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Iterator[tuple[Place, Record]]:
-    """GLUE's way: tabs, quotes that are characters like any other, and a first line of names unless `header` has them."""
+    """GLUE's form: tabs, quotes that are plain characters, and a first line with names unless `header` has them."""
     names = list(header)
     for number, line in lines(path, opener):
         fields = line.split("\t")
@@ -86,7 +86,7 @@ def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Itera
 
 
 def csv_(path: Path, opener: Opener = plain) -> Iterator[tuple[Place, Record]]:
-    """RFC 4180: a header, commas, quoted fields may hold commas and line ends."""
+    """RFC 4180: a header, commas, and quoted fields that may hold commas and line ends."""
     reader = csv.reader((f"{line}\n" for _, line in lines(path, opener)), strict=True)
     header: list[str] = []
     try:

@@ -1,4 +1,4 @@
-"""Questions of files in SQuAD's JSON form, 1.1 and 2.0; JaQuAD and JSQuAD have it too."""
+"""Read questions from files in SQuAD's JSON form, 1.1 and 2.0, which JaQuAD and JSQuAD use too."""
 
 from collections.abc import Iterator
 from pathlib import Path

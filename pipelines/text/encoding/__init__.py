@@ -1,4 +1,4 @@
-"""What rows of each kind become as ids; `for_kind` names the module."""
+"""The encoding of each kind of rows as token ids; `for_kind` returns its module."""
 
 from types import ModuleType
 
@@ -7,10 +7,10 @@ from pipelines.core.errors import UsageError, choices
 
 def for_kind(kind: str) -> ModuleType:
     """The module whose `encode` takes rows of `kind`."""
-    from pipelines.text.encoding import choice, document, matched, sequence, span, tagging
+    from pipelines.text.encoding import choice, document, positive_pair, sequence, span, tagging
 
     modules = dict.fromkeys(("single", "pair", "regression"), sequence)
-    modules |= {"span": span, "tagging": tagging, "choice": choice, "text": document, "matched": matched}
+    modules |= {"span": span, "tagging": tagging, "choice": choice, "text": document, "positive_pair": positive_pair}
     if kind not in modules:
         raise UsageError(choices("kind", kind, modules))
     return modules[kind]

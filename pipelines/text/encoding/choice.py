@@ -1,4 +1,4 @@
-"""Multiple choice: the text with each of its choices as a pair of its own (Radford et al. 2018; BERT, section 4.4)."""
+"""Encode multiple choice: the text is paired with each choice (Radford et al. 2018; BERT, section 4.4)."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,11 +7,11 @@ from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.text.encoding.sequence import join, labels, nested
-from pipelines.text.tokenizer import Tokenizer
+from pipelines.text.interface import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Rows to lists of sequences, one a choice; also how many rows had a sequence cut."""
+    """Turn rows into lists of sequences, one per choice; also returns how many rows had a sequence cut."""
     count = len(task.labels)
     options = batch.column("choices").to_pylist()
     for row_id, row in zip(batch.column("id").to_pylist(), options, strict=True):

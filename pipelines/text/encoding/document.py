@@ -1,15 +1,15 @@
-"""Documents to pretrain on: ids alone, whole; special tokens come when they are packed into sequences."""
+"""Encode documents for pretraining: whole, and without special tokens, which packing adds."""
 
 import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.task import Task
 from pipelines.text.encoding.sequence import lists
-from pipelines.text.tokenizer import Tokenizer
+from pipelines.text.interface import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Rows of text to ids without special tokens. Nothing is cut: `max_length` is the packed sequences'."""
+    """Turn rows of text into ids without special tokens. Nothing is cut: `max_length` is that of packed sequences."""
     fields = schema.encoded(task.kind, tokenizer.vocab_size)
     ids = tokenizer.encode(batch.column("text").to_pylist())
     columns = [batch.column("id"), lists(ids, fields.field("input_ids").type), pa.array(ids.lengths, pa.uint32())]

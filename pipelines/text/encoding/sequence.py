@@ -1,4 +1,4 @@
-"""Single texts and pairs: [CLS] text [SEP], or [CLS] text [SEP] text_pair [SEP], cut to a length (BERT, figure 2).
+"""Encode single texts and pairs: [CLS] text [SEP], or [CLS] text [SEP] text_pair [SEP] (BERT, figure 2).
 
 RoBERTa's pairs have two separators in the middle: `tokenizer.middle`.
 """
@@ -10,14 +10,14 @@ from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, offsets, positions
 from pipelines.core.task import Task
-from pipelines.text.tokenizer import Tokenizer
+from pipelines.text.interface import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Rows to ids with special tokens; also how many rows were cut.
+    """Turn rows into ids with special tokens; also returns how many rows were cut.
 
-    A pair is cut longest first: a token at a time from the longer text, from the second when they are equal, which is
-    what transformers' `longest_first` does. In a regression an empty text_pair is none.
+    A pair is cut a token at a time, from the longer text, or from the second if they are equal, like transformers'
+    `longest_first`. In a regression an empty text_pair counts as none.
     """
     first = tokenizer.encode(batch.column("text").to_pylist())
     if task.kind == "single":
@@ -41,7 +41,7 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
 def join(
     first: Ragged, second: Ragged, paired: np.ndarray, tokenizer: Tokenizer, max_length: int
 ) -> tuple[Ragged, np.ndarray, np.ndarray]:
-    """Texts and, where `paired`, second ones, as sequences of at most `max_length`.
+    """Join texts and, where `paired`, second texts into sequences of at most `max_length` tokens.
 
     Returns the ids, how many tokens are of type 0, and which rows were cut.
     """
@@ -58,7 +58,7 @@ def join(
 
 
 def longest_first(first: np.ndarray, second: np.ndarray, room: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths that fit into `room` together, taking from the longer one until they are equal, then from both in turn."""
+    """Lengths that fit into `room` together: the longer is cut until they are equal, then both are cut in turn."""
     over = np.maximum(first + second - room, 0)
     gap = first - second
     from_longer = np.minimum(over, np.abs(gap))

@@ -1,4 +1,4 @@
-"""Questions and their contexts in windows: [CLS] question [SEP] part of the context [SEP] (BERT, section 4.2 and 4.3)."""
+"""Encode questions with windows of their contexts: [CLS] question [SEP] window [SEP] (BERT, 4.2 and 4.3)."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.task import Task
-from pipelines.text.tokenizer import Tokenizer
+from pipelines.text.interface import Tokenizer
 
 MAX_QUESTION = 64  # tokens; as BERT's own run_squad has it
 STRIDE = 128  # tokens from the start of one window to the start of the next
@@ -24,9 +24,9 @@ class Window(NamedTuple):
 def encode(
     batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int, stride: int = STRIDE
 ) -> tuple[pa.RecordBatch, int]:
-    """Rows to windows, one output row each; also how many questions were cut.
+    """Turn rows into windows, one output row each; also returns how many questions were cut.
 
-    The answer is the row's first one. Where it does not lie whole in a window, start and end are 0, that window's
+    The answer is the row's first one. In a window that does not hold all of it, start and end are 0, the window's
     [CLS], as for a question without an answer.
     """
     questions = tokenizer.encode(batch.column("question").to_pylist())
@@ -64,7 +64,7 @@ def encode(
 
 
 def windows(tokens: int, room: int, stride: int) -> Iterator[Window]:
-    """Windows of at most `room` tokens, each `stride` behind the one before; the last one reaches the end."""
+    """Windows of at most `room` tokens, each `stride` after the one before; the last one reaches the end."""
     first = 0
     while True:
         last = min(first + room, tokens)
@@ -75,7 +75,7 @@ def windows(tokens: int, room: int, stride: int) -> Iterator[Window]:
 
 
 def locate(answers: list[dict[str, Any]], starts: np.ndarray, ends: np.ndarray) -> tuple[int, int] | None:
-    """First and last token of the first answer; None where there is no answer, or no token under it."""
+    """First and last token of the first answer; None if there is no answer, or no token that overlaps it."""
     if not answers:
         return None
     begin, end = answers[0]["start"], answers[0]["start"] + len(answers[0]["text"])

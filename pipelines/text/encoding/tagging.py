@@ -1,7 +1,7 @@
-"""Entities as tags of tokens: O, B-<label>, I-<label> (BERT, section 5.3); long texts in parts, never cut.
+"""Encode entities as tags of tokens: O, B-<label>, I-<label> (BERT, section 5.3). Long texts become several parts.
 
-What is tagged are units of the text: words between spaces, or single characters. A token carries the tag of the first
-unit that begins in it; the other tokens of a word carry none. Decoded, a unit has the tag of the token it begins in.
+The units of a text are words between spaces, or single characters. A token carries the tag of the first unit that
+begins in it; the other tokens of a word carry none. In decoding, a unit gets the tag of the token in which it begins.
 """
 
 import re
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.task import Task
-from pipelines.text.tokenizer import Tokenizer
+from pipelines.text.interface import Tokenizer
 
 NONE = -100  # the label of a token that carries no tag
 
@@ -24,7 +24,7 @@ def tags(task: Task) -> list[str]:
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Rows to sequences, one output row for each part of a text; also how many texts have more than one part."""
+    """Turn rows into sequences, one output row per part of a text; also returns how many texts have several parts."""
     texts = batch.column("text").to_pylist()
     spans = tokenizer.encode_spans(texts)
     known = "entities" in batch.schema.names
@@ -60,7 +60,7 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
 
 
 def parts(tokens: int, room: int, carriers: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Token ranges of at most `room`; each begins with a token that carries a tag, where one is near enough."""
+    """Token ranges of at most `room`; each begins with a token that carries a tag, if one is near enough."""
     first = 0
     while tokens - first > room:
         last = first + room
@@ -76,7 +76,7 @@ def decode(
 ) -> list[dict[str, Any]]:
     """The entities of a text from its tokens' tags, all parts together and without special tokens.
 
-    An I- that follows nothing of its label begins an entity, as conlleval has it.
+    An I- tag that does not follow a tag of its label begins an entity, as in conlleval.
     """
     units = _units(text, task)
     unit_tags = ["O"] * len(units)
@@ -99,12 +99,12 @@ def decode(
 
 
 def _units(text: str, task: Task) -> list[tuple[int, int]]:
-    """Characters [start, end) of each unit; white space is none."""
+    """Characters [start, end) of each unit; white space belongs to none."""
     return [match.span() for match in re.finditer(r"\S" if task.units == "characters" else r"\S+", text)]
 
 
 def _inside(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """For each unit the token that its first character lies in, or the first token after that in it; -1 for none."""
+    """For each unit the token that holds its first character, else the first token inside it; -1 if there is none."""
     found = np.full(len(units), -1, np.int64)
     if not len(starts):
         return found
@@ -116,7 +116,7 @@ def _inside(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) 
 
 
 def _carriers(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) -> dict[int, int]:
-    """Tokens that carry a tag, to the unit that they carry it for."""
+    """The tokens that carry a tag, each with the unit whose tag it is."""
     found: dict[int, int] = {}
     for unit, token in enumerate(_inside(units, starts, ends).tolist()):
         if token >= 0:

@@ -1,1 +1,1 @@
-"""One file a tokenizer: Params, train(texts, folder, size, params), load(folder)."""
+"""Tokenizers, one file each: Params, train(texts, folder, size, params), load(folder)."""

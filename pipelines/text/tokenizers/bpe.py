@@ -1,4 +1,4 @@
-"""bpe: byte-level byte-pair encoding, as GPT-2 and RoBERTa have it (Radford et al. 2019; Liu et al. 2019)."""
+"""bpe: byte-level byte-pair encoding, as in GPT-2 and RoBERTa (Radford et al. 2019; Liu et al. 2019)."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -7,8 +7,8 @@ from pathlib import Path
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
-from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
+from pipelines.core.section import Section
 from pipelines.text import backend
 
 NAME = "bpe"
@@ -20,7 +20,7 @@ class Params(Section):
 
 
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
-    """Learn merges and write tokenizer.json; the 256 bytes come first, in their own order, so that ties fall alike."""
+    """Learn merges and write tokenizer.json. The 256 bytes come first, sorted, so that ties are resolved alike."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     if size < len(SPECIAL) + len(letters):
         raise InputError(f"build_vocab: size {size} is less than the {len(letters)} bytes that {NAME} begins with")
@@ -29,7 +29,7 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
     learner.train_from_iterator(
         texts(), trainers.BpeTrainer(vocab_size=size, special_tokens=[*SPECIAL, *letters], show_progress=False)
     )
-    with tempfile.TemporaryDirectory() as aside:  # as a model alone: bytes are no special tokens in a text
+    with tempfile.TemporaryDirectory() as aside:  # the model alone: in a text, bytes are no special tokens
         found = Backend(models.BPE.from_file(*learner.model.save(aside)))
     found.pre_tokenizer = learner.pre_tokenizer
     found.decoder = decoders.ByteLevel()
@@ -39,5 +39,5 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
 
 
 def load(folder: Path) -> backend.BackendTokenizer:
-    """Ours, or any RoBERTa folder with a tokenizer.json."""
+    """The tokenizer of a folder of ours, or of any RoBERTa folder with a tokenizer.json."""
     return backend.read(NAME, folder)

@@ -1,10 +1,10 @@
-"""hf: any tokenizer.json, as it is; nothing is learned here."""
+"""hf: any tokenizer.json as it is; it cannot learn a vocabulary."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipelines.core.entries import Section
 from pipelines.core.errors import UsageError
+from pipelines.core.section import Section
 from pipelines.text import backend
 
 NAME = "hf"
@@ -15,7 +15,7 @@ class Params(Section):
 
 
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
-    raise UsageError("build_vocab: hf reads a tokenizer that is there; name its folder in encode.vocab")
+    raise UsageError("build_vocab: hf reads an existing tokenizer; name its folder in encode.vocab")
 
 
 def load(folder: Path) -> backend.BackendTokenizer:

@@ -1,13 +1,14 @@
-"""mecab_character: Japanese words by MeCab, then single characters; the ids of BertJapaneseTokenizer's character form."""
+"""mecab_character: Japanese words by MeCab, then single characters, with the ids of BertJapaneseTokenizer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
+from pipelines.core.section import Section
 from pipelines.text import mecab, vocab
+from pipelines.text.normalize import nfkc
 
 NAME = "mecab_character"
 
@@ -17,8 +18,8 @@ class Params(Section):
 
 
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
-    """Take the most frequent characters, those of one frequency in their own order, and write the tokenizer's files."""
-    counts = Counter(letter for text in texts() for letter in "".join(mecab.normalize(text).split()))
+    """Take the most frequent characters, sorted if they are equally frequent, and write the tokenizer's files."""
+    counts = Counter(letter for text in texts() for letter in "".join(nfkc(text).split()))
     if not counts:
         raise InputError("build_vocab: no text to learn a vocabulary from")
     letters = sorted(counts, key=lambda letter: (-counts[letter], letter))[: size - len(vocab.SPECIAL)]
@@ -27,7 +28,7 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
 
 
 def load(folder: Path) -> mecab.MecabTokenizer:
-    """Ours, or any BertJapaneseTokenizer folder with MeCab words and characters."""
+    """The tokenizer of a folder of ours, or of any BertJapaneseTokenizer with MeCab words and characters."""
     config, pieces = mecab.Config(folder, "character"), vocab.read(folder)
     specials = vocab.specials(pieces)
     words = mecab.Words(lambda word: [pieces.get(letter, specials.unk) for letter in word])

@@ -1,4 +1,4 @@
-"""mecab_wordpiece: Japanese words by MeCab, then WordPiece within each; the ids of transformers' BertJapaneseTokenizer."""
+"""mecab_wordpiece: Japanese words by MeCab, then WordPiece within each, with the ids of BertJapaneseTokenizer."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,8 +7,9 @@ from typing import Literal
 from tokenizers import Tokenizer as Backend
 from tokenizers import pre_tokenizers
 
-from pipelines.core.entries import Section
+from pipelines.core.section import Section
 from pipelines.text import mecab, vocab
+from pipelines.text.normalize import nfkc
 
 NAME = "mecab_wordpiece"
 
@@ -22,12 +23,12 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
     words = mecab.tagger(params.dictionary)
     backend = Backend(vocab.wordpiece({token: i for i, token in enumerate(vocab.SPECIAL)}))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learned = vocab.learn(backend, lambda: (words.parse(mecab.normalize(text)) for text in texts()), size)
+    learned = vocab.learn(backend, lambda: (words.parse(nfkc(text)) for text in texts()), size)
     vocab.write(folder, learned, mecab.written(params.dictionary, "wordpiece"))
 
 
 def load(folder: Path) -> mecab.MecabTokenizer:
-    """Ours, or any BertJapaneseTokenizer folder with MeCab words and WordPieces."""
+    """The tokenizer of a folder of ours, or of any BertJapaneseTokenizer with MeCab words and WordPieces."""
     config, pieces = mecab.Config(folder, "wordpiece"), vocab.read(folder)
     model = vocab.wordpiece(pieces)
     words = mecab.Words(lambda word: [token.id for token in model.tokenize(word)])

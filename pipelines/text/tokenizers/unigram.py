@@ -1,4 +1,4 @@
-"""unigram: SentencePiece's unigram language model (Kudo 2018), as ALBERT and XLNet have it."""
+"""unigram: SentencePiece's unigram language model (Kudo 2018), as in ALBERT and XLNet."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -7,8 +7,8 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from pipelines.core.entries import Section
 from pipelines.core.errors import InputError
+from pipelines.core.section import Section
 from pipelines.text import backend
 
 NAME = "unigram"
@@ -22,7 +22,7 @@ class Params(Section):
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
     """Learn at most `size` pieces with their probabilities and write tokenizer.json.
 
-    SentencePiece itself learns them: what `tokenizers` learns from one text differs from run to run.
+    SentencePiece itself learns them, because `tokenizers` learns other pieces from the same text in every run.
     """
     steps = [normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     normalizer = normalizers.Sequence([*steps, *([normalizers.Lowercase()] if params.lowercase else [])])
@@ -37,7 +37,7 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
 
 
 def load(folder: Path) -> backend.BackendTokenizer:
-    """Ours, or an ALBERT or XLNet folder with a tokenizer.json."""
+    """The tokenizer of a folder of ours, or of an ALBERT or XLNet folder with a tokenizer.json."""
     return backend.read(NAME, folder)
 
 

@@ -1,4 +1,4 @@
-"""wordpiece: BERT's own, cased or uncased (Devlin et al. 2018)."""
+"""wordpiece: BERT's tokenizer, cased or uncased (Devlin et al. 2018)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
-from pipelines.core.entries import Section
-from pipelines.text import tokenizer, vocab
+from pipelines.core.section import Section
+from pipelines.text import interface, vocab
 from pipelines.text.backend import FILE, BackendTokenizer
 
 NAME = "wordpiece"
@@ -28,9 +28,9 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
 
 
 def whole(folder: Path) -> Backend:
-    """The pipeline with special tokens and their places, for transformers' AutoTokenizer: it takes no vocab.txt of every family."""
+    """The pipeline with special tokens, for AutoTokenizer, which does not read vocab.txt for every family."""
     pieces = vocab.read(folder)
-    backend = _backend(pieces, bool(tokenizer.read_config(folder).get("do_lower_case", True)))
+    backend = _backend(pieces, bool(interface.read_config(folder).get("do_lower_case", True)))
     backend.add_special_tokens(list(vocab.SPECIAL))
     backend.decoder = decoders.WordPiece()
     backend.post_processor = processors.BertProcessing(("[SEP]", pieces["[SEP]"]), ("[CLS]", pieces["[CLS]"]))
@@ -38,8 +38,8 @@ def whole(folder: Path) -> Backend:
 
 
 def load(folder: Path) -> BackendTokenizer:
-    """Whitespace and punctuation, then longest match first."""
-    lowercase = bool(tokenizer.read_config(folder).get("do_lower_case", True))
+    """A tokenizer that splits at white space and punctuation, and then takes the longest match first."""
+    lowercase = bool(interface.read_config(folder).get("do_lower_case", True))
     pieces = vocab.read(folder)
     return BackendTokenizer(NAME, _backend(pieces, lowercase), vocab.specials(pieces), lowercase=str(lowercase).lower())
 

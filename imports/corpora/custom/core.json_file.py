@@ -1,0 +1,1 @@
+../../../pipelines/core/json_file.py

@@ -1,0 +1,1 @@
+../../../pipelines/data/formats/records.py

@@ -1,0 +1,1 @@
+../../../pipelines/data/formats/squad_json.py

@@ -1,0 +1,1 @@
+../../../pipelines/compression/methods/dynamic_int8.py

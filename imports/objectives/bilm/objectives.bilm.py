@@ -1,0 +1,1 @@
+../../../pipelines/objectives/bilm.py

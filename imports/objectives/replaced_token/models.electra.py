@@ -1,0 +1,1 @@
+../../../pipelines/models/electra.py

@@ -1,0 +1,1 @@
+../../../pipelines/objectives/sop.py

@@ -1,0 +1,1 @@
+../../../pipelines/text/normalize.py

@@ -1,0 +1,1 @@
+../../../pipelines/text/vocab.py

@@ -1,0 +1,238 @@
+"""Frozen features: layers that do not train run once, and their outputs are kept on disk.
+
+A frozen layer gives a row the same states in every epoch, because it runs without dropout (see
+`strategies.train_mode`). States are kept in float16, two bytes per dimension of a token. If only the head trains and
+reads one vector per row, that vector is kept instead, in float32. Dropout then applies to the vector, not to the tokens
+that it is computed from.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from pipelines.acceleration import onednn_linear, sequence_packing
+from pipelines.acceleration.precision import autocast
+from pipelines.core.progress import progress, say
+from pipelines.core.ragged import by_length, positions
+from pipelines.core.resources import Resources
+from pipelines.models import backbones
+from pipelines.models.batch import Batch
+from pipelines.models.features import FeaturesForSequenceClassification
+
+# tokens of a padded batch while the states are computed; few enough to stay in a CPU's cache
+BUILD_TOKENS = {"cpu": 1024, "cuda": 16384}
+
+
+Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
+
+
+class Rows(Protocol):
+    """Rows in batches, as `training.batches.RowBatches` has them."""
+
+    data: Any  # an Encoded
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, step: int) -> Batch: ...
+
+    def rows(self, step: int) -> np.ndarray: ...
+
+    def collate(self, rows: np.ndarray) -> Batch: ...
+
+    def fingerprint(self) -> str: ...
+
+
+class Given(nn.Module):
+    """Replaces the embeddings and returns its input, which is the states of a lower layer."""
+
+    def forward(self, *arguments: Any, **named: Any) -> torch.Tensor:
+        return next(x for x in (*arguments, *named.values()) if torch.is_tensor(x) and x.is_floating_point())
+
+
+class _Kept:
+    """The batches of `inner`, with frozen features from a file in place of token ids."""
+
+    def __init__(self, inner: Rows, file: Path, width: int, digest: str) -> None:
+        self.inner, self.file, self.width, self.digest = inner, file, width, digest
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def rows(self, step: int) -> np.ndarray:
+        return self.inner.rows(step)
+
+    def fingerprint(self) -> str:
+        return f"{self.inner.fingerprint()} {self.digest}"
+
+
+class FrozenStates(_Kept):
+    """Batches with states (B, T, H) as inputs_embeds."""
+
+    def __getitem__(self, step: int) -> Batch:
+        batch, data, rows = self.inner[step], self.inner.data, self.inner.rows(step)
+        starts = data.offsets[rows]
+        inside = batch["attention_mask"].bool()
+        found = torch.zeros(*inside.shape, self.width)
+        kept = np.memmap(self.file, np.float16, "r", shape=(len(data.ids), self.width))  # each process opens it
+        found[inside] = torch.from_numpy(kept[positions(starts, data.offsets[rows + 1] - starts)].astype(np.float32))
+        return {"inputs_embeds": found, **{name: tensor for name, tensor in batch.items() if name != "input_ids"}}
+
+
+class FrozenVectors(_Kept):
+    """Batches with one vector per row as pooled (B, F)."""
+
+    def __getitem__(self, step: int) -> Batch:
+        data, rows = self.inner.data, self.inner.rows(step)
+        kept = np.memmap(self.file, np.float32, "r", shape=(len(data), self.width))
+        return {"pooled": torch.from_numpy(kept[rows]), "labels": torch.from_numpy(data.labels[rows])}  # type: ignore[index]
+
+
+@contextmanager
+def kept(
+    model: nn.Module, batches: Rows, place: Path, resources: Resources, watch: Watch | None = None
+) -> Iterator[tuple[Any, Watch | None]]:
+    """Inside the block, `model` has only the layers that train; yields batches of their inputs, and a `watch` to match.
+
+    If nothing would be gained, or the states would take more space than `resources` allows, both stay as they are.
+    """
+    data, precision = batches.data, resources.precision
+    # workers on other machines cannot read the file; workers in other processes lack the layers that `watch` needs
+    readable = not os.environ.get("RAY_ADDRESS") and not (watch and resources.workers)
+    width = _kept_width(model, data, resources.cache_gb * 1e9 if readable else 0)
+    if not width:
+        yield batches, watch
+        return
+    place.mkdir(parents=True, exist_ok=True)
+    file, frozen = place / "states", _frozen_layers(model)
+    try:
+        if _reads_one_vector(model):
+            digest = backbones.digest(backbones.encoder(model))
+            _build_pooled(model, batches, file, width, precision)
+            yield FrozenVectors(batches, file.resolve(), width, digest), watch
+        else:
+            digest = backbones.digest(*backbones.embeddings(model), *list(backbones.layers(model))[:frozen])
+            _build(model, batches, frozen, file, width, precision)
+            with ExitStack() as off:
+                off.enter_context(_without(model, frozen))
+                states = FrozenStates(batches, file.resolve(), width, digest)
+                yield states, watch and partial(_watch_whole, watch=watch, off=off, frozen=frozen)
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _kept_width(model: nn.Module, data: Any, limit_bytes: float) -> int:
+    """How many numbers to keep per token, or per row if the head reads one vector; 0 if nothing is to be kept."""
+    frozen = _frozen_layers(model)
+    one_vector = _reads_one_vector(model)
+    if not frozen or not (one_vector or _can(model, data)):
+        return 0
+    width = _pooled_width(model) if one_vector else int(backbones.encoder(model).config.hidden_size)
+    needed = len(data) * width * 4 if one_vector else len(data.ids) * width * 2
+    if needed > limit_bytes > 0:
+        size = f"{needed / 1e9:.1f} GB"
+        say(f"the states of {frozen} frozen layers would take {size}, over resources.cache_gb; not kept")
+    return width if needed <= limit_bytes else 0
+
+
+def _watch_whole(model: nn.Module, watch: Watch, off: ExitStack, frozen: int) -> dict[str, float]:
+    """The scores of `watch` for the whole model: `off` puts the frozen layers back, and then takes them off again."""
+    off.close()
+    try:
+        return watch(model)
+    finally:
+        off.enter_context(_without(model, frozen))
+
+
+def _reads_one_vector(model: nn.Module) -> bool:
+    """Whether only a head of ours trains, and it reads one vector per row."""
+    if not isinstance(model, FeaturesForSequenceClassification) or model.config.head == "bilstm":
+        return False
+    learns_layers = model.config.features == "weighted_sum"
+    return not learns_layers and not any(p.requires_grad for p in backbones.encoder(model).parameters())
+
+
+def _pooled_width(model: nn.Module) -> int:
+    return next(part.in_features for part in model.classifier.modules() if isinstance(part, nn.Linear))  # type: ignore[union-attr]
+
+
+def _frozen_layers(model: nn.Module) -> int:
+    """How many layers, from the lowest up, do not train; 0 if the embeddings do."""
+    if any(p.requires_grad for part in backbones.embeddings(model) for p in part.parameters()):
+        return 0
+    trains = [any(p.requires_grad for p in layer.parameters()) for layer in backbones.layers(model)]
+    return trains.index(True) if True in trains else len(trains)
+
+
+def _can(model: nn.Module, data: Any) -> bool:
+    """Whether each layer reads only the one below, the head only the last layer, and a row is one sequence."""
+    reads_others = getattr(model.config, "features", "last") != "last"
+    return backbones.backbone(model).plain and not reads_others and data.choices == 1
+
+
+@torch.inference_mode()
+def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int, precision: str) -> None:
+    """Write the output of layer number `frozen` for every token, in batches of similar length."""
+    data = batches.data
+    states_of = np.memmap(path, np.float16, "w+", shape=(len(data.ids), width))
+    caught: list[torch.Tensor] = []
+
+    def catch(_: nn.Module, __: Any, output: Any) -> None:
+        caught.append(output[0] if isinstance(output, tuple) else output)
+
+    encoder = backbones.encoder(model)
+    hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
+    with backbones.only_layers(model, list(range(frozen))), sequence_packing.rows(model):
+        for rows, batch in _read_through(model, batches):
+            with autocast(precision):
+                encoder(**backbones.inputs(encoder, batch))
+            states = caught.pop()[batch["attention_mask"].bool()]
+            starts = data.offsets[rows]
+            states_of[positions(starts, data.offsets[rows + 1] - starts)] = states.half().cpu().numpy()
+    hook.remove()
+    states_of.flush()
+
+
+@torch.inference_mode()
+def _build_pooled(model: Any, batches: Rows, path: Path, width: int, precision: str) -> None:
+    """Write for every row the vector that the head reads, without dropout."""
+    vectors = np.memmap(path, np.float32, "w+", shape=(len(batches.data), width))
+    for rows, batch in _read_through(model, batches):
+        inputs = backbones.inputs(model, batch)
+        with autocast(precision):
+            vectors[rows] = model.pool(inputs.pop("input_ids"), inputs).float().cpu().numpy()
+    vectors.flush()
+
+
+def _read_through(model: nn.Module, batches: Rows) -> Iterator[tuple[np.ndarray, Batch]]:
+    """All rows in batches of similar length, on the model's device; the model is in eval mode."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device).eval()
+    lengths = batches.data.lengths
+    with onednn_linear.by_onednn(model), progress("frozen layers", len(batches.data), "rows") as advance:
+        done = 0
+        for rows in by_length(lengths, BUILD_TOKENS[device.type]):
+            yield rows, {name: tensor.to(device) for name, tensor in batches.collate(rows).items()}
+            done += len(rows)
+            advance(done)
+
+
+@contextmanager
+def _without(model: nn.Module, frozen: int) -> Iterator[None]:
+    """Inside the block, the model has neither its embeddings nor its first `frozen` layers."""
+    row, encoder = backbones.backbone(model), backbones.encoder(model)
+    below = {path: encoder.get_submodule(path) for path in row.embeddings if path in dict(encoder.named_modules())}
+    for path in below:
+        encoder.set_submodule(path, Given())
+    try:
+        with backbones.only_layers(model, list(range(frozen, len(backbones.layers(model))))):
+            yield
+    finally:
+        for path, module in below.items():
+            encoder.set_submodule(path, module)

@@ -1,0 +1,86 @@
+"""A model folder is a Hugging Face folder: config, safetensors, tokenizer files, task.json, provenance.json."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+from transformers import logging as hf_logging
+
+from pipelines.checkpoints import formats
+from pipelines.core import json_file
+from pipelines.core.errors import InputError
+from pipelines.core.task import FILE as TASK_FILE
+from pipelines.core.task import Task
+from pipelines.models import backbones, heads
+from pipelines.text import interface, tokenizer
+
+
+def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Task | None = None) -> None:
+    """Write `model` into the existing `folder`, with the tokenizer files found in `tokenizer_folder`."""
+    hf_logging.disable_progress_bar()
+    formats.of_model(model).save(model, folder)
+    copy_tokenizer(tokenizer_folder, folder)
+    if task:
+        task.save(folder)
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copy the tokenizer files of `source`. Raises InputError if it has no tokenizer."""
+    require_tokenizer(source)
+    for name in interface.FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
+def require_tokenizer(folder: Path) -> None:
+    if not (folder / interface.CONFIG).is_file():
+        raise InputError(f"{folder}: no {interface.CONFIG}; a model folder holds its tokenizer's files")
+
+
+def config(folder: Path) -> dict:
+    """config.json of a model folder. Raises InputError if there is none."""
+    path = folder / formats.CONFIG
+    if not path.is_file():
+        raise InputError(f"{folder}: no config.json; it is not a model folder")
+    return json_file.mapping(path)
+
+
+def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
+    """Raise InputError if an encoder cannot train, has another vocabulary, or takes fewer than `max_length` tokens."""
+    kept = formats.of_config(config(folder))
+    if not kept.trains:
+        raise InputError(
+            f"{folder}: its layers are {kept.name}, which does not train; start from the model that it was made from"
+        )
+    own = tokenizer.encoder_config(folder)
+    backbones.known(own.get("model_type"), f"{folder}: ")
+    known = own.get("vocab_size")
+    if known != vocab_size:
+        raise InputError(
+            f"{folder}: its vocabulary has {known} entries, the encoded data {vocab_size}; "
+            "encode with the encoder's own tokenizer (encode.vocab)"
+        )
+    check_length(own, folder, max_length)
+
+
+def check_length(own: Mapping[str, Any], source: Path, max_length: int) -> None:
+    """Raise InputError if an encoder with the config `own` takes fewer than `max_length` tokens."""
+    positions = tokenizer.positions(own)
+    if positions is not None and positions < max_length:
+        raise InputError(
+            f"{source}: it has {positions} positions, encode.max_length is {max_length}; make that smaller"
+        )
+
+
+def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
+    """The fine-tuned model of `folder`, in eval mode, and its task."""
+    settings = config(folder)
+    require_tokenizer(folder)
+    if not (folder / formats.WEIGHTS).is_file():
+        raise InputError(f"{folder}: no {formats.WEIGHTS}; the folder is not complete")
+    if not (folder / TASK_FILE).is_file():
+        raise InputError(f"{folder}: no {TASK_FILE}; this is an encoder, not a fine-tuned model")
+    task = Task.load(folder)
+    return formats.of_config(settings).load(folder, heads.AUTO[task.kind]).eval(), task

@@ -1,0 +1,88 @@
+"""The table of formats of a model's weights: how each is saved and loaded. Nothing is pickled."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import nn
+from transformers import AutoConfig, PreTrainedModel
+
+from pipelines.checkpoints import loading
+from pipelines.models import int8
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+INT8 = "bertline_int8"  # in config.json: the names of the layers kept as int8
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to keep a model in a folder.
+
+    Attributes:
+        name: its name; "" is Hugging Face's own format.
+        trains: whether a model in this format can be trained further.
+        holds: whether a model in memory is to be saved in this format.
+        save: writes config and weights into an existing folder.
+        load: returns the folder's model, of transformers' class `auto`.
+    """
+
+    name: str
+    trains: bool
+    holds: Callable[[nn.Module], bool]
+    save: Callable[[PreTrainedModel, Path], None]
+    load: Callable[[Path, Any], PreTrainedModel]
+
+    @property
+    def mark(self) -> str:
+        """The key of config.json that marks the format; Hugging Face's own has none."""
+        return self.name and f"bertline_{self.name}"
+
+
+def _save_int8(model: PreTrainedModel, folder: Path) -> None:
+    """config.json with the mark, and model.safetensors with int8 weights and their scales."""
+    names = [name for name, module in model.named_modules() if isinstance(module, int8.Int8Linear)]
+    model.config.save_pretrained(folder)
+    path = folder / CONFIG
+    settings = json.loads(path.read_text(encoding="utf-8")) | {INT8: names, "architectures": [type(model).__name__]}
+    path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / WEIGHTS)
+
+
+def _load_int8(folder: Path, auto: Any) -> PreTrainedModel:
+    config = AutoConfig.from_pretrained(folder)
+    names = getattr(config, INT8)
+    delattr(config, INT8)
+    model = auto.from_config(config)
+    tensors = loading.tensors(folder / WEIGHTS)
+    for name in names:
+        parts = (tensors[f"{name}.{part}"] for part in ("weight", "scale", "bias"))
+        int8.replace(model, name, int8.Int8Linear(*parts))
+    model.load_state_dict(tensors, assign=True)
+    return model
+
+
+def _save_native(model: PreTrainedModel, folder: Path) -> None:
+    model.save_pretrained(folder)
+
+
+def _load_native(folder: Path, auto: Any) -> PreTrainedModel:
+    model, random = loading.opened(auto, folder)
+    loading.require_whole(folder, random)
+    return model
+
+
+NATIVE = Format("", True, lambda model: True, _save_native, _load_native)
+FORMATS = (Format("int8", False, int8.is_quantized, _save_int8, _load_int8), NATIVE)  # the first that fits
+
+
+def of_model(model: nn.Module) -> Format:
+    """The format in which `model` is to be saved."""
+    return next(each for each in FORMATS if each.holds(model))
+
+
+def of_config(settings: Mapping[str, Any]) -> Format:
+    """The format of a folder with this config.json."""
+    return next(each for each in FORMATS if not each.mark or each.mark in settings)

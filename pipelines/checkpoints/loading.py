@@ -1,0 +1,64 @@
+"""Load a model folder's weights, and refuse a folder from which some are missing.
+
+transformers fills missing weights with random numbers and only logs it; such a model would train, and even serve.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import PreTrainedModel
+from transformers import logging as hf_logging
+
+from pipelines.core.errors import InputError, one_line
+from pipelines.models import backbones
+
+
+def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
+    """The folder's model of transformers' class `auto` in fp32, and the names of its random weights.
+
+    A weight is random if the folder does not have it, or has it in another size.
+
+    Args:
+        names: values of the config that replace the folder's.
+    """
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    report = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        model, found = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
+    except SafetensorError as error:
+        raise unreadable(folder, error) from None
+    return model, {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
+
+
+def tensors(file: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file. Raises InputError if it is not readable."""
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise unreadable(file, error) from None
+
+
+def unreadable(place: Path, error: Exception) -> InputError:
+    """The error for a file that holds no weights or is incomplete; `place` is the file or its folder."""
+    return InputError(f"{place}: its weights are not readable ({one_line(error)}); was the file cut off?")
+
+
+def with_encoder(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
+    """As `opened`, but the encoder must be complete: only weights of a head or a pooler may be random."""
+    model, random = opened(auto, folder, **names)
+    inside = {id(p) for p in backbones.encoder_parameters(model)}
+    require_whole(folder, random & {name for name, p in model.named_parameters() if id(p) in inside})
+    return model, random
+
+
+def require_whole(folder: Path, random: set[str]) -> None:
+    """Raise InputError if any weights are `random`."""
+    if random:
+        raise InputError(
+            f"{folder}: {len(random)} weights that its config.json asks for are missing or of another size, such as "
+            f"{min(random)}"
+        )

@@ -1,0 +1,108 @@
+"""What pretraining starts from: random weights of a config's shape, or a model folder."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import loading, vocabulary
+from pipelines.core import json_file, seeding
+from pipelines.core.errors import InputError, UsageError, choices, one_line
+from pipelines.core.progress import say
+from pipelines.core.task import FILE as TASK_FILE
+from pipelines.models import (
+    backbones,
+    bilstm,  # noqa: F401 (the import lets transformers open its folders)
+)
+from pipelines.text import tokenizer as tokenizer_files
+
+
+def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed: int) -> PreTrainedModel:
+    """The model that pretraining begins with.
+
+    Args:
+        source: a model folder to continue from, or a config as a JSON file, for random weights.
+        changes: values to change in that config, by its own names.
+        auto: the transformers Auto class that the objective trains.
+        tokenizer: that of the encoded text; a model with another vocabulary is given this one.
+        seed: of the random weights.
+    """
+    if source.is_dir():
+        if changes:
+            raise InputError(f"{source}: a model to continue from keeps its shape; remove config: {', '.join(changes)}")
+        return _further(source, auto, tokenizer)
+    values = json_file.mapping(source)
+    _check_names(family(source), changes, values)
+    values |= changes
+    values |= {"vocab_size": tokenizer.vocab_size} | _special_ids(values["model_type"], tokenizer)
+    torch.manual_seed(seeding.derive(seed, "weights"))
+    try:
+        config = AutoConfig.for_model(**values)
+        width, heads = config.hidden_size, config.num_attention_heads
+        if heads < 1 or width % heads:
+            raise ValueError(f"hidden_size {width} is not divisible by num_attention_heads {heads}")
+        model = auto.from_config(config)
+        with torch.inference_mode():  # some sizes do not fit together, which only a forward pass shows
+            backbones.encoder(model.eval())(input_ids=torch.tensor([[tokenizer.cls_id, tokenizer.sep_id]]))
+    except Exception as error:  # of any type: transformers or torch cannot use these sizes
+        raise InputError(f"{source}: no model can be built with these sizes: {one_line(error)}") from error
+    return model.train()
+
+
+def family(source: Path) -> str:
+    """The family of a model folder's encoder, or of a config's file."""
+    if source.is_dir():
+        model_folder.config(source)
+        values = tokenizer_files.encoder_config(source)
+    elif source.is_file():
+        values = json_file.mapping(source)
+    else:
+        raise InputError(f"{source}: no such model folder or config file")
+    return backbones.known(values.get("model_type"), f"{source}: ")
+
+
+def _check_names(family: str, changes: dict[str, Any], values: dict[str, Any]) -> None:
+    """Raise UsageError if a name in `changes` is neither in the family's config nor in `values`, the file's."""
+    config = AutoConfig.for_model(family)
+    names = {*config.to_dict(), *config.attribute_map} - {*PreTrainedConfig().to_dict()} | {*values}
+    names -= {"model_type", "vocab_size"}  # set by the file and by the tokenizer
+    for name in changes:
+        if name not in names:
+            raise UsageError(f"params.yaml: pretrain: config: {choices('name', name, names)}")
+
+
+def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
+    """The model of a folder, with the vocabulary of `tokenizer`."""
+    model_folder.config(source)
+    if (source / TASK_FILE).is_file():
+        raise InputError(
+            f"{source}: a fine-tuned model, without a head to pretrain; start from the encoder that it was made from"
+        )
+    own = tokenizer_files.load(source)
+    model, random = loading.with_encoder(auto, source)
+    if random:
+        say(
+            f"{source}: {len(random)} weights of a head or a pooler are not there and begin at random: "
+            f"{min(random)}, ..."
+        )
+    if not vocabulary.same(own, tokenizer):
+        kept = vocabulary.exchange(model, own, tokenizer)
+        model.config.update(_special_ids(model.config.model_type, tokenizer))
+        say(f"{source}: {kept:,} of {tokenizer.vocab_size:,} entries of the vocabulary take over a trained embedding")
+    return model
+
+
+def itself(model: PreTrainedModel, params: Any) -> PreTrainedModel:
+    """The module to train for an objective that needs nothing around the model: the model itself."""
+    return model
+
+
+def _special_ids(family: str, tokenizer: Any) -> dict[str, int]:
+    """The ids of the special tokens, by the names that the family's config has for them."""
+    ids = {"pad": tokenizer.pad_id, "cls": tokenizer.cls_id, "bos": tokenizer.cls_id}
+    ids |= {"sep": tokenizer.sep_id, "eos": tokenizer.sep_id}
+    known = AutoConfig.for_model(family).to_dict()
+    names = {f"{part}_token_id": i for part, i in ids.items()}
+    return {name: i for name, i in names.items() if known.get(name) is not None}

@@ -1,0 +1,70 @@
+"""Exchange the vocabulary of a trained encoder, so that the words of a new corpus become single tokens.
+
+An entry of both vocabularies keeps its embedding. A new entry starts as the mean of the pieces into which the old
+tokenizer cuts it.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers.decoders import ByteLevel
+from torch import nn
+from transformers import PreTrainedModel
+
+from pipelines.core.errors import InputError
+from pipelines.core.ragged import Ragged, ragged
+from pipelines.text.interface import Tokenizer
+
+
+def same(old: Tokenizer, new: Tokenizer) -> bool:
+    """Whether an id stands for the same piece in both."""
+    return old.vocab_size == new.vocab_size and _pieces(old) == _pieces(new)
+
+
+def exchange(model: PreTrainedModel, old: Tokenizer, new: Tokenizer) -> int:
+    """Replace the ids of `old` in `model` by those of `new`; returns how many entries take over one old embedding."""
+    if old.name != new.name:
+        raise InputError(
+            f"the encoder's tokenizer is {old.name}, the encoded text's {new.name}; "
+            "a vocabulary can only be exchanged for one of the same kind"
+        )
+    sources = _sources(old, new)
+    before = [table.detach().clone() for table in _tables(model)]
+    model.resize_token_embeddings(new.vocab_size, mean_resizing=False)
+    ids, starts = torch.from_numpy(sources.values.astype(np.int64)), torch.from_numpy(sources.offsets[:-1])
+    with torch.no_grad():
+        for table, rows in zip(_tables(model), before, strict=True):
+            means = nn.functional.embedding_bag(ids, rows.reshape(len(rows), -1), starts, mode="mean")
+            table.copy_(means.reshape(table.shape))
+    return int((sources.lengths == 1).sum())
+
+
+def _tables(model: PreTrainedModel) -> list[nn.Parameter]:
+    """The parameters with a row per entry: embeddings (V, H), output weights (V, H) if they are others, bias (V,)."""
+    output = model.get_output_embeddings()
+    named: Any = [model.get_input_embeddings().weight, getattr(output, "weight", None), getattr(output, "bias", None)]
+    return list({id(table): table for table in named if table is not None}.values())
+
+
+def _sources(old: Tokenizer, new: Tokenizer) -> Ragged:
+    """For each entry of `new`, the ids of `old` whose mean it starts from: its own id, or those of its pieces."""
+    known = {piece: i for i, piece in enumerate(_pieces(old))}
+    parts = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")  # their names may differ
+    own = {getattr(new, part): getattr(old, part) for part in parts}
+    pieces = _pieces(new)
+    own |= {i: known[piece] for i, piece in enumerate(pieces) if i not in own and piece in known}
+    cut = old.encode([_text(piece, new.name) for piece in pieces])
+    rows = [cut.values[a:b].tolist() for a, b in zip(cut.offsets, cut.offsets[1:], strict=False)]
+    return ragged([[own[i]] if i in own else row or [old.unk_id] for i, row in enumerate(rows)])
+
+
+def _pieces(tokenizer: Tokenizer) -> list[str]:
+    return tokenizer.tokens(range(tokenizer.vocab_size))
+
+
+def _text(piece: str, kind: str) -> str:
+    """The text of a piece, without the marks of its tokenizer."""
+    if kind == "bpe":
+        return ByteLevel().decode([piece]).strip()
+    return piece.removeprefix("##").replace("▁", " ").strip()

@@ -1,0 +1,49 @@
+"""Run one entry of compress: its method makes a smaller model from a teacher."""
+
+import shutil
+from pathlib import Path
+
+from pipelines.checkpoints import folder
+from pipelines.compression.context import Context, Data
+from pipelines.core import params, paths, plugins, provenance, resources
+from pipelines.core.errors import UsageError, choices
+from pipelines.core.task import Task
+from pipelines.entries.compress import Compress
+from pipelines.inference import watch
+from pipelines.models import backbones
+from pipelines.text import tokenizer as text_tokenizer
+from pipelines.training.batches import Encoded
+from pipelines.training.distributed import fitting
+
+
+def compress(key: str, entry: Compress, out: Path) -> None:
+    """Write the model folder that the entry's method makes into `out`."""
+    method = plugins.load("pipelines.compression.methods", entry.method)
+    options = params.options(entry, method.Params, f"compress.{key}", seed=entry.seed)
+    teacher_folder, data = paths.model(entry.teacher), paths.encoded(entry.data)
+    teacher, task = folder.load_tuned(teacher_folder)
+    tokenizer = text_tokenizer.load(teacher_folder)
+    cache = paths.teacher_outputs(key)
+    cache.mkdir(parents=True, exist_ok=True)
+    with fitting("compress", key, resources.read(), depends=backbones.digest(teacher)) as fit:
+        context = Context(
+            teacher=teacher,
+            task=task,
+            data=_data(key, entry, task, data, tokenizer.pad_id),
+            tokenizer=tokenizer,
+            watch=watch.on_split(data, entry.dev, task) if entry.dev else None,
+            seed=entry.seed,
+            fit=fit,
+            cache=cache,
+        )
+        model = method.compress(context, options)
+        folder.save(model, out, teacher_folder, task)
+        provenance.write(out, "compress", entry.model_dump(), [teacher_folder, data], ("torch", "transformers"))
+    shutil.rmtree(cache)
+
+
+def _data(key: str, entry: Compress, task: Task, folder: Path, pad_id: int) -> Data:
+    splits = Task.load(folder).splits
+    if entry.dev and entry.dev not in splits:
+        raise UsageError(f"params.yaml: compress.{key}.dev: {choices('split', entry.dev, splits)}")
+    return Data(Encoded.read(folder, task.train), Encoded.read(folder, entry.dev) if entry.dev else None, pad_id)

@@ -1,0 +1,38 @@
+"""Check all of params.yaml: every entry of every section, and every name with which an entry refers to another."""
+
+from pathlib import Path
+
+from pipelines.core import params, plugins, resources
+from pipelines.core.errors import UsageError, choices
+from pipelines.core.section import Section
+
+Entries = dict[str, dict[str, Section]]  # section -> name -> entry
+
+
+def check(file: Path = params.FILE) -> Entries:
+    """Every entry of the file. Raises UsageError at the first that is malformed or names a missing entry."""
+    values = params.read(file)
+    resources.read(file)
+    sections = {name: section(name) for name in plugins.names(params.ENTRIES)}
+    checked: Entries = {
+        name: {key: params.parse(model, item, f"{name}.{key}", file) for key, item in (values.get(name) or {}).items()}
+        for name, model in sections.items()
+    }
+    for name, model in sections.items():
+        for key, item in checked[name].items():
+            for field, targets in model.refers.items():
+                _require(checked, targets, getattr(item, field), f"{file}: {name}.{key}.{field}")
+            if model.named_after:
+                _require(checked, model.named_after, key, f"{file}: {name}.{key}")
+    return checked
+
+
+def section(name: str) -> type[Section]:
+    """The class of a section's entries: for `build_vocab` BuildVocab of pipelines/entries/build_vocab.py."""
+    return getattr(plugins.load(params.ENTRIES, name), name.title().replace("_", ""))
+
+
+def _require(checked: Entries, sections: tuple[str, ...], wanted: str, where: str) -> None:
+    names = [name for section in sections for name in checked[section]]
+    if wanted not in names:
+        raise UsageError(f"{where}: {choices(' or '.join(sections) + ' entry', wanted, names)}")

@@ -1,0 +1,46 @@
+"""Run one entry of prepare: parse a corpus into readable rows, measure their quality and check it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import json_file, params, plugins, provenance, schema, seeding, tables
+from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.progress import say
+from pipelines.core.task import Task
+from pipelines.data import expectations
+from pipelines.entries.prepare import Prepare
+
+
+def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
+    """Write a Parquet file per split, the task and the rows' quality into `out`; `strict`: see `expectations.check`."""
+    corpus = plugins.load("pipelines.data.corpora", entry.corpus)
+    if corpus.TASKS and entry.task not in corpus.TASKS:
+        raise UsageError(f"params.yaml: prepare.{key}.task: {choices('task', entry.task, corpus.TASKS)}")
+    options = params.options(entry, corpus.Params, f"prepare.{key}")
+    raw = Path(entry.source)
+    if not raw.exists():
+        raise InputError(f"{raw}: no such file or folder; params.yaml: prepare.{key}.source names it")
+    task = _with_splits(corpus.task(raw, entry.task, options), entry.splits, f"params.yaml: prepare.{key}.splits")
+    for split in task.splits:
+        rows = _sampled(corpus.parse(raw, task, split, options), entry.sample)
+        parts = tables.batches(rows, schema.ROWS[task.kind])
+        count = tables.write(out / f"{split}.parquet", parts, schema.ROWS[task.kind])
+        say(f"prepare {key}: {split} has {count:,} rows")
+    task.save(out)
+    found = expectations.quality(out, task)
+    json_file.write(out / "quality.json", found)
+    expectations.check(found, entry.expect, f"prepare {key}", strict)
+    provenance.write(out, "prepare", entry.model_dump(), [raw], ("pyarrow",))
+
+
+def _with_splits(task: Task, wanted: list[str], where: str) -> Task:
+    for split in wanted:
+        if split not in task.splits:
+            raise UsageError(f"{where}: {choices('split', split, task.splits)}")
+    return task.with_(splits=tuple(wanted) or task.splits)
+
+
+def _sampled(rows: Iterator[dict[str, Any]], share: float) -> Iterator[dict[str, Any]]:
+    """The rows whose ids are drawn; whether a row is drawn does not depend on the others."""
+    return rows if share == 1 else (row for row in rows if seeding.derive("sample", row["id"]) < share * 2**63)

@@ -1,0 +1,34 @@
+"""What a corpus declares of its files: their addresses, sizes, digests and licences."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pipelines.core.errors import UsageError, choices
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a corpus: where it is, its size and digest, and under which licence it may be used."""
+
+    name: str  # the file's name below artifacts/raw/<entry>
+    url: str = ""  # official address; "" if only a mirror or a user can have the file
+    path: str = ""  # or a file of this checkout
+    mirror: str = ""  # its place below BERTLINE_MIRROR
+    members: Mapping[str, str] = field(default_factory=dict)  # files that replace an archive: name -> mirror place
+    size_bytes: int | None = None
+    sha256: str | None = None  # of the whole file; fewer than 64 digits are its beginning
+    repacked: bool = False  # a mirror may hold the same content in another archive; the corpus checks the content
+    licence: str = ""
+
+
+def only(sources: list[Source], names: list[str], where: str) -> list[Source]:
+    """The sources and members of archives in `names`; all if it is empty. Raises UsageError for an unknown name."""
+    if not names:
+        return sources
+    there_are = {name for source in sources for name in (source.members or [source.name])}
+    for name in names:
+        if name not in there_are:
+            raise UsageError(f"{where}: {choices('file', name, there_are)}")
+    members = [{n: m for n, m in source.members.items() if n in names} for source in sources]
+    kept = [replace(source, members=kept) for source, kept in zip(sources, members, strict=True)]
+    return [source for source in kept if source.members or source.name in names]

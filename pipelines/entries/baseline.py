@@ -1,0 +1,18 @@
+"""baseline: the task that a model without a neural network is fitted and scored on, and its settings."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from pipelines.core.section import Count, Positive
+from pipelines.entries.parts.scored import Scored
+
+
+class Baseline(Scored):
+    """The baseline of one task (see inference/baseline.py). A model must beat it to be worth its cost."""
+
+    refers: ClassVar = {"task": ("prepare",)}
+
+    ngrams: tuple[Count, Count] = (1, 3)  # shortest and longest, in characters
+    c: Positive = 1.0  # of the SVM
+    seed: Annotated[int, Field(ge=0)] = 1

@@ -1,0 +1,15 @@
+"""build_vocab: the rows that a vocabulary is learned from, its tokenizer and its size."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from pipelines.core.section import PluginSection
+
+
+class BuildVocab(PluginSection):
+    refers: ClassVar = {"rows": ("prepare",)}
+
+    rows: str
+    tokenizer: str
+    size: Annotated[int, Field(ge=16)]

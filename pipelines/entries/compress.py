@@ -1,0 +1,17 @@
+"""compress: which model is made smaller, and by which method."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from pipelines.core.section import PluginSection
+
+
+class Compress(PluginSection):
+    refers: ClassVar = {"teacher": ("finetune", "compress"), "data": ("encode",)}
+
+    teacher: str
+    data: str
+    method: str
+    dev: str = ""  # a split to score the model on during training; the weights with the best score are kept
+    seed: Annotated[int, Field(ge=0)] = 1

@@ -1,0 +1,14 @@
+"""export: the ONNX opset, and how much ONNX may differ from torch."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from pipelines.core.section import Positive, Section
+
+
+class Export(Section):
+    named_after: ClassVar = ("finetune", "compress")
+
+    opset: Annotated[int, Field(ge=14)] = 18
+    tolerance: Positive = 1e-4  # the largest difference of a logit that is allowed between torch and ONNX

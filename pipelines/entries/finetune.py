@@ -1,0 +1,32 @@
+"""finetune: an encoder, a head and how they are trained on one task."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from pipelines.core.section import Count, Positive
+from pipelines.entries.parts.fit import Fit
+
+
+class Finetune(Fit):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    refers: ClassVar = {"data": ("encode",)}
+
+    data: str
+    encoder: str  # a model folder: artifacts/models/NAME, encoders/NAME
+    head: Literal["native", "linear", "mlp", "bilstm"] = "native"  # the family's own head, or one of ours
+    # what our head reads of a sequence: the [CLS] vector, the mean of all tokens, or the means of two texts, compared
+    pooling: Literal["cls", "mean", "compare"] = "cls"
+    features: Literal["embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "weighted_sum"] = (
+        "last"  # the layers that our head reads
+    )
+    strategy: Literal["full", "top_k", "frozen"] = "full"
+    top_k: Count = 2
+    layer_learning_rates: list[Positive] = []  # from the top layer down; empty takes learning_rate for each
+    head_learning_rate: Positive | None = None  # None takes learning_rate
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # full: a layer's rate as a share of that of the layer above
+    class_weights: Literal["equal", "balanced"] = "equal"  # balanced: every class has the same weight in all
+    dev: str = ""  # a split to score the model on during training; the weights with the best score are kept
+    max_train_rows: Annotated[int, Field(ge=0)] = 0  # drawn with the seed, for a quick trial; 0 trains on all
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -1,0 +1,1 @@
+"""Keys that the entries of several sections share."""

@@ -1,0 +1,28 @@
+"""prepare: which corpus becomes rows, and what is expected of the rows."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pipelines.core.section import Fraction, PluginSection, Section
+
+
+class Expect(Section):
+    """What is expected of rows; the stage fails if an expectation is not met."""
+
+    min_rows: Annotated[int, Field(ge=0)] = 1  # in each split
+    max_empty: Fraction = 1.0  # share of rows without text
+    max_duplicates: Fraction = 1.0  # share of rows that repeat another of their split
+    max_near_duplicates: Fraction = 1.0  # share of rows similar to another of their split (of the rows compared)
+    max_unmatched: Fraction = 1.0  # share of rows with an answer that is not the text at its position
+    no_leakage: bool = False  # no text in two splits
+    warn: bool = False  # only warn of what is not met
+
+
+class Prepare(PluginSection):
+    corpus: str
+    source: str  # the folder or file to read: artifacts/raw/NAME, or a path of your own
+    task: str = ""  # a key of the corpus's TASKS, where it has any
+    splits: list[str] = []  # which of the task's splits to take; empty takes all
+    sample: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of rows to take, drawn by their ids
+    expect: Expect = Expect()

@@ -1,0 +1,14 @@
+"""pretrain: what an encoder starts from, the text that it reads, and its objective."""
+
+from typing import Any, ClassVar
+
+from pipelines.entries.parts.fit import Fit
+
+
+class Pretrain(Fit):
+    refers: ClassVar = {"data": ("encode",)}
+
+    data: str
+    start: str  # a model folder to continue from, or a config as a JSON file, for random weights
+    objective: str
+    config: dict[str, Any] = {}  # changes to the config, by its own names: num_hidden_layers, hidden_size, ...

@@ -1,0 +1,1 @@
+"""The graph of dvc.yaml: the files that each stage runs and therefore depends on."""

@@ -1,0 +1,100 @@
+"""The files that a module runs: itself and all that it imports, inside functions and as plugins too.
+
+DVC does not follow imports itself (treeverse/dvc#9195). A plugin is a module that `plugins.load` opens by name. If an
+entry of params.yaml names it (`plugins.load("pipelines.objectives", entry.objective)`), only that entry depends on it.
+Any other name is known only at run time, so the module depends on every plugin of the package.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "pipelines"
+
+
+class Plugins(NamedTuple):
+    """The plugins of a package. `key` is the key of an entry that names one of them; "" if no entry does."""
+
+    package: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Closure:
+    """What a file runs.
+
+    Attributes:
+        files: maps each file to the file that imports it, and the first file to itself; paths as in Git.
+        named: the plugins that an entry of params.yaml names.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    named: frozenset[Plugins] = frozenset()
+
+    def chain(self, file: str) -> list[str]:
+        """The chain of imports from the first file to `file`."""
+        found = [file]
+        while self.files[found[-1]] != found[-1]:
+            found.append(self.files[found[-1]])
+        return found[::-1]
+
+
+def closure(start: str, root: Path = ROOT) -> Closure:
+    """The closure of the file `start`, a path below `root`; nearest imports first."""
+    files, named, waiting = {start: start}, set(), [start]
+    for file in waiting:
+        modules, loads, _ = _imports(root / file)
+        found = [path for module in modules for path in _files(module, root)]
+        for each in loads:
+            if each.key:
+                named.add(each)
+            else:
+                found += plugin_files(each.package, root)
+        for path in found:
+            if path not in files:
+                files[path] = file
+                waiting.append(path)
+    return Closure({path: by for path, by in files.items() if _imports(root / path)[2]}, frozenset(named))
+
+
+def plugin_files(package: str, root: Path = ROOT) -> list[str]:
+    """The files of a package's plugins."""
+    folder = root.joinpath(*package.split("."))
+    return sorted(path.relative_to(root).as_posix() for path in folder.glob("*.py") if path.name != "__init__.py")
+
+
+def _files(module: str, root: Path) -> Iterator[str]:
+    """The files that importing `module` runs: itself and the packages above it."""
+    parts = module.split(".")
+    places = [PurePosixPath(*parts).with_suffix(".py")]
+    places += [PurePosixPath(*parts[:n], "__init__.py") for n in range(1, len(parts) + 1)]
+    return (str(place) for place in places if (root / place).is_file())
+
+
+def _imports(file: Path) -> tuple[list[str], list[Plugins], bool]:
+    """Modules of the project that a file imports anywhere, the plugins that it loads, and whether it holds code."""
+    return _read(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _read(file: Path, changed: int) -> tuple[list[str], list[Plugins], bool]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    modules: list[str] = []
+    loads: list[Plugins] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules += [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "plugins.load":
+            package, name = node.args
+            if isinstance(package, ast.Constant):
+                by_entry = isinstance(name, ast.Attribute) and ast.unparse(name.value) == "entry"
+                loads.append(Plugins(str(package.value), name.attr if by_entry else ""))  # type: ignore[attr-defined]
+    # a package file that holds nothing but a docstring changes nothing
+    holds_code = file.name != "__init__.py" or len(tree.body) > 1
+    return [name for name in modules if name.split(".")[0] == PACKAGE], loads, holds_code

@@ -1,0 +1,170 @@
+"""The baseline of each kind of rows: what a model must beat to be worth its cost. None of them has a neural network."""
+
+import re
+from collections import Counter
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core import schema
+from pipelines.core.schema import INPUTS
+from pipelines.core.task import Task
+from pipelines.entries.baseline import Baseline as Params
+from pipelines.evaluation import predictions
+from pipelines.evaluation.predictions import Rows
+
+
+class Baseline(Protocol):
+    """Learns from a split and predicts another; `parameters` counts the numbers that it keeps."""
+
+    parameters: int
+
+    def fit(self, rows: pa.Table) -> "Baseline": ...
+
+    def predict(self, rows: Rows) -> pa.Table: ...
+
+
+def for_task(task: Task, params: Params) -> Baseline:
+    """A linear SVM for labels, the cosine of two texts for a number or a choice, words in common, the usual tag."""
+    kinds: dict[str, Any] = {"span": CommonSpan, "tagging": UsualTag, "choice": Cosine, "regression": Cosine}
+    return kinds.get(task.kind, LinearSvm)(task, params)
+
+
+class LinearSvm:
+    """Character n-grams, sublinear TF-IDF, one-against-rest linear SVM (Joachims 1998; Fan et al. 2008)."""
+
+    def __init__(self, task: Task, params: Params) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.svm import LinearSVC
+
+        self.task = task
+        self._vectorizer = TfidfVectorizer(analyzer="char", ngram_range=params.ngrams, sublinear_tf=True)
+        self._svm = LinearSVC(C=params.c, random_state=params.seed)
+
+    def fit(self, rows: pa.Table) -> "LinearSvm":
+        names = {label: i for i, label in enumerate(self.task.labels)}
+        labels = [names[label] for label in rows.column("label").to_pylist()]
+        self._svm.fit(self._vectorizer.fit_transform(self._texts(rows)), labels)
+        return self
+
+    def predict(self, rows: Rows) -> pa.Table:
+        """Predictions; a score is the softmax of the SVM's margins, which orders rows but is no probability."""
+        margins = self._svm.decision_function(self._vectorizer.transform(self._texts(rows)))
+        if margins.ndim == 1:  # two classes have one margin
+            margins = np.stack([-margins, margins], axis=1)
+        every = np.full((rows.num_rows, len(self.task.labels)), -1e9)
+        every[:, self._svm.classes_] = margins
+        return predictions.table(predictions.softmax(every), self.task).add_column(0, "id", rows.column("id"))
+
+    @property
+    def parameters(self) -> int:  # type: ignore[override]
+        return int(self._svm.coef_.size + self._svm.intercept_.size)
+
+    def _texts(self, rows: Rows) -> list[str]:
+        parts = [rows.column(name).to_pylist() for name in INPUTS[self.task.kind]]
+        return ["\t".join(row) for row in zip(*parts, strict=True)]
+
+
+class Cosine:
+    """The cosine of two texts' TF-IDF: as a number by a line fitted to the training rows, or for the nearest choice."""
+
+    def __init__(self, task: Task, params: Params) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.task, self._line = task, np.array([1.0, 0.0])
+        self._vectorizer = TfidfVectorizer(analyzer="char", ngram_range=params.ngrams, sublinear_tf=True)
+
+    def fit(self, rows: pa.Table) -> "Cosine":
+        first, second = self._texts(rows)
+        self._vectorizer.fit([*first, *second])
+        self.parameters = len(self._vectorizer.vocabulary_)
+        if self.task.kind == "regression":
+            self._line = np.polyfit(self._cosines(first, second), rows.column("label").to_numpy(), 1)
+        return self
+
+    def predict(self, rows: Rows) -> pa.Table:
+        """A choice's score is the softmax of the cosines, which orders choices but is no probability."""
+        cosines = self._cosines(*self._texts(rows))
+        if self.task.kind == "choice":
+            table = predictions.table(
+                predictions.softmax(cosines.reshape(rows.num_rows, -1).astype(np.float32)), self.task
+            )
+        else:
+            table = pa.table({"value": pa.array(np.polyval(self._line, cosines), pa.float32())})
+        return table.add_column(0, "id", rows.column("id"))
+
+    def _texts(self, rows: Rows) -> tuple[list[str], list[str]]:
+        first, second = (rows.column(name).to_pylist() for name in INPUTS[self.task.kind])
+        if self.task.kind != "choice":
+            return first, second
+        return [t for t, options in zip(first, second, strict=True) for _ in options], [c for o in second for c in o]
+
+    def _cosines(self, first: list[str], second: list[str]) -> np.ndarray:
+        a, b = self._vectorizer.transform(first), self._vectorizer.transform(second)
+        return np.asarray(a.multiply(b).sum(axis=1)).reshape(-1)
+
+
+class CommonSpan:
+    """Answers with what stands behind the longest run of characters that question and context share.
+
+    That run is cut at the sentence's end or after as many characters as the training answers have on average.
+    """
+
+    def __init__(self, task: Task, params: Params) -> None:
+        self.task, self.parameters = task, 1
+
+    def fit(self, rows: pa.Table) -> "CommonSpan":
+        texts = [answer["text"] for row in rows.column("answers").to_pylist() for answer in row]
+        self._length = max(1, round(float(np.mean([len(text) for text in texts]))))
+        return self
+
+    def predict(self, rows: Rows) -> pa.Table:
+        pairs = zip(rows.column("question").to_pylist(), rows.column("context").to_pylist(), strict=True)
+        found = [self._answer(question, context) for question, context in pairs]
+        answers = [
+            {"id": i, "answer": text, "start": start, "score": 1.0, "best": text, "no_answer": 0.0}
+            for i, (start, text) in zip(rows.column("id").to_pylist(), found, strict=True)
+        ]
+        return pa.Table.from_pylist(answers, schema=schema.PREDICTIONS["span"])
+
+    def _answer(self, question: str, context: str) -> tuple[int, str]:
+        from difflib import SequenceMatcher
+
+        run = SequenceMatcher(None, question, context, autojunk=False).find_longest_match()
+        start = run.b + run.size
+        text = re.split(r"[。.!?]", context[start : start + self._length])[0]
+        return start, text.strip()
+
+
+class UsualTag:
+    """Every string that was mostly an entity of one label where it stood in the training texts is one again."""
+
+    def __init__(self, task: Task, params: Params) -> None:
+        self.task = task
+
+    def fit(self, rows: pa.Table) -> "UsualTag":
+        texts, entities = rows.column("text").to_pylist(), rows.column("entities").to_pylist()
+        seen: dict[str, Counter[str]] = {}
+        for text, found in zip(texts, entities, strict=True):
+            for entity in found:
+                seen.setdefault(text[entity["start"] : entity["end"]], Counter())[entity["label"]] += 1
+        whole = "\n".join(texts)
+        usual = {name: labels.most_common(1)[0] for name, labels in seen.items()}
+        self._names = {name: label for name, (label, count) in usual.items() if count * 2 > whole.count(name)}
+        self.parameters = len(self._names)
+        longest_first = sorted(self._names, key=lambda name: (-len(name), name))
+        edge = r"\b" if self.task.units == "words" else ""
+        self._pattern = re.compile(edge + "(?:" + "|".join(map(re.escape, longest_first)) + ")" + edge)
+        return self
+
+    def predict(self, rows: Rows) -> pa.Table:
+        answers = [
+            {"id": i, "entities": self._entities(text), "score": 1.0}
+            for i, text in zip(rows.column("id").to_pylist(), rows.column("text").to_pylist(), strict=True)
+        ]
+        return pa.Table.from_pylist(answers, schema=schema.PREDICTIONS["tagging"])
+
+    def _entities(self, text: str) -> list[dict[str, Any]]:
+        found = self._pattern.finditer(text) if self._names else []
+        return [{"start": m.start(), "end": m.end(), "label": self._names[m.group()]} for m in found]

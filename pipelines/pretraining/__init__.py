@@ -1,0 +1,1 @@
+"""Pretraining: masked tokens, segments, packed documents and positive pairs as batches, and the training itself."""

@@ -1,0 +1,77 @@
+"""Masked tokens: which are selected, and what the model sees in their place (Devlin et al. 2018, section 3.1)."""
+
+import hashlib
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+
+from pipelines.core.errors import InputError
+from pipelines.core.section import Fraction, Section
+from pipelines.models import backbones
+from pipelines.models.batch import IGNORE, Batch
+
+
+class Masking(Section):
+    """Shares of tokens. A selected token that is replaced neither by [MASK] nor by a random token stays as it is."""
+
+    select: Fraction = 0.15
+    mask: Fraction = 0.8  # of the selected
+    random: Fraction = 0.1  # of the selected
+    whole_word: bool = False  # select all pieces of a word or none
+    # 0 draws a new mask for every batch (Liu et al. 2019); n draws one of a sequence's n fixed masks (BERT's data: 10)
+    masks: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if self.mask + self.random > 1 + 1e-9:
+            raise ValueError(f"mask {self.mask} and random {self.random} are more than all of the selected tokens")
+        return self
+
+
+def mask_tokens(batch: Batch, rng: np.random.Generator, params: Masking, tokenizer: Any) -> Batch:
+    """Mask tokens of input_ids (B, T); labels (B, T) are the original ids there, and IGNORE elsewhere."""
+    ids = batch["input_ids"].numpy()
+    if not params.masks:
+        shown, selected = _draw(ids, rng, params, tokenizer)
+    else:
+        drawn = [_draw(row[None], _own(row, int(rng.integers(params.masks))), params, tokenizer) for row in ids]
+        shown, selected = (np.concatenate(part) for part in zip(*drawn, strict=True))
+    labels = np.where(selected, ids, IGNORE)
+    return {**batch, "input_ids": torch.from_numpy(shown), "labels": torch.from_numpy(labels)}
+
+
+def _own(row: np.ndarray, number: int) -> np.random.Generator:
+    """The generator of a sequence's mask of this number; its seed is the content of the sequence."""
+    return np.random.default_rng([number, *hashlib.blake2b(row.tobytes(), digest_size=16).digest()])
+
+
+def _draw(ids: np.ndarray, rng: np.random.Generator, params: Masking, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The ids that the model sees, and which tokens are selected; both (B, T)."""
+    special = np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id])
+    chance = rng.random(ids.shape)
+    if params.whole_word:
+        words = np.cumsum(word_starts(tokenizer)[ids] | special, axis=1) - 1  # (B, T): the number of a token's word
+        chance = np.take_along_axis(chance, np.maximum(words, 0), axis=1)
+    selected = (chance < params.select) & ~special
+    how = rng.random(ids.shape)
+    random_ids = rng.integers(0, tokenizer.vocab_size, ids.shape)
+    shown = np.where(selected & (how < params.mask), tokenizer.mask_id, ids)
+    return np.where(selected & (how >= params.mask) & (how < params.mask + params.random), random_ids, shown), selected
+
+
+@lru_cache(maxsize=4)
+def word_starts(tokenizer: Any) -> np.ndarray:
+    """(V,) bool: whether a piece begins a word, by WordPiece's ## or by the mark of a space in other vocabularies."""
+    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
+    if any(piece.startswith("##") for piece in pieces):
+        return np.array([not piece.startswith("##") for piece in pieces])
+    return np.array([piece.startswith(("Ġ", "▁")) for piece in pieces])
+
+
+def check(family: str, objective: str) -> None:
+    """Refuse a family without a masked-token head."""
+    if not backbones.BACKBONES[family].mlm_head:
+        raise InputError(f"{objective}: the {family} family has no masked-token head here")

@@ -1,0 +1,42 @@
+"""Run one entry of pretrain: an encoder learns an objective on encoded text."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pipelines.checkpoints import folder, pretrained
+from pipelines.core import json_file, params, paths, plugins, provenance, resources
+from pipelines.core.progress import say
+from pipelines.entries.pretrain import Pretrain
+from pipelines.pretraining.corrupted_batches import CorruptedBatches
+from pipelines.text import tokenizer as text_tokenizer
+from pipelines.training import losses
+from pipelines.training.distributed import fitting
+
+
+def pretrain(key: str, entry: Pretrain, out: Path) -> dict[str, Any]:
+    """Train as `entry` says and write the model folder into `out`; returns the content of the metrics file."""
+    objective = plugins.load("pipelines.objectives", entry.objective)
+    options = params.options(entry, objective.Params, f"pretrain.{key}")
+    data, start = paths.encoded(entry.data), Path(entry.start)
+    tokenizer = text_tokenizer.load(data / "tokenizer")
+    objective.check(pretrained.family(start))
+    model = pretrained.start(start, entry.config, objective.auto(options), tokenizer, entry.seed)
+    folder.check_length(model.config.to_dict(), start, json_file.mapping(data / "encoding.json")["max_length"])
+    batches = partial(CorruptedBatches, objective, options, data, tokenizer, entry)
+    train, watch = batches(), None
+    if (data / "test.parquet").is_file():
+        watch = partial(losses.held_out, batches=batches(held_out=True), predict=objective.predict)
+    say(f"pretrain {key}: {len(train):,} steps, {train.padding:.1%} of their tokens are padding")
+    curve: list[tuple[int, dict[str, float]]] = []
+    with fitting("pretrain", key, resources.read()) as fit:
+        around = objective.around(model, options)
+        loss = losses.Pretraining(objective.predict)
+        fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)
+        folder.save(model, out, data / "tokenizer")
+        (out / "training.json").write_text(json.dumps({"steps": len(train), "curve": curve}) + "\n")
+        provenance.write(out, "pretrain", entry.model_dump(), [data, start], ("torch", "transformers"))
+    parameters = sum(p.numel() for p in model.parameters())
+    facts = {"run": key, "objective": entry.objective, "parameters": parameters, "padding": train.padding}
+    return facts | {"metrics": curve[-1][1], "curve": curve}

@@ -1,0 +1,46 @@
+"""The report of the runs that params.yaml names: a page and two tables, in a folder."""
+
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import json_file, params, paths
+from pipelines.core.errors import InputError
+from pipelines.reports import page, tables
+
+Records = list[dict[str, Any]]  # of artifacts/metrics/<run>.json
+
+
+def write(out: Path) -> None:
+    """Write index.html, table.md and table.txt into `out`. Raises InputError if a run has no metrics yet."""
+    runs, encoders = names("evaluate", "baseline"), names("pretrain")
+    if not (runs or encoders):
+        raise InputError(f"{params.FILE}: no metrics to report; evaluate and pretrain write them")
+    records, pretrained = read(runs), read(encoders)
+    files = {record["task"]: paths.rows(record["task"]) / "quality.json" for record in records}
+    qualities = {task: json_file.mapping(file) for task, file in files.items() if file.is_file()}
+    (out / "index.html").write_text(page.html(records, qualities, pretrained), encoding="utf-8")
+    (out / "table.md").write_text(tables.markdown(records), encoding="utf-8")
+    (out / "table.txt").write_text(tables.plain(records) + "\n", encoding="utf-8")
+
+
+def comparison() -> str:
+    """A table for a terminal of all evaluated runs, with their speed if it was measured on this machine."""
+    runs = [run for run in names("evaluate", "baseline") if paths.metrics(run).is_file()]
+    if not runs:
+        raise InputError(f"{paths.metrics('NAME')}: no run has been evaluated yet; `dvc repro` does it")
+    timings = {run: json_file.mapping(paths.timings(run)) for run in runs if paths.timings(run).is_file()}
+    return tables.timed(read(runs), timings)
+
+
+def names(*sections: str) -> list[str]:
+    """The names of the entries of some sections of params.yaml."""
+    values = params.read()
+    return [name for section in sections for name in values.get(section) or {}]
+
+
+def read(runs: list[str]) -> Records:
+    """The metrics of these runs."""
+    for run in runs:
+        if not paths.metrics(run).is_file():
+            raise InputError(f"{paths.metrics(run)}: no metrics to report; evaluate and pretrain write them")
+    return [json_file.mapping(paths.metrics(run)) for run in runs]

@@ -1,0 +1,30 @@
+"""baseline: score what needs no network on the same rows, such as a TF-IDF linear SVM; a model must beat it."""
+
+from pipelines.core import params, paths, schema, stage, tables
+from pipelines.core.task import Task
+from pipelines.entries.baseline import Baseline
+from pipelines.evaluation import record
+from pipelines.evaluation.split import Split
+
+
+def main(key: str) -> None:
+    entry = params.entry("baseline", key, Baseline)
+    from pipelines.inference import baseline
+
+    rows = paths.rows(entry.task)
+    task = Task.load(rows)
+    schema.check_trained(task.kind)
+    split = Split(rows / f"{entry.split}.parquet", task)
+    fitted = baseline.for_task(task, entry).fit(tables.read(rows / f"{task.train}.parquet"))  # needs all rows at once
+    with paths.fresh_folder(paths.predictions(key)) as out:
+        seconds = split.write(fitted.predict, out)
+        timings = {
+            "latency_ms": {"p50": round(seconds / split.rows * 1000, 3)},
+            "rows_per_second": round(split.rows / seconds),
+        }
+        size = {"parameters": fitted.parameters, "size_bytes": fitted.parameters * 8}
+        record.save(key, "baseline", entry, split, out, [rows], timings, how="baseline", model=size)
+
+
+if __name__ == "__main__":
+    stage.run("baseline", main)

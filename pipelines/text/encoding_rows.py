@@ -1,0 +1,72 @@
+"""Run one entry of encode: turn a folder of rows into a folder of token ids, with the tokenizer that made them."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.core import json_file, paths, provenance, schema, tables
+from pipelines.core.errors import UsageError
+from pipelines.core.progress import progress, say
+from pipelines.core.task import Task
+from pipelines.entries.encode import Encode
+from pipelines.text import interface, parallel, tokenizer
+
+BATCH_ROWS = 4096  # at most; a batch of more rows repeats more words, each of which is tokenized once
+FACTS = "encoding.json"  # how long sequences may be, and how many there are
+
+
+def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
+    """Write a Parquet file per split, the task and the tokenizer into `out`; `processes` of 0 uses every core."""
+    rows, vocab = paths.rows(entry.task), Path(entry.vocab)
+    task, loaded = Task.load(rows), tokenizer.load(vocab)
+    positions = tokenizer.positions(tokenizer.encoder_config(vocab))
+    if positions is not None and positions < entry.max_length and task.kind != "text":
+        raise UsageError(f"params.yaml: encode.{key}.max_length: {entry.max_length}; {vocab} has {positions} positions")
+    options = {"stride": entry.stride} if task.kind == "span" else {}
+    cut = "split" if task.kind == "tagging" else "truncated"
+    counts: dict[str, dict[str, int]] = {
+        name: dict.fromkeys(task.splits, 0) for name in ("rows", "sequences", "tokens", cut)
+    }
+    for split in task.splits:
+        path = rows / f"{split}.parquet"
+        done = parallel.encoded(
+            tables.read_batches(path, size=BATCH_ROWS), loaded, task, entry.max_length, processes, **options
+        )
+        counts["rows"][split] = tables.open_parquet(path).metadata.num_rows
+        counted = _counted(done, counts, split, cut, f"encode {key}: {split}")
+        tables.write(out / f"{split}.parquet", counted, schema.encoded(task.kind, loaded.vocab_size))
+        say(f"encode {key}: {split}: {', '.join(f'{numbers[split]:,} {name}' for name, numbers in counts.items())}")
+    task.save(out)
+    json_file.write(out / FACTS, {"max_length": entry.max_length, "vocab_size": loaded.vocab_size, **counts})
+    (out / "tokenizer").mkdir()
+    _copy_tokenizer(vocab, out / "tokenizer", entry.max_length)
+    provenance.write(out, "encode", entry.model_dump(), [rows, vocab], ("pyarrow",), tokenizer=loaded.about())
+
+
+def _counted(
+    done: Iterator[parallel.Encoded], counts: dict[str, dict[str, int]], split: str, cut_name: str, what: str
+) -> Iterator[pa.RecordBatch]:
+    """The batches of ids, counted as they pass."""
+    seen = 0
+    with progress(what, counts["rows"][split], "rows") as advance:
+        for ids, cut in done:
+            counts["sequences"][split] += ids.num_rows
+            counts["tokens"][split] += sum(ids.column("length").to_pylist())
+            counts[cut_name][split] += cut
+            seen += len(ids.column("id").unique())  # a row may have several sequences
+            advance(seen)
+            yield ids
+
+
+def _copy_tokenizer(vocab: Path, target: Path, max_length: int) -> None:
+    """Copy the tokenizer's files, with the maximum length in use: every model trained on these ids gets it."""
+    for file in interface.FILES:
+        if (vocab / file).is_file():
+            shutil.copyfile(vocab / file, target / file)
+    config: dict[str, Any] = interface.read_config(vocab) | {"model_max_length": max_length}
+    text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
+    (target / interface.CONFIG).write_text(text + "\n", encoding="utf-8")

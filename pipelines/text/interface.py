@@ -1,0 +1,57 @@
+"""The interface of all tokenizers, and the files that a tokenizer's folder holds."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pipelines.core import json_file
+from pipelines.core.errors import InputError
+from pipelines.core.ragged import Ragged, Spans
+
+CONFIG = "tokenizer_config.json"
+# a folder holds some of these
+FILES = (CONFIG, "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
+
+
+class Specials(NamedTuple):
+    """Ids of the special tokens, by their part in BERT's input; a vocabulary must have all of them."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+
+
+class Tokenizer(Protocol):
+    """Turns text into ids. The ids of special tokens are attributes; their names inside a text are plain text."""
+
+    name: str  # the plugin's
+    threaded: bool  # whether `encode` uses every core by itself
+    vocab_size: int
+    middle: int  # separators between the texts of a pair
+    pad_id: int
+    unk_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """Ids of each text, without special tokens."""
+
+    def encode_spans(self, texts: Sequence[str]) -> Spans:
+        """Ids of each text, and the characters of the text that each token comes from."""
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The pieces that ids stand for."""
+
+    def about(self) -> dict[str, str]:
+        """Name, dictionary and versions, for provenance."""
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json of a folder. Raises InputError if there is none."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"{folder}: no {CONFIG}; the folder has no tokenizer")
+    return json_file.mapping(path)

@@ -1,0 +1,55 @@
+"""Run one entry of finetune: an encoder and a head learn one task. The stage and the search for params call it."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from pipelines.checkpoints import folder, new_head
+from pipelines.core import json_file, paths, provenance, resources, seeding
+from pipelines.core.progress import say
+from pipelines.core.task import Task
+from pipelines.entries.finetune import Finetune
+from pipelines.inference import watch
+from pipelines.text import tokenizer as text_tokenizer
+from pipelines.training import checks, losses, strategies
+from pipelines.training.batches import Encoded, RowBatches
+from pipelines.training.distributed import fitting
+
+Point = tuple[int, dict[str, float]]
+
+
+def finetune(stage: str, key: str, entry: Finetune, out: Path) -> list[Point]:
+    """Train as `entry` says and write the model folder into `out`; returns the curve: (step, {name: number})."""
+    data, encoder = paths.encoded(entry.data), Path(entry.encoder)
+    task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
+    checks.finetune(key, entry, task)
+    folder.check_fit(encoder, tokenizer.vocab_size, json_file.mapping(data / "encoding.json")["max_length"])
+    torch.manual_seed(seeding.derive(entry.seed, "head"))
+    model = new_head.for_task(encoder, task, entry.head, entry.pooling, entry.features)
+    groups = partial(strategies.groups, params=entry)
+    groups(model)  # freezes parameters, so that the next line can say which ones train
+    say(f"{stage} {key}: {strategies.describe(model)}")
+    train = Encoded.read(data, task.train).sample(entry.max_train_rows, entry.seed)
+    batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
+    weights = losses.balanced(train.labels, model.config.num_labels) if entry.class_weights == "balanced" else ()
+    loss = losses.for_kind(task.kind, entry.label_smoothing, weights)
+    scores = watch.on_split(data, entry.dev, task) if entry.dev else None
+    curve: list[Point] = []
+    with fitting(stage, key, resources.read()) as fit:
+        fit(
+            model,
+            loss,
+            batches,
+            entry,
+            groups=groups,
+            report=lambda *point: curve.append(point),
+            watch=scores,
+            select=task.metric if scores else "",
+            kind=task.kind,
+        )
+        folder.save(model, out, data / "tokenizer", task)
+        (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
+        provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
+    return curve

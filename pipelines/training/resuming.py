@@ -1,0 +1,77 @@
+"""Checkpoints: one file, replaced in one step, and valid only for the job that wrote it."""
+
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pipelines.core.errors import InputError
+from pipelines.core.progress import say
+
+Curve = list[list[Any]]  # [step, {name: number}]
+
+
+@dataclass
+class Progress:
+    """How far a training has come. A checkpoint holds it beside the weights."""
+
+    step: int = 0  # the next step
+    curve: Curve = field(default_factory=list)
+    seen: list[float] = field(default_factory=list)  # losses since the curve's last point
+    best: float = float("-inf")  # score of the best weights so far
+    stale: int = 0  # evaluations since then
+
+
+def save(path: Path, now: Progress, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: str) -> None:
+    """Replace the checkpoint at `path`. Raises OSError, and keeps the old one, if it cannot be written."""
+    weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    write({**asdict(now), **weights, "fingerprint": fingerprint}, path)
+
+
+def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
+    """The state in `path` if the job with this fingerprint wrote it; None if there is none, or it is another job's."""
+    if not path.is_file():
+        return None
+    state = torch.load(path, map_location=device, weights_only=True)
+    if state["fingerprint"] == fingerprint:
+        return state
+    say(f"{path}: a checkpoint of other params, data or weights; training starts from the beginning")
+    return None
+
+
+def resume(
+    path: Path, fingerprint: str, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+) -> Progress:
+    """Load the checkpoint, if there is one, into model and optimizer; returns how far it had come."""
+    state = load(path, fingerprint, device)
+    if state is None:
+        return Progress()
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return Progress(**{each.name: state[each.name] for each in fields(Progress)})
+
+
+def write(state: dict[str, Any], path: Path) -> None:
+    """Write a file aside, then rename it. torch gets a file object: with a path it hides the reason of an OSError."""
+    aside = path.with_suffix(".partial")
+    try:
+        with aside.open("wb") as file:
+            torch.save(state, file)
+        os.replace(aside, path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def check_folder(folder: Path) -> None:
+    """Raise InputError, before any work, if no checkpoint can be written into `folder`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.write_bytes(b"x")
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"{folder}: no checkpoint can be written there: {error.strerror}") from None
