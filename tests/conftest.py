@@ -1,4 +1,4 @@
-"""What every test stands on: no network but loopback, an empty checkout to work in, tiny models."""
+"""What every test stands on: no network but loopback, and an empty checkout to work in."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flows import settings
+from tests.support.places import ROOT
 
 PREFECT = tempfile.TemporaryDirectory(prefix="bertline-prefect-", ignore_cleanup_errors=True)
 os.environ |= {
@@ -30,14 +31,11 @@ SETTINGS = [
     "PREFECT_HOME",
     "PREFECT_API_URL",
 ]
-ROOT = Path(__file__).resolve().parents[1]
-MIRROR = Path(os.environ.get("BERTLINE_MIRROR", ROOT.parent / "shared" / "mirror"))
 STARTS_RAY = ("tests/faults/", "tests/flows/test_services.py", "tests/serving/")
-needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror of the corpora: set BERTLINE_MIRROR")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadscope`, tests that start Ray go to one process, in turn; each of the others to whichever is free."""
+    """With `--dist loadscope`, tests that start Ray go to one process, in turn; the others to whichever is free."""
     from xdist.scheduler import LoadScopeScheduling
 
     class OneRayAtATime(LoadScopeScheduling):
@@ -59,10 +57,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def workspace(checkout: Path) -> Path:
     """A copy of this checkout's code and samples, in which stages and DVC can run."""
-    for name in ("pipelines", "flows", "samples", "encoders", "dvc.yaml", "params.yaml", ".dvcignore"):
+    for name in ("pipelines", "imports", "flows", "samples", "encoders", "dvc.yaml", "params.yaml", ".dvcignore"):
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copyfile(source, checkout / name)
     return checkout

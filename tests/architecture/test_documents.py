@@ -1,43 +1,165 @@
-"""What README and the deployment files say is so."""
+"""What README, the pages beside it and the deployment files say is so."""
 
+import ast
 import re
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from prefect import Flow
 from prefect.client.schemas.schedules import CronSchedule
 from ray.serve.schema import ServeDeploySchema
 
 from docs import generate
-from tests.conftest import ROOT
+from flows.cli import cli
+from pipelines.core import checking, params, plugins
+from pipelines.core.resources import Resources
+from tests.support.places import ROOT
+
+WALK = "tests/serving/test_readme.py::test_the_way_from_a_clone_to_an_answer"
+USE = "tests/flows/test_cli.py::test_use_makes_a_file_active_and_refuses_to_lose_edits"
+# each command of README -> the test that runs it, or the script that every change must pass
+RUN_BY = {
+    "make run": WALK,
+    "make test": ".ci/run",
+    "source .venv/bin/activate": WALK,
+    "bertline serve headlines": WALK,
+    "curl": WALK,
+    "dvc repro": WALK,
+    "bertline table": WALK,
+    "bertline --help": WALK,
+    "python -m pipelines.stages.finetune headlines": WALK,
+    "bertline use params/livedoor.yaml": USE,
+}
+# what the house calls things, and what users meet in params.yaml
+TERMS = """corpus, task, kind, rows, encoded, encoder, head, pooling, strategy, run, model folder, teacher, student,
+    challenger, champion, promotion, rollback, promotion history, baseline, masked tokens, sequence packing,
+    embedding subset, cls-only last layer, frozen features, oneDNN linear layers, fast dropout, attention kernels,
+    positive pairs, behaviour check, slice, fingerprint, provenance, timings, evaluations, resources"""
 
 
-def test_readmes_tables_are_generated() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert generate.readme(text) == text, "run python docs/generate.py"
+def pages() -> list[str]:
+    """Every page of Markdown that git has, or would take."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return sorted({name for name in listed if (ROOT / name).is_file()})
 
 
-def test_readmes_commands_are_there() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    targets = set(re.findall(r"(?:`|^)make (\w+)", text, re.MULTILINE))
-    makefile = (ROOT / "Makefile").read_text()
-    assert {"run", "test", "up", "down"} <= targets
-    assert all(f"\n{target}:" in makefile for target in targets)
-    told = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    verbs = set(re.findall(r"`bertline (\w+)", text))
-    assert {"use", "retrain", "promote", "serve", "rollback"} <= verbs
-    assert all(re.search(rf"\b{verb}\b", told.stdout) for verb in verbs)
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
-def test_readmes_links_lead_somewhere() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)#:]+)\)", text)
-    assert links
-    assert all((ROOT / link).exists() for link in links)
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def long_lines(text: str) -> list[str]:
+    """Lines over 100 characters outside of code and tables."""
+    return [line for line in without_code(text).splitlines() if len(line) > 100 and not line.startswith("|")]
+
+
+def anchors(text: str) -> set[str]:
+    """The headings of a page, as links name them."""
+    titles = re.findall(r"^#+ (.+)$", without_code(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(text: str, folder: Path) -> list[str]:
+    """Links of a page in `folder` to files that are not there, or to headings that a page does not have."""
+    links = [link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", without_code(text)) if "://" not in link]
+    return [
+        name + anchor
+        for name, _, anchor in links
+        if not (folder / name).exists()
+        or (anchor and anchor not in anchors((folder / name).read_text(encoding="utf-8") if name else text))
+    ]
+
+
+def commands(text: str) -> set[str]:
+    """The commands of a page: the lines of its shell blocks, and what its prose has between backticks."""
+    lines = "".join(blocks(text, "sh")).splitlines()
+    prose = re.sub(r"\s+", " ", without_code(text))
+    lines += re.findall(r"`((?:bertline|make|dvc|python) [^`]+)`", prose)
+    split = [shlex.split(line, comments=True) for line in lines]
+    return {"curl" if words[0] == "curl" else " ".join(words) for words in split if words}
+
+
+def is_there(command: str) -> bool:
+    """Whether the verb, the target, the stage or the script that a command names is there; of other commands, True."""
+    what, *words = command.split()
+    if what == "make":
+        return f"\n{words[0]}:" in read("Makefile")
+    if what == "bertline":
+        verbs = {each.name or each.callback.__name__ for each in cli.registered_commands if each.callback}
+        return words[0] in verbs or words[0] == "--help"
+    if what == "python" and words[0] == "-m" and words[1].startswith("pipelines.stages."):
+        return words[1].removeprefix("pipelines.stages.") in plugins.names("pipelines.stages")
+    return what != "python" or words[0].startswith("-") or (ROOT / words[0]).is_file()
+
+
+def names_of_tests(file: str) -> set[str]:
+    tree = ast.parse(read(file))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+def test_generated_pages_are_what_docs_generate_writes() -> None:
+    assert generate.readme(read("README.md")) == read("README.md"), "run python docs/generate.py"
+    assert generate.file_map() == read("docs/map.md"), "run python docs/generate.py"
+
+
+def test_readme_is_read_in_five_minutes() -> None:
+    assert len(read("README.md").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_page_is_wrapped_and_leads_somewhere(page: str) -> None:
+    text = read(page)
+    assert long_lines(text) == []
+    assert broken_links(text, (ROOT / page).parent) == []
+    assert [command for command in commands(text) if not is_there(command)] == []
+
+
+def test_what_is_wrong_with_a_page_is_found() -> None:
+    assert {"README.md", "CHANGELOG.md", "docs/glossary.md", "encoders/mini-ja/README.md"} < set(pages())
+    assert long_lines(f"| {'x' * 100} |\n```\n{'x' * 101}\n```\n{'x' * 101}\n{'x' * 100}") == ["x" * 101]
+    links = "[a](README.md) [b](nothing.md) [c](docs/log.md#nothing) [d](#one-two) [e](#three) [f](https://x.y)"
+    assert broken_links(f"{links}\n# One, two", ROOT) == ["nothing.md", "docs/log.mdnothing", "three"]
+    told = "```sh\nmake run  # all\ncurl -d '{}' x\n```\n`bertline\nserve it`, `params.yaml`, `python docs/none.py`"
+    assert commands(told) == {"make run", "curl", "bertline serve it", "python docs/none.py"}
+    wrong = ["make rum", "bertline server", "python -m pipelines.stages.tune x", "python docs/none.py"]
+    assert not any(map(is_there, wrong))
+
+
+def test_every_command_of_readme_runs_in_a_test() -> None:
+    assert commands(read("README.md")) == set(RUN_BY)
+    for command, runner in RUN_BY.items():
+        file, _, name = runner.partition("::")
+        assert name in names_of_tests(file) if name else command in read(file)
+
+
+@pytest.mark.parametrize("page", ["docs/using.md", "docs/adding.md", "docs/operating.md", "docs/cluster.md"])
+def test_entries_of_the_pages_are_well_formed(page: str) -> None:
+    for block in blocks(read(page), r"yaml(?: params\.yaml)?"):
+        for section, entries in yaml.safe_load(block).items():
+            if section == "resources":
+                params.parse(Resources, entries, page)
+                continue
+            for name, entry in entries.items():
+                params.parse(checking.section(section), entry, f"{page}: {section}.{name}")
+
+
+def test_every_term_has_its_source() -> None:
+    entries = re.findall(r"^- \*\*(.+?)\*\*: (.+?)(?=^- |^#|\Z)", read("docs/glossary.md"), re.MULTILINE | re.DOTALL)
+    terms = {term for names, _ in entries for term in re.split(r", ", names)}
+    assert len(entries) > 80
+    assert set(re.split(r",\s+", TERMS)) - terms == set()
+    assert [names for names, says in entries if not re.search(r"\((.*\b(19|20)\d\d\b|\[)", says, re.DOTALL)] == []
 
 
 def test_prefects_deployments_name_real_flows() -> None:

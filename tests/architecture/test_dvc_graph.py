@@ -1,96 +1,159 @@
-"""Every file of ours that a stage imports is among its deps in dvc.yaml, so that no edit goes unnoticed.
+"""A stage depends on exactly what it runs: every file that it imports, at any depth, and no other.
 
 DVC does not follow imports itself (treeverse/dvc#9195).
 """
 
-import ast
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from dvc.repo import Repo
 from dvc.stage import PipelineStage
 from dvc.utils.serialize import load_yaml, modify_yaml
 
+from pipelines.graph import dependencies
+from pipelines.graph.closure import closure
+
 ROOT = Path(__file__).resolve().parents[2]
-OBSERVERS = ("pipelines/tracking/",)  # they watch a run and cannot change what it writes
-PLUGINS = {"pipelines/data/corpora", "pipelines/objectives", "pipelines/compression/methods"}
+PARAMS = [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))]
+CODE = ("pipelines/", "imports/")
 
 
 @pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> list[PipelineStage]:
-    """The stages of dvc.yaml under every ready-made params file."""
-    found = []
-    for params in [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))]:
+def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[PipelineStage, dict[str, Any]]]:
+    """The stages of dvc.yaml under every ready-made params file, each with its entry."""
+    found = {}
+    for params in PARAMS:
         here = tmp_path_factory.mktemp(params.stem)
         shutil.copyfile(ROOT / "dvc.yaml", here / "dvc.yaml")
         shutil.copyfile(params, here / "params.yaml")
+        values = yaml.safe_load(params.read_text(encoding="utf-8"))
         Repo.init(str(here), no_scm=True).close()
         with Repo(str(here)) as repo:
-            found += [stage for stage in repo.index.stages if isinstance(stage, PipelineStage)]
+            for stage in repo.index.stages:
+                assert isinstance(stage, PipelineStage)
+                section, _, key = stage.name.partition("@")
+                found[f"{params.name}: {stage.name}"] = (stage, values[section][key] if key else {})
     return found
 
 
-def module_files(module: str) -> list[Path]:
-    """The files that importing `module` runs: itself and the packages above it."""
-    parts = module.split(".")
-    above = [ROOT.joinpath(*parts[:n], "__init__.py") for n in range(1, len(parts) + 1)]
-    return [path for path in [ROOT.joinpath(*parts).with_suffix(".py"), *above] if path.exists()]
+def code_deps(stage: PipelineStage) -> set[str]:
+    """The files of code that a stage lists, or that stand as links in a folder that it lists."""
+    listed = [dep.def_path for dep in stage.deps if dep.def_path.startswith(CODE)]
+    assert len(set(listed)) == len(listed)
+    return {file for dep in listed for file in linked(ROOT / dep)}
 
 
-def closure(path: Path, seen: set[Path]) -> set[Path]:
-    """`path` and every file of pipelines/ that it imports, at any depth."""
-    if path in seen:
-        return seen
-    seen.add(path)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            if name.split(".")[0] == "pipelines":
-                for file in module_files(name):
-                    closure(file, seen)
-    return seen
+def linked(place: Path) -> list[str]:
+    if place.is_file():
+        return [place.relative_to(ROOT).as_posix()]
+    return [link.resolve().relative_to(ROOT).as_posix() for link in place.iterdir()]
 
 
-def uncovered(stage: PipelineStage, skip: str = "") -> list[str]:
-    """Files that the stage imports and dvc.yaml does not list; `skip` leaves one dep out."""
-    deps = [dep.def_path for dep in stage.deps if dep.def_path != skip]
-    code = [ROOT / dep for dep in deps if dep.endswith(".py")]  # the entry point and its plugins
-    needed = {str(path.relative_to(ROOT)) for start in code for path in closure(start, set())}
-    # an empty package file holds nothing that could change what a stage does, but its docstring
-    needed = {
-        name
-        for name in needed
-        if not name.endswith("__init__.py") or len(ast.parse((ROOT / name).read_text()).body) > 1
+@pytest.fixture(scope="module")
+def runs(stages: dict[str, tuple[PipelineStage, dict[str, Any]]]) -> dict[str, set[str]]:
+    """The files that each stage runs."""
+    closures, known = dependencies.stages(), {}
+    for name, (stage, entry) in stages.items():
+        section = stage.name.partition("@")[0]
+        plugins = (section, *(entry[each.key] for each in closures[section].named))
+        if plugins not in known:
+            known[plugins] = dependencies.runs(closures[section], entry)
+        known[name] = known[plugins]
+    return {name: known[name] for name in stages}
+
+
+def differences(runs: set[str], deps: set[str]) -> dict[str, list[str]]:
+    """What is missing among `deps`, and what is too much."""
+    found = {"missing": sorted(runs - deps), "too many": sorted(deps - runs)}
+    return {name: files for name, files in found.items() if files}
+
+
+def test_deps_are_the_files_that_a_stage_runs(stages: dict[str, Any], runs: dict[str, set[str]]) -> None:
+    assert len(stages) >= 150
+    found = {name: differences(runs[name], code_deps(stage)) for name, (stage, _) in stages.items()}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}, "run make graph"
+
+
+def test_a_dep_left_out_is_found_and_so_is_one_too_many(stages: dict[str, Any], runs: dict[str, set[str]]) -> None:
+    name = "params.yaml: finetune@headlines"
+    deps = code_deps(stages[name][0])
+    loop, app = "pipelines/training/loop.py", "pipelines/serving/app.py"
+    assert differences(runs[name], deps - {loop}) == {"missing": [loop]}
+    assert differences(runs[name], deps | {app}) == {"too many": [app]}
+
+
+def test_dvc_yaml_and_the_links_are_what_make_graph_writes() -> None:
+    assert dependencies.written() == (ROOT / "dvc.yaml").read_text(encoding="utf-8"), "run make graph"
+    there_are = {
+        link.relative_to(ROOT).as_posix(): link.resolve().relative_to(ROOT).as_posix()
+        for link in (ROOT / "imports").rglob("*")
+        if link.is_symlink() or link.is_file()
     }
-    return [
-        name
-        for name in sorted(needed)
-        if not name.startswith(OBSERVERS) and not any(name == dep or name.startswith(dep + "/") for dep in deps)
-    ]
+    assert there_are == dependencies.links(), "run make graph"
 
 
-def test_deps_cover_imports(stages: list[PipelineStage]) -> None:
-    assert len(stages) >= 15
-    assert {stage.addressing: missing for stage in stages if (missing := uncovered(stage))} == {}
+def test_an_edit_makes_stale_the_stages_that_import_the_file_and_no_other(
+    stages: dict[str, Any], runs: dict[str, set[str]]
+) -> None:
+    """File by file: the stages that list it are those that run it."""
+    deps = {name: code_deps(stage) for name, (stage, _) in stages.items()}
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "pipelines").rglob("*.py")]
+    assert len(files) > 150
+    for file in files:
+        assert {name for name in stages if file in deps[name]} == {name for name in stages if file in runs[name]}, file
+    for nobodys in ("pipelines/entries/promote.py", "pipelines/entries/tune.py", "pipelines/core/checking.py"):
+        assert not any(nobodys in listed for listed in deps.values())
 
 
-def test_a_dep_left_out_is_found(stages: list[PipelineStage]) -> None:
-    finetune = next(stage for stage in stages if ":finetune@" in stage.addressing)
-    assert any(name.startswith("pipelines/training/") for name in uncovered(finetune, skip="pipelines/training"))
+def test_a_closure_follows_functions_plugins_and_packages(tmp_path: Path) -> None:
+    files = {
+        "pipelines/a.py": "def f():\n    from pipelines.room import b\n    import pipelines.c\n",
+        "pipelines/room/__init__.py": '"""Nothing but words."""\n',
+        "pipelines/room/b.py": 'plugins.load("pipelines.kinds", entry.kind)\nplugins.load("pipelines.any", name)\n',
+        "pipelines/c.py": "import os\nfrom pipelines.code import d\n",
+        "pipelines/code/__init__.py": '"""Words."""\nVALUE = 1\n',
+        "pipelines/code/d.py": "",
+        "pipelines/any/x.py": "",
+        "pipelines/any/y.py": "import pipelines.a\n",
+        "pipelines/kinds/k.py": "import pipelines.other\n",
+        "pipelines/other.py": "",
+        "pipelines/unused.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = closure("pipelines/a.py", tmp_path)
+    a_b_c = {"pipelines/a.py", "pipelines/room/b.py", "pipelines/c.py"}
+    plugins = {"pipelines/any/x.py", "pipelines/any/y.py"}
+    assert set(found.files) == a_b_c | plugins | {"pipelines/code/__init__.py", "pipelines/code/d.py"}
+    assert [tuple(each) for each in found.named] == [("pipelines.kinds", "kind")]
+    assert found.chain("pipelines/code/d.py") == ["pipelines/a.py", "pipelines/c.py", "pipelines/code/d.py"]
 
 
-def test_resources_make_nothing_stale(stages: list[PipelineStage]) -> None:
-    keys = {str(key) for stage in stages for dep in stage.params for key in dep.params}
+def test_resources_make_nothing_stale(stages: dict[str, Any]) -> None:
+    keys = {str(key) for stage, _ in stages.values() for dep in stage.params for key in dep.params}
     assert "finetune.headlines" in keys
     assert not any(key.startswith("resources") for key in keys)
 
 
-def test_every_plugin_folder_is_named_by_a_stage() -> None:
-    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
-    assert all(f"{folder}/${{item." in text for folder in PLUGINS)
+def test_every_plugin_that_an_entry_names_is_a_dep_of_its_own() -> None:
+    named = {(each.package, each.key) for stage in dependencies.stages().values() for each in stage.named}
+    assert named == {
+        ("pipelines.data.corpora", "corpus"),
+        ("pipelines.text.tokenizers", "tokenizer"),
+        ("pipelines.objectives", "objective"),
+        ("pipelines.compression.methods", "method"),
+    }
+
+
+def test_links_are_relative() -> None:
+    targets = [os.readlink(link) for link in (ROOT / "imports").rglob("*") if link.is_symlink()]
+    assert targets
+    assert all(target.startswith("../../../pipelines/") for target in targets)
 
 
 @pytest.mark.parametrize("file", ["params.yaml", *sorted(path.name for path in (ROOT / "params").iterdir())])

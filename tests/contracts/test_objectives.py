@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 import torch
 
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import pretrained
 from pipelines.core import plugins, tables
-from pipelines.core.entries import Pretrain, Resources
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import ragged
+from pipelines.core.resources import Resources
 from pipelines.core.schema import encoded
-from pipelines.models import folder as model_folder
-from pipelines.models import pretrained
+from pipelines.entries.pretrain import Pretrain
 from pipelines.models.backbones import BACKBONES
+from pipelines.pretraining.corrupted_batches import CorruptedBatches
 from pipelines.text import tokenizer
 from pipelines.text.encoding.sequence import lists
 from pipelines.training import losses
-from pipelines.training.corruption import CorruptedBatches
 from pipelines.training.distributed import fitting
-from tests import tiny
+from tests.support import tiny
 
 OBJECTIVES = "pipelines.objectives"
 # objective -> the families that it can train
@@ -127,13 +128,13 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(name: str, famil
 
 
 SAID = {
-    "mlm": "the {} family has no masked-word head",
-    "contrast": "the {} family has no masked-word head",
-    "nsp": "the {} family has no (masked-word head|head for two segments; there are: bert, albert)",
-    "sop": "the {} family has no (masked-word head|head for two segments; there are: bert, albert)",
+    "mlm": "the {} family has no masked-token head",
+    "contrast": "the {} family has no masked-token head",
+    "nsp": "the {} family has no (masked-token head|head for two segments; there are: bert, albert)",
+    "sop": "the {} family has no (masked-token head|head for two segments; there are: bert, albert)",
     "replaced_token": "a {} has no head for replaced tokens; electra has one",
     "permutation": "a {} has no two streams of attention; xlnet has",
-    "bilm": "a {} reads both ways at once; bilstm reads each way apart",
+    "bilm": "a {} reads in both directions at once; bilstm reads each separately",
 }
 
 

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
+from pipelines.checkpoints import folder as model_folder
+from pipelines.compression.context import Context, Data
 from pipelines.core import plugins
-from pipelines.core.entries import Resources
 from pipelines.core.errors import UsageError
+from pipelines.core.resources import Resources
 from pipelines.core.schema import ROWS
 from pipelines.core.task import Task
-from pipelines.models import folder as model_folder
 from pipelines.text import tokenizer
-from pipelines.training.batches import TaskData
 from pipelines.training.distributed import fitting
-from tests import tiny
-from tests.unit.training.test_training import rows
+from tests.support import tiny
+from tests.support.fits import rows
 
 CORPORA, TOKENIZERS = "pipelines.data.corpora", "pipelines.text.tokenizers"
 METHODS = "pipelines.compression.methods"
@@ -51,7 +51,7 @@ def test_a_tokenizer_of_others_is_read_as_it_is(tmp_path: Path) -> None:
     ours.train(lambda: iter(tiny.TEXTS), tmp_path, 300, ours.Params())
     (tmp_path / tokenizer.CONFIG).write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     check_tokenizer("hf", tmp_path)
-    with pytest.raises(UsageError, match="hf reads a tokenizer that is there"):
+    with pytest.raises(UsageError, match="hf reads an existing tokenizer"):
         plugins.load(TOKENIZERS, "hf").train(lambda: iter(tiny.TEXTS), tmp_path, 300, ours.Params())
 
 
@@ -80,7 +80,8 @@ def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checko
     inputs = {"input_ids": torch.randint(5, 50, (3, 9)), "attention_mask": torch.ones(3, 9, dtype=torch.int64)}
     params = method.Params(**OPTIONS.get(name, {}))
     with fitting("compress", name, Resources()) as fit:
-        smaller = method.compress(teacher, TaskData(rows(vocab=50), 0), params, fit)
+        texts, data = tokenizer.load(folder), Data(rows(vocab=50), None, 0)
+        smaller = method.compress(Context(teacher, task, data, texts, None, 1, fit, checkout / "cache"), params)
     (checkout / "out").mkdir()
     model_folder.save(smaller, checkout / "out", folder, task)
     with torch.inference_mode():

@@ -14,17 +14,18 @@ import pytest
 import torch
 
 from flows.serve import free_port
-from tests.conftest import ROOT
-from tests.faults.test_ray_workers import fit_params, trained
+from tests.support import fits
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 RAY = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus=1"]
 SMALL = ["--object-store-memory=100000000", "--dashboard-agent-listen-port=0"]
 
 
-def start(*arguments: str) -> subprocess.Popen[bytes]:
-    """A node; its processes are this one's children."""
-    return subprocess.Popen([*RAY, *SMALL, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def start(session: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """A node, its files in the folder `session`; its processes are this one's children."""
+    command = [*RAY, *SMALL, f"--temp-dir={session}", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def kill(node: subprocess.Popen[bytes]) -> None:
@@ -55,8 +56,7 @@ def nodes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subp
     monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
     port = free_port()
     session = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: sockets lie in it
-    monkeypatch.setattr("tests.faults.test_cluster.SMALL", [*SMALL, f"--temp-dir={session}"])
-    found = [start("--head", f"--port={port}", "--include-dashboard=false")]
+    found = [start(session, "--head", f"--port={port}", "--include-dashboard=false")]
     try:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:  # the head listens
@@ -64,7 +64,7 @@ def nodes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subp
                 break
             time.sleep(0.2)
         # an address of its own, or the driver might join this node instead of the head
-        found.append(start(f"--address=127.0.0.1:{port}", "--node-ip-address=127.0.0.2"))
+        found.append(start(session, f"--address=127.0.0.1:{port}", "--node-ip-address=127.0.0.2"))
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
         yield found
     finally:
@@ -78,8 +78,8 @@ def nodes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subp
 def test_a_node_dies_and_training_ends_as_if_it_had_not(nodes: list[subprocess.Popen[bytes]], checkout: Path) -> None:
     from pipelines.training import distributed
 
-    params = fit_params(epochs=3)
-    unbroken, curve = trained(checkout, 0, params)
+    params = fits.params(epochs=3)
+    unbroken, curve = fits.trained(checkout, 0, params)
     distributed._connect()
     wait_for_nodes(2)
     worlds: list[int] = []
@@ -94,7 +94,7 @@ def test_a_node_dies_and_training_ends_as_if_it_had_not(nodes: list[subprocess.P
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    resumed, after = trained(checkout, (1, 2), params, often=True)
+    resumed, after = fits.trained(checkout, (1, 2), params, often=True)
     watcher.join()
     assert worlds == [2]
     assert len(after) == len(curve)

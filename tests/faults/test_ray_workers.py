@@ -11,15 +11,15 @@ import psutil
 import pytest
 import torch
 
-from pipelines.core.entries import Fit, Resources
+from pipelines.checkpoints import new_head
 from pipelines.core.errors import InputError
-from pipelines.models import heads
+from pipelines.core.resources import Resources
+from pipelines.models.batch import Batch
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
-from tests import tiny
-from tests.conftest import ROOT
-from tests.unit.training.test_training import rows
+from tests.support import fits, tiny
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -33,46 +33,18 @@ def cluster(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ray.shutdown()
 
 
-NEVER, EACH_STEP = 5.0, 1e-9  # minutes between two checkpoints
-
-
-def fit_params(epochs: int) -> Fit:
-    """SGD: Adam would turn the rounding of a gradient that is nothing but rounding into a whole step."""
-    return Fit(epochs=epochs, batch_size=4, optimizer="sgd", momentum=0.9, learning_rate=0.02)
-
-
-def trained(
-    folder: Path, workers: int | tuple[int, int], params: Fit, often: bool = False
-) -> tuple[dict[str, torch.Tensor], list[float]]:
-    """Weights and loss curve of one training without dropout, which each worker would draw for itself."""
-    torch.manual_seed(1)
-    model = heads.for_task(tiny.encoder(folder / f"encoder-{workers}"), tiny.TASK, "linear")
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-        if hasattr(module, "dropout_prob"):
-            module.dropout_prob = 0.0
-    model.config.encoder.attention_probs_dropout_prob = 0.0
-    curve: list[float] = []
-    resources = Resources(workers=workers, checkpoint_minutes=EACH_STEP if often else NEVER)
-    with fitting("finetune", f"w{workers}", resources) as fit:
-        batches = RowBatches(rows(), 4, params.epochs, 1, 0)
-        fit(model, losses.classification, batches, params, report=lambda step, at: curve.append(at["loss"]))
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}, curve
-
-
 def test_two_workers_give_the_curve_of_one(cluster: None, checkout: Path) -> None:
-    params = fit_params(epochs=2)
-    alone, curve = trained(checkout, 0, params)
-    both, curve_of_two = trained(checkout, 2, params)
+    params = fits.params(epochs=2)
+    alone, curve = fits.trained(checkout, 0, params)
+    both, curve_of_two = fits.trained(checkout, 2, params)
     assert len(curve) == 12
     assert curve_of_two == pytest.approx(curve, abs=1e-4)
     assert all(torch.allclose(both[name], alone[name], atol=1e-4) for name in alone if alone[name].is_floating_point())
 
 
 def test_a_killed_worker_is_restarted_and_changes_nothing(cluster: None, checkout: Path) -> None:
-    params = fit_params(epochs=6)
-    unbroken, curve = trained(checkout, 0, params)
+    params = fits.params(epochs=6)
+    unbroken, curve = fits.trained(checkout, 0, params)
     killed: list[int] = []
 
     def kill() -> None:
@@ -87,7 +59,7 @@ def test_a_killed_worker_is_restarted_and_changes_nothing(cluster: None, checkou
 
     watcher = threading.Thread(target=kill)
     watcher.start()
-    resumed, curve_after = trained(checkout, 1, params, often=True)
+    resumed, curve_after = fits.trained(checkout, 1, params, often=True)
     watcher.join()
     assert len(killed) == 1
     assert curve_after == pytest.approx(curve, abs=1e-4)
@@ -95,13 +67,13 @@ def test_a_killed_worker_is_restarted_and_changes_nothing(cluster: None, checkou
 
 
 def test_an_error_in_the_workers_is_one_sentence(cluster: None, checkout: Path) -> None:
-    model = heads.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK, "linear")
+    model = new_head.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK, "linear")
 
-    def no_number(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
-        total, count = losses.classification(model, batch)
+    def no_number(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
+        total, count = losses.classification(model, batch, step)
         return total * float("nan"), count
 
-    def broken(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    def broken(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
         raise RuntimeError("it broke")
 
     resources = Resources(workers=1, max_failures=0)
@@ -110,4 +82,4 @@ def test_an_error_in_the_workers_is_one_sentence(cluster: None, checkout: Path) 
         (broken, "^training failed 1 times: .*it broke"),
     ):
         with pytest.raises(InputError, match=sentence), fitting("finetune", "w", resources) as fit:
-            fit(model, loss, RowBatches(rows(), 4, 1, 1, 0), fit_params(epochs=1))
+            fit(model, loss, RowBatches(fits.rows(), 4, 1, 1, 0), fits.params(epochs=1))

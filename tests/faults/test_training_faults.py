@@ -10,15 +10,15 @@ import psutil
 import pytest
 import torch
 
-from pipelines.core.entries import Fit, Resources
 from pipelines.core.errors import InputError
-from pipelines.models import heads
+from pipelines.core.resources import Resources
+from pipelines.entries.parts.fit import Fit
+from pipelines.models.batch import Batch
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
-from tests import tiny
-from tests.conftest import ROOT
-from tests.unit.training.test_training import rows
+from tests.support import fits
+from tests.support.places import ROOT
 
 OFTEN = Resources(checkpoint_minutes=1e-9)
 CHECKPOINT = Path("state/checkpoints/finetune/x/fit-1.pt")
@@ -26,39 +26,33 @@ CHECKPOINT = Path("state/checkpoints/finetune/x/fit-1.pt")
 
 @pytest.fixture
 def model(checkout: Path) -> torch.nn.Module:
-    """Without dropout, of which every part of a batch would draw its own."""
-    torch.manual_seed(1)
-    found = heads.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK, "linear")
-    for module in found.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    return found
+    return fits.without_dropout(fits.model(checkout))
 
 
 def batches(epochs: int = 2) -> RowBatches:
-    return RowBatches(rows(), 4, epochs, 1, 0)
+    return RowBatches(fits.rows(), 4, epochs, 1, 0)
 
 
-def fitted(model: torch.nn.Module, loss: losses.Loss = losses.classification) -> dict[str, torch.Tensor]:
+def fitted(model: torch.nn.Module, loss: losses.Loss = losses.classification) -> fits.Weights:
     with fitting("finetune", "x", OFTEN) as fit:
         fit(model, loss, batches(), Fit(epochs=2, batch_size=4, optimizer="sgd", momentum=0.9, learning_rate=0.01))
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    return fits.weights(model)
 
 
 def test_a_full_disk_costs_one_checkpoint_and_no_step(
     model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET")
-    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    start = fits.weights(model)
     whole = fitted(model)
     model.load_state_dict(start)
     steps: list[int] = []
 
-    def loss(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    def loss(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
         steps.append(len(steps))
         if steps[-1] == 3:  # the third checkpoint meets a full disk, and the fourth room again
             CHECKPOINT.with_suffix(".partial").symlink_to("/dev/full")
-        return losses.classification(model, batch)
+        return losses.classification(model, batch, step)
 
     capsys.readouterr()
     after = fitted(model, loss)
@@ -68,16 +62,16 @@ def test_a_full_disk_costs_one_checkpoint_and_no_step(
 
 
 def test_finished_weights_that_find_no_room_are_not_lost(model: torch.nn.Module) -> None:
-    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    start = fits.weights(model)
     whole = fitted(model)
     model.load_state_dict(start)
     steps: list[int] = []
 
-    def loss(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    def loss(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
         steps.append(len(steps))
         if steps[-1] == 11:
             CHECKPOINT.with_suffix(".partial").symlink_to("/dev/full")
-        return losses.classification(model, batch)
+        return losses.classification(model, batch, step)
 
     with pytest.raises(OSError, match="No space left on device") as full:
         fitted(model, loss)
@@ -102,17 +96,17 @@ def test_memory_that_is_too_small_is_met_by_half_the_rows_once(
     model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET")
-    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    start = fits.weights(model)
     whole = fitted(model)
     model.load_state_dict(start)
     seen: list[int] = []
 
     def within(most: int) -> losses.Loss:
-        def loss(model: torch.nn.Module, batch: dict) -> tuple[torch.Tensor, torch.Tensor]:
+        def loss(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
             seen.append(len(batch["labels"]))
             if seen[-1] > most:
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return losses.classification(model, batch)
+            return losses.classification(model, batch, step)
 
         return loss
 
@@ -141,7 +135,7 @@ def test_one_stage_does_not_run_twice_at_a_time(checkout: Path, monkeypatch: pyt
             time.sleep(0.02)
         second = run(ends, "a")
         assert second.returncode == 1
-        assert second.stderr.startswith(f"finetune a: it runs already (process {first.pid} on ")
+        assert second.stderr.startswith(f"finetune a: it is already running (process {first.pid} on ")
         assert second.stderr.count("\n") == 1
         assert run(ends, "b").stdout == "done b\n"
         psutil.Process(first.pid).kill()

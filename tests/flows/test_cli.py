@@ -5,6 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from pipelines.core import json_file, paths
+from tests.support.records import RECORDS
 
 GOOD = "ingest: {mine: {corpus: custom}}\n"
 
@@ -43,6 +47,21 @@ def test_check_names_what_is_wrong() -> None:
     assert wrong.stderr.startswith("bertline: params.yaml: resources: no key 'worker' (did you mean 'workers'?)")
     assert wrong.stderr.count("\n") == 1
     assert "Traceback" in bertline("--debug", "check").stderr
+
+
+def test_table_shows_every_run_and_what_it_took_here() -> None:
+    runs = {"evaluate": {"日本語": {"task": "t"}, "new": {"task": "t"}}, "baseline": {"other": {"task": "another"}}}
+    Path("params.yaml").write_text(yaml.safe_dump(runs, allow_unicode=True))
+    none = bertline("table")
+    assert none.returncode == 1
+    assert none.stderr == "bertline: artifacts/metrics/NAME.json: no run has been evaluated yet; `dvc repro` does it\n"
+    for each in RECORDS:  # one of them is of a run that params.yaml does not name
+        json_file.write(paths.metrics(each["run"]), each)
+    json_file.write(paths.timings("日本語"), {"latency_ms": {"p50": 1.25}, "rows_per_second": 12345})
+    lines = bertline("table").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", "other", "日本語"]
+    assert lines[1].split()[-2:] == ["-", "-"]
+    assert lines[2].split()[-2:] == ["1.25", "12,345"]
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
-from tests import tiny
-from tests.serving.test_one_predictor import CODE
+from tests.support import tiny
+from tests.support.places import CODE
 
 PARAMS = """
 prepare: {rows: {corpus: custom, source: x}}
@@ -67,9 +67,9 @@ def test_a_better_one_is_promoted_a_worse_one_refused_and_the_way_back_is_open(
     shutil.copytree(registered, checkout / "as-good")
     third = register(checkout / "as-good")
     assert promote("tiny").champion.version == third.version == 3
-    assert registry.champions("tiny") == [1, 3]
+    assert registry.promotion_history("tiny") == [1, 3]
     assert rollback("tiny").version == 1
-    assert registry.champions("tiny") == [1]
+    assert registry.promotion_history("tiny") == [1]
     with pytest.raises(InputError, match="no champion before version 1"):
         rollback("tiny")
 

@@ -17,9 +17,8 @@ from flows import services
 from flows.serve import free_port
 from pipelines.core import tables
 from pipelines.tracking import registry
-from tests import tiny
-from tests.conftest import ROOT
-from tests.serving.test_one_predictor import CODE
+from tests.support import tiny
+from tests.support.places import CODE, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -29,7 +28,7 @@ def environment(workspace: Path) -> Iterator[dict[str, str]]:
     """A workspace with a champion of its own, and ports that nobody uses; whatever is still up at the end goes down."""
     shutil.copyfile(ROOT / "prefect.yaml", "prefect.yaml")
     version = registry.register("headlines", tiny.classifier(workspace / "model"), CODE, "single", {"text": "犬"}, {})
-    registry.crown(version)
+    registry.promote(version)
     mlflow.set_tracking_uri(None)
     variables = {
         **os.environ,

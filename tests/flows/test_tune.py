@@ -15,11 +15,12 @@ import yaml
 
 from flows.tune import _study, _values
 from flows.tune import tune as search
-from pipelines.core import entries, params
-from pipelines.core.entries import Tune
+from pipelines.core import params
 from pipelines.core.errors import UsageError
-from tests import tiny
-from tests.conftest import ROOT
+from pipelines.entries.finetune import Finetune
+from pipelines.entries.tune import Tune
+from tests.support import tiny
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 ENTAILMENT = {
@@ -29,18 +30,19 @@ ENTAILMENT = {
     "files": {"train": "train.tsv", "dev": "dev.tsv", "test": "dev.tsv"},
     "columns": {"text": "sentence1", "text_pair": "sentence2", "id": "index"},
 }
+TRAINED = {"data": "entailment", "encoder": "encoder", "epochs": 1, "max_train_rows": 32, "evaluations": 2}
+SEARCH = {
+    "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+    "epochs": [1, 2],
+    "seed": {"low": 1, "high": 9},
+}
 PARAMS = {
     "prepare": {"entailment": ENTAILMENT},
     "encode": {"entailment": {"task": "entailment", "vocab": "encoder", "max_length": 32}},
-    "finetune": {"it": {"data": "entailment", "encoder": "encoder", "epochs": 1, "max_train_rows": 32, "looks": 2}},
+    "finetune": {"it": TRAINED},
     "evaluate": {"it": {"task": "entailment"}},
-    "tune": {
-        "it": {
-            "search": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "epochs": [1, 2], "seed": {"low": 1, "high": 9}},
-            "trials": 3,
-        }
-    },
-}  # fmt: skip
+    "tune": {"it": {"search": SEARCH, "trials": 3}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +125,7 @@ def test_a_killed_search_goes_on(encoded: Path) -> None:
     tried = {tuple(line.split("|")[2:4]) for line in rows}
     assert len(tried) == 3  # a grid tries nothing twice
     asked = params.entry("tune", "it", Tune)
-    study = _study("it", asked, params.entry("finetune", "it", entries.Finetune))
+    study = _study("it", asked, params.entry("finetune", "it", Finetune))
     ended = [_values(asked, trial.params) for trial in study.trials if trial.value is not None]
     assert sorted({values["epochs"] for values in ended}) == [1, 300]
 

@@ -21,10 +21,9 @@ from pipelines.inference import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.tracking import registry, store
-from tests import tiny
-from tests.conftest import ROOT
+from tests.support import tiny
+from tests.support.places import CODE, ROOT
 
-CODE = ROOT / "pipelines" / "serving" / "registered.py"
 TEXTS = ["私は犬が好き。", "", "😀", "映画の公開日が決定、監督が語る" * 30, "試合は延長の末に決着した", "a b c"] * 3
 
 
@@ -35,7 +34,7 @@ def register(folder: Path, kind: str = "single") -> registry.Version:
 @pytest.fixture
 def version(checkout: Path) -> Iterator[registry.Version]:
     found = register(tiny.classifier(checkout / "model"))
-    registry.crown(found)
+    registry.promote(found)
     yield found
     mlflow.set_tracking_uri(None)
 
@@ -88,7 +87,7 @@ def test_a_model_folder_without_all_its_weights_is_refused(checkout: Path) -> No
     folder = tiny.classifier(checkout / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    with pytest.raises(InputError, match=r"16 weights that its config\.json asks for are not there"):
+    with pytest.raises(InputError, match=r"16 weights that its config\.json asks for are missing"):
         Predictor.load(folder)
 
 

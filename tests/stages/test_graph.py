@@ -1,5 +1,6 @@
 """The whole graph by DVC on the samples: once, again with nothing to do, after a change, and after a kill."""
 
+import json
 import os
 import signal
 import subprocess
@@ -33,6 +34,7 @@ def repository(workspace: Path) -> Path:
         "encode": ("headlines", "bodies"),
         "finetune": ("headlines", "headlines-frozen"),
         "compress": ("headlines-int8",),
+        "baseline": ("headlines-svm",),
         "evaluate": ("headlines", "headlines-frozen", "headlines-int8"),
     }.items():
         params[section] = {name: params[section][name] for name in kept}
@@ -54,6 +56,43 @@ def change(file: Path, *keys: str, value: object) -> None:
     file.write_text(yaml.safe_dump(params))
 
 
+def stale() -> set[str]:
+    """The stages that DVC would run again."""
+    command = [sys.executable, "-m", "dvc", "status", "--json"]
+    return set(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def check_what_an_edit_makes_stale(repository: Path) -> None:
+    """A comment in a file makes the stages stale that import it; a new file makes none."""
+    assert stale() == set()
+    for nobodys in ("entries/promote.py", "entries/tune.py", "core/checking.py"):
+        with (repository / "pipelines" / nobodys).open("a") as file:
+            file.write("# a comment\n")
+    (repository / "pipelines/data/formats/new.py").write_text('"""Nobody imports it yet."""\n')
+    assert stale() == set()
+    archives = repository / "pipelines/data/formats/archives.py"  # behind a link: of livedoor's imports
+    before = archives.read_text()
+    archives.write_text(f"{before}# a comment\n")
+    assert stale() == {"ingest@livedoor-samples", "prepare@headlines", "prepare@bodies"}
+    archives.write_text(before)
+    export = repository / "pipelines/inference/onnx_export.py"
+    before = export.read_text()
+    export.write_text(f"{before}# a comment\n")
+    assert stale() == {"export@headlines"}
+    export.write_text(before)
+
+
+def check_that_another_evaluation_changes_no_md5(repository: Path) -> None:
+    """What differs from run to run is no output: another machine has the same dvc.lock."""
+    lock, timings = repository / "dvc.lock", repository / "artifacts/timings/headlines.json"
+    before, took = lock.read_bytes(), timings.read_bytes()
+    command = [sys.executable, "-m", "dvc", "repro", "-q", "-s", "-f", "evaluate@headlines"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(command, check=True, env=os.environ | {"PATH": path})
+    assert lock.read_bytes() == before
+    assert timings.read_bytes() != took
+
+
 def test_the_graph_runs_once_and_then_only_what_changed(repository: Path) -> None:
     ran = dag.reproduce()
     assert {
@@ -70,6 +109,8 @@ def test_the_graph_runs_once_and_then_only_what_changed(repository: Path) -> Non
     bytecode.parent.mkdir(exist_ok=True)
     bytecode.write_bytes(b"no other code")
     assert dag.reproduce() == []
+    check_what_an_edit_makes_stale(repository)
+    check_that_another_evaluation_changes_no_md5(repository)
 
     change(repository / "params.yaml", "finetune", "headlines-frozen", "learning_rate", value=0.02)
     assert dag.reproduce() == ["finetune@headlines-frozen", "evaluate@headlines-frozen", "report"]

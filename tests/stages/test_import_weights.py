@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM
 
+from pipelines.checkpoints import new_head
 from pipelines.core.errors import InputError
-from pipelines.models import heads
 from pipelines.stages import import_weights
-from tests import tiny
+from tests.support import tiny
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_the_weights_are_the_same_in_every_form(form: str, source: Path) -> None
     assert set(found) == set(state)
     assert all(found[name].equal(tensor) for name, tensor in state.items())
     assert AutoModelForMaskedLM.from_pretrained(folder).config.num_hidden_layers == 2
-    assert heads.for_task(folder, tiny.TASK, "linear").config.num_labels == 3
+    assert new_head.for_task(folder, tiny.TASK, "linear").config.num_labels == 3
     assert json.loads((folder / "provenance.json").read_text())["stage"] == "import_weights"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.core import params, paths
-from pipelines.stages import encode, evaluate, finetune, floor, ingest, prepare, pretrain, report
-from tests.conftest import MIRROR, ROOT, needs_mirror
+from pipelines.core import checking, paths
+from pipelines.stages import baseline, encode, evaluate, finetune, ingest, prepare, pretrain, report
+from tests.support.places import MIRROR, ROOT, needs_mirror
 
 pytestmark = [needs_mirror, pytest.mark.slow, pytest.mark.real_data]
 # file -> the share of its rows to take, by the entry of prepare
@@ -48,11 +48,11 @@ def test_every_run_reaches_the_report(file: str, checkout: Path, monkeypatch: py
     shutil.copytree(ROOT / "encoders", "encoders", ignore=shutil.ignore_patterns("__pycache__"))
     values = few(yaml.safe_load((ROOT / "params" / f"{file}.yaml").read_text(encoding="utf-8")), FILES[file])
     Path("params.yaml").write_text(yaml.safe_dump(values))
-    params.check()
+    checking.check()
     for stage, section in ((ingest, "ingest"), (prepare, "prepare"), (encode, "encode"), (pretrain, "pretrain")):
         for key in values[section]:
             stage.main(key)
-    for stage, section in ((finetune, "finetune"), (floor, "floor"), (evaluate, "evaluate")):
+    for stage, section in ((finetune, "finetune"), (baseline, "baseline"), (evaluate, "evaluate")):
         for key in values[section]:
             stage.main(key)
     report.main()
@@ -73,11 +73,11 @@ def few(values: dict[str, Any], shares: dict[str, float]) -> dict[str, Any]:
     values["ingest"] = {name: entry for name, entry in values["ingest"].items() if name in raw}
     values["encode"] = {name: entry for name, entry in values["encode"].items() if entry["task"] in shares}
     for section, less in (
-        ("pretrain", {"epochs": 0.02, "looks": 1}),
+        ("pretrain", {"epochs": 0.02, "evaluations": 1}),
         ("finetune", {"epochs": 1, "max_train_rows": 48}),
     ):
         kept = {name: entry for name, entry in values[section].items() if entry["data"] in values["encode"]}
         values[section] = {name: entry | less for name, entry in kept.items()}
-    for section in ("floor", "evaluate"):
+    for section in ("baseline", "evaluate"):
         values[section] = {name: entry for name, entry in values[section].items() if entry["task"] in shares}
     return values

@@ -13,7 +13,7 @@ from pipelines.core.task import Task
 from pipelines.data.corpora import glue, jaquad, jglue, ner_wikipedia_ja
 from pipelines.stages import encode, ingest, prepare
 from pipelines.text.encoding import tagging
-from tests.conftest import MIRROR, needs_mirror
+from tests.support.places import MIRROR, needs_mirror
 
 pytestmark = [needs_mirror, pytest.mark.slow, pytest.mark.real_data]
 JA = {

@@ -12,7 +12,7 @@ import yaml
 
 from flows import dag
 from pipelines.core import tables
-from tests.conftest import MIRROR, ROOT, needs_mirror
+from tests.support.places import MIRROR, ROOT, needs_mirror
 
 RUNS = {f"livedoor-{run}" for run in ("full", "adapted", "top2", "frozen", "int8", "drop2", "svm")}
 
@@ -35,8 +35,8 @@ def test_params_livedoor_runs_to_its_table(workspace: Path, monkeypatch: pytest.
     for run in RUNS:
         assert tables.read(Path("artifacts/predictions") / run / "test.parquet").num_rows == 900
         assert run in Path("artifacts/reports/table.txt").read_text()
-    floor = json.loads(Path("artifacts/metrics/livedoor-svm.json").read_text())["metrics"]["accuracy"]
-    assert floor == pytest.approx(0.774, abs=0.03)
+    baseline = json.loads(Path("artifacts/metrics/livedoor-svm.json").read_text())["metrics"]["accuracy"]
+    assert baseline == pytest.approx(0.774, abs=0.03)
     passages = tables.read(Path("artifacts/rows/livedoor-passages/train.parquet"))
     articles = {row_id.rpartition("-")[0] for row_id in passages.column("id").to_pylist()}
     tested = tables.read(Path("artifacts/rows/livedoor/test.parquet")).column("id").to_pylist()

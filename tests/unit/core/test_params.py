@@ -1,4 +1,4 @@
-"""params.yaml: what is wrong is said in one sentence, with the key and the choices."""
+"""One entry of params.yaml, and the keys in it that belong to a plugin."""
 
 from pathlib import Path
 
@@ -6,57 +6,34 @@ import pytest
 
 from pipelines.core import params
 from pipelines.core.errors import UsageError
-from tests.conftest import ROOT
-
-GOOD = """
-prepare:
-  a: {corpus: custom, source: x}
-encode:
-  a: {task: a, vocab: v, max_length: 16}
-finetune:
-  run: {data: a, encoder: e}
-"""
-WRONG = {
-    "a misspelt section": (GOOD + "\nfintune: {}\n", "no section 'fintune' (did you mean 'finetune'?)"),
-    "a misspelt key": (
-        GOOD.replace("encoder: e", "encoder: e, learning_rat: 1"),
-        "finetune.run: no key 'learning_rat'",
-    ),
-    "a wrong type": (GOOD.replace("encoder: e", "encoder: e, epochs: many"), "finetune.run.epochs: 'many'"),
-    "out of range": (GOOD.replace("encoder: e", "encoder: e, learning_rate: -1"), "finetune.run.learning_rate: -1"),
-    "a missing key": (GOOD.replace("data: a, ", ""), "finetune.run.data: missing"),
-    "a wrong choice": (GOOD.replace("encoder: e", "encoder: e, strategy: half"), "'full', 'top_k' or 'frozen'"),
-    "an unknown reference": (
-        GOOD.replace("data: a", "data: b"),
-        "finetune.run.data: no encode entry 'b'; there are: a",
-    ),
-    "an unknown run": (GOOD + "evaluate: {other: {task: a}}", "evaluate.other: no finetune or compress entry 'other'"),
-    "a key that stands twice": (GOOD + "encode: {}", "'encode' stands twice"),
-    "no mapping": ("- a\n- b\n", "must map section names"),
-    "no YAML": ("a: [", "not readable as YAML"),
-    "an entry that is no mapping": (GOOD + "export: {run: 3}", "export.run: 3 is not a mapping"),
-}
+from pipelines.core.section import Count, PluginSection, Section
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_is_one_sentence(name: str, checkout: Path) -> None:
-    text, sentence = WRONG[name]
-    (checkout / "params.yaml").write_text(text)
+class Asked(PluginSection):
+    plugin: str
+    seed: int = 1
+
+
+class Options(Section):
+    layers: Count = 2
+    seed: int = 5
+
+
+def test_an_entry_is_found_by_its_name_or_the_names_are_said(checkout: Path) -> None:
+    (checkout / "params.yaml").write_text("encode: {mine: {plugin: p}, other: {plugin: q, seed: 3}}")
+    assert params.entry("encode", "other", Asked) == Asked(plugin="q", seed=3)
     with pytest.raises(UsageError) as caught:
-        params.check()
-    assert sentence in str(caught.value)
-    assert str(caught.value).startswith("params.yaml")
-    assert "\n" not in str(caught.value)
+        params.entry("encode", "mime", Asked)
+    said = "params.yaml: encode: no entry 'mime' (did you mean 'mine'?); there are: mine, other"
+    assert str(caught.value) == said
 
 
-def test_no_file_is_one_sentence(checkout: Path) -> None:
-    with pytest.raises(UsageError, match="no such file"):
-        params.check()
-
-
-@pytest.mark.parametrize(
-    "file", [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))], ids=lambda p: p.name
-)
-def test_the_ready_made_files_are_right(file: Path) -> None:
-    found = params.check(file)
-    assert found["evaluate"] or found["pretrain"]  # a file trains something to be scored, or an encoder
+def test_what_an_entry_does_not_know_is_its_plugins() -> None:
+    entry = Asked.model_validate({"plugin": "p", "layers": 4})
+    assert params.options(entry, Options, "encode.mine") == Options(layers=4)
+    assert params.options(entry, Options, "encode.mine", seed=entry.seed) == Options(layers=4, seed=1)
+    assert params.options(entry, Options, "encode.mine", other=7) == Options(layers=4)
+    with pytest.raises(UsageError, match=r"encode\.mine: no key 'layer' \(did you mean 'layers'\?\)"):
+        params.options(Asked.model_validate({"plugin": "p", "layer": 4}), Options, "encode.mine")
+    with pytest.raises(UsageError, match=r"encode\.mine\.layers: 0: input should be greater than or equal to 1"):
+        params.options(Asked.model_validate({"plugin": "p", "layers": 0}), Options, "encode.mine")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from pipelines.core import schema, tables
-from pipelines.core.entries import Expect
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.data import expectations
+from pipelines.entries.prepare import Expect
 
 LONG = (
     "昨日の試合は延長の末に決着し、監督は選手たちの粘り強さをたたえた。雨の中でも客席は最後まで埋まり、"
@@ -47,8 +47,8 @@ def test_rows_are_told_in_numbers(folder: Path) -> None:
         ({"min_rows": 3}, "test has 2 rows, min_rows expects 3"),
         ({"max_empty": 0.1}, r"train has 1 empty texts, such as \['train-3'\]"),
         ({"max_duplicates": 0.0}, r"train has 1 duplicate rows, such as \['train-1'\]"),
-        ({"max_near_duplicates": 0.2}, r"train has 1 rows much like another, such as \['train-2'\]"),
-        ({"no_leakage": True}, r"1 rows stand in both of train, test, such as \['test-0'\]"),
+        ({"max_near_duplicates": 0.2}, r"train has 1 rows similar to another, such as \['train-2'\]"),
+        ({"no_leakage": True}, r"1 rows are in both of train, test, such as \['test-0'\]"),
     ],
 )
 def test_what_is_not_as_expected_stops_or_is_said(
@@ -78,6 +78,6 @@ def test_answers_that_do_not_stand_at_their_place_are_counted(
     assert found["splits"]["dev"]["labels"] == {"answerable": 2, "unanswerable": 1}
     monkeypatch.delenv("BERTLINE_QUIET")
     expectations.check(found, Expect(), "it")
-    assert "1 rows with an answer that is not what stands at its place, such as ['1']" in capsys.readouterr().err
-    with pytest.raises(InputError, match="an answer that is not what stands at its place"):
+    assert "1 rows with an answer that is not the text at its position, such as ['1']" in capsys.readouterr().err
+    with pytest.raises(InputError, match="an answer that is not the text at its position"):
         expectations.check(found, Expect(), "it", strict=True)

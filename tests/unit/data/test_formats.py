@@ -1,4 +1,4 @@
-"""SQuAD JSON, CoNLL columns, folders and archives' members: what they hold, and one sentence for what they should not."""
+"""SQuAD JSON, CoNLL columns, folders, archives' members: what they hold, and one sentence for what they should not."""
 
 import json
 import tempfile
@@ -16,26 +16,7 @@ from pipelines.core.errors import InputError, UsageError
 from pipelines.data.corpora import codah, custom, glue, jglue, ner_wikipedia_ja
 from pipelines.data.formats import archives, conll, records
 from pipelines.data.formats.squad_json import questions
-
-SQUAD = {
-    "data": [
-        {
-            "title": "t",
-            "paragraphs": [
-                {
-                    "context": "日本は東アジアにある。",
-                    "qas": [
-                        {"id": "1", "question": "どこ？", "answers": [{"text": "東アジア", "answer_start": 3}]},
-                        {"id": "2", "question": "いつ？", "answers": [], "is_impossible": True},
-                        {"id": "3", "question": "誰？"},
-                    ],
-                }
-            ],
-        }
-    ]
-}
-IOB1 = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\nGerman JJ I-NP I-MISC\nBritish JJ I-NP B-MISC\n\nPeter NNP I-NP I-PER\nBlackburn NNP I-NP I-PER\n"
-IOB2 = "EU\tB-ORG\nrejects\tO\nGerman\tB-MISC\nBritish\tB-MISC\n\nPeter\tB-PER\nBlackburn\tI-PER\n"
+from tests.support.file_texts import IOB1, IOB2, SQUAD
 
 
 def rows(path: Path, **options: Any) -> list[dict[str, Any]]:
@@ -86,8 +67,8 @@ def test_choices_numbers_and_spans_of_a_table(tmp_path: Path) -> None:
     path.write_text('{"text": "q", "x": "a", "y": "b", "label": 0}\n')
     assert rows(path, kind="choice", choice_columns=["x", "y"])[0]["choices"] == ["a", "b"]
     path.write_text('{"text": "q", "body": "r"}\n')
-    matched = {"id": "train-0", "text": "q", "text_pair": "r"}
-    assert rows(path, kind="matched", columns={"text_pair": "body"}) == [matched]
+    pair = {"id": "train-0", "text": "q", "text_pair": "r"}
+    assert rows(path, kind="positive_pair", columns={"text_pair": "body"}) == [pair]
     path.write_text('{"text": "q", "label": "2.5"}\n')
     assert rows(path, kind="regression")[0] == {"id": "train-0", "text": "q", "text_pair": "", "label": 2.5}
     path.write_text('{"text": "q r", "entities": [{"start": 2, "end": 3, "label": "X"}]}\n')
@@ -100,7 +81,7 @@ WRONG = {
     "no context": ("a.json", '{"data": [{"paragraphs": [{}]}]}', {"kind": "span", "format": "squad"}, "paragraphs[0]"),
     "columns": ("a", "a O\nb\n", {"kind": "tagging", "format": "conll"}, "line 2: 1 columns, 2 are expected"),
     "a tag": ("a", "a X-PER\n", {"kind": "tagging", "format": "conll"}, "the tag 'X-PER' is none of"),
-    "no number": ("a.csv", "text,label\nx,much\n", {"kind": "regression"}, "the label 'much' is no number"),
+    "no number": ("a.csv", "text,label\nx,much\n", {"kind": "regression"}, "the label 'much' is not a number"),
     "a surrogate": (
         "a.jsonl",
         '{"text": "\\ud800", "label": "a"}\n{"text": "", "label": "b"}\n',
@@ -154,7 +135,7 @@ def test_a_zips_member_is_read_in_place_and_a_bomb_is_not(tmp_path: Path, monkey
     with pytest.raises(InputError, match="it is refused"):
         list(glue.parse(tmp_path, glue.TASKS["CoLA"], "dev", glue.Params()))
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(InputError, match="not a whole zip archive"):
+    with pytest.raises(InputError, match="not a complete zip archive"):
         list(glue.parse(tmp_path, glue.TASKS["CoLA"], "dev", glue.Params()))
 
 
@@ -180,7 +161,7 @@ REAL: dict[str, tuple[str, str, str, Callable[[Path], list[dict]]]] = {  # like 
     "conll": ("a", IOB1, "tagging", lambda f: [conll.row(f, s, "") for s in conll.sentences(f / "a", tag=3)]),
     "glue": (
         "train.tsv",
-        "index\tsentence1\tsentence2\tlabel\n0\tA \"man\".\tB.\tentailment\n1\tC\tD\tnot_entailment\n",
+        'index\tsentence1\tsentence2\tlabel\n0\tA "man".\tB.\tentailment\n1\tC\tD\tnot_entailment\n',
         "pair",
         read_glue,
     ),
@@ -190,9 +171,14 @@ REAL: dict[str, tuple[str, str, str, Callable[[Path], list[dict]]]] = {  # like 
         "regression",
         read_jsts,
     ),
-    "ner": ("ner.json", '[{"text": "東京へ", "entities": [{"name": "東京", "span": [0, 2], "type": "地名"}]}]', "tagging", read_ner),
+    "ner": (
+        "ner.json",
+        '[{"text": "東京へ", "entities": [{"name": "東京", "span": [0, 2], "type": "地名"}]}]',
+        "tagging",
+        read_ner,
+    ),
     "codah": ("full_data.tsv", "o\tq\ta\tb\tc\td\t3\np\tq\ta\tb\tc\td\t0\n", "choice", read_codah),
-}  # fmt: skip
+}
 
 
 @settings(max_examples=400, deadline=None)

@@ -75,6 +75,12 @@ CASES = {
 }
 
 
+def analysed(rows: pa.Table, answers: pa.Table, task: Task, patterns: dict | None = None) -> dict:
+    """As a record has it: targets of all rows, texts in parts of seven rows."""
+    targets = rows.select(["id", schema.TARGETS[task.kind]])
+    return analysis.analysis(targets, answers, task, patterns or {}, rows.to_batches(7))
+
+
 def test_every_kind_is_here() -> None:
     assert set(CASES) == set(schema.PREDICTIONS)
 
@@ -84,7 +90,7 @@ def test_the_score_of_all_rows_is_the_metric_and_its_interval_holds_it(kind: str
     task, rows, answers = CASES[kind]
     whole = score(rows, answers, task)["metrics"][task.metric]
     assert metric_of_rows(rows, answers, task)(np.arange(COUNT)) == pytest.approx(whole)
-    low, high = analysis.analysis(rows, answers, task, {})["interval"]
+    low, high = analysed(rows, answers, task)["interval"]
     assert low < whole < high
     assert high - low < 0.6
 
@@ -92,7 +98,7 @@ def test_the_score_of_all_rows_is_the_metric_and_its_interval_holds_it(kind: str
 @pytest.mark.parametrize("kind", CASES)
 def test_a_slice_scores_as_its_rows_alone_would(kind: str) -> None:
     task, rows, answers = CASES[kind]
-    found = analysis.analysis(rows, answers, task, {"long": "x{10}"})["slices"]
+    found = analysed(rows, answers, task, {"long": "x{10}"})["slices"]
     quarters = [part for part in found if part["slice"].endswith("characters")]
     assert len(quarters) == 4
     assert sum(part["rows"] for part in quarters) == COUNT
@@ -107,19 +113,19 @@ def test_a_slice_scores_as_its_rows_alone_would(kind: str) -> None:
 def test_the_slices_of_a_kind_hold_what_their_names_say() -> None:
     def rows(kind: str) -> dict[str, int]:
         task, table, answers = CASES[kind]
-        return {part["slice"]: part["rows"] for part in analysis.analysis(table, answers, task, {})["slices"]}
+        return {part["slice"]: part["rows"] for part in analysed(table, answers, task)["slices"]}
 
     assert {"an answer": 40, "no answer": 20}.items() <= rows("span").items()
     assert {"no entity": 15, "1 entity": 15, "2 or more": 30}.items() <= rows("tagging").items()
     task, table, answers = CASES["span"]
-    every = analysis.analysis(table, answers, task.with_(unanswerable=False), {})["slices"]
+    every = analysed(table, answers, task.with_(unanswerable=False))["slices"]
     assert [part["slice"] for part in every] == [f"{a} to {b} characters" for a, b in QUARTERS]
 
 
 @pytest.mark.parametrize("kind", CASES)
 def test_only_probabilities_of_labels_are_calibrated(kind: str) -> None:
     task, rows, answers = CASES[kind]
-    found = analysis.analysis(rows, answers, task, {})
+    found = analysed(rows, answers, task)
     assert ("calibration" in found) == (kind in ("single", "pair", "choice"))
     if kind == "single":
         right = np.array(rows["label"].to_pylist()) == np.array(answers["label"].to_pylist())
@@ -129,9 +135,9 @@ def test_only_probabilities_of_labels_are_calibrated(kind: str) -> None:
 def test_a_slice_that_is_none_is_refused() -> None:
     task, rows, answers = CASES["single"]
     with pytest.raises(UsageError, match=r"slices\.q: no row holds 'q.9.'"):
-        analysis.analysis(rows, answers, task, {"q": "q{9}"})
+        analysed(rows, answers, task, {"q": "q{9}"})
     with pytest.raises(UsageError, match=r"slices\.q: '\(' is no regular expression"):
-        analysis.analysis(rows, answers, task, {"q": "("})
+        analysed(rows, answers, task, {"q": "("})
 
 
 def test_calibration_by_hand() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.core.entries import Promote
+from pipelines.entries.promote import Promote
 from pipelines.evaluation.gates import decide
 
 

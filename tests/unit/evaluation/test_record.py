@@ -6,24 +6,34 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipelines.core.entries import Evaluate
+from pipelines.core import paths, tables
 from pipelines.core.task import Task
+from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import record
+from pipelines.evaluation.split import Split
 
 LABELS = ("unacceptable", "acceptable")
 TASK = Task("CoLA", "single", LABELS, "matthews", submission="CoLA.tsv", submits_ids=True)
 ANSWERS = pa.table({"id": ["7", "8", "9"], "label": [LABELS[1], LABELS[0], LABELS[1]], "score": [0.9, 0.8, 0.7]})
 TEXTS = ["a", "bb", "ccc"]
+TIMINGS = {"latency_ms": {"p50": 1.5, "p99": 2.0}, "rows_per_second": 3}
 
 
 def saved(gold: list[str | None], task: Task = TASK) -> dict:
     rows = pa.table({"id": ["7", "8", "9"], "text": TEXTS, "label": pa.array(gold, pa.string())})
-    record.save("run", "evaluate", Evaluate(task="cola"), task, rows, ANSWERS, [])
+    tables.write(Path("test.parquet"), rows.to_batches(), rows.schema)
+    split = Split(Path("test.parquet"), task)
+    with paths.fresh_folder(paths.predictions("run")) as out:
+        split.write(lambda part: ANSWERS, out)
+        record.save("run", "evaluate", Evaluate(task="cola"), split, out, [], TIMINGS, how="by hand")
+    assert json.loads(Path("artifacts/timings/run.json").read_text()) == TIMINGS
     return json.loads(Path("artifacts/metrics/run.json").read_text())
 
 
 def test_labels_are_scored(checkout: Path) -> None:
     found = saved([LABELS[1], LABELS[0], LABELS[0]])
+    assert (found["run"], found["rows"], found["split"], found["how"]) == ("run", 3, "test", "by hand")
+    assert not found.keys() & TIMINGS.keys()  # they differ from run to run
     assert found["metrics"]["accuracy"] == pytest.approx(2 / 3)
     assert found["metrics"]["f1"] == pytest.approx(2 / 3)
     assert not Path("artifacts/predictions/run/CoLA.tsv").exists()

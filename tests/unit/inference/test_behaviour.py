@@ -1,17 +1,19 @@
 """Behaviour checks on real predictions: each kind of check passes and fails where it must."""
 
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from pipelines.core.entries import Check, Evaluate, Promote
 from pipelines.core.errors import UsageError
 from pipelines.core.params import parse
+from pipelines.entries.evaluate import Check, Evaluate
+from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.inference import behaviour
 from pipelines.inference.predictor import Predictor
-from tests import tiny
+from tests.support import tiny
 
 TEXTS = [
     "私はA犬が好き。",
@@ -28,8 +30,9 @@ def predictor(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
     return Predictor.load(tiny.classifier(tmp_path_factory.mktemp("behaviour") / "model"))
 
 
-def result(predictor: Predictor, split: pa.Table = ROWS, **check: object) -> dict:
-    return behaviour.check(predictor, split, {"it": Check.model_validate(check)})[0]
+def result(predictor: Predictor, split: pa.Table = ROWS, size: int = 2, **check: object) -> dict:
+    """Of the split's rows in parts of `size`."""
+    return behaviour.check(predictor, partial(split.to_batches, size), {"it": Check.model_validate(check)})[0]
 
 
 def test_minimum_functionality(predictor: Predictor) -> None:
@@ -55,6 +58,20 @@ def test_invariance_looks_only_at_rows_that_change(predictor: Predictor) -> None
     found = result(predictor, replace={"^.*$": other})
     assert found["rows"] == 5
     assert found["passed"] == before.count(label) / 5 < 1
+
+
+def test_parts_are_checked_as_the_whole_is(predictor: Predictor) -> None:
+    said = predictor.predict(ROWS).column("label").to_pylist()
+    candidates = ["犬", "a b c", "映画" * 20, "😀", "決着", "の"]
+    labels = predictor.predict(pa.table({"text": candidates})).column("label").to_pylist()
+    rarest, label = min(zip(candidates, labels, strict=True), key=lambda pair: said.count(pair[1]))
+    checks: list[dict] = [{"write": "full_width"}, {"replace": {"^.*$": rarest}}, {"replace": {"ABC abc": "犬"}}]
+    for check in checks:  # the last one changes a row of the last part alone
+        assert result(predictor, size=1, **check) == result(predictor, size=5, **check)
+    failures = result(predictor, replace={"^.*$": rarest})["failures"]
+    wrong = [row for row, wanted in zip(TEXTS, said, strict=True) if wanted != label]
+    assert len(wrong) > behaviour.SHOWN
+    assert [failure["wanted"] for failure in failures] == [said[TEXTS.index(text)] for text in wrong[: behaviour.SHOWN]]
 
 
 def test_direction_is_of_a_probability(predictor: Predictor) -> None:

@@ -7,7 +7,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, FillMaskPipeline
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.inference.fill_mask import fill
-from tests import tiny
+from tests.support import tiny
 
 
 @pytest.mark.parametrize(("japanese", "text"), [(True, "私は[MASK]が好き。"), (False, "ab [MASK] cd [MASK]")])
@@ -31,11 +31,11 @@ def test_what_cannot_be_guessed_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the text has \d+ tokens; the encoder in .* has 64 positions"):
         fill(folder, "私は[MASK]が好き。" * 30, 3)
     for family in ("bilstm", "xlnet"):
-        with pytest.raises(InputError, match="has no masked-word head"):
+        with pytest.raises(InputError, match="has no masked-token head"):
             fill(tiny.of_family(family, tmp_path / family), "[MASK]", 3)
     for head in ("native", "linear"):
         tuned = tiny.classifier(tmp_path / head, head=head)
-        with pytest.raises(InputError, match="has no masked-word head"):
+        with pytest.raises(InputError, match="has no masked-token head"):
             fill(tuned, "[MASK]", 3)
     with pytest.raises(InputError, match="nowhere: no such model folder"):
         fill(tmp_path / "nowhere", "[MASK]", 3)

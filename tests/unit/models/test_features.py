@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipelines.core.entries import Finetune
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import new_head
 from pipelines.core.errors import UsageError
-from pipelines.models import folder as model_folder
+from pipelines.entries.finetune import Finetune
 from pipelines.models import heads
 from pipelines.models.features import COMBINATIONS
 from pipelines.training import strategies
-from tests import tiny
+from tests.support import tiny
 
 IDS = torch.tensor([[2, 9, 8, 7, 3], [2, 6, 3, 0, 0]])
 MASK = torch.tensor([[1] * 5, [1] * 3 + [0] * 2])
@@ -23,7 +24,7 @@ FEATURES = [*COMBINATIONS, "weighted_sum"]
 @pytest.mark.parametrize("kind", ["single", "tagging"])
 def test_what_is_saved_is_opened_again(kind: str, head: str, features: str, checkout: Path) -> None:
     source, task = tiny.encoder(checkout / "encoder", layers=4), tiny.TASK.with_(kind=kind)
-    model = heads.for_task(source, task, head, "mean", features).eval()
+    model = new_head.for_task(source, task, head, "mean", features).eval()
     wanted = heads.outputs(model, kind, {"input_ids": IDS, "attention_mask": MASK})
     assert wanted.shape == ((2, 3) if kind == "single" else (2, 5, 7))
     (checkout / "model").mkdir()
@@ -41,7 +42,7 @@ def test_what_is_saved_is_opened_again(kind: str, head: str, features: str, chec
 def test_two_texts_are_compared_by_their_own_tokens(features: str, family: str, checkout: Path) -> None:
     """One family has token types of its own, the other does not: the head reads them either way."""
     source, task = tiny.of_family(family, checkout / "encoder"), tiny.TASK.with_(kind="pair")
-    model = heads.for_task(source, task, "linear", "compare", features).eval()
+    model = new_head.for_task(source, task, "linear", "compare", features).eval()
     types = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])
     batch = {"input_ids": IDS, "attention_mask": MASK, "token_type_ids": types}
     given = {name: batch[name] for name in batch if name != "input_ids"}
@@ -59,18 +60,18 @@ def test_two_texts_are_compared_by_their_own_tokens(features: str, family: str, 
 def test_a_pooling_that_cannot_be_is_refused(checkout: Path) -> None:
     source = tiny.encoder(checkout / "encoder")
     with pytest.raises(UsageError, match="rows of kind single have no two texts to compare"):
-        heads.for_task(source, tiny.TASK, "linear", "compare")
+        new_head.for_task(source, tiny.TASK, "linear", "compare")
     with pytest.raises(UsageError, match="pooling: mean: the native head has its own"):
-        heads.for_task(source, tiny.TASK, "native", "mean")
+        new_head.for_task(source, tiny.TASK, "native", "mean")
     with pytest.raises(UsageError, match="features: embeddings: the native head has its own"):
-        heads.for_task(source, tiny.TASK, "native", features="embeddings")
+        new_head.for_task(source, tiny.TASK, "native", features="embeddings")
     with pytest.raises(UsageError, match="features: concat_last_four: the encoder has 2 layers"):
-        heads.for_task(source, tiny.TASK, "linear", "mean", "concat_last_four")
+        new_head.for_task(source, tiny.TASK, "linear", "mean", "concat_last_four")
 
 
 def test_features_are_the_papers_combinations_of_layers(checkout: Path) -> None:
     source = tiny.encoder(checkout / "encoder", layers=4)
-    model = heads.for_task(source, tiny.TASK, "linear").eval()
+    model = new_head.for_task(source, tiny.TASK, "linear").eval()
     states = model.encoder(input_ids=IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
     assert len(states) == 5
     wanted = {
@@ -82,7 +83,7 @@ def test_features_are_the_papers_combinations_of_layers(checkout: Path) -> None:
         "weighted_sum": (states[0] + states[1] + states[2] + states[3] + states[4]) / 5,  # before it is trained
     }
     for name, features in wanted.items():
-        reading = heads.for_task(source, tiny.TASK, "linear", features=name).eval()
+        reading = new_head.for_task(source, tiny.TASK, "linear", features=name).eval()
         found = reading.tokens(IDS, {"attention_mask": MASK})
         assert torch.allclose(found, features, atol=1e-5), name
 
@@ -90,7 +91,7 @@ def test_features_are_the_papers_combinations_of_layers(checkout: Path) -> None:
 def test_a_frozen_encoder_leaves_the_head_to_train(checkout: Path) -> None:
     source = tiny.encoder(checkout / "encoder")
     entry = Finetune(data="d", encoder="e", strategy="frozen", head="bilstm", features="weighted_sum")
-    model = heads.for_task(source, tiny.TASK, entry.head, entry.pooling, entry.features)
+    model = new_head.for_task(source, tiny.TASK, entry.head, entry.pooling, entry.features)
     (group,) = strategies.groups(model, entry)
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     assert {name.split(".")[0] for name in trained} == {"weights", "scale", "lstm", "classifier"}

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from transformers import AutoModelForMaskedLM
 
-from pipelines.models import segments
 from pipelines.models.batch import IGNORE
 from pipelines.objectives import contrast
+from pipelines.pretraining import segments
 from pipelines.training import losses
-from tests.unit.objectives.test_definitions import TOKENIZER, model
+from tests.support.letters import TOKENIZER, model
 
 FIRST = [np.array([5, 6, 7, 8, 9]), np.array([10, 11]), np.array([12])]
 SECOND = [np.array([15]), np.array([16, 17, 18, 19]), np.array([20, 21, 22])]
@@ -22,16 +22,17 @@ def batch(params: contrast.Params = CLEAN, documents: tuple[int, ...] = (0, 1, 2
 
 def test_a_pair_is_what_stands_on_both_sides_of_the_cut() -> None:
     found = batch()
-    shown = [[ids[mask.bool()].tolist() for ids, mask in zip(*pair, strict=True)] for pair in zip(found["input_ids"], found["attention_mask"], strict=True)]  # fmt: skip
+    rows = zip(found["input_ids"], found["attention_mask"], strict=True)
+    shown = [[ids[mask.bool()].tolist() for ids, mask in zip(*pair, strict=True)] for pair in rows]
     assert shown == [  # none longer than three tokens, half of the longest row's six
         [[2, 7, 8, 9, 3], [2, 15, 3]],
         [[2, 10, 11, 3], [2, 16, 17, 18, 3]],
         [[2, 12, 3], [2, 20, 21, 22, 3]],
     ]
     assert (found["labels"] == IGNORE).all()
-    hidden = batch(contrast.Params(select=1.0, mask=1.0, random=0.0))
-    inside = hidden["labels"] != IGNORE
-    assert (hidden["input_ids"][inside] == TOKENIZER.mask_id).all()
+    masked = batch(contrast.Params(select=1.0, mask=1.0, random=0.0))
+    inside = masked["labels"] != IGNORE
+    assert (masked["input_ids"][inside] == TOKENIZER.mask_id).all()
     assert inside.sum() == sum(len(part) - 2 for pair in shown for part in pair)
 
 
@@ -62,9 +63,9 @@ def test_another_segment_of_the_same_text_is_no_wrong_answer() -> None:
 def test_a_row_that_only_fills_a_batch_teaches_nothing() -> None:
     encoder, found = model("modernbert", AutoModelForMaskedLM), batch()
     loss = losses.Pretraining(contrast.predict)
-    everything = loss(encoder, found)[0] / 3
+    everything = loss(encoder, found, 0)[0] / 3
     found["order"][1] = IGNORE
     pairs = contrast.predict(encoder, found)[1]
     expected = torch.nn.functional.cross_entropy(pairs.logits[[0, 2]], torch.tensor([0, 2]))
-    assert torch.allclose(loss(encoder, found)[0] / 3, expected, atol=1e-5)
+    assert torch.allclose(loss(encoder, found, 0)[0] / 3, expected, atol=1e-5)
     assert not torch.allclose(expected, everything, atol=1e-5)

@@ -2,24 +2,24 @@
 
 import pytest
 
-from pipelines.core.entries import Finetune
 from pipelines.core.errors import UsageError
 from pipelines.core.task import Task
+from pipelines.entries.finetune import Finetune
 from pipelines.training import checks
-from tests import tiny
+from tests.support import tiny
 
 NUMBERS = Task("n", "regression", (), "pearson")
 REFUSED = [
     (tiny.TASK, {"dev": "validation"}, r"finetune\.x\.dev: no split 'validation'; there are: "),
-    (tiny.TASK, {"patience": 2}, r"finetune\.x\.patience: 2; name a split to look at as dev"),
+    (tiny.TASK, {"patience": 2}, r"finetune\.x\.patience: 2; it needs a split as dev"),
     (NUMBERS, {"class_weights": "balanced"}, r"class_weights: rows of kind regression have no classes"),
     (NUMBERS, {"label_smoothing": 0.1}, r"label_smoothing: rows of kind regression have no labels"),
 ]
 SAID = [
-    ({"top_k": 2}, "top_k counts where strategy is top_k"),
-    ({"layer_learning_rates": [1e-3]}, "layer_learning_rates counts where strategy is top_k"),
-    ({"strategy": "frozen", "layer_decay": 0.5}, "layer_decay counts where strategy is full"),
-    ({"momentum": 0.9}, "momentum counts where optimizer is sgd"),
+    ({"top_k": 2}, "top_k has an effect only if strategy is top_k"),
+    ({"layer_learning_rates": [1e-3]}, "layer_learning_rates has an effect only if strategy is top_k"),
+    ({"strategy": "frozen", "layer_decay": 0.5}, "layer_decay has an effect only if strategy is full"),
+    ({"momentum": 0.9}, "momentum has an effect only if optimizer is sgd"),
 ]
 UNSAID = [{"strategy": "top_k", "top_k": 1}, {"layer_decay": 0.5}, {"optimizer": "sgd", "momentum": 0.9}, {}]
 
@@ -36,7 +36,7 @@ def test_what_a_task_does_not_have_is_refused(task: Task, more: dict, said: str)
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [*((more, f"finetune x: {said}; here it does nothing\n") for more, said in SAID), *((more, "") for more in UNSAID)],
+    [*((more, f"finetune x: {said}; here it has none\n") for more, said in SAID), *((more, "") for more in UNSAID)],
 )
 def test_what_does_nothing_is_said(
     more: dict, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

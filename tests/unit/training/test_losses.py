@@ -10,7 +10,7 @@ import torch
 from pipelines.models.batch import IGNORE, Batch, Prediction
 from pipelines.training import losses
 from pipelines.training.batches import collate
-from tests.contracts.test_kinds_and_families import model_and_rows
+from tests.support.kinds import model_and_rows
 
 WEIGHTS = {"single": (0.5, 2.0, 1.0), "tagging": (0.5, 2.0, 1.0, 0.25, 3.0)}
 
@@ -36,7 +36,7 @@ def log_softmax(logits: torch.Tensor) -> np.ndarray:
 def test_classification(kind: str, weighted: bool, smoothing: float, checkout: Path) -> None:
     model, batch = model_and_batch(kind, checkout)
     given = WEIGHTS[kind] if weighted else ()
-    total, count = losses.for_kind(kind, smoothing, given)(model, batch)
+    total, count = losses.for_kind(kind, smoothing, given)(model, batch, 0)
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
     right, found = batch["labels"].flatten().numpy(), log_softmax(model(**inputs).logits)
     found, classes = found.reshape(-1, found.shape[-1]), found.shape[-1]
@@ -52,7 +52,7 @@ def test_classification(kind: str, weighted: bool, smoothing: float, checkout: P
 
 def test_regression(checkout: Path) -> None:
     model, batch = model_and_batch("regression", checkout)
-    total, count = losses.for_kind("regression")(model, batch)
+    total, count = losses.for_kind("regression")(model, batch, 0)
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
     found, right = model(**inputs).logits[:, 0].tolist(), batch["labels"].tolist()
     kept = [i for i in range(6) if i != 1]
@@ -63,7 +63,7 @@ def test_regression(checkout: Path) -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_no_answer_lies_in_padding(smoothing: float, checkout: Path) -> None:
     model, batch = model_and_batch("span", checkout)
-    total, count = losses.for_kind("span", smoothing)(model, batch)
+    total, count = losses.for_kind("span", smoothing)(model, batch, 0)
     output = model(**{name: tensor for name, tensor in batch.items() if name != "labels"})
     by_hand = 0.0
     for row in (i for i in range(6) if i != 1):
@@ -102,9 +102,9 @@ class Two:
 def test_several_predictions_are_a_weighted_sum_of_means_for_every_row() -> None:
     model, batch = torch.nn.Linear(1, 1), Two()[0]
     words, order = Two.losses(0)
-    total, count = losses.Pretraining(Two.predict)(model, batch)
+    total, count = losses.Pretraining(Two.predict)(model, batch, 0)
     assert (float(total), int(count)) == (pytest.approx(2 * (words / 4 + 0.5 * order), rel=1e-5), 2)
-    total, count = losses.Pretraining(lambda *given: Two.predict(*given)[:1])(model, batch)
+    total, count = losses.Pretraining(lambda *given: Two.predict(*given)[:1])(model, batch, 0)
     assert (float(total), int(count)) == (pytest.approx(words, rel=1e-5), 4)
 
 
@@ -122,3 +122,9 @@ def test_held_out_scores_are_over_all_batches() -> None:
         },
         abs=1e-5,
     )
+
+
+def test_balanced_classes_count_alike() -> None:
+    weights = losses.balanced(np.array([0, 0, 0, 1, -100]), 3)
+    assert weights == pytest.approx((4 / 6, 2.0, 0.0))
+    assert 3 * weights[0] == weights[1]

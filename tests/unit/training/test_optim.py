@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.core.entries import Fit
+from pipelines.entries.parts.fit import Fit
 from pipelines.training import optim
 
 FACTORS = {  # of ten steps, two of them warm-up

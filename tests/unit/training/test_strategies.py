@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipelines.core.entries import Finetune
+from pipelines.checkpoints import new_head
 from pipelines.core.errors import UsageError
+from pipelines.entries.finetune import Finetune
 from pipelines.models import backbones, heads
 from pipelines.training import optim, strategies
-from tests import tiny
+from tests.support import tiny
 
 ENTRY = {"data": "d", "encoder": "e", "learning_rate": 1e-3}
 TRAINS = {"full": "embeddings, layer 1, layer 2, head", "top_k": "layer 2, head", "frozen": "head"}
@@ -17,13 +18,13 @@ TRAINS = {"full": "embeddings, layer 1, layer 2, head", "top_k": "layer 2, head"
 
 @pytest.fixture
 def model(checkout: Path) -> torch.nn.Module:
-    return heads.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK)
+    return new_head.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK)
 
 
 @pytest.mark.parametrize("strategy", TRAINS)
 @pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2"])  # the last two have something above the layers
 def test_what_trains_is_in_one_group_and_the_rest_stands_still(family: str, strategy: str, checkout: Path) -> None:
-    model = heads.for_task(tiny.of_family(family, checkout / "encoder"), tiny.TASK)
+    model = new_head.for_task(tiny.of_family(family, checkout / "encoder"), tiny.TASK)
     groups = strategies.groups(model, Finetune(**ENTRY, strategy=strategy, top_k=1))
     grouped = [id(p) for group in groups for p in group["params"]]
     assert len(grouped) == len(set(grouped))

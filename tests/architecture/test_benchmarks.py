@@ -1,0 +1,69 @@
+"""What benchmarks leave behind names how it was made, and RESULTS.md says what the files say."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "benchmarks/results").glob("*.json"))
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("harness")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_result_names_its_command_versions_and_cpu(file: Path) -> None:
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["cpu"]
+    assert found["cores"] > 0
+    assert found["versions"]
+    script = found["command"].split()[1]
+    assert script == f"benchmarks/{file.stem}.py"
+    assert (ROOT / script).is_file()
+
+
+def test_results_md_is_written_from_the_files(harness: Any) -> None:
+    results = importlib.import_module("results")
+    assert len(FILES) > 5
+    assert results.text() == (ROOT / "benchmarks/RESULTS.md").read_text(encoding="utf-8"), (
+        "run python benchmarks/results.py"
+    )
+
+
+def test_this_cpu_is_named_with_what_makes_it_fast(harness: Any) -> None:
+    model, _, flags = harness.cpu().partition("; ")
+    assert model
+    about = Path("/proc/cpuinfo")
+    known = about.read_text(encoding="utf-8") if about.is_file() else flags
+    assert all(flag in known for flag in flags.split())
+
+
+def test_no_results_yet_are_none_and_a_broken_file_is_one_sentence(harness: Any, tmp_path: Path) -> None:
+    file = tmp_path / "kept.json"
+    assert harness.kept(None, "claims") == harness.kept(file, "claims") == []
+    file.write_text("")
+    assert harness.kept(file, "claims") == []
+    file.write_text('{"claims": [{"name": "a"}]}')
+    assert harness.kept(file, "claims") == [{"name": "a"}]
+    for broken in ('{"claims": [', '{"runs": []}', "[]"):
+        file.write_text(broken)
+        with pytest.raises(SystemExit, match="not a file of results"):
+            harness.kept(file, "claims")
+
+
+def test_a_claim_without_an_aim_is_information(
+    harness: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claims = [harness.ratio("a_vs_b", None, [2.0, 4.0], [1.0, 1.0]), harness.ratio("a_vs_c", 5, [2.0], [1.0])]
+    harness.report(claims, ("numpy",), tmp_path / "r.json")
+    assert [claim.ok for claim in claims] == [True, False]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["a_vs_b", "3", "2-4"]
+    assert lines[2].endswith("short of its aim")
+    assert json.loads((tmp_path / "r.json").read_text())["cpu"] == harness.cpu()

@@ -1,0 +1,142 @@
+"""Private names of libraries stand in docs/private-names.md, and every one of them is there and in use."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINE = re.compile(r"^\| `([\w.]+)` \| (\w+) ([\w.]+) \|", re.MULTILINE)
+VENDORS = ("torch", "transformers", "ray")
+
+
+class Listed(NamedTuple):
+    name: str
+    package: str
+    version: str
+
+
+LIST = [Listed(*found) for found in LINE.findall((ROOT / "docs/private-names.md").read_text(encoding="utf-8"))]
+FILES = [path for top in ("pipelines", "flows") for path in sorted((ROOT / top).rglob("*.py"))]
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def resolved(name: str) -> Any:
+    """The object of a dotted name; AttributeError where it has vanished."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            found = getattr(found, part)
+        return found
+    raise AttributeError(name)
+
+
+def used(source: str) -> Iterator[str]:
+    """Private names that a file uses: attributes of others, imports, and what it overrides in a library's classes."""
+    tree = ast.parse(source)
+    vendors = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in VENDORS
+        for alias in node.names
+    }
+    own = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    defined = {name for node in ast.walk(tree) for name in names_of(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in defined:
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in VENDORS:
+            inside = [part for part in (node.module or "").split(".") if is_private(part)]
+            yield from (alias.name for alias in node.names if inside or is_private(alias.name))
+    for node in own.values():
+        for base in bases(node, own, vendors):
+            yield from (name for name in body_names(node) if is_private(name) and hasattr(base, name))
+
+
+def names_of(node: ast.AST) -> list[str]:
+    """What the node defines as an attribute of its own class: methods, self.x = ..."""
+    if isinstance(node, ast.FunctionDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [
+        each.attr
+        for target in targets
+        for each in ast.walk(target)
+        if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self"
+    ]
+
+
+def bases(node: ast.ClassDef, own: dict[str, ast.ClassDef], vendors: dict[str, str]) -> Iterator[Any]:
+    """Classes of libraries that a class is made from, at any depth within its file."""
+    for base in map(ast.unparse, node.bases):
+        if base in own:
+            yield from bases(own[base], own, vendors)
+        elif base in vendors:
+            yield resolved(vendors[base])
+
+
+def body_names(node: ast.ClassDef) -> Iterator[str]:
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef):
+            yield each.name
+        elif isinstance(each, ast.Assign):
+            yield from (target.id for target in each.targets if isinstance(target, ast.Name))
+
+
+def test_every_private_name_that_is_used_is_listed_and_the_other_way_round() -> None:
+    last = {each.name.rpartition(".")[2] for each in LIST}
+    places = {name: path.relative_to(ROOT) for path in FILES for name in used(path.read_text(encoding="utf-8"))}
+    assert len(LIST) >= 5
+    assert {name: place for name, place in places.items() if name not in last} == {}, "list it in docs/private-names.md"
+    assert last - set(places) == set(), "it is used no more: take it out of docs/private-names.md"
+
+
+@pytest.mark.parametrize("each", LIST, ids=lambda each: each.name)
+def test_a_private_name_is_still_there(each: Listed) -> None:
+    assert version(each.package).split("+")[0] == each.version, f"look at {each.name} again, then change its version"
+    resolved(each.name)
+
+
+def test_a_name_that_vanished_is_said() -> None:
+    with pytest.raises(AttributeError, match="_never"):
+        resolved("torch._never")
+
+
+PLANTED = {
+    "an attribute": ("import torch\ntorch._dynamo_of_old(1)\n", "_dynamo_of_old"),
+    "an attribute of a part": ("def f(model):\n    return model.config._hidden\n", "_hidden"),
+    "an import": ("from ray._private import worker\n", "worker"),
+    "an import inside": ("def f():\n    from torch import _C\n", "_C"),
+    "a method that a library calls": (
+        "from transformers import PreTrainedModel\n"
+        "class Ours(PreTrainedModel):\n    pass\n"
+        "class Theirs(Ours):\n    def _init_weights(self, module):\n        pass\n",
+        "_init_weights",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_planted_private_name_is_found(what: str) -> None:
+    source, name = PLANTED[what]
+    assert name in list(used(source))
+
+
+def test_private_names_of_our_own_are_no_libraries() -> None:
+    source = (
+        "class A:\n    def __init__(self):\n        self._x = 1\n"
+        "    def _y(self):\n        return self._x + other._y()\n"
+    )
+    assert list(used(source)) == []

@@ -1,0 +1,92 @@
+"""README's way from a clone to an answer: its commands, in a copy of this checkout, on a smaller params.yaml."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.serve import free_port, wait_for
+from tests.conftest import PREFECT
+from tests.support.places import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+BLOCKS = re.findall(r"^```(?:sh|json)\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.fixture
+def clone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every file that git would clone, and a virtual environment that is installed already."""
+    listed = ["git", "ls-files", "-co", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    for name in names:
+        if (ROOT / name).is_file():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, checkout / name, follow_symlinks=False)
+    os.utime("requirements.lock", (0, 0))  # older than what is installed
+    Path(".venv").mkdir()
+    Path(".venv/bin").symlink_to(Path(sys.executable).parent)
+    Path(".venv/.installed").touch()
+    small(checkout / "params.yaml")
+    monkeypatch.setenv("PYTHONPATH", str(checkout))
+    monkeypatch.setenv("PREFECT_HOME", PREFECT.name)
+    monkeypatch.delenv("BERTLINE_QUIET")
+    shell("dvc init -q --no-scm --force")
+    return checkout
+
+
+def small(file: Path) -> None:
+    """One run of the quickstart and its baseline, an epoch long, with a gate that lets anything pass."""
+    params = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for section in ("prepare", "encode", "finetune", "evaluate"):
+        params[section] = {"headlines": params[section]["headlines"]}
+    params["finetune"]["headlines"] |= {"encoder": "encoders/mini-ja", "epochs": 1}
+    params["evaluate"]["headlines"].pop("behaviour")
+    params["baseline"] = {"headlines-svm": params["baseline"]["headlines-svm"]}
+    params["promote"] = {"headlines": {"run": "headlines"}}
+    params |= {"pretrain": {}, "compress": {}, "export": {}}
+    file.write_text(yaml.safe_dump(params, allow_unicode=True), encoding="utf-8")
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """A command of README, run in the environment that README puts first."""
+    done = subprocess.run(["bash", "-c", with_environment(command)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def with_environment(command: str) -> str:
+    return f"source .venv/bin/activate && exec {command}"
+
+
+def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
+    install, start, request, answer = BLOCKS
+    made = shell(install.splitlines()[0].partition("#")[0])
+    assert install.startswith("make run ")
+    assert "> python -m pipelines.stages.finetune headlines\n" in made.stderr
+    assert "headlines-svm  baseline" in made.stdout
+    assert "\nanswer  label " in made.stdout
+
+    assert "headlines-svm  baseline" in shell("bertline table").stdout
+    assert "serve" in shell("bertline --help").stdout
+    assert "up to date" in shell("dvc repro").stdout
+
+    port = str(free_port())
+    activate, serve = start.splitlines()
+    assert with_environment(serve).startswith(activate)
+    with subprocess.Popen(["bash", "-c", with_environment(f"{serve} --port {port}")]) as server:
+        try:
+            wait_for(f"http://127.0.0.1:{port}/health", 180)
+            found = json.loads(shell(request.replace(":8000/", f":{port}/")).stdout)
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(60)
+    said = json.loads(answer)
+    assert (found["model"], found["version"]) == (said["model"], said["version"])
+    assert [sorted(one) for one in found["predictions"]] == [sorted(one) for one in said["predictions"]]

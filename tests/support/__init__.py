@@ -1,0 +1,1 @@
+"""What several tests share: a file a thing."""

@@ -1,0 +1,103 @@
+"""A random two-layer model with a tokenizer and a task, as small as one can be and still whole."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModel, BertConfig, BertForMaskedLM
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import new_head, pretrained
+from pipelines.core.task import Task
+from pipelines.models import heads
+from pipelines.text import tokenizer as text_tokenizer
+from pipelines.text.tokenizers import mecab_wordpiece, wordpiece
+from tests.support.places import ROOT
+
+TEXTS = [
+    "私は犬が好き。",
+    "映画の公開日が決定、監督が語る",
+    "新型スマートフォンの予約開始",
+    "試合は延長の末に決着した",
+] * 4
+LABELS = ("film", "phone", "sport")
+TASK = Task("tiny", "single", LABELS, "accuracy")
+SHAPES = ROOT / "encoders/shapes"
+_SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+# what makes each of encoders/shapes a tiny one
+SMALL: dict[str, dict[str, Any]] = {
+    "bert": _SMALL | {"max_position_embeddings": 64},
+    "roberta": _SMALL | {"max_position_embeddings": 66},
+    "albert": _SMALL | {"max_position_embeddings": 64, "embedding_size": 16},
+    "electra": _SMALL | {"max_position_embeddings": 64, "embedding_size": 16},
+    "modernbert": _SMALL | {"max_position_embeddings": 64},
+    "distilbert": {"n_layers": 2, "dim": 32, "n_heads": 2, "hidden_dim": 64, "max_position_embeddings": 64},
+    "xlnet": {"n_layer": 2, "d_model": 32, "n_head": 2, "d_inner": 64},
+    "mobilebert": _SMALL
+    | {"max_position_embeddings": 64, "embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32},
+    "deberta-v2": _SMALL | {"max_position_embeddings": 64, "relative_attention": True},
+    "bilstm": {"num_hidden_layers": 2, "hidden_size": 64},
+}
+
+
+def tokenizer(folder: Path, japanese: bool = True) -> Path:
+    """A tokenizer's folder, its vocabulary learned from TEXTS."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plugin = mecab_wordpiece if japanese else wordpiece
+    plugin.train(lambda: iter(TEXTS), folder, 300, plugin.Params())
+    return folder
+
+
+def shape(family: str, folder: Path) -> Path:
+    """The config file of a family: one of encoders/shapes, or one that names the family alone."""
+    if (SHAPES / f"{family}.json").is_file():
+        return SHAPES / f"{family}.json"
+    path = folder / f"{family}.json"
+    more = {"position_buckets": 16, "norm_rel_ebd": "layer_norm"} if family == "deberta-v2" else {}
+    path.write_text(json.dumps({"model_type": family} | more))
+    return path
+
+
+def of_family(family: str, folder: Path, dropout: bool = True) -> Path:
+    """A random encoder's folder, of any family."""
+    loaded = text_tokenizer.load(tokenizer(folder))
+    drops = {name: 0.0 for name, value in _config(family).items() if "drop" in name and isinstance(value, float)}
+    torch.manual_seed(1)
+    changes = SMALL[family] | ({} if dropout else drops)
+    pretrained.start(shape(family, folder), changes, AutoModel, loaded, seed=1).save_pretrained(folder)
+    return folder
+
+
+def _config(family: str) -> dict[str, Any]:
+    return AutoConfig.for_model(family).to_dict()
+
+
+def encoder(folder: Path, japanese: bool = True, layers: int = 2) -> Path:
+    """A random masked-language model's folder."""
+    tokenizer(folder, japanese)
+    torch.manual_seed(3)
+    config = BertConfig(
+        vocab_size=text_tokenizer.load(folder).vocab_size,
+        hidden_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.3,  # large enough that texts differ
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+def classifier(folder: Path, kind: str = "single", head: str = "native", seed: int = 5, layers: int = 2) -> Path:
+    """A fine-tuned model's folder (of random weights)."""
+    base = encoder(folder.parent / f".{folder.name}.encoder", layers=layers)
+    torch.manual_seed(seed)
+    task = TASK.with_(kind=kind)
+    model = new_head.for_task(base, task, head)
+    for parameter in heads.head_parameters(model):  # large enough that labels differ
+        torch.nn.init.normal_(parameter, std=1.0)
+    folder.mkdir(parents=True, exist_ok=True)
+    model_folder.save(model, folder, base, task)
+    return folder

@@ -1,0 +1,169 @@
+"""Frozen layers, run once: the same training as with them, in any family, and the model whole again afterwards."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.acceleration import frozen_features
+from pipelines.checkpoints import new_head
+from pipelines.core import paths
+from pipelines.core.resources import Resources
+from pipelines.entries.finetune import Finetune
+from pipelines.models import backbones
+from pipelines.models.batch import Batch
+from pipelines.training import losses, strategies
+from pipelines.training.batches import Encoded, RowBatches
+from pipelines.training.distributed import fitting
+from tests.support import tiny
+from tests.support.fits import weights
+from tests.support.kinds import FAMILIES, TASKS, encoded
+
+PLAIN = [family for family in FAMILIES if backbones.BACKBONES[family].plain]
+ENTRY = {"data": "d", "encoder": "e", "epochs": 3, "batch_size": 8, "learning_rate": 1e-3}
+
+
+PLACE = paths.frozen_features("finetune", "x")
+
+
+def trained(model: torch.nn.Module, kind: str, entry: Finetune, data: Encoded, limit: float) -> tuple[dict, list, str]:
+    """Weights and curve, and what of a batch the model was given: ids, states or vectors."""
+    curve: list[float] = []
+    given: set[str] = set()
+    groups = partial(strategies.groups, params=entry)
+    groups(model)
+
+    def loss(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
+        given.update({"input_ids", "inputs_embeds", "pooled"} & set(batch))
+        return losses.for_kind(kind)(model, batch, step)
+
+    with fitting("finetune", "x", Resources(cache_gb=limit)) as fit:
+        batches, add = RowBatches(data, 8, entry.epochs, 1, 0), lambda _, at: curve.append(at["loss"])
+        fit(model, loss, batches, entry, groups=groups, kind=kind, report=add)
+    (name,) = given
+    return weights(model), curve, name
+
+
+@pytest.mark.parametrize("strategy", ["top_k", "frozen"])
+@pytest.mark.parametrize("family", PLAIN)
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [("pair", ("native",)), ("pair", ("linear", "compare")), ("span", ("native",)), ("tagging", ("native",))],
+)
+def test_it_is_the_same_training(kind: str, head: tuple[str, ...], family: str, strategy: str, checkout: Path) -> None:
+    source = tiny.of_family(family, checkout / "encoder")
+    data = encoded(kind, checkout / "encoded", source)
+    entry = Finetune(**ENTRY, strategy=strategy, top_k=1, optimizer="sgd")
+    torch.manual_seed(2)
+    model = new_head.for_task(source, TASKS[kind], *head)
+    alone = head[0] == "linear" and strategy == "frozen"  # that head reads one vector a row
+    if alone:
+        model.dropout.p = 0.0  # it would fall on other numbers
+    start = weights(model)
+    config = model.config.to_json_string()
+    plain, curve, given = trained(model, kind, entry, data, limit=0)
+    assert given == "input_ids"
+    model.load_state_dict(start)
+    cached, curve_cached, given = trained(model, kind, entry, data, limit=1)
+    assert given == ("pooled" if alone else "inputs_embeds")
+    assert curve_cached == pytest.approx(curve, rel=2e-3)
+    assert plain.keys() == cached.keys()
+    assert all(torch.allclose(cached[name], tensor, atol=1e-3) for name, tensor in plain.items())
+    assert any(not tensor.equal(start[name]) for name, tensor in cached.items())
+    assert model.config.to_json_string() == config
+    assert not list(PLACE.iterdir())
+
+
+def test_nothing_is_kept_where_nothing_is_frozen_or_a_lower_layer_is_read(checkout: Path) -> None:
+    source = tiny.of_family("bert", checkout / "encoder")
+    data = encoded("single", checkout / "encoded", source)
+    for head, features, strategy in (("native", "last", "full"), ("bilstm", "second_to_last", "frozen")):
+        model = new_head.for_task(source, TASKS["single"], head, "cls", features)
+        strategies.groups(model, Finetune(**ENTRY, strategy=strategy))
+        batches = RowBatches(data, 8, 1, 1, 0)
+        with frozen_features.kept(model, batches, PLACE, Resources(cache_gb=1)) as (inputs, _):
+            assert inputs is batches
+
+
+def test_states_that_are_too_large_are_said_and_not_kept(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    source = tiny.of_family("bert", checkout / "encoder")
+    model = new_head.for_task(source, TASKS["single"])
+    strategies.groups(model, Finetune(**ENTRY, strategy="frozen"))
+    batches = RowBatches(encoded("single", checkout / "encoded", source), 8, 1, 1, 0)
+    with frozen_features.kept(model, batches, PLACE, Resources(cache_gb=1e-9)) as (inputs, _):
+        assert inputs is batches
+    assert (
+        "the states of 2 frozen layers would take 0.0 GB, over resources.cache_gb; not kept" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "compare"])
+@pytest.mark.parametrize("features", ["last", "embeddings", "second_to_last"])
+def test_a_head_that_reads_one_vector_is_trained_on_that(pooling: str, features: str, checkout: Path) -> None:
+    source = tiny.of_family("modernbert", checkout / "encoder")
+    data = encoded("pair", checkout / "encoded", source)
+    entry = Finetune(**ENTRY, strategy="frozen", optimizer="sgd")
+    torch.manual_seed(2)
+    model = new_head.for_task(source, TASKS["pair"], "mlp", pooling, features)
+    model.dropout.p = 0.0
+    start = weights(model)
+    plain, curve, given = trained(model, "pair", entry, data, limit=0)
+    assert given == "input_ids"
+    model.load_state_dict(start)
+    kept, curve_kept, given = trained(model, "pair", entry, data, limit=1)
+    assert given == "pooled"
+    assert curve_kept == pytest.approx(curve, rel=1e-4)
+    assert all(torch.allclose(kept[name], tensor, atol=1e-5) for name, tensor in plain.items())
+    assert any(not tensor.equal(start[name]) for name, tensor in kept.items())
+    assert not list(PLACE.iterdir())
+
+
+def test_states_are_those_of_the_last_frozen_layer(checkout: Path) -> None:
+    source = tiny.encoder(checkout / "encoder", layers=3)
+    model = new_head.for_task(source, tiny.TASK, "linear")
+    strategies.groups(model, Finetune(**ENTRY, strategy="top_k", top_k=1))
+    data = encoded("single", checkout / "encoded", source)
+    batches = RowBatches(data, 8, 1, 1, 0)
+    model.eval()
+    plain = batches[0]
+    wanted = model.encoder(**backbones.inputs(model, plain), output_hidden_states=True).hidden_states[2]
+    with frozen_features.kept(model, batches, PLACE, Resources(cache_gb=1)) as (inputs, _):
+        given = inputs[0]
+        assert len(backbones.layers(model)) == 1
+    inside = plain["attention_mask"].bool()
+    assert np.allclose(given["inputs_embeds"][inside], wanted[inside].detach(), atol=2e-3)
+    assert given["labels"].equal(plain["labels"])
+    assert "input_ids" not in given
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_whoever_watches_sees_the_whole_model(family: str, checkout: Path) -> None:
+    source = tiny.of_family(family, checkout / "encoder")
+    data = encoded("single", checkout / "encoded", source)
+    entry = Finetune(**ENTRY, strategy="top_k", top_k=1, optimizer="sgd")
+    seen: dict[float, list[float]] = {}
+    for limit in (0, 1):
+        torch.manual_seed(2)
+        model = new_head.for_task(source, TASKS["single"])
+        batches = RowBatches(data, 8, entry.epochs, 1, 0)
+        plain, groups = batches[0], partial(strategies.groups, params=entry)
+        groups(model)
+
+        def logits(model: torch.nn.Module, plain: dict = plain) -> dict[str, float]:
+            assert len(backbones.layers(model)) == 2
+            return {"sum": float(model(**backbones.inputs(model, plain)).logits.abs().sum())}
+
+        points: list[dict[str, float]] = []
+        collect = partial(lambda points, _, at: points.append(at), points)
+        with fitting("finetune", "x", Resources(cache_gb=limit)) as fit:
+            options = {"groups": groups, "kind": "single", "report": collect, "watch": logits, "select": "sum"}
+            fit(model, losses.for_kind("single"), batches, entry, **options)
+        seen[limit] = [at["sum"] for at in points if "sum" in at]
+    assert len(seen[0]) > 1
+    assert seen[1] == pytest.approx(seen[0], rel=2e-3)
+    assert len(set(seen[0])) > 1

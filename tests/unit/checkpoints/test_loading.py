@@ -1,0 +1,59 @@
+"""A folder whose weights are not those that its config asks for is refused, wherever it is opened."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoModelForMaskedLM
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import new_head, pretrained
+from pipelines.core.errors import InputError
+from pipelines.inference.fill_mask import fill
+from pipelines.models import int8
+from pipelines.text import tokenizer
+from tests.support import tiny
+
+OPENED: dict[str, Callable[[Path], Any]] = {
+    "fine-tuned further": lambda folder: new_head.for_task(folder, tiny.TASK),
+    "under a head of ours": lambda folder: new_head.for_task(folder, tiny.TASK, "linear"),
+    "pretrained further": lambda folder: pretrained.start(folder, {}, AutoModelForMaskedLM, tokenizer.load(folder), 1),
+    "asked for words": lambda folder: fill(folder, "私は[MASK]が好き。", 3),
+    "predicted with": lambda folder: model_folder.load_tuned(folder),
+}
+
+
+def damaged(folder: Path, damage: str) -> str:
+    """Damages a model folder; returns what is to be said of it."""
+    if damage == "cut off":
+        file = folder / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:1000])
+        return r"its weights are not readable \(.*\); was the file cut off\?"
+    name, value = {"a layer less": ("num_hidden_layers", 3), "narrower": ("hidden_size", 64)}[damage]
+    config = json.loads((folder / "config.json").read_text()) | {name: value}
+    (folder / "config.json").write_text(json.dumps(config))
+    return r"\d+ weights that its config\.json asks for are missing or of another size, such as "
+
+
+@pytest.mark.parametrize("damage", ["cut off", "a layer less", "narrower"])
+@pytest.mark.parametrize("use", OPENED)
+def test_a_folder_that_is_not_whole_is_refused(use: str, damage: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    (tiny.classifier if use == "predicted with" else tiny.encoder)(folder)
+    OPENED[use](folder)
+    said = damaged(folder, damage)
+    with pytest.raises(InputError, match=f"model: {said}"):
+        OPENED[use](folder)
+
+
+def test_an_int8_file_cut_off_is_refused(tmp_path: Path) -> None:
+    whole = tiny.classifier(tmp_path / "whole")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    model_folder.save(int8.quantize(model_folder.load_tuned(whole)[0]), folder, whole, tiny.TASK)
+    model_folder.load_tuned(folder)
+    said = damaged(folder, "cut off")
+    with pytest.raises(InputError, match=f"model/model.safetensors: {said}"):
+        model_folder.load_tuned(folder)

@@ -1,0 +1,85 @@
+"""Another vocabulary under a model: what both know stays, what is new begins as the mean of its pieces."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+
+from pipelines.checkpoints import pretrained, vocabulary
+from pipelines.core import plugins
+from pipelines.core.errors import InputError
+from pipelines.text import tokenizer as text_tokenizer
+from tests.support import tiny
+
+OTHER = [*tiny.TEXTS, *["猫カフェの予約開始、猫カフェの公開日"] * 8]
+FAMILIES = {
+    "bert": "mecab_wordpiece",
+    "electra": "mecab_wordpiece",
+    "modernbert": "mecab_wordpiece",
+    "roberta": "bpe",
+    "albert": "unigram",
+    "bilstm": "mecab_wordpiece",
+}
+
+
+def vocab(kind: str, texts: list[str], folder: Path) -> text_tokenizer.Tokenizer:
+    folder.mkdir(parents=True, exist_ok=True)
+    plugin = plugins.load("pipelines.text.tokenizers", kind)
+    plugin.train(lambda: iter(texts), folder, 300, plugin.Params())
+    return text_tokenizer.load(folder)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_shared_entries_stay_and_new_ones_are_means(family: str, tmp_path: Path) -> None:
+    kind = FAMILIES[family]
+    old, new = vocab(kind, tiny.TEXTS, tmp_path / "old"), vocab(kind, OTHER, tmp_path / "new")
+    auto = AutoModelForPreTraining if family == "bilstm" else AutoModelForMaskedLM
+    shape = tiny.shape(family, tmp_path)
+    model = pretrained.start(shape, tiny.SMALL[family], auto, old, 1)
+    model.save_pretrained(tmp_path / "old")
+    before = model.get_input_embeddings().weight.detach().clone()
+
+    changed = pretrained.start(tmp_path / "old", {}, auto, new, 1)
+    after = changed.get_input_embeddings().weight.detach()
+    assert len(after) == new.vocab_size == changed.config.vocab_size
+    names = {piece: i for i, piece in enumerate(old.tokens(range(old.vocab_size)))}
+    pieces = new.tokens(range(new.vocab_size))
+    assert set(pieces) - set(names), "the new vocabulary has nothing of its own"
+    for i, piece in enumerate(pieces):
+        if piece in names:
+            assert torch.equal(after[i], before[names[piece]])
+    cat = next(i for i, piece in enumerate(pieces) if piece not in names and "猫" in vocabulary._text(piece, kind))
+    cut = old.encode([vocabulary._text(pieces[cat], kind)]).values.astype(int)
+    assert torch.allclose(after[cat], before[cut].mean(dim=0), atol=1e-6)
+
+    changed.save_pretrained(tmp_path / "new")
+    opened = pretrained.start(tmp_path / "new", {}, auto, new, 1)
+    assert torch.equal(opened.get_input_embeddings().weight, after)
+
+
+def test_a_text_of_shared_pieces_reads_as_before(tmp_path: Path) -> None:
+    old, new = (vocab("mecab_wordpiece", texts, tmp_path / name) for name, texts in (("a", tiny.TEXTS), ("b", OTHER)))
+    model = pretrained.start(tiny.SHAPES / "bert.json", tiny.SMALL["bert"], AutoModelForMaskedLM, old, 1).eval()
+    states = model.bert(ids(old)).last_hidden_state
+    vocabulary.exchange(model, old, new)
+    again = model.bert(ids(new)).last_hidden_state
+    assert torch.allclose(states, again)
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
+def ids(tokenizer: text_tokenizer.Tokenizer) -> torch.Tensor:
+    return torch.from_numpy(tokenizer.encode(["私は犬が好き。"]).values.astype(int))[None]
+
+
+def test_the_same_vocabulary_changes_nothing(tmp_path: Path) -> None:
+    old, again = (vocab("mecab_wordpiece", tiny.TEXTS, tmp_path / name) for name in "ab")
+    assert vocabulary.same(old, again)
+    assert not vocabulary.same(old, vocab("mecab_wordpiece", OTHER, tmp_path / "c"))
+
+
+def test_another_kind_of_tokenizer_is_refused(tmp_path: Path) -> None:
+    tiny.encoder(tmp_path / "old")
+    other = vocab("unigram", OTHER, tmp_path / "new")
+    with pytest.raises(InputError, match="the encoder's tokenizer is mecab_wordpiece, the encoded text's unigram"):
+        pretrained.start(tmp_path / "old", {}, AutoModelForMaskedLM, other, 1)

@@ -1,0 +1,117 @@
+"""The whole of params.yaml: what is wrong is said in one sentence, with the key and the choices."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from pipelines.core import checking, params, plugins
+from pipelines.core.errors import UsageError
+from pipelines.core.section import Section
+from tests.support.places import ROOT
+
+GOOD = """
+prepare:
+  a: {corpus: custom, source: x}
+encode:
+  a: {task: a, vocab: v, max_length: 16}
+finetune:
+  run: {data: a, encoder: e}
+"""
+WRONG = {
+    "a misspelt section": (GOOD + "\nfintune: {}\n", "no section 'fintune' (did you mean 'finetune'?)"),
+    "a misspelt key": (
+        GOOD.replace("encoder: e", "encoder: e, learning_rat: 1"),
+        "finetune.run: no key 'learning_rat'",
+    ),
+    "a wrong type": (GOOD.replace("encoder: e", "encoder: e, epochs: many"), "finetune.run.epochs: 'many'"),
+    "out of range": (GOOD.replace("encoder: e", "encoder: e, learning_rate: -1"), "finetune.run.learning_rate: -1"),
+    "a missing key": (GOOD.replace("data: a, ", ""), "finetune.run.data: missing"),
+    "a wrong choice": (GOOD.replace("encoder: e", "encoder: e, strategy: half"), "'full', 'top_k' or 'frozen'"),
+    "an unknown reference": (
+        GOOD.replace("data: a", "data: b"),
+        "finetune.run.data: no encode entry 'b'; there are: a",
+    ),
+    "a reference to one of two sections": (
+        GOOD + "compress: {small: {teacher: rum, data: a, method: dynamic_int8}}",
+        "compress.small.teacher: no finetune or compress entry 'rum' (did you mean 'run'?); there are: run, small",
+    ),
+    "an unknown run": (GOOD + "evaluate: {other: {task: a}}", "evaluate.other: no finetune or compress entry 'other'"),
+    "a search for an unknown run": (
+        GOOD + "tune: {other: {search: {epochs: [1]}, trials: 1}}",
+        "tune.other: no finetune entry 'other'; there are: run",
+    ),
+    "a key that stands twice": (GOOD + "encode: {}", "'encode' occurs twice"),
+    "no mapping": ("- a\n- b\n", "must map section names"),
+    "no YAML": ("a: [", "not readable as YAML"),
+    "an entry that is no mapping": (GOOD + "export: {run: 3}", "export.run: 3 is not a mapping"),
+    "resources": (GOOD + "resources: {worker: 2}", "resources: no key 'worker' (did you mean 'workers'?)"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_one_sentence(name: str, checkout: Path) -> None:
+    text, sentence = WRONG[name]
+    (checkout / "params.yaml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        checking.check()
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith("params.yaml")
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file_is_one_sentence(checkout: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        checking.check()
+
+
+def test_what_is_right_is_given_back_by_section_and_name(checkout: Path) -> None:
+    (checkout / "params.yaml").write_text(GOOD + "evaluate: {run: {task: a}}\ndefaults: {anything: 1}\n")
+    found = checking.check()
+    assert {section: set(entries) for section, entries in found.items() if entries} == {
+        "prepare": {"a"},
+        "encode": {"a"},
+        "finetune": {"run"},
+        "evaluate": {"run"},
+    }
+    assert set(found) == set(plugins.names(params.ENTRIES))
+
+
+@pytest.mark.parametrize("name", plugins.names(params.ENTRIES))
+def test_what_a_section_refers_to_is_there(name: str) -> None:
+    model = checking.section(name)
+    assert set(model.refers) <= set(model.model_fields)
+    targets = {target for each in (*model.refers.values(), model.named_after) for target in each}
+    assert targets <= set(plugins.names(params.ENTRIES))
+
+
+def test_a_new_section_is_a_file_and_is_checked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`refers` and `named_after` are all that it says of the others."""
+
+    class Praise(Section):
+        refers: ClassVar[Any] = {"of": ("finetune", "compress")}
+        named_after: ClassVar[Any] = ("encode",)
+
+        of: str
+
+    sections, own = plugins.names(params.ENTRIES), checking.section
+    monkeypatch.setattr(plugins, "names", lambda package: [*sections, "praise"])
+    monkeypatch.setattr(checking, "section", lambda name: Praise if name == "praise" else own(name))
+    (checkout / "params.yaml").write_text(GOOD + "praise: {a: {of: run}}\n")
+    assert checking.check()["praise"]["a"] == Praise(of="run")
+    for entry, said in (
+        ("a: {of: a}", "params.yaml: praise.a.of: no finetune or compress entry 'a'; there are: run"),
+        ("b: {of: run}", "params.yaml: praise.b: no encode entry 'b'; there are: a"),
+    ):
+        (checkout / "params.yaml").write_text(GOOD + f"praise: {{{entry}}}\n")
+        with pytest.raises(UsageError) as caught:
+            checking.check()
+        assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    "file", [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))], ids=lambda p: p.name
+)
+def test_the_ready_made_files_are_right(file: Path) -> None:
+    found = checking.check(file)
+    assert found["evaluate"] or found["pretrain"]  # a file trains something to be scored, or an encoder

@@ -1,0 +1,115 @@
+"""A corpus of one's own: every format read alike, every mistake named with its place."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.core import paths, tables
+from pipelines.core.errors import InputError
+from pipelines.data.corpora import custom
+from pipelines.stages import baseline, prepare
+
+ROWS = [{"text": "猫, です", "label": "a"}, {"text": "", "label": "b"}, {"text": "😀😀", "label": "a"}]
+FILES = {
+    "csv": 'text,label\r\n"猫, です",a\r\n,b\r\n😀😀,a\r\n',
+    "tsv": "text\tlabel\n猫, です\ta\n\tb\n😀😀\ta\n",
+    "jsonl": "\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS) + "\n",
+}
+
+
+def read(path: Path, **options: object) -> list[dict]:
+    params = custom.Params(files={"train": path.name}, **options)  # type: ignore[arg-type]
+    task = custom.task(path.parent, "", params)
+    return list(custom.parse(path.parent, task, "train", params))
+
+
+@pytest.mark.parametrize("form", [*FILES, "parquet"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
+def test_every_format_gives_the_same_rows(form: str, mark: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"rows.{form}"
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    else:
+        path.write_bytes(mark + FILES[form].encode())
+    assert [{k: row[k] for k in ("text", "label")} for row in read(path)] == ROWS
+
+
+WRONG = {
+    "an empty file": ("a.csv", b"", "the file is empty"),
+    "a header alone": ("a.csv", b"text,label\n", "a header but no rows"),
+    "not UTF-8": ("a.csv", "text,label\n日本,a\n".encode("cp932"), "line 2: byte 11 is not UTF-8"),
+    "a NUL byte": ("a.tsv", b"text\tlabel\nx\0\ta\n", "line 2: a NUL byte"),
+    "too few fields": ("a.tsv", b"text\tlabel\nx\ta\ny\n", "line 3: 1 fields, 2 are expected"),
+    "too many fields": ("a.csv", b"text,label\nx,a,z\n", "line 2: 3 fields, the header has 2"),
+    "no such column": ("a.csv", b"txt,label\nx,a\n", "no column 'text' (did you mean 'txt'?)"),
+    "not JSON": ("a.jsonl", b'{"text": "x", "label": "a"}\n{"text": \n', "line 2: not JSON"),
+    "no object": ("a.jsonl", b"[1]\n", "line 1: a JSON object is expected"),
+    "a text that is none": ("a.jsonl", b'{"text": 3, "label": "a"}\n{"text": "x", "label": "b"}\n', "text is 3"),
+    "a label alone": ("a.csv", b"text,label\nx,a\n", "1 labels in all"),
+    "an unknown format": ("a.xls", b"x", "no format 'xls'"),
+    "no Parquet": ("a.parquet", b"PAR1 nonsense", "not a readable Parquet file"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_names_its_place(name: str, tmp_path: Path) -> None:
+    file, content, sentence = WRONG[name]
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read(tmp_path / file)
+    assert sentence in str(caught.value)
+    assert file in str(caught.value)
+
+
+def test_a_foreign_label_and_a_double_id_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("n,text,label\n1,x,a\n1,y,c\n")
+    with pytest.raises(InputError, match=r"line 3: the id '1' occurs twice"):
+        read(path, columns={"id": "n"}, labels=["a", "c"])
+    with pytest.raises(InputError, match=r"line 3: no label 'c'; there are: a, b"):
+        read(path, labels=["a", "b"])
+
+
+def test_train_is_learned_from_wherever_it_stands(checkout: Path) -> None:
+    """Tools that write YAML may sort its keys; dev comes before train then."""
+    Path("train.csv").write_text("text,label\n" + "猫,a\n犬,b\n" * 3)
+    Path("dev.csv").write_text("text,label\n猫,b\n犬,a\n")  # the other way about
+    rows = {"corpus": "custom", "source": ".", "files": {"dev": "dev.csv", "train": "train.csv"}}
+    unlearned = rows | {"files": {"dev": "train.csv"}}
+    values = {
+        "prepare": {"animals": rows, "unlearned": unlearned},
+        "baseline": {"svm": {"task": "animals", "split": "dev"}},
+    }
+    values["baseline"]["none"] = {"task": "unlearned", "split": "dev"}
+    Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
+    prepare.main("animals")
+    prepare.main("unlearned")
+    baseline.main("svm")
+    answers = tables.read(paths.predictions("svm") / "dev.parquet")
+    assert answers.column("label").to_pylist()[:2] == ["a", "b"]
+    with pytest.raises(InputError, match=r"task custom: none of its splits is named train \(dev\); training needs it"):
+        baseline.main("none")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(list(FILES)), st.data())
+def test_a_damaged_file_gives_rows_or_one_sentence(form: str, data: st.DataObject) -> None:
+    import tempfile
+
+    content = bytearray(FILES[form].encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"rows.{form}"
+        path.write_bytes(bytes(content))
+        try:
+            answer: object = [row["text"] for row in read(path)]
+        except InputError as error:
+            answer = str(error)
+    assert str(path) in answer if isinstance(answer, str) else all(isinstance(text, str) for text in answer)  # type: ignore[attr-defined,operator]

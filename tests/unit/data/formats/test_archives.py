@@ -1,0 +1,50 @@
+"""What a hostile archive could do is refused."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pipelines.core.errors import InputError
+from pipelines.data.formats import archives
+
+
+def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def link(name: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    return info
+
+
+@pytest.mark.parametrize("name", ["../up", "/root", "a/../../b"])
+def test_a_name_that_leaves_the_tree_is_refused(name: str, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.tar.gz", (tarfile.TarInfo(name), b"x"))
+    with pytest.raises(InputError, match="would leave"):
+        list(archives.tar_files(path))
+
+
+def test_a_link_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="link or a device"):
+        list(archives.tar_files(archive(tmp_path / "a.tar.gz", (link("a"), b""))))
+
+
+def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 10)
+    with pytest.raises(InputError, match="refused"):
+        list(archives.tar_files(archive(tmp_path / "a.tar.gz", (tarfile.TarInfo("a"), b"x" * 11))))
+
+
+@pytest.mark.parametrize("size", [0, 10, 60])
+def test_a_cut_archive_is_one_sentence(size: int, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.tar.gz", (tarfile.TarInfo("a"), bytes(range(256)) * 50))
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(InputError, match=r"not a complete tar archive|is empty"):
+        list(archives.tar_files(path))

@@ -1,0 +1,81 @@
+"""The predictor's three pieces: together they are `predict`, and the middle one takes several requests at once."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.core import schema
+from pipelines.inference.predictor import Predictor
+from tests.support import kinds, tiny
+
+WIDTHS = {"single": (3,), "pair": (3,), "regression": (1,), "choice": (1,), "span": (2,), "tagging": (7,)}  # of outputs
+
+
+def rows(kind: str) -> pa.Table:
+    """Short and long ones; of the longest, contexts have several windows and texts to tag several parts."""
+    name = "context" if kind == "span" else "text"
+    made = [{**row, name: row[name] * (1 + i % 4 * 6)} for i, row in enumerate(kinds.rows(kind).to_pylist())]
+    return pa.Table.from_pylist(made, schema=schema.ROWS[kind])
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        exact = isinstance(value, str) or name in ("entities", "start")
+        assert other[name] == (value if exact else pytest.approx(value, abs=1e-5)), name
+
+
+@pytest.mark.parametrize("kind", schema.PREDICTIONS)
+def test_requests_together_are_answered_as_one_by_one(kind: str, checkout: Path) -> None:
+    predictor = Predictor.load(tiny.classifier(checkout / "model", kind))
+    given = rows(kind)
+    requests = [given.slice(0, 7), given.slice(7, 1), given.slice(8)]
+    encoded = [predictor.encode(request) for request in requests]
+    outputs = predictor.forward(encoded)
+    together = [predictor.decode(*each) for each in zip(requests, encoded, outputs, strict=True)]
+    assert [table.column("id") for table in together] == [request.column("id") for request in requests]
+    alone = [row for request in requests for row in predictor.predict(request).to_pylist()]
+    for one, other in zip(alone, pa.concat_tables(together).to_pylist(), strict=True):
+        same(one, other)
+    assert len(alone) == 24
+
+
+@pytest.mark.parametrize("kind", schema.PREDICTIONS)
+def test_predict_is_the_three_pieces(kind: str, checkout: Path) -> None:
+    predictor = Predictor.load(tiny.classifier(checkout / "model", kind))
+    given = rows(kind)
+    encoded = predictor.encode(given)
+    (outputs,) = predictor.forward([encoded])
+    assert predictor.decode(given, encoded, outputs).equals(predictor.predict(given))
+    assert predictor.predict(given.slice(0, 0)).num_rows == 0
+    ids = encoded.column("id").to_pylist()
+    assert list(dict.fromkeys(ids)) == [str(i) for i in range(24)]
+    assert (len(ids) > 24) == (kind in ("span", "tagging"))
+    assert len(outputs) == (3 * 24 if kind == "choice" else len(ids))
+    lengths = encoded.column("length").to_pylist()
+    for i, output in enumerate(outputs):
+        assert output.dtype == np.float32
+        assert output.shape[-1:] == WIDTHS[kind]
+        assert output.ndim == (2 if kind in ("span", "tagging") else 1)
+        assert output.ndim == 1 or len(output) >= lengths[i]
+
+
+def test_sequences_of_like_length_share_a_batch(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor.load(tiny.classifier(checkout / "model"))
+    batches: list[tuple[int, ...]] = []
+    logits = predictor.runtime.logits
+
+    def counted(inputs: dict[str, np.ndarray]) -> np.ndarray:
+        batches.append(inputs["input_ids"].shape)
+        return logits(inputs)
+
+    monkeypatch.setattr(predictor.runtime, "logits", counted)
+    requests = [pa.table({"text": [text]}) for text in tiny.TEXTS[:4] * 2]
+    encoded = [predictor.encode(request) for request in requests]
+    outputs = predictor.forward(encoded)
+    assert [len(each) for each in outputs] == [1] * 8
+    assert len(batches) == 1
+    assert batches[0][0] == 8

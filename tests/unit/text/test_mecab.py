@@ -1,0 +1,44 @@
+"""Every token knows the characters it comes from, whatever normalizing did to them."""
+
+import unicodedata
+
+import pytest
+from hypothesis import example, given, settings
+
+from pipelines.text import mecab
+from pipelines.text.tokenizers import mecab_wordpiece
+from tests.support import odd_texts, tiny
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> mecab.MecabTokenizer:
+    return mecab_wordpiece.load(tiny.tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=odd_texts.ANY)
+@example(text="ＡＢＣ　ｶﾞｷﾞ㌔グラム")
+@example(text="##a ##")
+def test_tokens_stand_in_order_inside_the_text_and_cover_what_they_claim(
+    loaded: mecab.MecabTokenizer, text: str
+) -> None:
+    found = loaded.encode_spans([text])
+    plain = loaded.encode([text])
+    assert found.ids.values.tolist() == plain.values.tolist()
+    before = (0, 0)
+    for piece, start, end in zip(loaded.tokens(found.ids.values), found.starts, found.ends, strict=True):
+        assert 0 <= start < end <= len(text)
+        assert start >= before[0]
+        assert end >= before[1]
+        before = (start, end)
+        if piece != "[UNK]":
+            assert piece.removeprefix("##") in unicodedata.normalize("NFKC", text[start:end])
+
+
+def test_offsets_of_a_plain_sentence_are_its_words(loaded: mecab.MecabTokenizer) -> None:
+    text = "　私は犬が好き。"
+    found = loaded.encode_spans([text, "", "犬"])
+    assert found.ids.lengths.tolist()[1:] == [0, 1]
+    first = [text[s:e] for s, e in zip(found.starts, found.ends, strict=True)][: found.ids.lengths[0]]
+    assert "".join(first) == "私は犬が好き。"
+    assert (found.starts[0], found.ends[-1]) == (1, 1)

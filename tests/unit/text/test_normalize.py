@@ -1,0 +1,46 @@
+"""Our NFKC is Python's own, whatever stands beside what."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.text import normalize
+
+MARKS = "゙゚ﾞﾟ̧́ ᅡ각가ᄀᆨ่ிা"  # they join, or change places
+EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+CHANGED = [letter for letter in EVERY if unicodedata.normalize("NFKC", letter) != letter]
+
+
+def test_every_character_alone_and_behind_a_letter() -> None:
+    for before in ("", "か", "e", "가", "ᄀ", "1"):
+        wrong = [c for c in EVERY if normalize.nfkc(before + c) != unicodedata.normalize("NFKC", before + c)]
+        assert not wrong, before
+
+
+def test_every_character_before_what_joins() -> None:
+    for after in MARKS:
+        wrong = [c for c in CHANGED if normalize.nfkc(c + after) != unicodedata.normalize("NFKC", c + after)]
+        assert not wrong, after
+
+
+@settings(max_examples=2000)
+@given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(MARKS), st.sampled_from(CHANGED))))
+def test_any_text(text: str) -> None:
+    assert normalize.nfkc(text) == unicodedata.normalize("NFKC", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("ＢＥＲＴ（ベルト）！", "BERT(ベルト)!"),
+        ("ｶﾞｷﾞ", "ガギ"),
+        ("か゛", "か ゙"),
+        ("㌔ⅳ①", "キロiv1"),
+        ("plain", "plain"),
+        ("", ""),
+    ],
+)
+def test_a_few_by_hand(text: str, form: str) -> None:
+    assert normalize.nfkc(text) == form

@@ -1,0 +1,129 @@
+"""The training loop: what it moves, which weights it keeps, where it stops."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.core.resources import Resources
+from pipelines.entries.finetune import Finetune
+from pipelines.entries.parts.fit import Fit
+from pipelines.models.batch import Batch
+from pipelines.training import loop, losses, strategies
+from pipelines.training.batches import RowBatches, collate
+from pipelines.training.distributed import fitting
+from tests.support.fits import rows, weights, without_dropout
+
+ENTRY = {"data": "d", "encoder": "e", "head": "linear", "epochs": 3, "batch_size": 4, "learning_rate": 1e-3}
+
+
+@pytest.mark.parametrize(("strategy", "moved"), [("full", 2), ("top_k", 1), ("frozen", 0)])
+def test_frozen_parameters_do_not_move(strategy: str, moved: int, model: torch.nn.Module) -> None:
+    entry = Finetune(**ENTRY, strategy=strategy, top_k=1)
+    before = weights(model)
+    with fitting("finetune", "x", Resources()) as fit:
+        groups = partial(strategies.groups, params=entry)
+        fit(model, losses.classification, RowBatches(rows(), 4, 2, 1, 0), entry, groups=groups)
+    changed = {name for name, tensor in model.state_dict().items() if not tensor.equal(before[name])}
+    layers = [any(f".layer.{i}." in name for name in changed) for i in range(2)]
+    assert layers == [moved == 2, moved >= 1]
+    assert any(".embeddings." in name for name in changed) == (strategy == "full")
+    assert "classifier.weight" in changed
+
+
+def test_parts_of_a_batch_make_the_same_update(model: torch.nn.Module) -> None:
+    start = weights(model)
+    without_dropout(model)
+    ends = []
+    for accumulate in (1, 3):
+        model.load_state_dict(start)
+        params = Fit(epochs=2, batch_size=6, learning_rate=1e-2, optimizer="sgd", accumulate=accumulate)
+        with fitting("finetune", "parts", Resources()) as fit:
+            fit(model, losses.classification, RowBatches(rows(), 6, 2, 1, 0), params)
+        ends.append(weights(model))
+    assert all(torch.allclose(tensor, ends[1][name], atol=1e-6) for name, tensor in ends[0].items())
+    assert any(not torch.allclose(tensor, start[name], atol=1e-4) for name, tensor in ends[0].items())
+
+
+@pytest.mark.parametrize("rows_left", [1, 2, 5, 8])
+def test_every_worker_has_as_many_parts_and_every_row_is_learned_once(rows_left: int) -> None:
+    batch = collate(rows(), np.arange(rows_left), pad_id=0) | {"labels": torch.arange(rows_left)}
+    parts = [loop._parts(batch, rank, 3, 2) for rank in range(3)]
+    assert len({len(each) for each in parts}) == 1
+    labels = torch.cat([part["labels"] for each in parts for part in each])
+    assert sorted(labels[labels != -100].tolist()) == list(range(rows_left))
+    whole = loop._parts(batch, 0, 1, 1)
+    assert all(whole[0][name].equal(tensor) for name, tensor in batch.items())
+
+
+def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_gets_better(
+    model: torch.nn.Module,
+) -> None:
+    said, kept = iter([0.2, 0.9, 0.5, 0.4, 0.95]), []
+
+    def watch(model: torch.nn.Module) -> dict[str, float]:
+        assert not model.training
+        kept.append(weights(model))
+        return {"accuracy": next(said)}
+
+    curve: list[tuple[int, dict[str, float]]] = []
+    params = Fit(epochs=10, batch_size=8, learning_rate=1e-3, evaluations=10, patience=2)
+    with fitting("finetune", "best", Resources()) as fit:
+        batches, add = RowBatches(rows(), 8, 10, 1, 0), lambda *point: curve.append(point)
+        fit(model, losses.classification, batches, params, report=add, watch=watch, select="accuracy")
+    assert [point["accuracy"] for _, point in curve if "accuracy" in point][:4] == [0.2, 0.9, 0.5, 0.4]
+    assert curve[-1][0] < len(batches)
+    assert all(tensor.equal(kept[1][name]) for name, tensor in model.state_dict().items())
+
+
+def test_an_evaluation_changes_nothing(model: torch.nn.Module) -> None:
+    start = weights(model)
+    ends = []
+    for watch in (None, lambda model: {"noise": float(torch.rand(1))}):
+        model.load_state_dict(start)
+        with fitting("finetune", "watched", Resources()) as fit:
+            fit(model, losses.classification, RowBatches(rows(), 4, 2, 1, 0), Fit(epochs=2, batch_size=4), watch=watch)
+        ends.append(weights(model))
+    assert all(tensor.equal(ends[1][name]) for name, tensor in ends[0].items())
+
+
+def test_bf16_learns_what_fp32_learns(model: torch.nn.Module) -> None:
+    start, last = weights(model), []
+    for precision in ("fp32", "bf16"):
+        model.load_state_dict(start)
+        curve: list[tuple[int, dict[str, float]]] = []
+        with fitting("finetune", "bf16", Resources(precision=precision)) as fit:
+            params = Fit(epochs=8, batch_size=8, learning_rate=1e-2)
+            batches = RowBatches(rows(), 8, 8, 1, 0)
+            fit(model, losses.classification, batches, params, report=lambda *point, to=curve: to.append(point))
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
+        last.append([point["loss"] for _, point in curve])
+    assert last[0] != last[1]
+    assert last[1] == pytest.approx(last[0], rel=0.1)
+
+
+def test_a_loss_that_is_no_number_stops_the_run(model: torch.nn.Module) -> None:
+    def broken(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
+        total, count = losses.classification(model, batch, step)
+        return total * float("nan"), count
+
+    first = RowBatches(rows(), 4, 1, 1, 0).rows(0)
+    said = f"step 1: the loss is nan on rows {', '.join(map(str, first))}, ...; the checkpoint before it is kept"
+    with pytest.raises(Exception, match=said), fitting("finetune", "x", Resources()) as fit:
+        fit(model, broken, RowBatches(rows(), 4, 1, 1, 0), Fit())
+
+
+def test_a_loss_that_breaks_later_keeps_the_checkpoint_before_it(model: torch.nn.Module) -> None:
+    steps = []
+
+    def breaking(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
+        total, count = losses.classification(model, batch, step)
+        steps.append(step)
+        return (total * float("inf") if step == 4 else total), count
+
+    resources = Resources(checkpoint_minutes=1e-9)
+    with pytest.raises(Exception, match="step 5: the loss is inf"), fitting("finetune", "x", resources) as fit:
+        fit(model, breaking, RowBatches(rows(), 4, 2, 1, 0), Fit(learning_rate=1e-4))
+    assert steps == [0, 1, 2, 3, 4]
+    assert torch.load("state/checkpoints/finetune/x/fit-1.pt", weights_only=True)["step"] == 4

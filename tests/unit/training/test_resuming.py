@@ -1,0 +1,61 @@
+"""A killed run ends as an unbroken one; a checkpoint serves only the job that wrote it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipelines.core.resources import Resources
+from pipelines.entries.parts.fit import Fit
+from pipelines.training import losses
+from pipelines.training.batches import RowBatches
+from pipelines.training.distributed import fitting
+from tests.support.fits import rows, weights
+
+
+def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
+    model: torch.nn.Module, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    start = weights(model)
+    batches, params = RowBatches(rows(), 4, 3, 1, 0), Fit(epochs=3, batch_size=4, learning_rate=1e-3)
+    curve: list[tuple[int, float]] = []
+    with fitting("finetune", "whole", Resources()) as fit:
+        fit(model, losses.classification, batches, params, report=lambda step, loss: curve.append((step, loss)))
+    whole = weights(model)
+    model.load_state_dict(start)
+    asked: list[int] = []
+
+    class Cut(RowBatches):
+        def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
+            asked.append(step)
+            if len(asked) == 11:
+                raise KeyboardInterrupt
+            return super().__getitem__(step)
+
+    cut, resources = Cut(rows(), 4, 3, 1, 0), Resources(checkpoint_minutes=1e-9)
+    with pytest.raises(KeyboardInterrupt), fitting("finetune", "cut", resources) as fit:
+        fit(model, losses.classification, cut, params)
+    assert Path("state/checkpoints/finetune/cut/fit-1.pt").is_file()
+    model.load_state_dict(start)
+    assert "goes on after" not in capsys.readouterr().err
+    again: list[tuple[int, float]] = []
+    with fitting("finetune", "cut", resources) as fit:
+        fit(model, losses.classification, cut, params, report=lambda step, loss: again.append((step, loss)))
+    assert "fit-1.pt: training goes on after step 10\n" in capsys.readouterr().err
+    assert asked == [*range(11), *range(10, 18)]
+    assert all(tensor.equal(whole[name]) for name, tensor in model.state_dict().items())
+    assert again == curve
+    assert not Path("state/checkpoints/finetune/cut").exists()
+
+
+def test_a_checkpoint_of_other_params_is_not_taken_up(model: torch.nn.Module) -> None:
+    params = Fit(epochs=1, batch_size=4, learning_rate=1e-3)
+    batches = RowBatches(rows(), 4, 1, 1, 0)
+    with pytest.raises(RuntimeError), fitting("finetune", "x", Resources()) as fit:
+        fit(model, losses.classification, batches, params)
+        raise RuntimeError
+    before = weights(model)
+    with fitting("finetune", "x", Resources()) as fit:
+        fit(model, losses.classification, batches, params.model_copy(update={"learning_rate": 2e-3}))
+    assert any(not tensor.equal(before[name]) for name, tensor in model.state_dict().items())
