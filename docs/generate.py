@@ -1,4 +1,4 @@
-"""Write README's stage table and tree from dvc.yaml and the modules' first lines: python docs/generate.py."""
+"""Write README's tables and docs/map.md from dvc.yaml and the modules' first lines: python docs/generate.py."""
 
 import ast
 from pathlib import Path
@@ -6,6 +6,13 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+TOPS = ("flows", "pipelines")
+MAP_HEAD = """# Map
+
+Every file of the code and its first line, written by `python docs/generate.py`. A folder of plugins
+is its registry: its files are the corpora, tokenizers, objectives and methods that params.yaml can
+name.
+"""
 
 
 def stage_table() -> str:
@@ -20,22 +27,44 @@ def stage_table() -> str:
     return "\n".join(lines)
 
 
-def tree() -> str:
-    """Every package and module of flows/ and pipelines/ with its first line."""
+def first_line(file: Path) -> str:
+    """What a module says of itself."""
+    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").splitlines()[0]
+
+
+def packages() -> list[Path]:
+    """The folders of the code, each before those inside it."""
+    return sorted(init.parent for top in TOPS for init in (ROOT / top).rglob("__init__.py"))
+
+
+def folder_tree() -> str:
+    """Every folder of the code with its first line."""
     lines = []
-    for top in ("flows", "pipelines"):
-        for path in sorted((ROOT / top).rglob("*.py"), key=lambda p: (p.parent.parts, p.name != "__init__.py", p.name)):
-            place = path.relative_to(ROOT)
-            says = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines()[0]
-            depth = len(place.parts) - (2 if path.name == "__init__.py" else 1)
-            name = f"{place.parent.name}/" if path.name == "__init__.py" else place.name
-            lines.append(f"{'  ' * depth + name:<30} {says}")
+    for folder in packages():
+        depth = len(folder.relative_to(ROOT).parts) - 1
+        lines.append(f"{'  ' * depth + folder.name + '/':<18} {first_line(folder / '__init__.py')}")
     return "```\n" + "\n".join(lines) + "\n```"
+
+
+def file_map() -> str:
+    """docs/map.md: a table for each folder, a row for each of its files."""
+    parts = [MAP_HEAD]
+    for folder in packages():
+        place = folder.relative_to(ROOT).as_posix()
+        parts.append(f"\n## {place}\n\n| file | {cell(folder / '__init__.py')} |\n|---|---|\n")
+        files = sorted(file for file in folder.glob("*.py") if file.name != "__init__.py")
+        parts += [f"| [{file.name}](../{place}/{file.name}) | {cell(file)} |\n" for file in files]
+    return "".join(parts)
+
+
+def cell(file: Path) -> str:
+    """The first line of a file, as a cell of a table."""
+    return first_line(file).replace("|", "\\|")
 
 
 def readme(text: str) -> str:
     """`text` with what stands between its markers made anew."""
-    for name, content in {"stages": stage_table(), "tree": tree()}.items():
+    for name, content in {"stages": stage_table(), "tree": folder_tree()}.items():
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         head, rest = text.split(start)
         text = f"{head}{start}{content}\n{end}{rest.split(end)[1]}"
@@ -45,3 +74,4 @@ def readme(text: str) -> str:
 if __name__ == "__main__":
     path = ROOT / "README.md"
     path.write_text(readme(path.read_text(encoding="utf-8")), encoding="utf-8")
+    (ROOT / "docs" / "map.md").write_text(file_map(), encoding="utf-8")
