@@ -1,4 +1,4 @@
-"""Dropout as torch draws it on a CPU, and from bits, as `pipelines.models.dropout` does; forward and back, p 0.1.
+"""Dropout as torch draws it on a CPU, and from bits, as `acceleration.fast_dropout` does; forward and back, p 0.1.
 
 States of a batch of headlines, of a batch of longer rows, and the weights of attention, six heads.
 """
@@ -9,7 +9,7 @@ import harness
 import torch
 from torch import nn
 
-from pipelines.models import dropout
+from pipelines.acceleration import fast_dropout
 
 SHAPES = {
     "16_rows_of_24_of_384": (16, 24, 384),
@@ -18,23 +18,22 @@ SHAPES = {
 }
 
 
-def step(states: torch.Tensor) -> None:
-    nn.functional.dropout(states, 0.1).sum().backward()
+def step(layer: nn.Module, states: torch.Tensor) -> None:
+    layer(states).sum().backward()
 
 
-def by_bits(states: torch.Tensor) -> None:
-    with dropout.from_bits():
-        step(states)
+def from_bits(layer: nn.Module, states: torch.Tensor) -> None:
+    with fast_dropout.from_bits(layer):
+        step(layer, states)
 
 
 def main() -> None:
     given = harness.arguments(__doc__ or "")
     claims = []
     for name, shape in SHAPES.items():
-        states = torch.randn(shape, requires_grad=True)
-        seconds = harness.in_turn(
-            {"theirs": partial(step, states), "ours": partial(by_bits, states)}, 20 if given.quick else 200
-        )
+        given_to = nn.Dropout(0.1), torch.randn(shape, requires_grad=True)
+        contenders = {"theirs": partial(step, *given_to), "ours": partial(from_bits, *given_to)}
+        seconds = harness.in_turn(contenders, 20 if given.quick else 200)
         claims.append(harness.ratio(f"dropout_{name}_vs_torch", 2, seconds["theirs"][10:], seconds["ours"][10:]))
     harness.report(claims, ("torch", "numpy"), given.json)
 

@@ -1,8 +1,8 @@
-"""What pretraining bought: every task by our encoder, by random weights of its shape, and by its floor, over three seeds.
+"""What pretraining bought: every task by our encoder, by random weights of its shape, and by its baseline; three seeds.
 
-The runs are those of the ready-made params files, through the stages themselves, on the corpora in BERTLINE_MIRROR; rows
-and epochs are cut as JOBS says, the same for all. A claim compares the mean score of our encoder with the aim that
-stands in its name: the floor on the same rows, a published score, or random weights.
+The runs are those of the ready-made params files, through the stages themselves, on the corpora in BERTLINE_MIRROR;
+rows and epochs are cut as JOBS says, the same for all. A claim compares the mean score of our encoder with the aim that
+stands in its name: the baseline on the same rows, a published score, or random weights.
 
     python benchmarks/encoders.py --only livedoor jsts --json benchmarks/results/encoders.json
 """
@@ -19,10 +19,10 @@ import harness
 import yaml
 from transformers import AutoModelForMaskedLM
 
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import pretrained
 from pipelines.core import paths
-from pipelines.models import folder as model_folder
-from pipelines.models import pretrained
-from pipelines.stages import build_vocab, encode, evaluate, finetune, floor, ingest, prepare, pretrain
+from pipelines.stages import baseline, build_vocab, encode, evaluate, finetune, ingest, prepare, pretrain
 from pipelines.text import tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,7 +64,7 @@ def arguments() -> argparse.Namespace:
 
 
 def scores(job: Job, seeds: list[int], quick: bool, precision: str) -> dict[str, list[float]]:
-    """Of "ours", "random" and "floor" the task's metric, a number a seed."""
+    """Of "ours", "random" and "baseline" the task's metric, a number a seed."""
     values = yaml.safe_load((ROOT / "params" / f"{job.file}.yaml").read_text(encoding="utf-8"))
     values["resources"] = {"workers": 0, "precision": precision}
     entry = values["finetune"][job.run] | job.fit | ({"max_train_rows": 200, "epochs": 1} if quick else {})
@@ -75,12 +75,12 @@ def scores(job: Job, seeds: list[int], quick: bool, precision: str) -> dict[str,
     asked = values["evaluate"][job.run]
     starts = {"ours": entry["encoder"], "random": f"artifacts/models/random-{job.run}"}
     runs = {f"{start}-{seed}": entry | {"encoder": starts[start], "seed": seed} for start in starts for seed in seeds}
-    values |= {"finetune": runs, "evaluate": dict.fromkeys(runs, asked), "floor": {"floor": asked}}
+    values |= {"finetune": runs, "evaluate": dict.fromkeys(runs, asked), "baseline": {"baseline": asked}}
     values |= {"compress": {}, "export": {}, "promote": {}}
     Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
     ingest.main(Path(values["prepare"][task]["source"]).name)
     encoded(values, entry["data"])
-    floor.main("floor")
+    baseline.main("baseline")
     adapted = Path(entry["encoder"])
     if adapted.parts[0] == "artifacts":
         encoded(values, values["pretrain"][adapted.name]["data"])
@@ -90,7 +90,7 @@ def scores(job: Job, seeds: list[int], quick: bool, precision: str) -> dict[str,
         finetune.main(run)
         evaluate.main(run)
     found = {start: [_score(f"{start}-{seed}") for seed in seeds] for start in starts}
-    return {**found, "floor": [_score("floor")]}
+    return {**found, "baseline": [_score("baseline")]}
 
 
 def encoded(values: dict[str, Any], data: str) -> None:
@@ -120,10 +120,10 @@ def random_encoder(language: str, words: Path, target: Path) -> None:
 
 
 def claims(name: str, job: Job, found: dict[str, list[float]]) -> list[harness.Claim]:
-    """Our mean against the floor, the published score and random weights."""
+    """Our mean against the baseline, the published score and random weights."""
     ours = statistics.mean(found["ours"])
     spread = (round(min(found["ours"]), 4), round(max(found["ours"]), 4))
-    aims = {"floor": found["floor"][0], "random_weights": statistics.mean(found["random"])}
+    aims = {"baseline": found["baseline"][0], "random_weights": statistics.mean(found["random"])}
     aims |= {"published_or_aim": job.published} if job.published is not None else {}
     return [
         harness.Claim(f"{name}_vs_{peer}", round(aim, 4), round(ours, 4), spread, ours >= aim)
@@ -136,7 +136,7 @@ def main() -> None:
     os.environ.setdefault("BERTLINE_QUIET", "1")
     os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
     to = given.json.resolve() if given.json else None
-    kept = json.loads(to.read_text())["claims"] if to and to.is_file() else []
+    kept = harness.kept(to, "claims")
     made: list[harness.Claim] = []
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)

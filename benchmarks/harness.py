@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import platform
 import shlex
 import statistics
 import sys
@@ -16,10 +17,13 @@ from typing import Any
 
 @dataclass
 class Claim:
-    """A ratio or a score, with its peer in its name; `ok` is whether the aim is reached."""
+    """A ratio or a score, with its peer in its name; `ok` is whether the aim is reached.
+
+    Without an aim it is information.
+    """
 
     name: str
-    aim: float
+    aim: float | None
     measured: float
     spread: tuple[float, float]
     ok: bool
@@ -44,21 +48,23 @@ def in_turn(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str,
     return seconds
 
 
-def ratio(name: str, aim: float, peer: list[float], ours: list[float]) -> Claim:
+def ratio(name: str, aim: float | None, peer: list[float], ours: list[float]) -> Claim:
     """How many times faster `ours` is than `peer`: of the medians, and the least and most of the rounds."""
     rounds = [a / b for a, b in zip(peer, ours, strict=True)]
     measured = statistics.median(peer) / statistics.median(ours)
-    return Claim(name, aim, round(measured, 2), (round(min(rounds), 2), round(max(rounds), 2)), measured >= aim)
+    return Claim(
+        name, aim, round(measured, 2), (round(min(rounds), 2), round(max(rounds), 2)), aim is None or measured >= aim
+    )
 
 
 def matrix_peak() -> float:
     """GFLOP/s of one large fp32 product, median of seven, by the faster of torch's two libraries."""
     import torch
 
-    from pipelines.models import products
+    from pipelines.acceleration import onednn_linear
 
     a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
-    by: dict[str, Callable[[], Any]] = {"MKL": lambda: a @ b, "oneDNN": lambda: products.product(a, b)}
+    by: dict[str, Callable[[], Any]] = {"MKL": lambda: a @ b, "oneDNN": lambda: onednn_linear.product(a, b)}
     return 2 * 2048**3 / min(statistics.median(each[1:]) for each in in_turn(by, 8).values()) / 1e9
 
 
@@ -68,18 +74,41 @@ def report(claims: list[Claim], packages: tuple[str, ...], to: Path | None, **fa
     print(f"{'claim':<{width}}  {'aim':>7}  {'measured':>8}  spread")
     for claim in claims:
         low, high = claim.spread
-        print(
-            f"{claim.name:<{width}}  {claim.aim:>7g}  {claim.measured:>8g}  {low:g}-{high:g}{'' if claim.ok else '  short of its aim'}"
-        )
+        verdict = "" if claim.ok else "  short of its aim"
+        aim = "" if claim.aim is None else f"{claim.aim:g}"
+        print(f"{claim.name:<{width}}  {aim:>7}  {claim.measured:>8g}  {low:g}-{high:g}{verdict}")
     if to:
         write(to, packages, claims=[asdict(claim) for claim in claims], **facts)
 
 
 def write(to: Path, packages: tuple[str, ...], **facts: Any) -> None:
-    """The facts of a run with its command, versions and cores, as JSON."""
+    """The facts of a run with its command, versions, cores and CPU, as JSON."""
     about = {
         "command": f"python {shlex.join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])}",
         "versions": {name: version(name) for name in packages},
         "cores": os.cpu_count(),
+        "cpu": cpu(),
     }
     to.write_text(json.dumps(about | facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def kept(file: Path | None, key: str) -> list[dict[str, Any]]:
+    """What an earlier run left under `key` in a file of results; nothing where the file is missing or empty."""
+    if not file or not file.is_file() or not (text := file.read_text(encoding="utf-8")).strip():
+        return []
+    try:
+        return json.loads(text)[key]
+    except (ValueError, KeyError, TypeError):
+        sys.exit(f"{file}: not a file of results; name another, or remove it")
+
+
+def cpu() -> str:
+    """The CPU's model, and which of the instructions it has that products of matrices are fast by."""
+    about = Path("/proc/cpuinfo")
+    if not about.is_file():
+        return platform.processor() or platform.machine()
+    pairs = (line.partition(":") for line in about.read_text(encoding="utf-8").split("\n\n")[0].splitlines())
+    said = {name.strip(): value.strip() for name, _, value in pairs}
+    flags = [flag for flag in said.get("flags", "").split() if flag.startswith(("avx", "amx"))]
+    family = f"family {said.get('cpu family', '?')}, model {said.get('model', '?')}"
+    return f"{said.get('model name', platform.machine())} ({family}); {' '.join(sorted(flags))}"

@@ -11,7 +11,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from pipelines.core.entries import Finetune
+from pipelines.entries.finetune import Finetune
 from pipelines.training import strategies
 from pipelines.training.batches import Encoded
 
@@ -57,7 +57,7 @@ def trainer(
     grouped: bool = False,
     rate: float = 1e-4,
 ) -> None:
-    """Trainer over `data`, padded to `length`, or to the longest of a batch; with `top_k`, all below those layers frozen."""
+    """Trainer over `data`, padded to `length`, or to the longest of a batch; `top_k` freezes all below those layers."""
     if top_k:
         strategies.groups(model, Finetune(data="d", encoder="e", strategy="top_k", top_k=top_k))
     collator = DataCollatorWithPadding(tokenizer, "max_length" if length else "longest", length)
@@ -70,7 +70,7 @@ def trainer(
 
 
 def keynote(model: PreTrainedModel, data: Encoded, epochs: int) -> None:
-    """The slide's program: ids padded with 0 to 50 without a mask, every layer run in every step, the top two trained."""
+    """The slide's program: ids padded with 0 to 50, no mask, every layer run in every step, the top two trained."""
     entry = Finetune(data="d", encoder="e", **TOP2)
     optimizer = torch.optim.SGD(strategies.groups(model, entry))
     bounds = zip(data.offsets, data.offsets[1:], strict=False)

@@ -1,8 +1,9 @@
-"""The ready-made params files as a user runs them: a fresh clone, `bertline use params/NAME.yaml`, `dvc repro`; nothing cut.
+"""The ready-made params files as a user runs them: a fresh clone, `bertline use params/NAME.yaml`, `dvc repro`.
 
-For every run its score with the 95% interval, and the minutes of its stages that train, a start of DVC and of Python included. What the
-file holds of other params files stays. Of `glue`, `jglue` and `squad` the mirror has a part: that part is run. With --folder the clones are
-kept there, and a run that was cut off goes on; the minutes of the stage that it was cut off in are then not known.
+Nothing is cut. For every run its score with the 95% interval, and the minutes of its stages that train, a start of DVC
+and of Python included. What the file holds of other params files stays. Of `glue`, `jglue` and `squad` the mirror has a
+part: that part is run. With --folder the clones are kept there, and a run that was cut off goes on; the minutes of the
+stage that it was cut off in are then not known.
 
     python benchmarks/ready_made.py choice features --json benchmarks/results/ready_made.json
 """
@@ -41,7 +42,7 @@ def arguments() -> argparse.Namespace:
 
 
 def squad(version: str) -> dict[str, Any]:
-    """An entry of `prepare` for what the mirror holds of SQuAD 1.1 or 2.0: 3,999 of 1.1's questions to train on, and dev's."""
+    """An entry of `prepare` for what the mirror holds of SQuAD 1.1 or 2.0: 3,999 of 1.1's questions, and dev's."""
     source = str(Path(os.environ["BERTLINE_MIRROR"]).resolve() / "squad")
     files = {"train": "train-v1.1.subset800.json", "dev": f"dev-v{version}.reconstructed.json"}
     kind = {"kind": "span", "format": "squad", "language": "en", "unanswerable": version == "2.0"}
@@ -55,13 +56,13 @@ def run(name: str, clone: Path, resources: dict[str, Any]) -> list[dict[str, Any
     os.chdir(clone)
     values = yaml.safe_load(params.FILE.read_text(encoding="utf-8"))
     runs = MIRRORED.get(name, list(values["evaluate"]))
-    floors = [key for key, entry in values["floor"].items() if entry["task"] in _tasks(values, runs)]
+    baselines = [key for key, entry in values["baseline"].items() if entry["task"] in _tasks(values, runs)]
     stages = {key: [*reversed(trainings(values, key))] for key in runs}
     every = [*dict.fromkeys(stage for each in stages.values() for stage in each)]
     dag.reproduce([f"encode@{values[stage][key]['data']}" for stage, key in (each.split("@") for each in every)])
     seconds = timed(every, clone.with_suffix(".json"))
-    dag.reproduce([*(f"floor@{key}" for key in floors), *(f"evaluate@{key}" for key in runs)])
-    found = [scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *floors)]
+    dag.reproduce([*(f"baseline@{key}" for key in baselines), *(f"evaluate@{key}" for key in runs)])
+    found = [scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *baselines)]
     return sorted(found, key=lambda each: (each["task"], -each["score"]))
 
 
@@ -131,7 +132,7 @@ def main() -> None:
             os.chdir(ROOT)
         print(json.dumps(made, indent=1))
         if to:  # after each file: they take long
-            kept = json.loads(to.read_text(encoding="utf-8"))["runs"] if to.is_file() else []
+            kept = harness.kept(to, "runs")
             runs = sorted([each for each in kept if each["file"] != name] + made, key=lambda each: each["file"])
             files = " ".join(dict.fromkeys(each["file"] for each in runs))
             command = f"python benchmarks/ready_made.py {files} --precision {given.precision}"

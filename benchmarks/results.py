@@ -1,14 +1,15 @@
 """Write RESULTS.md from the claims in benchmarks/results/*.json: python benchmarks/results.py."""
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 HEAD = """# Results
 
-Written by `python benchmarks/results.py` from `benchmarks/results/*.json`, which the commands below made. Ratios of medians,
-with the least and the most of the rounds; the machine is shared and noisy.
+Written by `python benchmarks/results.py` from `benchmarks/results/*.json`, which the commands below
+made. Ratios of medians, with the least and the most of the rounds; the machine is shared and noisy.
 """
 
 
@@ -16,7 +17,8 @@ def section(file: Path) -> str:
     """A benchmark's claims, or its runs, as a table, with its command, machine and notes."""
     found = json.loads(file.read_text(encoding="utf-8"))
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    lines = [f"\n## {file.stem}\n", f"`{found['command']}` on {found['cores']} cores; {versions}.\n"]
+    machine = textwrap.fill(f"On {found['cores']} cores; CPU: {found['cpu']}; {versions}.", 100)
+    lines = [f"\n## {file.stem}\n", f"```sh\n{found['command']}\n```\n", f"{machine}\n"]
     lines += _runs(found["runs"]) if "runs" in found else _claims(found["claims"])
     notes = HERE / "results" / f"{file.stem}.md"
     return "\n".join(lines) + "\n" + (f"\n{notes.read_text(encoding='utf-8')}" if notes.is_file() else "")
@@ -27,9 +29,8 @@ def _claims(claims: list[dict[str, Any]]) -> list[str]:
     for claim in claims:
         low, high = claim["spread"]
         verdict = "" if claim["ok"] else "short of its aim"
-        lines.append(
-            f"| {claim['name']} | {claim['aim']:g} | {claim['measured']:g} | {low:g} to {high:g} | {verdict} |"
-        )
+        aim = "" if claim["aim"] is None else f"{claim['aim']:g}"
+        lines.append(f"| {claim['name']} | {aim} | {claim['measured']:g} | {low:g} to {high:g} | {verdict} |")
     return lines
 
 

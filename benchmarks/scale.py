@@ -1,9 +1,9 @@
 """Fine-tuning 1, 4 and 16 times as many rows: time grows as the rows do, memory does not.
 
-Each size is a process of its own: the finetune stage on livedoor's titles, encoders/mini-ja, one epoch, repeated rows where
-there are not enough. In full, and the top two layers on kept states. Seconds are of the training steps and the states, without the start of
-the process; memory is the process's peak, with the pages of mapped files in it, which the system takes back when others need them,
-and (`own`) without them.
+Each size is a process of its own: the finetune stage on livedoor's titles, encoders/mini-ja, one epoch, repeated rows
+where there are not enough. In full, and the top two layers on frozen features. Seconds are of the training steps and
+the features, without the start of the process; memory is the process's peak, with the pages of mapped files in it,
+which the system takes back when others need them, and (`own`) without them.
 """
 
 import argparse
@@ -53,12 +53,13 @@ def train(rows: int, way: str) -> dict[str, float]:
     """One epoch over `rows` rows in this process: its seconds and peak memory in MB."""
     import torch
 
+    from pipelines.checkpoints import new_head
     from pipelines.core import paths
-    from pipelines.core.entries import Finetune, Resources
     from pipelines.core.ragged import Ragged
+    from pipelines.core.resources import Resources
     from pipelines.core.task import Task
-    from pipelines.models import heads, lean
-    from pipelines.training import losses, prefix, strategies
+    from pipelines.entries.finetune import Finetune
+    from pipelines.training import losses, strategies
     from pipelines.training.batches import Encoded, RowBatches
     from pipelines.training.distributed import fitting
 
@@ -71,18 +72,15 @@ def train(rows: int, way: str) -> dict[str, float]:
     data = Encoded(part.values, part.offsets, labels=data.labels[chosen])
     entry = Finetune(data="d", encoder="e", epochs=1, batch_size=16, learning_rate=1e-4, **WAYS[way])
     torch.manual_seed(1)
-    model = heads.for_task(ROOT / "encoders/mini-ja", task, "linear")
+    model = new_head.for_task(ROOT / "encoders/mini-ja", task, "linear")
     groups = partial(strategies.groups, params=entry)
     groups(model)
     batches, resources = RowBatches(data, 16, 1, 1, 0), Resources(precision="fp32")
     with fitting("finetune", f"{way}-{rows}", resources) as fit, own_peak() as own:
-        fit(model, losses.for_kind(task.kind), RowBatches(data.sample(16, 1), 16, 1, 1, 0), entry, groups)  # warms up
+        one, loss = RowBatches(data.sample(16, 1), 16, 1, 1, 0), losses.for_kind(task.kind)
+        fit(model, loss, one, entry, groups=groups)  # warms up
         start = time.perf_counter()
-        with (
-            prefix.taken_off(model, batches, Path("state/prefix") / f"{way}-{rows}", resources) as (inputs, _),
-            lean.steps(model, task.kind, data.ids, 0),
-        ):
-            fit(model, losses.for_kind(task.kind), inputs, entry, groups)
+        fit(model, loss, batches, entry, groups=groups, kind=task.kind)
         seconds = time.perf_counter() - start
     whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"seconds": seconds, "megabytes": whole, "own_megabytes": own[0]}

@@ -1,7 +1,7 @@
 """vibrato in MeCab's place: are its words MeCab's own on all of livedoor, and is it faster?
 
-The project is not built on vibrato: its wheel has to be installed by hand, and ipadic's CSV files have to be brought, for
-PyPI's ipadic holds only what MeCab compiled of them. Debian's package mecab-ipadic has them.
+The project is not built on vibrato: its wheel has to be installed by hand, and ipadic's CSV files have to be brought,
+for PyPI's ipadic holds only what MeCab compiled of them. Debian's package mecab-ipadic has them.
 
     pip install vibrato==0.2.3
     python benchmarks/segmenters.py /usr/share/mecab/dic/ipadic --json benchmarks/results/segmenters.json
@@ -19,6 +19,7 @@ from transformers import AutoTokenizer
 
 from pipelines.data.corpora import livedoor
 from pipelines.text import mecab
+from pipelines.text.normalize import nfkc
 
 AIMS = {"titles": 13.0, "bodies": 10.0}  # for ids, against BertJapaneseTokenizer: words alone must be faster still
 LONGEST_UNKNOWN = 24  # letters of an unknown word that MeCab keeps together
@@ -39,13 +40,13 @@ def segmenter(place: Path) -> vibrato.Vibrato:
 def measure(name: str, texts: list[str], ours: vibrato.Vibrato, place: Path) -> list[harness.Claim]:
     """Of `texts`, the share with MeCab's own words, and the rate of words alone."""
     parse, reference = mecab.tagger("ipadic").parse, AutoTokenizer.from_pretrained(place)
-    same = sum(parse(text).split() == ours.tokenize_to_surfaces(text) for text in map(mecab.normalize, texts))
+    same = sum(parse(text).split() == ours.tokenize_to_surfaces(text) for text in map(nfkc, texts))
     some = texts[:: 10 if name == "bodies" else 1]
     seconds = harness.in_turn(
         {
             "BertJapaneseTokenizer": lambda: reference(some, verbose=False),
-            "MeCab": lambda: [parse(mecab.normalize(text)).split() for text in some],
-            "vibrato": lambda: [ours.tokenize_to_surfaces(mecab.normalize(text)) for text in some],
+            "MeCab": lambda: [parse(nfkc(text)).split() for text in some],
+            "vibrato": lambda: [ours.tokenize_to_surfaces(nfkc(text)) for text in some],
         },
         repeats=5,
     )

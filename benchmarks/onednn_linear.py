@@ -1,7 +1,7 @@
-"""Linear layers of an encoder by MKL, as torch computes them, and by oneDNN, as `pipelines.models.products` does.
+"""Linear layers of an encoder by MKL, as torch computes them, and by oneDNN, as `acceleration.onednn_linear` does.
 
-The six products of a BERT layer, as many layers as take some milliseconds, forward and through training steps; fp32. A peer
-faster than ours is no fault here: on Intel's CPUs the project leaves torch as it is.
+The six products of a BERT layer, as many layers as take some milliseconds, forward and through training steps; fp32.
+A peer faster than ours is no fault here: on Intel's CPUs the project leaves torch as it is.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import harness
 import torch
 from torch import nn
 
-from pipelines.models import products
+from pipelines.acceleration import onednn_linear
 
 SHAPES = {"384_tokens_of_384": (384, 384), "1024_tokens_of_384": (1024, 384), "512_tokens_of_768": (512, 768)}
 LAYERS = 4
@@ -29,7 +29,7 @@ def main() -> None:
     for name, (tokens, width) in SHAPES.items():
         theirs, ours, states = stack(width), stack(width), torch.randn(tokens, width)
         for layer in ours:
-            layer.forward = partial(products._forward, layer)
+            layer.forward = partial(onednn_linear._forward, layer)
         work = 2 * tokens * 12 * width**2 * LAYERS
         for what, times in (("forward", 1), ("training", 3)):
             seconds = harness.in_turn(
@@ -37,7 +37,7 @@ def main() -> None:
             )
             claims.append(harness.ratio(f"{what}_{name}_vs_MKL", 1.5, seconds["theirs"][2:], seconds["ours"][2:]))
             gflops[f"{what}_{name}"] = {who: round(times * work / min(each) / 1e9) for who, each in seconds.items()}
-    harness.report(claims, ("torch",), given.json, gflops=gflops, used_here=products.faster())
+    harness.report(claims, ("torch",), given.json, gflops=gflops, used_here=onednn_linear.faster())
 
 
 def run(model: nn.Module, states: torch.Tensor, what: str) -> Callable[[], None]:
