@@ -1,6 +1,7 @@
 """Linear layers of an encoder by MKL, as torch computes them, and by oneDNN, as `acceleration.onednn_linear` does.
 
 The six products of a BERT layer, as many layers as take some milliseconds, forward and through training steps; fp32.
+The gradient of a bias, as a product with ones, against torch's sum over rows.
 A peer faster than ours is no fault here: on Intel's CPUs the project leaves torch as it is.
 """
 
@@ -37,6 +38,11 @@ def main() -> None:
             )
             claims.append(harness.ratio(f"{what}_{name}_vs_MKL", 1.5, seconds["theirs"][2:], seconds["ours"][2:]))
             gflops[f"{what}_{name}"] = {who: round(times * work / min(each) / 1e9) for who, each in seconds.items()}
+        rows = torch.randn(tokens, 4 * width)  # of a gradient: the bias takes their sum
+        ones = rows.new_ones(tokens)
+        sums = {"theirs": lambda rows=rows: rows.sum(dim=0), "ours": lambda rows=rows, ones=ones: rows.t().mv(ones)}
+        seconds = harness.in_turn(sums, 20 if given.quick else 200)
+        claims.append(harness.ratio(f"bias_gradient_{name}_vs_sum", 1.0, seconds["theirs"][2:], seconds["ours"][2:]))
     harness.report(claims, ("torch",), given.json, gflops=gflops, used_here=onednn_linear.faster())
 
 

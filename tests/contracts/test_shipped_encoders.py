@@ -16,7 +16,8 @@ TEXTS = {
 @pytest.mark.parametrize(("language", "opens"), [("ja", BertJapaneseTokenizer), ("en", AutoTokenizer)])
 def test_transformers_opens_it(language: str, opens: type) -> None:
     folder = ROOT / f"encoders/mini-{language}"
-    assert f"its tokenizer as `{opens.__name__}`" in (folder / "README.md").read_text(encoding="utf-8")
+    card = " ".join((folder / "README.md").read_text(encoding="utf-8").split())
+    assert f"its tokenizer as `{opens.__name__}`" in card
     theirs, ours = opens.from_pretrained(folder), tokenizer.load(folder)
     left, right = TEXTS[language].split("[MASK]")
     before, after = (ours.encode([part]).values.tolist() for part in (left, right))
