@@ -20,8 +20,8 @@ def from_bits(model: nn.Module) -> Iterator[bool]:
 
     Each module gets a forward of its own; torch's function is not replaced.
     """
-    found = {part: None for part in model.modules() if type(part) is nn.Dropout and "forward" not in vars(part)}
-    changed = [] if torch.cuda.is_available() else list(found)
+    found = [part for part in model.modules() if type(part) is nn.Dropout and "forward" not in vars(part)]
+    changed = [] if torch.cuda.is_available() else found
     for part in changed:
         part.forward = partial(_forward, part)  # type: ignore[method-assign]
     try:

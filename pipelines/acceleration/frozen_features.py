@@ -91,7 +91,8 @@ class FrozenVectors(_Kept):
     def __getitem__(self, step: int) -> Batch:
         data, rows = self.inner.data, self.inner.rows(step)
         kept = np.memmap(self.file, np.float32, "r", shape=(len(data), self.width))
-        return {"pooled": torch.from_numpy(kept[rows]), "labels": torch.from_numpy(data.labels[rows])}  # type: ignore[index]
+        assert data.labels is not None
+        return {"pooled": torch.from_numpy(kept[rows]), "labels": torch.from_numpy(data.labels[rows])}
 
 
 @contextmanager
@@ -159,7 +160,8 @@ def _reads_one_vector(model: nn.Module) -> bool:
 
 
 def _pooled_width(model: nn.Module) -> int:
-    return next(part.in_features for part in model.classifier.modules() if isinstance(part, nn.Linear))  # type: ignore[union-attr]
+    parts = model.get_submodule("classifier").modules()
+    return next(part.in_features for part in parts if isinstance(part, nn.Linear))
 
 
 def _frozen_layers(model: nn.Module) -> int:

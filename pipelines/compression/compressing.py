@@ -23,9 +23,9 @@ def compress(key: str, entry: Compress, out: Path) -> None:
     teacher_folder, data = paths.model(entry.teacher), paths.encoded(entry.data)
     teacher, task = folder.load_tuned(teacher_folder)
     tokenizer = text_tokenizer.load(teacher_folder)
-    cache = paths.teacher_outputs(key)
-    cache.mkdir(parents=True, exist_ok=True)
-    with fitting("compress", key, resources.read(), depends=backbones.digest(teacher)) as fit:
+    digest = backbones.digest(teacher)
+    cache = _cache(key, f"{digest} {provenance.digest(data)}")
+    with fitting("compress", key, resources.read(), depends=digest) as fit:
         context = Context(
             teacher=teacher,
             task=task,
@@ -40,6 +40,17 @@ def compress(key: str, entry: Compress, out: Path) -> None:
         folder.save(model, out, teacher_folder, task)
         provenance.write(out, "compress", entry.model_dump(), [teacher_folder, data], ("torch", "transformers"))
     shutil.rmtree(cache)
+
+
+def _cache(key: str, of: str) -> Path:
+    """The folder for the teacher's outputs; a killed compression of another teacher, or of other rows, leaves none."""
+    folder = paths.teacher_outputs(key)
+    stamp = folder / "digest"
+    if not stamp.is_file() or stamp.read_text() != of:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        stamp.write_text(of)
+    return folder
 
 
 def _data(key: str, entry: Compress, task: Task, folder: Path, pad_id: int) -> Data:

@@ -81,12 +81,14 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     return file.read(columns=columns)
 
 
-def read_batches(path: Path, columns: list[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """The table at `path` in batches of at most `size` rows and about BATCH_BYTES; memory is bounded for any file."""
+def read_batches(
+    path: Path, columns: list[str] | None = None, size: int = BATCH_ROWS, size_bytes: int = BATCH_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The table at `path` in batches of at most `size` rows and about `size_bytes`; memory is bounded for any file."""
     file = open_parquet(path)
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
     row_bytes = max(1, sum(group.total_byte_size for group in groups) // max(1, file.metadata.num_rows))
     size = min(size, max(1, GROUP_BYTES // row_bytes))  # as many rows are decoded at once
     for batch in file.iter_batches(batch_size=size, columns=columns):
-        rows = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
+        rows = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
         yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))

@@ -37,10 +37,7 @@ class Split:
 
     def parts(self) -> Iterator[pa.RecordBatch]:
         """The ids and inputs (schema.INPUTS) of all rows, in order, from the first on at each call."""
-        metadata = tables.open_parquet(self.path).metadata
-        size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-        rows = PART_BYTES * metadata.num_rows // max(1, size)
-        return tables.read_batches(self.path, ["id", *INPUTS[self.task.kind]], min(PART_ROWS, max(1, rows)))
+        return tables.read_batches(self.path, ["id", *INPUTS[self.task.kind]], PART_ROWS, PART_BYTES)
 
     def spread(self, count: int) -> pa.Table:
         """The ids and inputs of at most `count` rows, evenly spread."""

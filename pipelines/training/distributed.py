@@ -135,7 +135,7 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
 def _trainer() -> Any:
     """Ray's TorchTrainer without its cleaner of placement groups, which end with this process anyway.
 
-    The cleaner asks Ray's dashboard. Without a dashboard it waits 12 s at the end of every training.
+    The cleaner asks Ray's dashboard. Without a dashboard it waits at the end of every training.
     """
     from ray.train.torch import TorchTrainer
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback

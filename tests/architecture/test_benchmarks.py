@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 FILES = sorted((ROOT / "benchmarks/results").glob("*.json"))
 
 

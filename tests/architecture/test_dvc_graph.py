@@ -16,8 +16,8 @@ from dvc.utils.serialize import load_yaml, modify_yaml
 
 from pipelines.graph import dependencies
 from pipelines.graph.closure import closure
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PARAMS = [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))]
 CODE = ("pipelines/", "imports/")
 

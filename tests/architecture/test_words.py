@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 # an old word -> today's
 OLD = {
     r"\bfloors?\b": "baseline, or room",

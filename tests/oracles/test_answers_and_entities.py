@@ -121,7 +121,7 @@ places = st.lists(
 @given(places, st.randoms(use_true_random=False))
 def test_entity_scores_are_sklearns_over_all_that_either_side_names(gold: list, random: object) -> None:
     gold = [[dict(t) for t in {tuple(e.items()) for e in row}] for row in gold]
-    said = [[e if random.random() < 0.6 else {**e, "label": "A"} for e in row] for row in gold]  # type: ignore[attr-defined]
+    said = [[e if random.random() < 0.6 else {**e, "label": "A"} for e in row] for row in gold]
     said = [[dict(t) for t in {tuple(e.items()) for e in row}] for row in said]
     sides = [{(i, *e.values()) for i, row in enumerate(rows) for e in row} for rows in (gold, said)]
     every = sorted(sides[0] | sides[1])

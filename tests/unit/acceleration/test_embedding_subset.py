@@ -24,7 +24,7 @@ OPTIMIZERS = [{"learning_rate": 1e-2}, {"optimizer": "sgd", "momentum": 0.9, "le
 
 def trained(source: Path, data: Encoded, words: bool, **changes: object) -> tuple[torch.nn.Module, int]:
     """A head and its encoder after three epochs, and how many rows the embedding table had while they trained."""
-    entry = Finetune(data="d", encoder="e", epochs=3, batch_size=4, weight_decay=0.5, **changes)  # type: ignore[arg-type]
+    entry = Finetune(data="d", encoder="e", epochs=3, batch_size=4, weight_decay=0.5, **changes)
     torch.manual_seed(2)
     model = new_head.for_task(source, tiny.TASK, "linear")
     groups = partial(strategies.groups, params=entry)

@@ -81,7 +81,7 @@ def published(folder: Path, file: str, config: dict[str, object]) -> tokenizer.T
 @needs_mirror
 def test_all_livedoor_titles_and_2000_bodies_get_the_references_ids(tmp_path: Path) -> None:
     config = {"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"}
-    config |= {"subword_tokenizer_type": "wordpiece", "mecab_kwargs": {"mecab_dic": "ipadic"}}  # type: ignore[dict-item]
+    config |= {"subword_tokenizer_type": "wordpiece", "mecab_kwargs": {"mecab_dic": "ipadic"}}
     loaded = published(tmp_path, "bert-base-japanese-v1_vocab.txt", config)
     assert loaded.encode(["私は犬が好き。"]).values.tolist() == [1325, 9, 2928, 14, 3596, 8]
     articles = livedoor.read(MIRROR / "livedoor" / livedoor.ARCHIVE)

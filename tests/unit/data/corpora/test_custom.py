@@ -112,4 +112,4 @@ def test_a_damaged_file_gives_rows_or_one_sentence(form: str, data: st.DataObjec
             answer: object = [row["text"] for row in read(path)]
         except InputError as error:
             answer = str(error)
-    assert str(path) in answer if isinstance(answer, str) else all(isinstance(text, str) for text in answer)  # type: ignore[attr-defined,operator]
+    assert str(path) in answer if isinstance(answer, str) else all(isinstance(text, str) for text in answer)
