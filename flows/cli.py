@@ -49,6 +49,34 @@ def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml"
     print(f"{active} is {file} now; `dvc repro` brings the graph up to date")
 
 
+Targets = Annotated[list[str] | None, typer.Argument(help="stages, such as finetune@livedoor; all if none")]
+
+
+@cli.command("run")
+def run_graph(
+    targets: Targets = None,
+    jobs: Annotated[int, typer.Option(min=0, help="stages at the same time; 0: as many as resources allow")] = 0,
+    keep_going: Annotated[bool, typer.Option(help="run all that does not depend on a failed stage")] = False,
+    dry: Annotated[bool, typer.Option(help="say what would run, and run nothing")] = False,
+) -> None:
+    """Bring the graph up to date, as `dvc repro` does, with stages side by side."""
+    from pipelines.graph import execute, why
+
+    if dry:
+        print("\n".join(why.would_run(targets or [])))
+        return
+    ran = execute.run(targets or [], jobs, keep_going)
+    print(f"{len(ran)} stages ran" if ran else "nothing to do")
+
+
+@cli.command()
+def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")]) -> None:
+    """Say why STAGE would run, or would not: which param, which file, imported by what."""
+    from pipelines.graph import why as reasons
+
+    print("\n".join(reasons.why(stage)))
+
+
 @cli.command()
 def table() -> None:
     """Print every run's score and size, and how fast it is on this machine."""

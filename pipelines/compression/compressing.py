@@ -25,7 +25,7 @@ def compress(key: str, entry: Compress, out: Path) -> None:
     tokenizer = text_tokenizer.load(teacher_folder)
     digest = backbones.digest(teacher)
     cache = _cache(key, f"{digest} {provenance.digest(data)}")
-    with fitting("compress", key, resources.read(), depends=digest) as fit:
+    with fitting("compress", key, resources.read("compress", key), depends=digest) as fit:
         context = Context(
             teacher=teacher,
             task=task,

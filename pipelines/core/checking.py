@@ -12,7 +12,7 @@ Entries = dict[str, dict[str, Section]]  # section -> name -> entry
 def check(file: Path = params.FILE) -> Entries:
     """Every entry of the file. Raises UsageError at the first that is malformed or names a missing entry."""
     values = params.read(file)
-    resources.read(file)
+    resources.read(file=file)
     sections = {name: section(name) for name in plugins.names(params.ENTRIES)}
     checked: Entries = {
         name: {key: params.parse(model, item, f"{name}.{key}", file) for key, item in (values.get(name) or {}).items()}

@@ -1,11 +1,12 @@
 """The section `resources` of params.yaml: how fast stages run, never what they compute. DVC does not track it."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from pipelines.core import params
+from pipelines.core.errors import UsageError
 from pipelines.core.section import Count, Positive, Section
 
 
@@ -15,15 +16,30 @@ class Resources(Section):
     # Ray Train workers; 0 trains in the stage's own process; [least, most] takes as many as the cluster has room for
     workers: Annotated[int, Field(ge=0)] | tuple[Count, Count] = 0
     gpus: Annotated[float, Field(ge=0)] = 0  # per worker
-    threads: Annotated[int, Field(ge=0)] = 0  # per worker, for torch and for encode's processes; 0 lets torch choose
+    # per worker, for torch and for encode's processes; 0: all cores. Another number rounds in another way
+    threads: Annotated[int, Field(ge=0)] = 0
+    memory_gb: Annotated[float, Field(ge=0)] = (
+        0  # per worker, at most; 0: unknown, and `bertline run` does not count it
+    )
     # auto: bf16 on a GPU, fp32 on a CPU; on a CPU bf16 is faster only with AVX512-BF16 or AMX, and slower without
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features; 0 keeps none
     max_failures: Annotated[int, Field(ge=-1)] = 2  # how often Ray Train restarts dead workers; -1: without limit
     checkpoint_minutes: Positive = 5
     acceleration: bool = True  # off: every step is computed the plain way, for debugging
+    # for a stage or one entry of it, such as {pretrain: {threads: 2}, finetune@livedoor: {gpus: 1}}
+    stages: dict[str, dict[str, Any]] = {}
 
 
-def read(file: Path = params.FILE) -> Resources:
-    """The section, with defaults for the keys that it does not set."""
-    return params.parse(Resources, params.read(file).get("resources") or {}, "resources", file)
+def read(stage: str = "", key: str = "", file: Path = params.FILE) -> Resources:
+    """The section as it is for an entry of a stage, with defaults for the keys that it does not set."""
+    given = params.read(file).get("resources") or {}
+    found = params.parse(Resources, given, "resources", file)
+    for name in (stage, f"{stage}@{key}"):
+        if name in found.stages:
+            own = found.stages[name]
+            if "stages" in own:
+                raise UsageError(f"{file}: resources.stages.{name}.stages: a stage has no stages")
+            params.parse(Resources, own, f"resources.stages.{name}", file)
+            given = given | own
+    return params.parse(Resources, given, "resources", file)

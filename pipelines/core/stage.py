@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pipelines.core import paths
+from pipelines.core import paths, resources, threads
 from pipelines.core.errors import InputError
 
 
@@ -65,4 +65,5 @@ def run(name: str, main: Callable[..., None], entry: bool = True, **flags: str) 
         os.environ["BERTLINE_QUIET"] = "1"
     debug, key = given.pop("debug"), given.pop("entry", "")
     with one_sentence(f"{name} {key}".strip(), lambda: debug), alone(name, key or "all"):
+        threads.use(resources.read(name, key).threads)
         main(*([key] if entry else []), **given)

@@ -6,7 +6,8 @@ Any other name is known only at run time, so the module depends on every plugin 
 """
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -47,7 +48,7 @@ def closure(start: str, root: Path = ROOT) -> Closure:
     """The closure of the file `start`, a path below `root`; nearest imports first."""
     files, named, waiting = {start: start}, set(), [start]
     for file in waiting:
-        modules, loads, _ = _imports(root / file)
+        modules, loads, _, _ = _imports(root / file)
         found = [path for module in modules for path in _files(module, root)]
         for each in loads:
             if each.key:
@@ -58,13 +59,19 @@ def closure(start: str, root: Path = ROOT) -> Closure:
             if path not in files:
                 files[path] = file
                 waiting.append(path)
-    return Closure({path: by for path, by in files.items() if _imports(root / path)[2]}, frozenset(named))
+    return Closure({path: by for path, by in files.items() if _imports(root / path).holds_code}, frozenset(named))
 
 
 def plugin_files(package: str, root: Path = ROOT) -> list[str]:
     """The files of a package's plugins."""
     folder = root.joinpath(*package.split("."))
     return sorted(path.relative_to(root).as_posix() for path in folder.glob("*.py") if path.name != "__init__.py")
+
+
+def modules(files: Iterable[str], root: Path = ROOT) -> list[str]:
+    """What a process imports that runs these files: the libraries, each as "module" or "module:name", and the files."""
+    libraries = dict.fromkeys(library for file in files for library in _imports(root / file).libraries)
+    return [*libraries, *(PurePosixPath(file).with_suffix("").as_posix().replace("/", ".") for file in files)]
 
 
 def _files(module: str, root: Path) -> Iterator[str]:
@@ -75,21 +82,34 @@ def _files(module: str, root: Path) -> Iterator[str]:
     return (str(place) for place in places if (root / place).is_file())
 
 
-def _imports(file: Path) -> tuple[list[str], list[Plugins], bool]:
-    """Modules of the project that a file imports anywhere, the plugins that it loads, and whether it holds code."""
+class _Imports(NamedTuple):
+    """Modules of the project that a file imports anywhere, the plugins that it loads, whether it holds code, and what
+    it imports of libraries.
+    """
+
+    modules: list[str]
+    loads: list[Plugins]
+    holds_code: bool
+    libraries: list[str]
+
+
+def _imports(file: Path) -> _Imports:
     return _read(file, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=1024)
-def _read(file: Path, changed: int) -> tuple[list[str], list[Plugins], bool]:
+def _read(file: Path, changed: int) -> _Imports:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     modules: list[str] = []
+    libraries: list[str] = []
     loads: list[Plugins] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
+            libraries += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             modules += [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            libraries += [f"{node.module}:{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "plugins.load":
             package, name = node.args
             if isinstance(package, ast.Constant):
@@ -97,4 +117,5 @@ def _read(file: Path, changed: int) -> tuple[list[str], list[Plugins], bool]:
                 loads.append(Plugins(str(package.value), name.attr if by_entry else ""))  # type: ignore[attr-defined]
     # a package file that holds nothing but a docstring changes nothing
     holds_code = file.name != "__init__.py" or len(tree.body) > 1
-    return [name for name in modules if name.split(".")[0] == PACKAGE], loads, holds_code
+    ours = [name for name in modules if name.split(".")[0] == PACKAGE]
+    return _Imports(ours, loads, holds_code, [name for name in libraries if re.split("[.:]", name)[0] != PACKAGE])

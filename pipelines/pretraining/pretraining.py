@@ -30,7 +30,7 @@ def pretrain(key: str, entry: Pretrain, out: Path) -> dict[str, Any]:
         watch = partial(losses.held_out, batches=batches(held_out=True), predict=objective.predict)
     say(f"pretrain {key}: {len(train):,} steps, {train.padding:.1%} of their tokens are padding")
     curve: list[tuple[int, dict[str, float]]] = []
-    with fitting("pretrain", key, resources.read()) as fit:
+    with fitting("pretrain", key, resources.read("pretrain", key)) as fit:
         around = objective.around(model, options)
         loss = losses.Pretraining(objective.predict)
         fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)

@@ -12,7 +12,7 @@ def main(key: str) -> None:
     from pipelines.inference.predictor import Predictor
 
     folder, rows = paths.model(key), paths.rows(entry.task)
-    predictor = Predictor.load(folder, accelerate=resources.read().acceleration)
+    predictor = Predictor.load(folder, accelerate=resources.read("evaluate", key).acceleration)
     split = Split(rows / f"{entry.split}.parquet", predictor.task)
     with paths.fresh_folder(paths.predictions(key)) as out:
         seconds = split.write(predictor.predict, out)

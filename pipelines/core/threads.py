@@ -1,0 +1,24 @@
+"""How many threads this process computes with: the `threads` of `resources`, in every library alike."""
+
+import os
+import sys
+
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+
+
+def use(count: int) -> None:
+    """Compute with `count` threads from here on; 0 leaves it to the libraries.
+
+    A library that is imported later reads the variables. One that is imported already is told.
+    """
+    if not count:
+        return
+    os.environ |= dict.fromkeys(VARIABLES, str(count))
+    if "numpy" in sys.modules:
+        import threadpoolctl
+
+        threadpoolctl.threadpool_limits(count)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].set_cpu_count(count)

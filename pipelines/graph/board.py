@@ -1,0 +1,113 @@
+"""What a person sees of a run: on a terminal a line for each running stage, elsewhere plain lines."""
+
+import os
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.progress import say
+
+TAIL_BYTES = 1 << 16  # of a log, for its last lines
+
+
+@dataclass
+class Shown:
+    """A running stage: its log, how far it is read, and how long the stage took the last time."""
+
+    log: Path
+    before: float
+    started: float = field(default_factory=time.monotonic)
+    read: int = 0
+    last: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
+class Board:
+    """Shows the running stages. `refresh` reads their logs."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, Shown] = {}
+        self.live: Any = None
+        if sys.stderr.isatty() and not os.environ.get("BERTLINE_QUIET"):
+            from rich.console import Console
+            from rich.live import Live
+
+            self.live = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
+
+    def shown(self) -> AbstractContextManager[Any]:
+        return self.live or nullcontext()
+
+    def start(self, name: str, log: Path, before: float) -> None:
+        """`before` is how many seconds the stage took the last time; 0 if that is not known."""
+        self.running[name] = Shown(log, before)
+        self._say(f"{name}: starts{f', took {before:.0f} s the last time' if before else ''}")
+
+    def end(self, name: str, how: str) -> float:
+        """Say how a stage ended; returns its seconds."""
+        self._read(name)
+        seconds = self.running.pop(name).seconds
+        self.tell(f"{name}: {how} after {seconds:.1f} s")
+        return seconds
+
+    def refresh(self) -> None:
+        for name in self.running:
+            self._read(name)
+        if self.live:
+            self.live.update(self._table())
+
+    def tell(self, line: str) -> None:
+        """A line that stays."""
+        if self.live:
+            self.live.console.print(line, highlight=False, markup=False)
+        else:
+            say(line)
+
+    def _say(self, line: str) -> None:
+        if not self.live:
+            say(line)
+
+    def _read(self, name: str) -> None:
+        """What the stage has printed since the last time."""
+        shown = self.running[name]
+        try:
+            with shown.log.open("rb") as file:
+                file.seek(shown.read)
+                text = file.read()
+        except FileNotFoundError:
+            return
+        whole = text[: text.rfind(b"\n") + 1]
+        shown.read += len(whole)
+        for line in whole.decode("utf-8", "replace").splitlines():
+            if line.strip():
+                shown.last = line
+                self._say(f"{name} | {line}")
+
+    def _table(self) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2), expand=True)
+        for _ in range(2):
+            table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        for name, shown in self.running.items():
+            left = f"{max(0.0, shown.before - shown.seconds):.0f} s left" if shown.before else ""
+            table.add_row(Text(name, "bold"), Text(f"{shown.seconds:.0f} s {left}"), Text(shown.last, "dim"))
+        return table
+
+
+def last_lines(log: Path, count: int = 5) -> list[str]:
+    """The last lines that a stage printed."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+    return [line for line in lines if line.strip()][-count:]

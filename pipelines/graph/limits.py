@@ -1,0 +1,63 @@
+"""What stages that run at the same time may use together: cores, memory, GPUs."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.core.resources import Resources
+
+GPUS = Path("/proc/driver/nvidia/gpus")  # a folder a GPU; to ask torch would start its driver in the wrong process
+
+
+def cores() -> int:
+    """The cores that this process may use, or the threads that OMP_NUM_THREADS allows, as for torch."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if said.isdecimal() and int(said) else len(os.sched_getaffinity(0))
+
+
+def memory_gb() -> float:
+    """The machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+
+
+def gpus() -> tuple[str, ...]:
+    """The names of the GPUs for CUDA_VISIBLE_DEVICES."""
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if said is not None:
+        return tuple(name for name in said.split(",") if name.strip())
+    return tuple(str(number) for number, _ in enumerate(GPUS.iterdir())) if GPUS.is_dir() else ()
+
+
+@dataclass
+class Limits:
+    """What there is, and what the running stages take of it.
+
+    A stage that wants more than there is runs alone.
+    """
+
+    cores: int = field(default_factory=cores)
+    memory_gb: float = field(default_factory=memory_gb)
+    gpus: tuple[str, ...] = field(default_factory=gpus)
+    running: dict[str, tuple[int, float, tuple[str, ...]]] = field(default_factory=dict)
+
+    def take(self, name: str, wanted: Resources) -> dict[str, str] | None:
+        """The environment of a stage that may start, which says the GPUs that it gets; None if it has to wait."""
+        workers = max(1, wanted.workers if isinstance(wanted.workers, int) else wanted.workers[1])
+        threads, gigabytes = (wanted.threads or self.cores) * workers, wanted.memory_gb * workers
+        taken = {gpu for _, _, held in self.running.values() for gpu in held}
+        free = [gpu for gpu in self.gpus if gpu not in taken]
+        # torch takes a GPU that is there, whether asked to or not
+        count = min(len(self.gpus), max(1, -int(-wanted.gpus * workers // 1)))
+        fits = (
+            threads <= self.cores - sum(each for each, _, _ in self.running.values())
+            and gigabytes <= self.memory_gb - sum(each for _, each, _ in self.running.values())
+            and count <= len(free)
+        )
+        if self.running and not fits:
+            return None
+        self.running[name] = threads, gigabytes, tuple(free[:count])
+        return {"CUDA_VISIBLE_DEVICES": ",".join(free[:count])} if self.gpus else {}
+
+    def give_back(self, name: str) -> None:
+        """The stage has ended."""
+        del self.running[name]

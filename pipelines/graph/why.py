@@ -1,0 +1,146 @@
+"""Why a stage would run, or would not: which param from what to what, which file, and which imports lead to it."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import params
+from pipelines.core.errors import InputError
+from pipelines.graph import closure, dependencies, repository
+from pipelines.graph.execute import Plan
+
+NOTHING = "nothing"  # in place of a param that is not there
+SHOWN = 20  # files of a folder that are named
+
+
+def why(name: str) -> list[str]:
+    """What to print about a stage. Raises InputError if there is no such stage."""
+    with repository.opened() as repo, repository.held(repo):
+        plan = Plan.of(repo, [name])
+        stage = plan.stages.get(name)
+        if stage is None:
+            raise InputError(f"{name} is no stage, but {', '.join(list(plan.stages)[-3:])} and others are; name one")
+        found = list(_reasons(stage))
+        before = [f"{other} would run first, and may change it" for other in _before(plan, name)]
+        if found:
+            return [f"{name} would run:", *(f"  {line}" for line in [*found, *before])]
+        if before:
+            return [f"{name} is up to date, but", *(f"  {line}" for line in before)]
+        return [f"{name} is up to date: {_counted(stage)} are as in dvc.lock"]
+
+
+def would_run(targets: list[str]) -> list[str]:
+    """What to print about a run of `targets`: the stages that would run, in an order that is possible."""
+    with repository.opened() as repo, repository.held(repo):
+        plan = Plan.of(repo, targets)
+        if not plan.affected:
+            return [f"{len(plan.stages)} stages are up to date"]
+        found = []
+        for name in plan.affected:
+            above = ", ".join(sorted(plan.upstream[name].intersection(plan.affected)))
+            stale = name in plan.stale
+            reason = next(_reasons(plan.stages[name])) if stale else f"if {above} changes what it reads"
+            found.append(f"{name}: {reason}")
+        return found
+
+
+def _before(plan: Plan, name: str) -> list[str]:
+    """The stages that would run before it, those that it reads from last."""
+    above, waiting = set[str](), [name]
+    for each in waiting:
+        new = plan.upstream[each] - above
+        above |= new
+        waiting += new
+    return [other for other in plan.affected if other in above]
+
+
+def _reasons(stage: Any) -> Iterator[str]:
+    """The command, params, files and outputs of a stage that differ from dvc.lock."""
+    if stage.is_callback or stage.always_changed:
+        yield "it runs every time"
+    if not any(each.hash_info for each in (*stage.deps, *stage.outs)):
+        yield "it has never run: dvc.lock does not have it"
+        return
+    if stage.changed_stage():
+        yield f"its command is another than in dvc.lock: {stage.cmd}"
+    code = _Code(stage)
+    for dep in stage.deps:
+        status = dep.status()
+        if status and dep in stage.params:
+            was, now = dep.hash_info.value or {}, dep.read_params()
+            for key in dep.params:
+                yield from (
+                    f"{dep}: {line}" for line in _differences(key, was.get(key, NOTHING), now.get(key, NOTHING))
+                )
+        elif status:
+            yield f"{dep}: {status[str(dep)]}{_inside(stage.repo, dep)}{code.chain(str(dep))}"
+    for out in stage.outs:
+        for path, how in out.status().items():
+            yield f"{path}: {how}{_inside(stage.repo, out)}"
+
+
+def _differences(key: str, was: Any, now: Any) -> Iterator[str]:
+    """`key: before -> now` for every value below `key` that differs."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for inner in dict.fromkeys([*was, *now]):
+            yield from _differences(f"{key}.{inner}", was.get(inner, NOTHING), now.get(inner, NOTHING))
+    elif was != now:
+        yield f"{key}: {was} -> {now}"
+
+
+def _inside(repo: Any, each: Any) -> str:
+    """The files of a folder that differ, where DVC's cache still has the list of what was there."""
+    place = Path(each.fs_path)
+    if not each.hash_info or not each.hash_info.isdir or not place.is_dir():
+        return ""
+    try:
+        listed = json.loads(Path(repo.cache.local.oid_to_path(each.hash_info.value)).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    was = {file["relpath"]: file["md5"] for file in listed}
+    now = {file.relative_to(place).as_posix(): file for file in place.rglob("*") if file.is_file()}
+    changed = [f"{name} {'removed' if name in was else 'new'}" for name in sorted(was.keys() ^ now.keys())]
+    changed += [f"{name} modified" for name in sorted(was.keys() & now.keys()) if _md5(now[name]) != was[name]]
+    return f" ({', '.join(changed[:SHOWN])}{', ...' if len(changed) > SHOWN else ''})" if changed else ""
+
+
+def _md5(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "md5").hexdigest()
+
+
+class _Code:
+    """The code that a stage imports, and through what."""
+
+    def __init__(self, stage: Any) -> None:
+        section, _, key = stage.addressing.partition("@")
+        self.closure = dependencies.stages(Path()).get(section)
+        entry = (params.read().get(section) or {}).get(key) or {}
+        named = self.closure.named if self.closure else ()
+        self.plugins = {
+            f"{section}.{key}.{each.key}": closure.closure(
+                f"{each.package.replace('.', '/')}/{entry[each.key]}.py", Path()
+            )
+            for each in named
+        }
+
+    def chain(self, dep: str) -> str:
+        """How the stage comes to import a file, or the files that a folder of imports/ links to."""
+        place = Path(dep)
+        if place.is_dir() and place.parts[0] == dependencies.LINKS:
+            links = sorted(link.resolve().relative_to(Path.cwd()).as_posix() for link in place.iterdir())
+            return "".join(f"\n    {self.chain(file).strip()}" for file in links)
+        if self.closure and dep in self.closure.files:
+            return f" ({' -> '.join(self.closure.chain(dep))})"
+        for key, plugin in self.plugins.items():
+            if dep in plugin.files:
+                return f" ({' -> '.join([key, *plugin.chain(dep)])})"
+        return ""
+
+
+def _counted(stage: Any) -> str:
+    files = [dep for dep in stage.deps if dep not in stage.params]
+    values = sum(len(dep.params) for dep in stage.params)
+    return f"its command, {values} params, {len(files)} files and folders that it reads and {len(stage.outs)} outputs"
