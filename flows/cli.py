@@ -15,6 +15,7 @@ from pipelines.core.errors import UsageError
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 DEBUG = {"on": False}
+INTERRUPTED = 130  # the exit status after Ctrl-C
 Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
 
 
@@ -183,7 +184,12 @@ def quickstart() -> None:
 def main() -> None:
     settings.use_local_state()
     with stage.one_sentence("bertline", lambda: DEBUG["on"]):
-        cli()
+        try:
+            cli()
+        except SystemExit as end:
+            if end.code == INTERRUPTED:  # typer says nothing then
+                raise KeyboardInterrupt from None
+            raise
 
 
 if __name__ == "__main__":

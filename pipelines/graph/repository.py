@@ -32,6 +32,7 @@ def opened() -> Iterator[Any]:
     logging.getLogger("dvc").setLevel(logging.WARNING)  # what it tells of every stage, the board tells
     _mend_lock()
     with sentences(), Repo(".") as repo, repo.scm_context(quiet=True):
+        _forget_the_dead(Path(repo.tmp_dir) / "rwlock")
         try:
             yield repo
         except DvcException as error:
@@ -88,12 +89,11 @@ def planned(repo: Any, targets: Sequence[str] = ()) -> tuple[list[Any], dict[str
 def writing(repo: Any, stages: Sequence[Any]) -> Iterator[None]:
     """Tell other DVC commands that these stages' outputs are being written, as `dvc repro` does for one stage.
 
-    They refuse to read or write them, and name this process. An entry of a process that has ended is no hindrance.
+    They refuse to read or write them, and name this process.
     """
     from dvc.lock import LockError
     from dvc.rwlock import rwlock
 
-    _forget_the_dead(Path(repo.tmp_dir) / "rwlock")
     outs = [out.fs_path for stage in stages for out in stage.outs]
     try:
         hardlink = repo.config["core"].get("hardlink_lock", False)

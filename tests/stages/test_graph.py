@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,6 +83,22 @@ def check_what_an_edit_makes_stale(repository: Path) -> None:
     export.write_text(before)
 
 
+def check_that_dvc_repro_writes_the_same_lock(repository: Path) -> None:
+    """From nothing, in another folder, one stage after the other; and it has nothing to do here."""
+    dvc = [sys.executable, "-m", "dvc"]
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    assert stale() == set()
+    assert "didn't change" in subprocess.run([*dvc, "repro"], check=True, capture_output=True, text=True).stdout
+    other = repository.parent / "other"
+    shutil.copytree(
+        repository, other, symlinks=True, ignore=shutil.ignore_patterns("artifacts", "state", ".dvc", "dvc.lock")
+    )
+    subprocess.run([*dvc, "init", "-q", "--no-scm"], cwd=other, check=True)
+    subprocess.run([*dvc, "repro", "-q"], cwd=other, env=environment, check=True)
+    assert (other / "dvc.lock").read_text() == (repository / "dvc.lock").read_text()
+    shutil.rmtree(other)
+
+
 def check_that_another_evaluation_changes_no_md5(repository: Path) -> None:
     """What differs from run to run is no output: another machine has the same dvc.lock."""
     lock, timings = repository / "dvc.lock", repository / "artifacts/timings/headlines.json"
@@ -105,6 +122,7 @@ def test_the_graph_runs_once_and_then_only_what_changed(repository: Path) -> Non
     assert len(ran) == 16
     assert "headlines-int8    dynamic_int8" in (repository / "artifacts/reports/table.txt").read_text()
     assert tables.read(repository / "artifacts/predictions/headlines/test.parquet").num_rows == 90
+    check_that_dvc_repro_writes_the_same_lock(repository)
     bytecode = repository / "pipelines/core/__pycache__/errors.cpython-399.pyc"  # another Python's
     bytecode.parent.mkdir(exist_ok=True)
     bytecode.write_bytes(b"no other code")

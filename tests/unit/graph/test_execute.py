@@ -213,3 +213,23 @@ def test_why_names_param_file_and_output(graph: Write) -> None:
         assert "its command is another than in dvc.lock: cat rows/* rows/* > used.txt" in why.why("use")[1]
         with pytest.raises(InputError, match="nobody"):
             why.why("nobody")
+
+
+def test_a_full_disk_is_named(graph: Write) -> None:
+    graph({"big": stage("head -c 9 /dev/zero > /dev/full", outs=("out.txt",))})
+    with pytest.raises(InputError, match=r"big failed: .*No space left on device"):
+        execute.run()
+
+
+def test_code_that_was_edited_while_the_graph_ran_is_not_run(workspace: Path) -> None:
+    code = execute.Code()
+    assert "torch" in code.modules("finetune@headlines")
+    assert not {"torch", "transformers"} & {name.partition(":")[0] for name in code.modules("ingest@livedoor-samples")}
+    assert "pipelines.compression.methods.drop_layers" in code.modules("compress@headlines-drop1")
+    code.check("finetune@headlines")
+    code.check("ingest@livedoor-samples")
+    with (workspace / "pipelines/training/loop.py").open("a") as file:
+        file.write("# a comment\n")
+    code.check("ingest@livedoor-samples")
+    with pytest.raises(InputError, match=r"pipelines/training/loop\.py was edited while the graph ran; run again"):
+        code.check("finetune@headlines")
