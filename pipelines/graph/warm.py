@@ -5,6 +5,7 @@ command as `python -m` would, in a session of its own, with its output in a log 
 whatever way, the warm process kills its children and ends too.
 """
 
+import atexit
 import ctypes
 import fcntl
 import importlib
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -225,8 +227,27 @@ def _alone() -> Any:
 
 def main(pipe: int) -> None:
     """The warm process, and every child of it, from its beginning to its end."""
+    status = 0
+
+    def leave() -> None:
+        """End without freeing piece by piece what the system frees at once; that takes longer than many a stage."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+
+    atexit.register(leave)  # the first that is registered is called last, after those of all libraries
     held, parent = _alone(), os.getpid()
     command = Server(Connection(pipe)).serve()
-    if command:
-        held.close()
+    if command is None:
+        return
+    held.close()
+    try:
         run(command, parent)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
