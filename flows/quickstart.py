@@ -2,57 +2,83 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from prefect import flow
-
-from flows.promote import promote
-from flows.retrain import retrain
-from flows.score import score
-from flows.serve import ask, serving
 from pipelines.core import checking, params, paths, tables
 from pipelines.core.progress import say
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
+from pipelines.graph import execute
 from pipelines.reports import writing
-from pipelines.tracking import store
 
 TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/scored/quickstart.parquet")
 T = TypeVar("T")
 
 
-@flow(name="quickstart")
 def quickstart() -> str:
-    """Run every step on the active params.yaml; returns the summary to print."""
+    """Run every step on the active params.yaml; returns the summary to print.
+
+    Prefect's server, MLflow's database and Ray take long to start; they start beside the graph.
+    """
     name = next(iter(checking.check()["promote"]))
-    run = params.entry("promote", name, Promote).run
-    _timed("the graph, MLflow runs, a registered challenger", lambda: retrain([name]))
-    outcome = _timed("the gate", lambda: promote(name))
-    entry = params.entry("evaluate", run, Evaluate)
-    rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet")
-    unlabelled = rows.drop_columns(TARGETS[Task.load(paths.rows(entry.task)).kind])
-    tables.write(TO_SCORE, unlabelled.to_batches(), unlabelled.schema)
-    count = _timed("batch scoring", lambda: score(name, str(TO_SCORE), str(SCORED)))
-    first = unlabelled.drop_columns("id").slice(0, 1).to_pylist()[0]
-    answer = _timed("one request to the service", lambda: _one_request(name, first))
-    table = writing.comparison()
+    entry = params.entry("evaluate", params.entry("promote", name, Promote).run, Evaluate)
+    # the thread ends last: Ray ends with the thread that started it
+    with ThreadPoolExecutor(1) as beside, ExitStack() as services:
+        address = beside.submit(_start, services)
+        _timed("the graph", execute.run)
+        _timed("Prefect, MLflow and Ray, which started beside it", address.result)
+        from flows.promote import promote
+        from flows.retrain import retrain
+        from flows.score import score
+        from pipelines.tracking import store
+
+        _timed("MLflow runs, a registered challenger", lambda: retrain([name]))
+        outcome = _timed("the gate", lambda: promote(name))
+        unlabelled = _without_labels(entry)
+        count = _timed("batch scoring", lambda: score(name, str(TO_SCORE), str(SCORED)))
+        answer = _timed("one request to the service", lambda: _one_request(name, address.result(), unlabelled))
     gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
     return (
-        f"\n{table}\n\n{gate}\n"
-        f"asked   {' | '.join(map(str, first.values()))}\nanswer  {answer}\n"
+        f"\n{writing.comparison()}\n\n{gate}\n"
+        f"asked   {' | '.join(map(str, unlabelled.values()))}\nanswer  {answer}\n"
         f"report  {paths.reports() / 'index.html'}\n"
         f"scored  {SCORED} ({count:,} rows)\n"
         f"MLflow  {store.uri()}"
     )
 
 
-def _one_request(name: str, row: dict[str, Any]) -> str:
-    """Serve the champion, send it one row, stop it."""
-    with serving(name) as address:
-        answer = ask(address, "/predict", {"rows": [row]})
+def _start(services: ExitStack) -> str:
+    """Start what the steps after the graph need, until `services` ends; returns the address of the HTTP service."""
+    from prefect import flow
+
+    from flows.serve import started
+    from pipelines.tracking import store
+
+    store.connect()
+    flow(name="hello")(lambda: None)()  # Prefect starts its server for the first flow
+    return services.enter_context(started())
+
+
+def _without_labels(entry: Evaluate) -> dict[str, Any]:
+    """Write the rows of an evaluate entry as a file to score; returns the first."""
+    rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet")
+    unlabelled = rows.drop_columns(TARGETS[Task.load(paths.rows(entry.task)).kind])
+    tables.write(TO_SCORE, unlabelled.to_batches(), unlabelled.schema)
+    return unlabelled.drop_columns("id").slice(0, 1).to_pylist()[0]
+
+
+def _one_request(name: str, address: str, row: dict[str, Any]) -> str:
+    """Let the champion answer one row."""
+    from flows.serve import ask
+    from pipelines.serving import deployment
+
+    deployment.run({"model": name})
+    answer = ask(address, "/predict", {"rows": [row]})
     items = answer["predictions"][0].items()
     said = ", ".join(f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in items)
     return f"{said} ({answer['model']} version {answer['version']})"

@@ -52,10 +52,11 @@ def register(name: str) -> registry.Version:
     folder = paths.model(rules.run)
     tags = provenance_tags(rules.run)
     held = registry.find(name, registry.CHALLENGER)
-    if held and held.tags.get("md5") == tags["md5"]:
+    if held and all(held.tags.get(md5, "") == tags[md5] for md5 in ("md5", "md5_onnx")):
         return held
     kind = Task.load(folder).kind
-    return registry.register(name, folder, CODE, kind, _example(rules.run, kind), tags)
+    exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
+    return registry.register(name, folder, CODE, kind, _example(rules.run, kind), tags, exported)
 
 
 @flow(name="retrain")
@@ -77,11 +78,13 @@ def git_commit() -> dict[str, str]:
 
 
 def provenance_tags(run: str) -> dict[str, str]:
-    """Where a run's model came from: dvc.lock's md5 of its folder, its params, the commit."""
+    """Where a run's model came from: dvc.lock's md5s of its folder and of its export, its params, the commit."""
     values = params.read()
     section = "finetune" if run in (values.get("finetune") or {}) else "compress"
     md5 = dag.outputs(f"{section}@{run}").get(str(paths.model(run)), "")
-    return {"run": run, "md5": md5, "params": json.dumps(values[section][run], sort_keys=True), **git_commit()}
+    exported = dag.outputs(f"export@{run}") if run in (values.get("export") or {}) else {}
+    md5s = {"md5": md5, "md5_onnx": exported.get(str(paths.onnx(run)), "")}
+    return {"run": run, **md5s, "params": json.dumps(values[section][run], sort_keys=True), **git_commit()}
 
 
 def _example(run: str, kind: str) -> dict[str, Any]:

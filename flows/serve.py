@@ -14,11 +14,19 @@ from pipelines.serving import deployment
 
 
 @contextmanager
+def started(host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Ray Serve on this machine, with no model yet; yields its address, and stops everything that it started."""
+    port = port or free_port(host)
+    with deployment.started(host, port):
+        yield f"http://{host}:{port}"
+
+
+@contextmanager
 def serving(name: str, alias: str = "champion", host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve a registered model; yields its address, and stops everything that it started."""
-    port = port or free_port(host)
-    with deployment.running({"model": name, "alias": alias}, host, port):
-        yield f"http://{host}:{port}"
+    with started(host, port) as address:
+        deployment.run({"model": name, "alias": alias})
+        yield address
 
 
 def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: float = 60) -> dict[str, Any]:

@@ -13,7 +13,7 @@ def use(count: int) -> None:
     """
     if not count:
         return
-    os.environ |= dict.fromkeys(VARIABLES, str(count))
+    os.environ.update(dict.fromkeys(VARIABLES, str(count)))
     if "numpy" in sys.modules:
         import threadpoolctl
 

@@ -206,7 +206,7 @@ def run(command: Command, parent: int) -> None:
         os.dup2(log, stream)
     os.close(log)
     os.chdir(command.folder)
-    os.environ |= command.environment
+    os.environ.update(command.environment)
     words = shlex.split(command.line) if not SHELL & set(command.line) else []
     if words[:2] != ["python", "-m"]:
         os.execv("/bin/sh", ["sh", "-c", command.line])

@@ -33,8 +33,8 @@ class Predictor:
         self.truncated = 0  # rows cut to max_length so far
 
     @classmethod
-    def load(cls, folder: Path, runtime: str = "torch", accelerate: bool = True) -> "Predictor":
-        """The fine-tuned model in `folder`: models/<run> for "torch", onnx/<run> for "onnx"."""
+    def load(cls, folder: Path, runtime: str = "", accelerate: bool = True) -> "Predictor":
+        """The fine-tuned model in `folder`: models/<run> by torch, onnx/<run> by ONNX Runtime."""
         return cls(runtimes.load(folder, runtime, accelerate), folder)
 
     def predict(self, rows: Rows) -> pa.Table:

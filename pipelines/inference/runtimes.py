@@ -80,8 +80,12 @@ class Onnx:
 RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}
 
 
-def load(folder: Path, runtime: str, accelerate: bool = True) -> Runtime:
-    """The folder's model in the runtime of that name; without `accelerate`, torch computes the plain way."""
+def load(folder: Path, runtime: str = "", accelerate: bool = True) -> Runtime:
+    """The folder's model in the runtime of that name, or in that which the folder is for.
+
+    Without `accelerate`, torch computes the plain way.
+    """
+    runtime = runtime or ("onnx" if (folder / ONNX_FILE).is_file() else "torch")
     if runtime not in RUNTIMES:
         raise UsageError(choices("runtime", runtime, RUNTIMES))
     return RUNTIMES[runtime](folder, accelerate)

@@ -31,9 +31,12 @@ class Service:
     """One replica holds one model. `reconfigure` loads another in place when only the config changes."""
 
     def reconfigure(self, config: dict[str, Any]) -> None:
-        """config: {"model": a registered name, "alias": "champion", "runtime": "torch"}."""
+        """config: {"model": a registered name, "alias": "champion", "runtime": "onnx" or "torch"}.
+
+        Without a runtime, a version that was registered with its export answers by ONNX Runtime, without torch.
+        """
         version = registry.get(config["model"], config.get("alias", registry.CHAMPION))
-        predictor = Predictor.load(registry.folder(version), config.get("runtime", "torch"))
+        predictor = Predictor.load(registry.folder(version, config.get("runtime", "")))
         self.version, self.predictor = version, predictor  # together, so that no answer mixes two versions
 
     @api.get("/health")

@@ -1,4 +1,4 @@
-"""The application on a Ray of this process: up while the block runs, down after it."""
+"""The application on a Ray of this process."""
 
 import logging
 import os
@@ -10,13 +10,11 @@ from pipelines.training import workers
 
 
 @contextmanager
-def running(arguments: dict[str, str], host: str, port: int) -> Iterator[None]:
-    """Serve `pipelines.serving.app` on host:port. A Ray that runs already is used and left running."""
+def started(host: str, port: int) -> Iterator[None]:
+    """Ray and its HTTP proxy on host:port, with no model yet. A Ray that runs already is used and left running."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
     from ray import serve
-
-    from pipelines.serving.app import app
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     ours = not ray.is_initialized()
@@ -32,10 +30,18 @@ def running(arguments: dict[str, str], host: str, port: int) -> Iterator[None]:
         )
     try:
         serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
-        serve.run(app(arguments), name="bertline", route_prefix="/")
         yield
     finally:
         if ours:
             ray.shutdown()  # the whole of it, Serve with it
         else:
             serve.shutdown()
+
+
+def run(arguments: dict[str, str]) -> None:
+    """Let `pipelines.serving.app` answer where Serve is started."""
+    from ray import serve
+
+    from pipelines.serving.app import app
+
+    serve.run(app(arguments), name="bertline", route_prefix="/")

@@ -14,7 +14,7 @@ from mlflow.types.schema import Array, Object, Property
 
 from pipelines.core import schema
 
-FOLDER = "model"  # the artifact that holds the model folder
+FOLDERS = {"onnx": "onnx", "torch": "model"}  # runtime -> the artifact that it opens; the first that is there serves
 
 
 class Predicts(Protocol):
@@ -26,7 +26,9 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
 
     class Model(PythonModel):
         def load_context(self, context: PythonModelContext) -> None:
-            self.predictor = load(Path(context.artifacts[FOLDER]))
+            self.predictor = load(
+                Path(next(context.artifacts[name] for name in FOLDERS.values() if name in context.artifacts))
+            )
 
         def predict(
             self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None

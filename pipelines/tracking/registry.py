@@ -10,6 +10,7 @@ from typing import Any
 
 import mlflow
 from mlflow.exceptions import MlflowException
+from mlflow.models import Model
 
 from pipelines.core.errors import InputError, choices
 from pipelines.tracking import pyfunc, store
@@ -30,10 +31,19 @@ class Version:
         return f"{self.name} version {self.version}"
 
 
-def register(name: str, folder: Path, code: Path, kind: str, example: dict[str, Any], tags: dict[str, str]) -> Version:
+def register(
+    name: str,
+    folder: Path,
+    code: Path,
+    kind: str,
+    example: dict[str, Any],
+    tags: dict[str, str],
+    exported: Path | None = None,
+) -> Version:
     """Log the model folder as a pyfunc and give it the next version of `name`, with the alias challenger.
 
     Args:
+        exported: the same model as ONNX. It is what answers then, and needs no torch.
         code: the file that MLflow runs to open the model (models from code).
         kind: of the rows that it takes; `example` is one of them.
         tags: provenance: md5s of dvc.lock, the git commit, the run and its params.
@@ -45,7 +55,8 @@ def register(name: str, folder: Path, code: Path, kind: str, example: dict[str, 
             logged = mlflow.pyfunc.log_model(
                 name="model",
                 python_model=str(code),
-                artifacts={pyfunc.FOLDER: str(folder)},
+                artifacts={pyfunc.FOLDERS["torch"]: str(folder)}
+                | ({pyfunc.FOLDERS["onnx"]: str(exported)} if exported else {}),
                 signature=pyfunc.signature(kind),
                 input_example=[example],
                 pip_requirements=["bertline"],
@@ -80,11 +91,18 @@ def find(name: str, alias: str) -> Version | None:
         return None
 
 
-def folder(version: Version) -> Path:
-    """The model folder of `version`, downloaded if the store is elsewhere."""
+def folder(version: Version, runtime: str = "") -> Path:
+    """What `version` is opened from, downloaded if the store is elsewhere.
+
+    It is the exported folder if the version has one, else the model folder; or that of `runtime`, torch or onnx.
+    """
     path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
-    inner = sorted((Path(path) / "artifacts").iterdir())
-    return inner[0]
+    logged = Model.load(path).flavors["python_function"]["artifacts"]
+    names = [pyfunc.FOLDERS[runtime]] if runtime else list(pyfunc.FOLDERS.values())
+    found = next((logged[name]["path"] for name in names if name in logged), "")
+    if not found:
+        raise InputError(f"{version} was registered without {names[0]}; add its run to export: and retrain")
+    return Path(path) / found
 
 
 def promote(version: Version) -> None:

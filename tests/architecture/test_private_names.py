@@ -26,7 +26,7 @@ FILES = [path for top in ("pipelines", "flows") for path in sorted((ROOT / top).
 
 
 def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and name != "_exit"  # os._exit is documented
 
 
 def resolved(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pytest
 from flows.serve import ask, free_port, serving, wait_for
 from pipelines.core.errors import InputError
 from pipelines.core.schema import INPUTS
-from pipelines.inference import onnx_export
+from pipelines.inference import onnx_export, runtimes
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.tracking import registry, store
@@ -63,6 +64,28 @@ def test_onnx_predicts_what_torch_does(checkout: Path) -> None:
     torch_, onnx = (Predictor.load(f, r).predict(rows) for f, r in ((folder, "torch"), (checkout / "onnx", "onnx")))
     assert onnx.column("label").equals(torch_.column("label"))
     assert onnx.column("score").to_pylist() == pytest.approx(torch_.column("score").to_pylist(), abs=1e-5)
+
+
+def test_a_version_with_an_export_answers_without_torch(checkout: Path) -> None:
+    folder, exported = tiny.classifier(checkout / "model"), checkout / "exported"
+    exported.mkdir()
+    onnx_export.export(folder, exported, 18, 1e-4)
+    example = {"text": "犬"}
+    version = registry.register("both", folder, CODE, "single", example, {"run": "tiny"}, exported)
+    assert isinstance(Predictor.load(registry.folder(version)).runtime, runtimes.Onnx)
+    assert isinstance(Predictor.load(registry.folder(version, "torch")).runtime, runtimes.Torch)
+    code = (
+        "import sys; from pipelines.serving import app; from pipelines.tracking import registry\n"
+        "from pipelines.inference.predictor import Predictor\n"
+        "version = registry.get('both', 'challenger')\n"
+        "said = Predictor.load(registry.folder(version)).predict(app.pa.table({'text': ['犬']}))\n"
+        "assert said.num_rows == 1 and not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    only_torch = registry.register("tiny", folder, CODE, "single", example, {"run": "tiny"})
+    with pytest.raises(InputError, match="tiny version 1 was registered without onnx; add its run to export: and"):
+        registry.folder(only_torch, "onnx")
+    mlflow.set_tracking_uri(None)
 
 
 def test_wrong_rows_are_one_sentence(checkout: Path) -> None:

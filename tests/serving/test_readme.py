@@ -50,7 +50,7 @@ def small(file: Path) -> None:
     params["evaluate"]["headlines"].pop("behaviour")
     params["baseline"] = {"headlines-svm": params["baseline"]["headlines-svm"]}
     params["promote"] = {"headlines": {"run": "headlines"}}
-    params |= {"pretrain": {}, "compress": {}, "export": {}}
+    params |= {"pretrain": {}, "compress": {}}
     file.write_text(yaml.safe_dump(params, allow_unicode=True), encoding="utf-8")
 
 
@@ -69,12 +69,14 @@ def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
     install, start, request, answer = BLOCKS
     made = shell(install.splitlines()[0].partition("#")[0])
     assert install.startswith("make run ")
-    assert "> python -m pipelines.stages.finetune headlines\n" in made.stderr
+    assert "finetune@headlines: done after" in made.stderr
     assert "headlines-svm  baseline" in made.stdout
     assert "\nanswer  label " in made.stdout
 
     assert "headlines-svm  baseline" in shell("bertline table").stdout
     assert "serve" in shell("bertline --help").stdout
+    assert "nothing to do" in shell("bertline run").stdout
+    assert "finetune@headlines is up to date: its command, " in shell("bertline why finetune@headlines").stdout
     assert "up to date" in shell("dvc repro").stdout
 
     port = str(free_port())

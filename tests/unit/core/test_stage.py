@@ -15,6 +15,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, **options: Any) -> lis
     """What `main` was called with."""
     calls: list[tuple[tuple, dict]] = []
     monkeypatch.setattr(sys, "argv", ["stage", *arguments])
+    Path("params.yaml").touch()
     stage.run("stage", lambda *given, **named: calls.append((given, named)), **options)
     return calls
 
@@ -62,6 +63,7 @@ def test_a_mistake_is_one_sentence_or_a_traceback(
     def wrong(key: str) -> None:
         raise UsageError("params.yaml: wrong")
 
+    Path("params.yaml").touch()
     monkeypatch.setattr(sys, "argv", ["stage", "mine", *(["--debug"] if debug else [])])
     with pytest.raises(SystemExit) as refused:
         stage.run("stage", wrong)
