@@ -80,7 +80,7 @@ def planned(repo: Any, targets: Sequence[str] = ()) -> tuple[list[Any], dict[str
     from dvc.repo.reproduce import collect_stages, get_active_graph, plan_repro
 
     graph = get_active_graph(repo.index.graph)
-    chosen = collect_stages(repo, targets or ["dvc.yaml"])
+    chosen = collect_stages(repo, targets) if targets else list(repo.index.stages)
     order = plan_repro(graph, chosen)
     return order, {stage.addressing: {each.addressing for each in graph.successors(stage)} for stage in order}
 
