@@ -135,11 +135,16 @@ def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
 
 
 @cli.command()
-def serve(name: Name, host: str = "127.0.0.1", port: int = 8000) -> None:
+def serve(
+    name: Name,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    runtime: Annotated[str, typer.Option(help="onnx or torch; onnx if the version has its export")] = "",
+) -> None:
     """Serve the champion over HTTP until interrupted."""
     from flows.serve import serving
 
-    with serving(name, host=host, port=port) as address:
+    with serving(name, host=host, port=port, runtime=runtime) as address:
         print(f"{name} answers at {address}/predict, documented at {address}/docs; Ctrl-C stops it", flush=True)
         while True:
             time.sleep(3600)

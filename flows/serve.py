@@ -22,10 +22,12 @@ def started(host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
-def serving(name: str, alias: str = "champion", host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def serving(
+    name: str, alias: str = "champion", host: str = "127.0.0.1", port: int = 0, runtime: str = ""
+) -> Iterator[str]:
     """Serve a registered model; yields its address, and stops everything that it started."""
     with started(host, port) as address:
-        deployment.run({"model": name, "alias": alias})
+        deployment.run({"model": name, "alias": alias, "runtime": runtime})
         yield address
 
 

@@ -12,7 +12,7 @@ Entries = dict[str, dict[str, Section]]  # section -> name -> entry
 def check(file: Path = params.FILE) -> Entries:
     """Every entry of the file. Raises UsageError at the first that is malformed or names a missing entry."""
     values = params.read(file)
-    resources.read(file=file)
+    stages = resources.read(file=file).stages
     sections = {name: section(name) for name in plugins.names(params.ENTRIES)}
     checked: Entries = {
         name: {key: params.parse(model, item, f"{name}.{key}", file) for key, item in (values.get(name) or {}).items()}
@@ -24,7 +24,20 @@ def check(file: Path = params.FILE) -> Entries:
                 _require(checked, targets, getattr(item, field), f"{file}: {name}.{key}.{field}")
             if model.named_after:
                 _require(checked, model.named_after, key, f"{file}: {name}.{key}")
+    for name in stages:
+        stage, _, key = name.partition("@")
+        _require_stage(stage, key, checked, f"{file}: resources.stages")
+        resources.read(stage, key, file)
     return checked
+
+
+def _require_stage(stage: str, key: str, checked: Entries, where: str) -> None:
+    """Raise UsageError unless there is such a stage, and in it such an entry if `key` names one."""
+    known = plugins.names("pipelines.stages")
+    if stage not in known:
+        raise UsageError(f"{where}: {choices('stage', stage, known)}")
+    if key and key not in checked.get(stage, {}):
+        raise UsageError(f"{where}: {choices(f'{stage} entry', key, checked.get(stage, {}))}")
 
 
 def section(name: str) -> type[Section]:

@@ -13,6 +13,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.serving import schemas
 from pipelines.tracking import registry
 
+ARGUMENTS = ("model", "alias", "runtime")
 api = FastAPI(
     title="bertline",
     description="Labels and probabilities for texts, from the champion of a registered model.",
@@ -83,6 +84,10 @@ class Service:
 
 
 def app(arguments: dict[str, str]) -> serve.Application:
-    """The application for a registered model, as `serve run pipelines.serving.app:app model=livedoor` builds it."""
-    config = {"model": arguments["model"], "alias": arguments.get("alias", registry.CHAMPION)}
+    """The application for a registered model, as `serve run pipelines.serving.app:app model=livedoor` builds it.
+
+    Args:
+        arguments: `model`, and where wanted `alias` and `runtime`.
+    """
+    config = {"alias": registry.CHAMPION} | {name: arguments[name] for name in ARGUMENTS if name in arguments}
     return Service.options(user_config=config).bind()  # type: ignore[attr-defined]

@@ -98,6 +98,8 @@ def folder(version: Version, runtime: str = "") -> Path:
     """
     path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
     logged = Model.load(path).flavors["python_function"]["artifacts"]
+    if runtime and runtime not in pyfunc.FOLDERS:
+        raise InputError(choices("runtime", runtime, pyfunc.FOLDERS))
     names = [pyfunc.FOLDERS[runtime]] if runtime else list(pyfunc.FOLDERS.values())
     found = next((logged[name]["path"] for name in names if name in logged), "")
     if not found:

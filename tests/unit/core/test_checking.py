@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pipelines.core import checking, params, plugins
+from pipelines.core import checking, params, plugins, resources
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Section
 from tests.support.places import ROOT
@@ -46,7 +46,26 @@ WRONG = {
     "no YAML": ("a: [", "not readable as YAML"),
     "an entry that is no mapping": (GOOD + "export: {run: 3}", "export.run: 3 is not a mapping"),
     "resources": (GOOD + "resources: {worker: 2}", "resources: no key 'worker' (did you mean 'workers'?)"),
+    "resources of no stage": (
+        GOOD + "resources: {stages: {pretain: {threads: 1}}}",
+        "resources.stages: no stage 'pretain' (did you mean 'pretrain'?)",
+    ),
+    "resources of no entry": (
+        GOOD + "resources: {stages: {finetune@rum: {threads: 1}}}",
+        "resources.stages: no finetune entry 'rum' (did you mean 'run'?); there are: run",
+    ),
+    "resources of a stage": (
+        GOOD + "resources: {stages: {finetune@run: {thread: 1}}}",
+        "resources.stages.finetune@run: no key 'thread' (did you mean 'threads'?)",
+    ),
 }
+
+
+def test_resources_of_an_entry_replace_those_of_its_stage(checkout: Path) -> None:
+    stages = "{finetune: {threads: 2, gpus: 1}, finetune@run: {threads: 3}}"
+    (checkout / "params.yaml").write_text(f"resources: {{threads: 1, cache_gb: 9, stages: {stages}}}")
+    every = [resources.read("encode", "run"), resources.read("finetune", "a"), resources.read("finetune", "run")]
+    assert [(each.threads, each.gpus, each.cache_gb) for each in every] == [(1, 0, 9), (2, 1, 9), (3, 1, 9)]
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -54,6 +54,8 @@ def test_dvc_lock_is_what_dvc_repro_writes(graph: Write) -> None:
     ours = Path("dvc.lock").read_bytes()
     assert "up to date" in dvc("status")
     assert "didn't change" in dvc("repro")
+    dvc("remote", "add", "-q", "-d", "there", str(Path("remote").resolve()))
+    assert "4 files pushed" in dvc("push")
     for name in ("dvc.lock", "first.txt", "second.txt", "other.txt", "last.txt"):
         Path(name).unlink()
     subprocess.run(["rm", "-rf", ".dvc/cache"], check=True)
