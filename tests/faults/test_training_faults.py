@@ -123,6 +123,7 @@ def test_memory_that_is_too_small_is_met_by_half_the_rows_once(
 
 def test_one_stage_does_not_run_twice_at_a_time(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    Path("params.yaml").touch()
     waits = "from pipelines.core import stage; import time; stage.run('finetune', lambda key: time.sleep(600))"
     ends = "from pipelines.core import stage; stage.run('finetune', lambda key: print('done', key))"
 
