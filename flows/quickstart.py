@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flows import dag
 from pipelines.core import checking, params, paths, tables
 from pipelines.core.progress import say
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.graph import execute
 from pipelines.reports import writing
 
 TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/scored/quickstart.parquet")
@@ -30,14 +30,14 @@ def quickstart() -> str:
     # the thread ends last: Ray ends with the thread that started it
     with ThreadPoolExecutor(1) as beside, ExitStack() as services:
         address = beside.submit(_start, services)
-        _timed("the graph", execute.run)
+        ran = _timed("the graph", dag.reproduce)
         _timed("Prefect, MLflow and Ray, which started beside it", address.result)
         from flows.promote import promote
         from flows.retrain import retrain
         from flows.score import score
         from pipelines.tracking import store
 
-        _timed("MLflow runs, a registered challenger", lambda: retrain([name]))
+        _timed("MLflow runs, a registered challenger", lambda: retrain([name], ran))
         outcome = _timed("the gate", lambda: promote(name))
         unlabelled = _without_labels(entry)
         count = _timed("batch scoring", lambda: score(name, str(TO_SCORE), str(SCORED)))

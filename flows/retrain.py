@@ -60,11 +60,15 @@ def register(name: str) -> registry.Version:
 
 
 @flow(name="retrain")
-def retrain(names: list[str] | None = None) -> list[registry.Version]:
-    """Retrain and register challengers. `names` are entries of promote; None takes all of them."""
+def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> list[registry.Version]:
+    """Retrain and register challengers.
+
+    Args:
+        names: entries of promote; None takes all of them.
+        ran: stages that have run already, and of which an MLflow run is to be logged too.
+    """
     checked = checking.check()
-    stages = reproduce()
-    log_runs(stages)
+    log_runs([*(ran or []), *reproduce()])
     return [register(name) for name in names or checked["promote"]]
 
 

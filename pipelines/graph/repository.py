@@ -26,17 +26,13 @@ PATIENCE_SECONDS = 60  # for another DVC command that holds the repository for a
 @contextmanager
 def opened() -> Iterator[Any]:
     """The checkout as a `dvc.repo.Repo`; DVC's errors become sentences."""
-    from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
     logging.getLogger("dvc").setLevel(logging.WARNING)  # what it tells of every stage, the board tells
     _mend_lock()
     with sentences(), Repo(".") as repo, repo.scm_context(quiet=True):
         _forget_the_dead(Path(repo.tmp_dir) / "rwlock")
-        try:
-            yield repo
-        except DvcException as error:
-            raise InputError(sentence(error)) from error
+        yield repo
 
 
 @contextmanager
@@ -114,11 +110,11 @@ def _forget_the_dead(file: Path) -> None:
         *lists.get("write", {}).values(),
         *(each for several in lists.get("read", {}).values() for each in several),
     ]
-    if not any(_is_ours(int(each["pid"])) for each in every):
+    if not any(_runs_dvc(int(each["pid"])) for each in every):
         file.unlink(missing_ok=True)
 
 
-def _is_ours(pid: int) -> bool:
+def _runs_dvc(pid: int) -> bool:
     """Whether a process of that number runs DVC or bertline."""
     import psutil
 

@@ -101,11 +101,6 @@ class Warm:
                 del self._groups[event.name]
         return found
 
-    def stop(self, name: str) -> None:
-        """Interrupt a child, as Ctrl-C would."""
-        if name in self._groups:
-            _kill_group(self._groups[name], signal.SIGINT)
-
     def _end(self, by: signal.Signals, seconds: float) -> None:
         """Send a signal to every child, and wait until they have ended, but no longer than `seconds`."""
         for pid in self._groups.values():

@@ -131,7 +131,7 @@ class _Code:
         place = Path(dep)
         if place.is_dir() and place.parts[0] == dependencies.LINKS:
             links = sorted(link.resolve().relative_to(Path.cwd()).as_posix() for link in place.iterdir())
-            return "".join(f"\n    {self.chain(file).strip()}" for file in links)
+            return ", in one of:" + "".join(f"\n    {self.chain(file).strip()}" for file in links)
         if self.closure and dep in self.closure.files:
             return f" ({' -> '.join(self.closure.chain(dep))})"
         for key, plugin in self.plugins.items():

@@ -15,6 +15,7 @@ import yaml
 from flows import dag
 from pipelines.core import tables
 from pipelines.core.errors import InputError
+from pipelines.graph import why
 
 pytestmark = pytest.mark.slow
 TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
@@ -75,11 +76,20 @@ def check_what_an_edit_makes_stale(repository: Path) -> None:
     before = archives.read_text()
     archives.write_text(f"{before}# a comment\n")
     assert stale() == {"ingest@livedoor-samples", "prepare@headlines", "prepare@bodies"}
+    said = "\n".join(why.why("prepare@headlines"))
+    assert "imports/corpora/livedoor: modified, in one of:" in said
+    way = ("prepare.headlines.corpus", "pipelines/data/corpora/livedoor.py", "pipelines/data/formats/archives.py")
+    assert f"({' -> '.join(way)})" in said
+    assert "ingest@livedoor-samples would run first" in said
     archives.write_text(before)
     export = repository / "pipelines/inference/onnx_export.py"
     before = export.read_text()
     export.write_text(f"{before}# a comment\n")
     assert stale() == {"export@headlines"}
+    assert why.why("export@headlines") == [
+        "export@headlines would run:",
+        f"  {export.relative_to(repository)}: modified (pipelines/stages/export.py -> {export.relative_to(repository)})",
+    ]
     export.write_text(before)
 
 
@@ -131,6 +141,10 @@ def test_the_graph_runs_once_and_then_only_what_changed(repository: Path) -> Non
     check_that_another_evaluation_changes_no_md5(repository)
 
     change(repository / "params.yaml", "finetune", "headlines-frozen", "learning_rate", value=0.02)
+    assert why.why("finetune@headlines-frozen")[1:] == [
+        "  params.yaml: finetune.headlines-frozen.learning_rate: 0.01 -> 0.02"
+    ]
+    assert why.why("finetune@headlines")[0].startswith("finetune@headlines is up to date: its command, ")
     assert dag.reproduce() == ["finetune@headlines-frozen", "evaluate@headlines-frozen", "report"]
     change(repository / "params.yaml", "resources", "threads", value=1)
     assert dag.reproduce() == []
