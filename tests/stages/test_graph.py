@@ -86,10 +86,8 @@ def check_what_an_edit_makes_stale(repository: Path) -> None:
     before = export.read_text()
     export.write_text(f"{before}# a comment\n")
     assert stale() == {"export@headlines"}
-    assert why.why("export@headlines") == [
-        "export@headlines would run:",
-        f"  {export.relative_to(repository)}: modified (pipelines/stages/export.py -> {export.relative_to(repository)})",
-    ]
+    file = "pipelines/inference/onnx_export.py"
+    assert why.why("export@headlines")[1:] == [f"  {file}: modified (pipelines/stages/export.py -> {file})"]
     export.write_text(before)
 
 
