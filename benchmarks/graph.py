@@ -19,6 +19,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 ALIKE = 12  # independent runs
+ROUNDS = 2  # each takes minutes
 
 
 def checkout(place: Path) -> Path:
@@ -108,7 +109,7 @@ def main() -> None:
             seconds = harness.in_turn(contenders, 3)
             claims = [harness.ratio("up_to_date_vs_dvc_repro", 1.0, seconds["theirs"], seconds["ours"])]
         else:
-            claims = [*from_nothing(top, 3), alike(top, 3)]
+            claims = [*from_nothing(top, ROUNDS), alike(top, ROUNDS)]
     harness.report(claims, ("dvc", "torch", "transformers"), given.json)
 
 

@@ -92,7 +92,10 @@ def check_what_an_edit_makes_stale(repository: Path) -> None:
 
 
 def check_that_dvc_repro_writes_the_same_lock(repository: Path) -> None:
-    """From nothing, in another folder, one stage after the other; and it has nothing to do here."""
+    """From nothing, in another folder, one stage after the other; and it has nothing to do here.
+
+    The way to the export is enough; `benchmarks/graph.py` compares the whole of the quickstart's.
+    """
     dvc = [sys.executable, "-m", "dvc"]
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     assert stale() == set()
@@ -102,8 +105,10 @@ def check_that_dvc_repro_writes_the_same_lock(repository: Path) -> None:
         repository, other, symlinks=True, ignore=shutil.ignore_patterns("artifacts", "state", ".dvc", "dvc.lock")
     )
     subprocess.run([*dvc, "init", "-q", "--no-scm"], cwd=other, check=True)
-    subprocess.run([*dvc, "repro", "-q"], cwd=other, env=environment, check=True)
-    assert (other / "dvc.lock").read_text() == (repository / "dvc.lock").read_text()
+    subprocess.run([*dvc, "repro", "-q", "export@headlines"], cwd=other, env=environment, check=True)
+    theirs, ours = (yaml.safe_load((place / "dvc.lock").read_text())["stages"] for place in (other, repository))
+    assert len(theirs) >= 8
+    assert theirs == {name: ours[name] for name in theirs}
     shutil.rmtree(other)
 
 
