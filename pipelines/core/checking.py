@@ -6,6 +6,8 @@ from pipelines.core import params, plugins, resources
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.section import Section
 
+# sections that write into one folder: artifacts/models, artifacts/predictions and artifacts/metrics
+TOGETHER = (("import_weights", "pretrain", "finetune", "compress"), ("baseline", "evaluate"))
 Entries = dict[str, dict[str, Section]]  # section -> name -> entry
 
 
@@ -15,7 +17,7 @@ def check(file: Path = params.FILE) -> Entries:
     stages = resources.read(file=file).stages
     sections = {name: section(name) for name in plugins.names(params.ENTRIES)}
     checked: Entries = {
-        name: {key: params.parse(model, item, f"{name}.{key}", file) for key, item in (values.get(name) or {}).items()}
+        name: {key: params.parse(model, item, f"{name}.{key}", file) for key, item in values.get(name, {}).items()}
         for name, model in sections.items()
     }
     for name, model in sections.items():
@@ -24,6 +26,8 @@ def check(file: Path = params.FILE) -> Entries:
                 _require(checked, targets, getattr(item, field), f"{file}: {name}.{key}.{field}")
             if model.named_after:
                 _require(checked, model.named_after, key, f"{file}: {name}.{key}")
+    for group in TOGETHER:
+        _require_distinct(checked, group, file)
     for name in stages:
         stage, _, key = name.partition("@")
         _require_stage(stage, key, checked, f"{file}: resources.stages")
@@ -43,6 +47,16 @@ def _require_stage(stage: str, key: str, checked: Entries, where: str) -> None:
 def section(name: str) -> type[Section]:
     """The class of a section's entries: for `build_vocab` BuildVocab of pipelines/entries/build_vocab.py."""
     return getattr(plugins.load(params.ENTRIES, name), name.title().replace("_", ""))
+
+
+def _require_distinct(checked: Entries, sections: tuple[str, ...], file: Path) -> None:
+    """Raise UsageError if entries of two of these sections have one name: they would write one artefact."""
+    owner: dict[str, str] = {}
+    for section in sections:
+        for name in checked[section]:
+            if name in owner:
+                raise UsageError(f"{file}: {owner[name]}.{name} and {section}.{name} would write the same artefact")
+            owner[name] = section
 
 
 def _require(checked: Entries, sections: tuple[str, ...], wanted: str, where: str) -> None:

@@ -1,5 +1,7 @@
 """The two errors that a user can cause; every other error is a bug and shows its traceback."""
 
+from typing import Any
+
 
 class InputError(ValueError):
     """Something given to the program is wrong: a file, a row, a model folder. Exit status 1."""
@@ -13,9 +15,32 @@ class UsageError(InputError):
     exit_status = 2
 
 
+class NoFileError(InputError):
+    """A file that is to be read is not there."""
+
+
 def one_line(error: Exception) -> str:
     """The message of a library's error on one line, cut to 200 characters."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def shown(value: object) -> str:
+    """`repr` of a value that a file holds, cut to 60 characters: it may be of any size, and contain itself."""
+    import reprlib
+
+    found = reprlib.repr(value)
+    return found if len(found) <= 60 else f"{found[:57]}..."
+
+
+def sentence(error: Any, where: str = "") -> str:
+    """One of the errors that pydantic lists, as `place: value: what is wrong`; a place begins with `where`."""
+    place = ".".join(filter(None, (where, *map(str, error["loc"]))))
+    if error["type"] == "missing":
+        return f"{place}: missing, and it has no default"
+    said = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return f"{place}: {said}"
+    return f"{place}: {shown(error['input'])}: {said[0].lower()}{said[1:]}"
 
 
 def choices(kind: str, wrong: object, there_are: object) -> str:

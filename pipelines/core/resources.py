@@ -7,14 +7,14 @@ from pydantic import Field
 
 from pipelines.core import params
 from pipelines.core.errors import UsageError
-from pipelines.core.section import Count, Positive, Section
+from pipelines.core.section import Positive, Section, Span
 
 
 class Resources(Section):
     """The resources of one run of a stage, or of one service."""
 
     # Ray Train workers; 0 trains in the stage's own process; [least, most] takes as many as the cluster has room for
-    workers: Annotated[int, Field(ge=0)] | tuple[Count, Count] = 0
+    workers: Annotated[int, Field(ge=0)] | Span = 0
     gpus: Annotated[float, Field(ge=0)] = 0  # per worker
     # per worker, for torch and for encode's processes; 0: all cores. Another number rounds in another way
     threads: Annotated[int, Field(ge=0)] = 0
@@ -33,7 +33,7 @@ class Resources(Section):
 
 def read(stage: str = "", key: str = "", file: Path = params.FILE) -> Resources:
     """The section as it is for an entry of a stage, with defaults for the keys that it does not set."""
-    given = params.read(file).get("resources") or {}
+    given = params.read(file).get("resources", {})
     found = params.parse(Resources, given, "resources", file)
     for name in (stage, f"{stage}@{key}"):
         if name in found.stages:

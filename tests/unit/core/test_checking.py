@@ -42,7 +42,7 @@ WRONG = {
         "tune.other: no finetune entry 'other'; there are: run",
     ),
     "a key that stands twice": (GOOD + "encode: {}", "'encode' occurs twice"),
-    "no mapping": ("- a\n- b\n", "must map section names"),
+    "no mapping": ("- a\n- b\n", "it must map names to values"),
     "no YAML": ("a: [", "not readable as YAML"),
     "an entry that is no mapping": (GOOD + "export: {run: 3}", "export.run: 3 is not a mapping"),
     "resources": (GOOD + "resources: {worker: 2}", "resources: no key 'worker' (did you mean 'workers'?)"),

@@ -1,0 +1,68 @@
+"""Read a YAML file as plain values; errors say in one sentence what is wrong, and where."""
+
+import re
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.core.errors import UsageError, shown
+
+MAX_VALUES = 100_000  # with anchors, a few lines can stand for millions
+MAX_DEPTH = 30
+PLAIN = (str, int, float, bool, type(None), list, dict)
+
+
+def read(file: Path, hint: str) -> dict[str, Any]:
+    """The mapping in `file`: texts, numbers, lists and mappings with texts as keys.
+
+    Raises UsageError for a missing file, with `hint`; for what is not YAML; for a key that occurs twice; for values of
+    other types; for values that are nested too deep, or too many.
+    """
+    try:
+        values = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError:
+        raise UsageError(f"{file}: no such file; {hint}") from None
+    except RecursionError:
+        raise UsageError(f"{file}: not readable as YAML: nested too deep") from None
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
+        raise UsageError(f"{file}: not readable as YAML: {' '.join(str(error).split())[:300]}") from None
+    values = {} if values is None else values
+    if not isinstance(values, dict):
+        raise UsageError(f"{file}: it must map names to values; it holds {shown(values)}")
+    for count, complaint in enumerate(_complaints(values, "", 0)):
+        if complaint or count > MAX_VALUES:
+            raise UsageError(f"{file}: {complaint or f'more than {MAX_VALUES:,} values'}")
+    return values
+
+
+def _complaints(value: Any, place: str, depth: int) -> Iterator[str]:
+    """For `value` and each value inside it what is wrong, or ""."""
+    if depth > MAX_DEPTH:
+        yield f"{place[:60]}: nested more than {MAX_DEPTH} deep"
+    yield "" if isinstance(value, PLAIN) else f"{place}: {shown(value)} is no text and no number; write it in quotes"
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                yield f"{place or 'the top'}: the key {shown(key)} is not a text; write it in quotes"
+            yield from _complaints(inner, f"{place}.{key}".lstrip("."), depth + 1)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _complaints(inner, f"{place}.{number}", depth + 1)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's own loader, but a key that occurs twice is an error, and 1e-4 is a number as in YAML 1.2."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = [key for key in keys if keys.count(key) > 1 and key[0] != "tag:yaml.org,2002:merge"]
+        if twice:
+            raise yaml.MarkedYAMLError(problem=f"the key {twice[0][1]!r} occurs twice", problem_mark=node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
