@@ -1,10 +1,13 @@
 """Where every artefact lives. Artefacts are written aside and then renamed, so none is ever half written."""
 
+import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from pipelines.core.errors import InputError
 
 ARTIFACTS = Path("artifacts")  # relative: a stage runs at the root of its checkout, as DVC does
 
@@ -81,33 +84,82 @@ def lock(stage: str, name: str) -> Path:
 
 @contextmanager
 def fresh_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder. It replaces `target` if the block succeeds; otherwise `target` stays as it was."""
-    partial = _beside(target, "partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    old = _beside(target, "old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    partial.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    """Yield a new folder. It replaces `target` if the block succeeds; otherwise `target` stays as it was.
+
+    Raises InputError while another process writes `target`.
+    """
+    partial, old = _beside(target, "partial"), _beside(target, "old")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    with _own(target, partial, lambda: partial.mkdir(exist_ok=True)):
+        if old.exists() and not target.exists():  # a process was killed between the two renames below
+            old.rename(target)
+        _empty(partial)
+        try:
+            yield partial
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        partial.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
 def fresh_file(target: Path) -> Iterator[Path]:
-    """Yield a path beside `target`. The file written there replaces `target` if the block succeeds."""
+    """Yield a path beside `target`. The file written there replaces `target` if the block succeeds.
+
+    Raises InputError while another process writes `target`.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(target, "partial")
+    with _own(target, partial, partial.touch):
+        os.truncate(partial, 0)
+        try:
+            yield partial
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _own(target: Path, partial: Path, create: Callable[[], None]) -> Iterator[None]:
+    """Hold the kernel's lock on `partial`, which `create` creates. The lock ends with the process that holds it."""
+    while (held := _locked(target, partial, create)) is None:
+        pass
     try:
-        yield partial
-        os.replace(partial, target)
+        yield
     finally:
-        partial.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _locked(target: Path, partial: Path, create: Callable[[], None]) -> int | None:
+    """A descriptor that holds the lock; None if `partial` is another file since, because its writer has ended."""
+    create()
+    try:
+        held = os.open(partial, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(held), os.stat(partial)):
+            return held
+    except BlockingIOError:
+        os.close(held)
+        raise InputError(f"{target}: another process is writing it; wait until it ends, or stop it") from None
+    except FileNotFoundError:
+        pass
+    os.close(held)
+    return None
+
+
+def _empty(folder: Path) -> None:
+    for inner in folder.iterdir():
+        if inner.is_dir() and not inner.is_symlink():
+            shutil.rmtree(inner)
+        else:
+            inner.unlink()
 
 
 def _beside(target: Path, suffix: str) -> Path:
