@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, NoFileError
 from pipelines.core.paths import fresh_file
 
 
 def read(path: Path) -> Any:
     """The content of a JSON file, of any type. Raises InputError that names the file and the line."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise NoFileError(f"{path}: no such file")
     try:
-        return json.loads(path.read_bytes().decode("utf-8-sig"))
+        return parsed(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; convert the file to UTF-8") from None
     except json.JSONDecodeError as error:
@@ -22,12 +22,32 @@ def read(path: Path) -> Any:
         raise InputError(f"{path}: not JSON: {error}") from None
 
 
+def parsed(text: str) -> Any:
+    """The value that `text` writes. Raises ValueError if it is not JSON, with a name that occurs twice, or with NaN."""
+    return _DECODER.decode(text)
+
+
 def mapping(path: Path) -> dict[str, Any]:
     """The content of a JSON file that must be an object, such as a config or a task."""
     found = read(path)
     if not isinstance(found, dict):
         raise InputError(f"{path}: it must map names to values")
     return found
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_constant)
 
 
 def write(path: Path, values: Any) -> None:

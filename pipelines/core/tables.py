@@ -1,13 +1,14 @@
 """Read and write Parquet in batches of rows; files are written aside and renamed, and errors name the file."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, NoFileError, choices, one_line
 from pipelines.core.paths import fresh_file
 
 BATCH_ROWS = 1024
@@ -64,31 +65,83 @@ def write(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> int
 def open_parquet(path: Path) -> pq.ParquetFile:
     """The Parquet file at `path`. Raises InputError if it is missing or not readable."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise NoFileError(f"{path}: no such file")
     try:
         return pq.ParquetFile(path, pre_buffer=False)  # a buffer would hold all of the file
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
 
 
-def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """The whole table at `path`. Raises InputError if one of `columns` is missing."""
+def read(path: Path, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
+    """The whole table at `path`. Raises InputError if one of `columns` is missing, or is not as `schema` says."""
     file = open_parquet(path)
-    there_are = file.schema_arrow.names
-    missing = [c for c in columns or [] if c not in there_are]
-    if missing:
-        raise InputError(f"{path}: no column {missing[0]!r}; there are: {', '.join(there_are)}")
-    return file.read(columns=columns)
+    _require(path, file, columns, schema)
+    with _readable(path):
+        table = file.read(columns=columns)
+    for batch in table.to_batches():
+        _require_values(path, batch, schema)
+    return table
 
 
 def read_batches(
-    path: Path, columns: list[str] | None = None, size: int = BATCH_ROWS, size_bytes: int = BATCH_BYTES
+    path: Path,
+    columns: list[str] | None = None,
+    size: int = BATCH_ROWS,
+    size_bytes: int = BATCH_BYTES,
+    schema: pa.Schema | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The table at `path` in batches of at most `size` rows and about `size_bytes`; memory is bounded for any file."""
+    """The table at `path` in batches of at most `size` rows and about `size_bytes`; memory is bounded for any file.
+
+    Raises InputError if one of `columns` is missing, or is not as `schema` says.
+    """
     file = open_parquet(path)
+    _require(path, file, columns, schema)
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
     row_bytes = max(1, sum(group.total_byte_size for group in groups) // max(1, file.metadata.num_rows))
     size = min(size, max(1, GROUP_BYTES // row_bytes))  # as many rows are decoded at once
-    for batch in file.iter_batches(batch_size=size, columns=columns):
-        rows = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
-        yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
+    batches = file.iter_batches(batch_size=size, columns=columns)
+    while True:
+        with _readable(path):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        _require_values(path, batch, schema)
+        count = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
+        yield from (batch.slice(start, count) for start in range(0, batch.num_rows, count))
+
+
+def rows(batch: pa.RecordBatch, path: Path) -> list[dict[str, Any]]:
+    """The rows of a batch of the file at `path`. Raises InputError for what Python has no value for."""
+    with _readable(path):
+        return batch.to_pylist()
+
+
+def _require(path: Path, file: pq.ParquetFile, columns: list[str] | None, schema: pa.Schema | None) -> None:
+    """Raise InputError unless the file has `columns` (None: all of `schema`), in the types of `schema`."""
+    found = file.schema_arrow
+    for name in columns if columns is not None else schema.names if schema else []:
+        if found.names.count(name) != 1:
+            raise InputError(f"{path}: {choices('column', name, found.names)}")
+        if schema and name in schema.names and found.field(name).type != schema.field(name).type:
+            given, wanted = found.field(name).type, schema.field(name).type
+            raise InputError(f"{path}: the column {name!r} holds {given}; {wanted} is expected")
+
+
+def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None) -> None:
+    """Raise InputError for a missing value where the schema has none."""
+    for field in schema or []:
+        if not field.nullable and field.name in batch.schema.names and batch.column(field.name).null_count:
+            raise InputError(f"{path}: a row has no {field.name}")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what Arrow raises for damaged pages, or for text that is not UTF-8, into one sentence."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: a text in it is not UTF-8: {error.object[error.start : error.start + 8]!r}"
+        ) from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise InputError(f"{path}: its rows cannot be read ({one_line(error)}); was the file cut or damaged?") from None

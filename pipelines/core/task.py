@@ -3,10 +3,14 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from pipelines.core import json_file
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, choices, sentence
+from pipelines.core.schema import METRICS, ROWS
+from pipelines.core.section import Name
 
 FILE = "task.json"
 
@@ -19,9 +23,9 @@ class Task:
     kind: str  # a key of schema.ROWS
     labels: tuple[str, ...] = ()  # in the order of their ids
     metric: str = ""  # the metric that ranks models; a name in evaluation/metrics
-    splits: tuple[str, ...] = ("train", "test")
+    splits: tuple[Name, ...] = ("train", "test")
     language: str = ""
-    units: str = "words"  # what is tagged: "words" between spaces, or single "characters"
+    units: Literal["words", "characters"] = "words"  # what is tagged: "words" between spaces, or single "characters"
     unanswerable: bool = False  # whether some questions have no answer in their context
     submission: str = ""  # the file that a leaderboard takes for a split without labels
     submits_ids: bool = False  # the submission has labels by number, not by name
@@ -47,4 +51,32 @@ class Task:
         if not path.is_file():
             raise InputError(f"{path}: missing; a folder of rows, encoded ids or a fine-tuned model holds one")
         fields = json_file.mapping(path)
-        return cls(**fields | {name: tuple(fields[name]) for name in ("labels", "splits")})
+        for key in fields.keys() - cls.__dataclass_fields__.keys():
+            raise InputError(f"{path}: {choices('key', key, cls.__dataclass_fields__)}")
+        try:
+            task = _TASK.validate_json(json.dumps(fields), strict=True)
+        except ValidationError as invalid:
+            raise InputError(f"{path}: {sentence(invalid.errors()[0])}") from None
+        if complaint := task.complaint():
+            raise InputError(f"{path}: {complaint}")
+        return task
+
+    def complaint(self) -> str:
+        """What does not fit together, in one sentence; "" for a task that can be."""
+        least = {"single": 2, "pair": 2, "choice": 2, "tagging": 1}.get(self.kind, 0)
+        metrics = METRICS.get(self.kind, ("",))
+        for name, values in (("labels", self.labels), ("splits", self.splits)):
+            if len(set(values)) < len(values) or "" in values:
+                return f"{name}: one of them is empty or occurs twice: {', '.join(values)}"
+        if self.kind not in ROWS:
+            return f"kind: {choices('kind of rows', self.kind, ROWS)}"
+        if len(self.labels) < least or (self.labels and not least):
+            return (
+                f"labels: there are {len(self.labels)}; kind {self.kind} has {f'{least} or more' if least else 'none'}"
+            )
+        if self.metric not in metrics:
+            return f"metric: {choices(f'metric of kind {self.kind}', self.metric, metrics)}"
+        return "" if self.splits else "splits: there are none"
+
+
+_TASK = TypeAdapter(Task)

@@ -7,6 +7,7 @@ from typing import Any
 from pipelines.core.errors import InputError, choices
 from pipelines.core.section import Section
 from pipelines.core.task import Task
+from pipelines.data import targets
 
 Parse = Callable[[Path, Task, str, Any], Iterator[dict[str, Any]]]
 
@@ -54,9 +55,6 @@ def name_of(path: Path, at: str, value: str, labels: Sequence[str], by_number: b
 def number(path: Path, at: str, value: Any) -> float:
     """`value` as a finite number. Raises InputError if it is none."""
     try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = float("nan")
-    if not abs(found) < float("inf"):
-        raise InputError(f"{path}: {at}: the label {value!r} is not a number")
-    return found
+        return targets.number(value)
+    except ValueError as error:
+        raise InputError(f"{path}: {at}: {error}") from None

@@ -20,6 +20,7 @@ from pipelines.entries.prepare import Expect
 
 SHOWN = 5  # offending row ids in a message
 UNMATCHED = "rows with an answer that is not the text at its position"
+NONE_KNOWN = "none known"  # in place of a label
 BINS = (0, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000)  # of lengths in characters
 LETTERS = {"japanese": re.compile("[぀-ヿ㐀-鿿]"), "latin": re.compile("[A-Za-z]")}
 ODD = {
@@ -64,6 +65,7 @@ def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = Fals
 
     Answers that are not the text at their position are always reported, and `strict` raises an error for them.
     """
+    _require_labels(found, where)
     if strict:
         expect = expect.model_copy(update={"max_unmatched": 0.0})
     for sentence in _unmet(found, expect):
@@ -74,6 +76,17 @@ def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = Fals
         unmatched = numbers.get("unmatched", {"rows": 0})
         if unmatched["rows"] and expect.max_unmatched == 1:
             say(f"{where}: {split} has {unmatched['rows']} {UNMATCHED}, such as {unmatched['ids']}")
+
+
+def _require_labels(found: dict[str, Any], where: str) -> None:
+    """Raise InputError if rows of the training split have no label; say so of another split that has some."""
+    for split, numbers in found["splits"].items():
+        rows, without = numbers["rows"], numbers.get("unlabelled", {"rows": 0})
+        what = f"{where}: {split}: {without['rows']:,} of {rows:,} rows have no label"
+        if without["rows"] and split == "train":
+            raise InputError(f"{what}, such as {without['ids']}; training needs one in each")
+        if 0 < without["rows"] < rows:
+            say(f"{what}, such as {without['ids']}; the split cannot be scored")
 
 
 def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
@@ -125,18 +138,20 @@ def _look(split: _Split, row: dict[str, Any], task: Task) -> None:
 
 
 def _look_at_target(split: _Split, row: dict[str, Any], task: Task) -> None:
-    target = row.get(TARGETS.get(task.kind, ""))
-    if task.kind == "span":
-        answers = target or []
-        if any(row["context"][a["start"] : a["start"] + len(a["text"])] != a["text"] for a in answers):
+    if task.kind not in TARGETS:
+        return
+    target = row[TARGETS[task.kind]]
+    if target is None:
+        split.found.setdefault("unlabelled", []).append(row["id"])
+        split.labels[NONE_KNOWN] += 1
+    elif task.kind == "span":
+        if any(row["context"][a["start"] : a["start"] + len(a["text"])] != a["text"] for a in target):
             split.found.setdefault("unmatched", []).append(row["id"])
-        split.labels["none known" if target is None else "answerable" if answers else "unanswerable"] += 1
+        split.labels["answerable" if target else "unanswerable"] += 1
     elif task.kind == "tagging":
-        split.labels.update(entity["label"] for entity in target or [])
-    elif task.kind == "regression":
-        split.labels["none known" if target is None else f"{target:.0f}"] += 1
-    elif task.kind in TARGETS:
-        split.labels[str(target)] += 1
+        split.labels.update(entity["label"] for entity in target)
+    else:
+        split.labels[f"{target:.0f}" if task.kind == "regression" else target] += 1
 
 
 def _numbers(split: _Split, task: Task) -> dict[str, Any]:
@@ -157,6 +172,7 @@ def _numbers(split: _Split, task: Task) -> dict[str, Any]:
     if task.kind == "span":
         numbers["unmatched"] = _some(split.found.get("unmatched", []))
     if task.kind in TARGETS:
+        numbers["unlabelled"] = _some(split.found.get("unlabelled", []))
         order = [*task.labels, *sorted(set(split.labels) - set(task.labels))]
         numbers["labels"] = {label: split.labels[label] for label in order if split.labels[label]}
     return numbers

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file, params, plugins, provenance, schema, seeding, tables
-from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.errors import InputError, NoFileError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 from pipelines.data import expectations
@@ -25,7 +25,11 @@ def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
     for split in task.splits:
         rows = _sampled(corpus.parse(raw, task, split, options), entry.sample)
         parts = tables.batches(rows, schema.ROWS[task.kind])
-        count = tables.write(out / f"{split}.parquet", parts, schema.ROWS[task.kind])
+        try:
+            count = tables.write(out / f"{split}.parquet", parts, schema.ROWS[task.kind])
+        except NoFileError as error:
+            there_are = ", ".join(task.splits)
+            raise NoFileError(f"{error}; `splits:` names those of {there_are} that are to be taken") from None
         say(f"prepare {key}: {split} has {count:,} rows")
     task.save(out)
     found = expectations.quality(out, task)

@@ -12,9 +12,10 @@ from pipelines.data.expectations import UNMATCHED
 from tests.support.file_texts import SQUAD
 from tests.support.places import ROOT
 
-SENTENCE = f"train has 1 {UNMATCHED}, such as ['1']"
+SENTENCE = f"dev has 1 {UNMATCHED}, such as ['1']"
 WRONG_PLACE = json.dumps(SQUAD).replace('"answer_start": 3', '"answer_start": 4')
-PREPARE = {"corpus": "custom", "source": ".", "kind": "span", "format": "squad", "files": {"train": "questions.json"}}
+PREPARE = {"corpus": "custom", "source": ".", "kind": "span", "format": "squad", "files": {"dev": "questions.json"}}
+PREPARE |= {"unanswerable": True}
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def test_strict_stops_at_an_answer_that_does_not_stand_at_its_place(monkeypatch:
     told = stage("prepare", "it")
     assert told.returncode == 0
     assert SENTENCE in told.stderr
-    assert Path("artifacts/rows/it/train.parquet").is_file()
+    assert Path("artifacts/rows/it/dev.parquet").is_file()
     monkeypatch.setenv("BERTLINE_STRICT", "1")  # for the whole graph, whose commands have no flags
     assert stage("prepare", "it").returncode == 1
     monkeypatch.delenv("BERTLINE_STRICT")

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 
-from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.errors import InputError, UsageError, choices, shown
 from pipelines.core.schema import INPUTS, METRICS, ROWS, TARGETS
-from pipelines.core.section import Section
+from pipelines.core.section import Name, Section
 from pipelines.core.task import Task
-from pipelines.data import declared
+from pipelines.data import declared, targets
 from pipelines.data.formats import conll, folders
 from pipelines.data.formats.records import Record, records
 from pipelines.data.formats.squad_json import questions
@@ -18,16 +18,27 @@ from pipelines.data.sources import Source
 
 SOURCES: dict[str, list[Source]] = {}  # nothing to fetch: prepare.source is a path of your own
 TASKS: dict[str, Task] = {}  # the entry says what the task is
-COLUMNS = sorted({name for schema in ROWS.values() for name in schema.names})
+KINDS_OF = {  # the kinds of rows for which an option does something
+    "choice_columns": ("choice",),
+    "labels": ("single", "pair", "tagging", "choice"),
+    "label_names": ("single", "pair", "tagging", "choice"),
+    "unanswerable": ("span",),
+    "units": ("tagging",),
+}
+FORMATS = {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}  # that hold these kinds alone
+OF_TABLES = ("columns", "choice_columns", "label_names", "where")  # options of tables, not of the other formats
+ROWS_PER_LABEL = 2  # fewer, with more than MANY_LABELS, are texts in the column of the labels
+MANY_LABELS = 20
 
 
 class Params(Section):
     """What the files hold. `columns` maps our names (text, text_pair, label, id, ...) to those that the files use."""
 
     kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text", "positive_pair"] = "single"
-    files: Annotated[dict[str, str], Field(min_length=1)]  # split -> file below `source` ("" if that is the file)
+    files: Annotated[dict[Name, str], Field(min_length=1)]  # split -> file below `source` ("" if that is the file)
     format: Literal["", "csv", "tsv", "jsonl", "parquet", "squad", "conll", "folder"] = ""  # "": by the file's suffix
     columns: dict[str, str] = {}
+    where: dict[Name, dict[str, str | int | bool]] = {}  # split -> {column of its file: value of the rows to take}
     choice_columns: list[str] = []  # kind choice: the columns, if each choice has its own
     labels: list[str] = []  # in the order of their ids; empty: those of `first`, sorted
     label_names: dict[str, str] = {}  # what the files write -> the label
@@ -41,20 +52,30 @@ class Params(Section):
         """The split that defines the labels: train, or the first one if there is no train."""
         return "train" if "train" in self.files else next(iter(self.files))
 
-    @field_validator("columns")
-    @classmethod
-    def _known(cls, columns: dict[str, str]) -> dict[str, str]:
-        for name in columns:
-            if name not in COLUMNS:
-                raise ValueError(choices("column", name, COLUMNS))
-        return columns
+    @model_validator(mode="after")
+    def _useful(self) -> "Params":
+        """Refuse options that would do nothing."""
+        for option in sorted(self.model_fields_set & KINDS_OF.keys()):
+            if self.kind not in KINDS_OF[option]:
+                raise ValueError(f"{option}: rows of kind {self.kind} have no use for it")
+        for option in sorted(self.model_fields_set & {*OF_TABLES}) if self.format in FORMATS else []:
+            raise ValueError(f"{option}: the format {self.format} has no columns")
+        for name in self.columns:
+            if name not in ROWS[self.kind].names:
+                raise ValueError(f"columns: {choices('column', name, ROWS[self.kind].names)}")
+        for split in self.where:
+            if split not in self.files:
+                raise ValueError(f"where: {choices('split', split, self.files)}")
+        if len(set(self.labels)) < len(self.labels) or "" in self.labels:
+            raise ValueError("labels: one of them is empty or occurs twice")
+        return self
 
 
 def task(raw: Path, name: str, params: Params) -> Task:
     """The task that `params` describes; if it gives no labels, they are those of the training split."""
-    for form, kinds in {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}.items():
-        if params.format == form and params.kind not in kinds:
-            raise UsageError(f"params.yaml: format {form} holds kind {' or '.join(kinds)}, not {params.kind}")
+    if params.kind not in FORMATS.get(params.format, (params.kind,)):
+        held = " or ".join(FORMATS[params.format])
+        raise UsageError(f"params.yaml: format {params.format} holds kind {held}, not {params.kind}")
     metric, splits = _metric(params), tuple(params.files)
     if params.kind in ("text", "positive_pair", "span", "regression"):
         return Task("custom", params.kind, (), metric, splits, params.language, unanswerable=params.unanswerable)
@@ -87,6 +108,10 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
         for label in [entity["label"] for entity in found or []] if task.labels else []:
             if label is not None and label not in task.labels:
                 raise InputError(f"{path}: {at}: {choices('label', label, task.labels)}")
+        if params.kind == "choice" and len(row["choices"]) != len(task.labels):
+            raise InputError(f"{path}: {at}: {len(row['choices'])} choices; the task has {len(task.labels)}")
+        if params.kind == "span" and row["answers"] == [] and not params.unanswerable:
+            raise InputError(f"{path}: {at}: no answer; `unanswerable: true` says that questions may have none")
         yield row
     if not seen:
         raise InputError(f"{path}: no rows in it")
@@ -111,21 +136,39 @@ def _rows(raw: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]
     elif params.format == "folder":
         yield from folders.documents(path, params.kind == "single")
     else:
-        number = -1
-        labelled = split == params.first  # only other splits may lack labels
-        for number, (at, record) in enumerate(records(path, params.format)):
-            yield at, _row(path, at, record, f"{split}-{number}", params, labelled)
-        if number < 0:
-            raise InputError(f"{path}: a header but no rows")
+        yield from _rows_of_table(path, split, params)
+
+
+def _rows_of_table(path: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]:
+    """The rows that `where` takes, numbered as they lie in the file."""
+    wanted, seen = params.where.get(split, {}), -1
+    columns = [params.columns.get(name, name) for name in ROWS[params.kind].names if name != "id"]
+    columns += [*filter(None, [params.columns.get("id")]), *params.choice_columns, *wanted]
+    others: set[str] = set()
+    taken = False
+    for seen, (at, record) in enumerate(records(path, params.format, columns)):
+        found = {name: str(declared.column(path, at, record, name)) for name in wanted}
+        if found == {name: str(value) for name, value in wanted.items()}:
+            taken = True
+            yield at, _row(path, at, record, f"{split}-{seen}", params, split == params.first)
+        elif not taken and len(others) < MANY_LABELS:
+            others.add(", ".join(found.values()))
+    if seen < 0:
+        raise InputError(f"{path}: a header but no rows")
+    if not taken:
+        raise InputError(f"{path}: no row has {wanted}; there are {', '.join(sorted(others))}")
 
 
 def _row(path: Path, at: str, record: Record, row_id: str, params: Params, labelled: bool) -> Record:
-    """A record of a table as a row of the entry's kind."""
+    """A record of a table as a row of the entry's kind. A split that is not `labelled` may lack the target."""
 
     def get(name: str) -> Any:
         return declared.column(path, at, record, params.columns.get(name, name))
 
-    row: Record = {"id": str(get("id")) if "id" in params.columns else row_id}
+    given = get("id") if "id" in params.columns else row_id
+    if not isinstance(given, str | int) or isinstance(given, bool) or given == "":
+        raise InputError(f"{path}: {at}: the id is {shown(given)}; a text or a whole number is expected")
+    row: Record = {"id": str(given)}
     for name in INPUTS[params.kind]:
         if name == "choices" and params.choice_columns:
             row[name] = [declared.column(path, at, record, column) for column in params.choice_columns]
@@ -133,39 +176,50 @@ def _row(path: Path, at: str, record: Record, row_id: str, params: Params, label
             row[name] = ""  # a regression on single texts
         else:
             row[name] = get(name)
-        wanted = isinstance(row[name], list) if name == "choices" else isinstance(row[name], str)
-        if not wanted:
-            raise InputError(
-                f"{path}: {at}: {name} is {repr(row[name])[:60]}; "
-                f"a {'list' if name == 'choices' else 'text'} is expected"
-            )
+        _require_text(path, at, name, row[name])
     target = TARGETS.get(params.kind)
     if target:
-        column = params.columns.get(target, target)
-        value = get(target) if labelled else record.get(column)
-        row[target] = _target(path, at, value, params)
+        value = get(target) if labelled else record.get(params.columns.get(target, target))
+        try:
+            row[target] = None if value is None or value == "" else _target(value, row, params)
+        except ValueError as error:
+            raise InputError(f"{path}: {at}: {error}") from None
     return row
 
 
-def _target(path: Path, at: str, value: Any, params: Params) -> Any:
-    """The target in the form of the schema; None if the split has none."""
-    if value is None or value == "":
-        return None
+def _require_text(path: Path, at: str, name: str, value: Any) -> None:
+    """Raise InputError unless `value` is a text, or for choices a list of texts."""
+    several = name == "choices"
+    texts = value if several and isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts) or (several and not isinstance(value, list)):
+        wanted = "a list of texts" if several else "a text"
+        raise InputError(f"{path}: {at}: {name} is {shown(value)}; {wanted} is expected")
+
+
+def _target(value: Any, row: Record, params: Params) -> Any:
+    """The target in the form of the schema. Raises ValueError if it has none."""
     if params.kind == "regression":
-        return declared.number(path, at, value)
-    if params.kind not in ("span", "tagging"):
-        return params.label_names.get(str(value), str(value))
-    keys = {"span": ("text", "start"), "tagging": ("start", "end", "label")}[params.kind]
-    if not isinstance(value, list) or any(not isinstance(item, dict) or set(keys) - set(item) for item in value):
-        raise InputError(f"{path}: {at}: {TARGETS[params.kind]} must be a list of objects with {', '.join(keys)}")
-    return [{key: item[key] for key in keys} for item in value]
+        return targets.number(value)
+    if params.kind == "span":
+        return targets.answers(value, row["context"])
+    if params.kind == "tagging":
+        found = targets.entities(value, row["text"])
+        return [{**entity, "label": params.label_names.get(entity["label"], entity["label"])} for entity in found]
+    return targets.label(value, params.label_names)
 
 
 def _labels(raw: Path, split: str, params: Params) -> list[str]:
     """The distinct labels of a split, sorted; a choice's are the numbers of its choices."""
     found: set[str | None] = set()
+    count = 0
     for _, row in _rows(raw, split, params):
+        count += 1
         if params.kind == "choice":
             return [str(number) for number in range(len(row["choices"]))]
         found |= {e["label"] for e in row["entities"] or []} if params.kind == "tagging" else {row["label"]}
+    if params.kind != "tagging" and len(found) > MANY_LABELS and count < ROWS_PER_LABEL * len(found):
+        raise InputError(
+            f"{_path(raw, split, params)}: {len(found):,} labels for {count:,} rows; is another column the label? "
+            "`labels` can list them all"
+        )
     return sorted(label for label in found if label is not None)

@@ -10,7 +10,8 @@ from typing import BinaryIO, cast
 from pipelines.core.errors import InputError, choices
 
 MAX_MEMBERS = 200_000
-MAX_MEMBER_BYTES = 1 << 30
+MAX_MEMBER_BYTES = 1 << 30  # of a zip, which is read a line at a time
+MAX_WHOLE_BYTES = 64 << 20  # of a member of a tar, which is read whole
 MAX_TOTAL_BYTES = 8 << 30
 
 
@@ -63,8 +64,8 @@ def _refuse(archive: Path, member: tarfile.TarInfo, count: int, total: int) -> N
         )
     if not (member.isfile() or member.isdir()):
         raise InputError(f"{archive}: the member {member.name!r} is a link or a device; the archive is refused")
-    if member.size > MAX_MEMBER_BYTES or total > MAX_TOTAL_BYTES or count > MAX_MEMBERS:
+    if member.size > MAX_WHOLE_BYTES or total > MAX_TOTAL_BYTES or count > MAX_MEMBERS:
         raise InputError(
-            f"{archive}: more than {MAX_MEMBERS:,} members, {MAX_MEMBER_BYTES >> 30} GiB in one or "
+            f"{archive}: more than {MAX_MEMBERS:,} members, {MAX_WHOLE_BYTES >> 20} MiB in one or "
             f"{MAX_TOTAL_BYTES >> 30} GiB in all; the archive is refused"
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.core.errors import InputError
-from pipelines.data.formats.records import Place, Record
+from pipelines.data.formats.records import MAX_LINE_BYTES, Place, Record
 
 
 def documents(folder: Path, labelled: bool) -> Iterator[tuple[Place, Record]]:
@@ -13,6 +13,10 @@ def documents(folder: Path, labelled: bool) -> Iterator[tuple[Place, Record]]:
         raise InputError(f"{folder}: no such folder")
     for file in sorted(folder.glob("*/*.txt" if labelled else "**/*.txt")):
         place = str(file.relative_to(folder))
+        if file.is_symlink() or file.parent.is_symlink() or not file.is_file():
+            raise InputError(f"{file}: a link, a folder or a device; a folder of texts holds plain files")
+        if file.stat().st_size > MAX_LINE_BYTES:
+            raise InputError(f"{file}: larger than {MAX_LINE_BYTES >> 20} MiB; is this one text?")
         try:
             text = file.read_text(encoding="utf-8-sig").strip()
         except UnicodeDecodeError as error:

@@ -1,16 +1,15 @@
 """Read records of CSV, TSV, JSONL and Parquet files one at a time; errors name the file and the line."""
 
 import csv
-import json
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pipelines.core import tables
-from pipelines.core.errors import InputError, choices
+from pipelines.core import json_file, tables
+from pipelines.core.errors import InputError, NoFileError, choices
 
 Record = dict[str, Any]
 Place = str  # "line 12", for errors
@@ -22,16 +21,19 @@ def plain(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def records(path: Path, form: str = "") -> Iterator[tuple[Place, Record]]:
-    """The records of `path`; its format is `form`, else its suffix: csv, tsv, jsonl or parquet."""
+def records(path: Path, form: str = "", columns: Collection[str] = ()) -> Iterator[tuple[Place, Record]]:
+    """The records of `path`; its format is `form`, else its suffix: csv, tsv, jsonl or parquet.
+
+    Of a Parquet file that has all of `columns`, only those are read.
+    """
     form = form or path.suffix.lstrip(".").lower()
-    if form not in READERS:
-        raise InputError(f"{path}: {choices('format', form, READERS)}")
+    if form not in FORMATS:
+        raise InputError(f"{path}: {choices('format', form, FORMATS)}")
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise NoFileError(f"{path}: no such file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
-    yield from READERS[form](path)
+    yield from parquet(path, columns) if form == "parquet" else READERS[form](path)
 
 
 def lines(path: Path, opener: Opener = plain) -> Iterator[tuple[int, str]]:
@@ -78,7 +80,7 @@ def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Itera
     for number, line in lines(path, opener):
         fields = line.split("\t")
         if not names:
-            names = fields
+            names = _distinct(path, fields)
             continue
         if len(fields) != len(names):
             raise InputError(f"{path}: line {number}: {len(fields)} fields, {len(names)} are expected")
@@ -87,12 +89,13 @@ def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Itera
 
 def csv_(path: Path, opener: Opener = plain) -> Iterator[tuple[Place, Record]]:
     """RFC 4180: a header, commas, and quoted fields that may hold commas and line ends."""
+    csv.field_size_limit(MAX_LINE_BYTES)  # of a field that may go over many lines; Python's own is 128 KiB
     reader = csv.reader((f"{line}\n" for _, line in lines(path, opener)), strict=True)
     header: list[str] = []
     try:
         for fields in reader:
             if not header:
-                header = fields
+                header = _distinct(path, fields)
                 continue
             if len(fields) != len(header):
                 raise InputError(f"{path}: line {reader.line_num}: {len(fields)} fields, the header has {len(header)}")
@@ -101,12 +104,20 @@ def csv_(path: Path, opener: Opener = plain) -> Iterator[tuple[Place, Record]]:
         raise InputError(f"{path}: line {reader.line_num}: not CSV: {error}") from None
 
 
+def _distinct(path: Path, names: list[str]) -> list[str]:
+    """The names of columns. Raises InputError if two are equal: which of them is meant cannot be known."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{path}: two columns are named {name!r}; rename one of them")
+    return names
+
+
 def jsonl(path: Path) -> Iterator[tuple[Place, Record]]:
     for number, line in lines(path):
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json_file.parsed(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: line {number}: not JSON: {error}") from None
         if not isinstance(record, dict):
@@ -114,17 +125,15 @@ def jsonl(path: Path) -> Iterator[tuple[Place, Record]]:
         yield f"line {number}", record
 
 
-def _parquet(path: Path) -> Iterator[tuple[Place, Record]]:
+def parquet(path: Path, columns: Collection[str] = ()) -> Iterator[tuple[Place, Record]]:
+    names = _distinct(path, tables.open_parquet(path).schema_arrow.names)
+    wanted = [name for name in names if name in columns] if {*columns} <= {*names} else names
     number = 0
-    for batch in tables.read_batches(path):
-        for record in batch.to_pylist():
+    for batch in tables.read_batches(path, wanted):
+        for record in tables.rows(batch, path):
             number += 1
             yield f"row {number}", record
 
 
-READERS: dict[str, Callable[[Path], Iterator[tuple[Place, Record]]]] = {
-    "csv": csv_,
-    "tsv": tsv,
-    "jsonl": jsonl,
-    "parquet": _parquet,
-}
+READERS: dict[str, Callable[[Path], Iterator[tuple[Place, Record]]]] = {"csv": csv_, "tsv": tsv, "jsonl": jsonl}
+FORMATS = (*READERS, "parquet")

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipelines.core import json_file
 from pipelines.core.errors import InputError
+from pipelines.data import targets
 from pipelines.data.formats.records import Record
 
 
@@ -28,6 +29,10 @@ def _row(question: Any, context: str, at: str) -> Record:
     if isinstance(question, dict) and "answers" in question:
         given = [] if question.get("is_impossible") else _get(question, "answers", list, at)
         answers = [{"text": _get(a, "text", str, at), "start": _get(a, "answer_start", int, at)} for a in given]
+        try:
+            targets.answers(answers, context)
+        except ValueError as error:
+            raise InputError(f"{at}: {error}") from None
     row = {"id": str(_get(question, "id", str | int, at)), "question": _get(question, "question", str, at)}
     return {**row, "context": context, "answers": answers}
 

@@ -30,7 +30,7 @@ def rows(path: Path, **options: Any) -> list[dict[str, Any]]:
 def test_squads_questions_with_without_and_of_unknown_answers(tmp_path: Path) -> None:
     path = tmp_path / "q.json"
     path.write_text(json.dumps(SQUAD))
-    found = rows(path, kind="span", format="squad")
+    found = rows(path, kind="span", format="squad", unanswerable=True)
     assert [row["answers"] for row in found] == [[{"text": "東アジア", "start": 3}], [], None]
     assert {row["context"] for row in found} == {"日本は東アジアにある。"}
 
@@ -88,13 +88,23 @@ WRONG = {
         {},
         "half of a surrog",
     ),
-    "no list": ("a.jsonl", '{"text": "x", "choices": "y", "label": 0}\n', {"kind": "choice"}, "a list is expected"),
-    "no object": ("a.jsonl", '{"text": "x", "entities": [1]}\n', {"kind": "tagging"}, "must be a list of objects"),
+    "no list": (
+        "a.jsonl",
+        '{"text": "x", "choices": "y", "label": 0}\n',
+        {"kind": "choice"},
+        "a list of texts is expected",
+    ),
+    "no object": (
+        "a.jsonl",
+        '{"text": "x", "entities": [1]}\n',
+        {"kind": "tagging"},
+        "start of an entity is None; a whole number is expected",
+    ),
     "a text that is none": (
         "a.json",
         json.dumps(SQUAD).replace('"answer_start": 3', '"answer_start": 99999999999'),
         {"kind": "span", "format": "squad"},
-        "row '1'",
+        "qas[0]: an answer starts at 99999999999; the context has 11 characters",
     ),
     "depth": ("a.jsonl", "[" * 100_000 + "\n", {}, "not JSON"),
 }

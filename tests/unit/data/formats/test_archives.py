@@ -37,7 +37,7 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 10)
+    monkeypatch.setattr(archives, "MAX_WHOLE_BYTES", 10)
     with pytest.raises(InputError, match="refused"):
         list(archives.tar_files(archive(tmp_path / "a.tar.gz", (tarfile.TarInfo("a"), b"x" * 11))))
 

@@ -1,0 +1,85 @@
+"""Check what a corpus gives as the target of a row: a label, a number, answers, entities.
+
+Each function returns the target in the form of its schema. It raises ValueError with what is wrong; the caller knows
+the place in the file.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.core.errors import shown
+
+# as JSON and CSV write numbers; Python's float takes 1_0, " 1 " and letters of other scripts too
+NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+
+def label(value: Any, names: Mapping[str, str]) -> str:
+    """A class: a text or a whole number, under the name that `names` has for it.
+
+    1, 1.0 and True are three texts for one number, so the other two are taken only where `names` says what they are.
+    """
+    if isinstance(value, str | int | float):
+        written = str(value) if not isinstance(value, int) or abs(value) < 2**63 else ""
+        if written in names:
+            return names[written]
+        if written and isinstance(value, str | int) and not isinstance(value, bool):
+            return written
+    raise ValueError(f"the label is {shown(value)}; a text or a whole number is expected, or a name in label_names")
+
+
+def number(value: Any) -> float:
+    """A finite number, which a table may write as text."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        found = float(value) if abs(value) < 1e300 else float("inf")
+    elif isinstance(value, str) and NUMBER.fullmatch(value):
+        found = float(value)
+    else:
+        found = float("nan")
+    if not abs(found) < float("inf"):
+        raise ValueError(f"the label {shown(value)} is not a number")
+    return found
+
+
+def answers(value: Any, context: str) -> list[dict[str, Any]]:
+    """Answers that lie inside the context. Whether each is the text at its place is counted later, not checked here."""
+    found = [_fields(item, "answer", text=str, start=int) for item in _list(value, "answers")]
+    for answer in found:
+        if not answer["text"]:
+            raise ValueError("an answer is empty; a question without an answer has an empty list")
+        if not 0 <= answer["start"] < len(context):
+            raise ValueError(f"an answer starts at {answer['start']}; the context has {len(context)} characters")
+    return found
+
+
+def entities(value: Any, text: str) -> list[dict[str, Any]]:
+    """Entities inside the text, in its order, none of which overlaps another."""
+    found = [_fields(item, "entity", start=int, end=int, label=str) for item in _list(value, "entities")]
+    found.sort(key=lambda entity: entity["start"])
+    reached = 0
+    for entity in found:
+        place = f"[{entity['start']}, {entity['end']})"
+        if not entity["label"]:
+            raise ValueError(f"the entity {place} has an empty label")
+        if not 0 <= entity["start"] < entity["end"] <= len(text):
+            raise ValueError(f"the entity {place} is no part of the text, which has {len(text)} characters")
+        if entity["start"] < reached:
+            raise ValueError(f"the entity {place} overlaps the one before it, which ends at {reached}")
+        reached = entity["end"]
+    return found
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{what} is {shown(value)}; a list of objects is expected")
+    return value
+
+
+def _fields(item: Any, what: str, **kinds: type) -> dict[str, Any]:
+    """The fields of one object, each of its type."""
+    for name, kind in kinds.items():
+        given = item.get(name) if isinstance(item, dict) else None
+        if not isinstance(given, kind) or isinstance(given, bool):
+            wanted = "a text" if kind is str else "a whole number"
+            raise ValueError(f"{name} of an {what} is {shown(given)}; {wanted} is expected")
+    return {name: item[name] for name in kinds}
