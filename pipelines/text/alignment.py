@@ -28,15 +28,19 @@ def nfkc(text: str) -> tuple[str, np.ndarray, np.ndarray]:
 def _clusters(text: str) -> list[str]:
     """Pieces of `text` that do not change each other when normalized."""
     found: list[str] = []
-    form = ""
+    last: list[str] = []  # the letters of the cluster that is not complete yet
+    form = ""  # its normal form; "" if not known
     for letter in text:
         own = unicodedata.normalize("NFKC", letter)
-        if found:
+        if last:
             joins = unicodedata.combining(letter) or unicodedata.combining(own[0])
-            if joins or unicodedata.normalize("NFKC", form + own) != form + own:
-                found[-1] += letter
-                form = unicodedata.normalize("NFKC", found[-1])
+            if not joins:
+                form = form or unicodedata.normalize("NFKC", "".join(last))
+                joins = unicodedata.normalize("NFKC", form + own) != form + own
+            if joins:
+                last.append(letter)
+                form = ""
                 continue
-        found.append(letter)
-        form = own
-    return found
+            found.append("".join(last))
+        last, form = [letter], own
+    return [*found, "".join(last)] if last else found

@@ -13,6 +13,7 @@ from pipelines.core import json_file
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, Spans, ragged
 from pipelines.text.interface import CONFIG, Specials
+from pipelines.text.pieces import InPieces
 
 FILE = "tokenizer.json"
 # the special tokens of BERT's input, and their usual names for folders that do not state them
@@ -25,7 +26,7 @@ NAMES = {
 }
 
 
-class BackendTokenizer:
+class BackendTokenizer(InPieces):
     """A `tokenizers` pipeline, with the ids of its special tokens as attributes."""
 
     threaded = True
@@ -36,13 +37,11 @@ class BackendTokenizer:
         self.middle = 2 if name == "bpe" else 1
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = specials
 
-    def encode(self, texts: Sequence[str]) -> Ragged:
-        """Ids of each text, without special tokens."""
+    def _encode(self, texts: Sequence[str]) -> Ragged:
         rows = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return ragged([row.ids for row in rows])
 
-    def encode_spans(self, texts: Sequence[str]) -> Spans:
-        """Ids of each text, and the characters of the text that each token comes from."""
+    def _encode_spans(self, texts: Sequence[str]) -> Spans:
         rows = self.backend.encode_batch(list(texts), add_special_tokens=False)
         flat = np.array([place for row in rows for place in row.offsets], np.int64).reshape(-1, 2)
         return Spans(ragged([row.ids for row in rows]), flat[:, 0], flat[:, 1])
@@ -74,6 +73,7 @@ def read(name: str, folder: Path) -> BackendTokenizer:
         raise InputError(f"{folder / FILE}: not a tokenizer: {error}") from None
     backend.no_truncation()
     backend.no_padding()
+    backend.encode_special_tokens = True  # as plain text; which names are more is up to `InPieces`
     vocab, given = backend.get_vocab(), _given(folder)
     ids = {}
     for part, names in NAMES.items():

@@ -16,26 +16,29 @@ from pipelines.entries.encode import Encode
 from pipelines.text import interface, parallel, tokenizer
 
 BATCH_ROWS = 4096  # at most; a batch of more rows repeats more words, each of which is tokenized once
+CUT = {
+    "tagging": "split",
+    "span": "questions truncated",
+}  # what a row that is too long is
 FACTS = "encoding.json"  # how long sequences may be, and how many there are
 
 
 def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
     """Write a Parquet file per split, the task and the tokenizer into `out`; `processes` of 0 uses every core."""
     rows, vocab = paths.rows(entry.task), Path(entry.vocab)
-    task, loaded = Task.load(rows), tokenizer.load(vocab)
+    task, loaded = Task.load(rows), tokenizer.load(vocab, entry.special_tokens)
     positions = tokenizer.positions(tokenizer.encoder_config(vocab))
     if positions is not None and positions < entry.max_length and task.kind != "text":
         raise UsageError(f"params.yaml: encode.{key}.max_length: {entry.max_length}; {vocab} has {positions} positions")
-    options = {"stride": entry.stride} if task.kind == "span" else {}
-    cut = "split" if task.kind == "tagging" else "truncated"
+    options = {"stride": entry.stride, "max_question": entry.max_question} if task.kind == "span" else {}
+    cut = CUT.get(task.kind, "truncated")
     counts: dict[str, dict[str, int]] = {
         name: dict.fromkeys(task.splits, 0) for name in ("rows", "sequences", "tokens", cut)
     }
     for split in task.splits:
         path = rows / f"{split}.parquet"
-        done = parallel.encoded(
-            tables.read_batches(path, size=BATCH_ROWS), loaded, task, entry.max_length, processes, **options
-        )
+        batches = tables.read_batches(path, size=BATCH_ROWS, schema=schema.ROWS[task.kind])
+        done = parallel.encoded(batches, loaded, task, entry.max_length, processes, **options)
         counts["rows"][split] = tables.open_parquet(path).metadata.num_rows
         counted = _counted(done, counts, split, cut, f"encode {key}: {split}")
         tables.write(out / f"{split}.parquet", counted, schema.encoded(task.kind, loaded.vocab_size))
@@ -43,7 +46,8 @@ def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
     task.save(out)
     json_file.write(out / FACTS, {"max_length": entry.max_length, "vocab_size": loaded.vocab_size, **counts})
     (out / "tokenizer").mkdir()
-    _copy_tokenizer(vocab, out / "tokenizer", entry.max_length)
+    used = {"special_tokens": entry.special_tokens, **options}
+    _copy_tokenizer(vocab, out / "tokenizer", {"model_max_length": entry.max_length, tokenizer.OURS: used})
     provenance.write(out, "encode", entry.model_dump(), [rows, vocab], ("pyarrow",), tokenizer=loaded.about())
 
 
@@ -62,11 +66,11 @@ def _counted(
             yield ids
 
 
-def _copy_tokenizer(vocab: Path, target: Path, max_length: int) -> None:
-    """Copy the tokenizer's files, with the maximum length in use: every model trained on these ids gets it."""
+def _copy_tokenizer(vocab: Path, target: Path, used: dict[str, Any]) -> None:
+    """Copy the tokenizer's files, with the options in use: every model trained on these ids gets them."""
     for file in interface.FILES:
         if (vocab / file).is_file():
             shutil.copyfile(vocab / file, target / file)
-    config: dict[str, Any] = interface.read_config(vocab) | {"model_max_length": max_length}
+    config: dict[str, Any] = interface.read_config(vocab) | used
     text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
     (target / interface.CONFIG).write_text(text + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """The interface of all tokenizers, and the files that a tokenizer's folder holds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,7 +24,7 @@ class Specials(NamedTuple):
 
 
 class Tokenizer(Protocol):
-    """Turns text into ids. The ids of special tokens are attributes; their names inside a text are plain text."""
+    """Turns text into ids. The ids of special tokens are attributes."""
 
     name: str  # the plugin's
     threaded: bool  # whether `encode` uses every core by itself
@@ -35,6 +35,7 @@ class Tokenizer(Protocol):
     cls_id: int
     sep_id: int
     mask_id: int
+    special: Mapping[str, int]  # names in a text that stand for special tokens; without them all is plain text
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """Ids of each text, without special tokens."""

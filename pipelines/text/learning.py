@@ -23,7 +23,7 @@ def _texts(rows: Path) -> Iterator[str]:
     """Every text of the training rows, with the choices of each."""
     task = Task.load(rows)
     columns = schema.INPUTS[task.kind]
-    for batch in tables.read_batches(rows / f"{task.train}.parquet", columns):
+    for batch in tables.read_batches(rows / f"{task.train}.parquet", columns, schema=schema.ROWS[task.kind]):
         for name in columns:
             column = batch.column(name)
             yield from (column.flatten() if name == "choices" else column).to_pylist()

@@ -15,10 +15,12 @@ from pipelines.core.ragged import Ragged, Spans, offsets, ragged
 from pipelines.text import alignment, interface
 from pipelines.text.interface import Specials
 from pipelines.text.normalize import nfkc
+from pipelines.text.pieces import InPieces
 
 # the dictionary's name in params and in Hugging Face folders -> its package
 DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
 MAX_WORDS = 1 << 20  # distinct words remembered with their pieces
+MAX_LETTERS = 100  # of a word that is remembered
 
 
 class Words(dict[str, list[int]]):
@@ -32,13 +34,15 @@ class Words(dict[str, list[int]]):
         self._split = split
 
     def __missing__(self, word: str) -> list[int]:
-        if len(self) >= MAX_WORDS:
-            self.clear()
-        ids = self[word] = self._split(word)
+        ids = self._split(word)
+        if len(word) <= MAX_LETTERS:
+            if len(self) >= MAX_WORDS:
+                self.clear()
+            self[word] = ids
         return ids
 
 
-class MecabTokenizer:
+class MecabTokenizer(InPieces):
     """Words from MeCab's wakati string, and the pieces of each distinct word."""
 
     threaded = False  # fugashi holds the interpreter's lock
@@ -53,8 +57,8 @@ class MecabTokenizer:
         self._parse = tagger(self.dictionary).parse
         self._words = words
 
-    def encode(self, texts: Sequence[str]) -> Ragged:
-        """Ids of each text, without special tokens.
+    def _encode(self, texts: Sequence[str]) -> Ragged:
+        """Ids of each text.
 
         Arrow splits the texts into words and finds the distinct ones; only those become Python objects.
         """
@@ -68,8 +72,7 @@ class MecabTokenizer:
         parsed = self._parse(nfkc(text))
         return parsed.lower() if self.lowercase else parsed
 
-    def encode_spans(self, texts: Sequence[str]) -> Spans:
-        """Ids of each text, and the characters of the text that each token comes from."""
+    def _encode_spans(self, texts: Sequence[str]) -> Spans:
         rows = [self._spans(text) for text in texts]
         lengths = np.array([len(ids) for ids, _, _ in rows], np.int64)
         nothing = np.zeros(0, np.int64)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file, plugins
-from pipelines.core.errors import InputError, choices
+from pipelines.core.errors import InputError, choices, shown
 from pipelines.text.interface import CONFIG, Tokenizer, read_config
 
 # tokenizer_class in the folder's config, without its Fast -> the plugin that reads it
@@ -21,9 +21,38 @@ CLASSES = {
 JAPANESE = {"wordpiece": "mecab_wordpiece", "character": "mecab_character"}  # BertJapaneseTokenizer, by its subwords
 
 
-def load(folder: Path) -> Tokenizer:
-    """The tokenizer whose files are in `folder`: one of ours, or a downloaded Hugging Face folder."""
-    return plugins.load("pipelines.text.tokenizers", _plugin(folder)).load(folder)
+OURS = "bertline"  # in tokenizer_config.json: how `encode` used the tokenizer, for all that is trained on its ids
+
+
+def load(folder: Path, special_tokens: str = "") -> Tokenizer:
+    """The tokenizer whose files are in `folder`: one of ours, or a downloaded Hugging Face folder.
+
+    Args:
+        special_tokens: what the name of a special token in a text is: "text", "special", or "" for what the folder
+            says. It is text where the folder says nothing, so that no text steers a model.
+    """
+    loaded: Tokenizer = plugins.load("pipelines.text.tokenizers", _plugin(folder)).load(folder)
+    size = encoder_config(folder).get("vocab_size", loaded.vocab_size)
+    if size != loaded.vocab_size:
+        raise InputError(
+            f"{folder}: its tokenizer has {loaded.vocab_size:,} entries, its config.json says {shown(size)}; "
+            "was a file of it cut off or replaced?"
+        )
+    if (special_tokens or used(folder).get("special_tokens")) == "special":
+        ids = (loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id)
+        loaded.special = dict(zip(loaded.tokens(ids), ids, strict=True))
+    return loaded
+
+
+def used(folder: Path) -> dict[str, Any]:
+    """How `encode` used the folder's tokenizer: special_tokens, and for windows stride and max_question; else {}."""
+    found = read_config(folder).get(OURS, {})
+    return found if isinstance(found, dict) else {}
+
+
+def windows(folder: Path) -> dict[str, int]:
+    """The options of `encoding.span` with which the folder's model was trained; {} if it does not say."""
+    return {name: int(value) for name, value in used(folder).items() if name in ("stride", "max_question")}
 
 
 def _plugin(folder: Path) -> str:

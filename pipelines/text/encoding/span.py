@@ -10,9 +10,6 @@ from pipelines.core import schema
 from pipelines.core.task import Task
 from pipelines.text.interface import Tokenizer
 
-MAX_QUESTION = 64  # tokens; as BERT's own run_squad has it
-STRIDE = 128  # tokens from the start of one window to the start of the next
-
 
 class Window(NamedTuple):
     """Tokens [first, last) of the context."""
@@ -22,12 +19,13 @@ class Window(NamedTuple):
 
 
 def encode(
-    batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int, stride: int = STRIDE
+    batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int, stride: int = 128, max_question: int = 64
 ) -> tuple[pa.RecordBatch, int]:
     """Turn rows into windows, one output row each; also returns how many questions were cut.
 
-    The answer is the row's first one. In a window that does not hold all of it, start and end are 0, the window's
-    [CLS], as for a question without an answer.
+    `stride` is the number of tokens from the start of one window to the start of the next. The answer is the row's
+    first one. In a window that does not hold all of it, start and end are 0, the window's [CLS], as for a question
+    without an answer.
     """
     questions = tokenizer.encode(batch.column("question").to_pylist())
     texts = batch.column("context").to_pylist()
@@ -39,28 +37,27 @@ def encode(
     cut = 0
     for i, row_id in enumerate(batch.column("id").to_pylist()):
         question = questions.values[questions.offsets[i] : questions.offsets[i + 1]]
-        kept = question[: min(MAX_QUESTION, max_length // 2)]
+        kept = _kept(question, tokenizer, max_length, max_question)
         cut += len(kept) < len(question)
+        head = [tokenizer.cls_id, *kept.tolist(), *[tokenizer.sep_id] * tokenizer.middle]
         place = places[texts[i]]
         part = slice(contexts.ids.offsets[place], contexts.ids.offsets[place + 1])
         ids, starts, ends = contexts.ids.values[part], contexts.starts[part], contexts.ends[part]
         answer = None if answers[i] is None else locate(answers[i], starts, ends)
-        for number, window in enumerate(windows(len(ids), max_length - len(kept) - 2 - tokenizer.middle, stride)):
-            head = [tokenizer.cls_id, *kept.tolist(), *[tokenizer.sep_id] * tokenizer.middle]
+        for number, window in enumerate(windows(len(ids), max_length - len(head) - 1, stride)):
             here = slice(window.first, window.last)
-            rows.append(
-                {
-                    "id": row_id,
-                    "input_ids": [*head, *ids[here].tolist(), tokenizer.sep_id],
-                    "length": len(head) + window.last - window.first + 1,
-                    "window": number,
-                    "first_length": len(head),
-                    **_place(answer, window, len(head)),
-                    "starts": [0] * len(head) + starts[here].tolist() + [0],
-                    "ends": [0] * len(head) + ends[here].tolist() + [0],
-                }
-            )
+            row = {"id": row_id, "window": number, "first_length": len(head), **_place(answer, window, len(head))}
+            row["input_ids"] = [*head, *ids[here].tolist(), tokenizer.sep_id]
+            row["length"] = len(row["input_ids"])
+            row["starts"] = [0] * len(head) + starts[here].tolist() + [0]
+            row["ends"] = [0] * len(head) + ends[here].tolist() + [0]
+            rows.append(row)
     return pa.RecordBatch.from_pylist(rows, schema=schema.encoded(task.kind, tokenizer.vocab_size)), cut
+
+
+def _kept(question: np.ndarray, tokenizer: Tokenizer, max_length: int, max_question: int) -> np.ndarray:
+    """What is kept of a question: half of the sequence at most, and one token is left for the context."""
+    return question[: max(0, min(max_question, max_length // 2, max_length - 3 - tokenizer.middle))]
 
 
 def windows(tokens: int, room: int, stride: int) -> Iterator[Window]:

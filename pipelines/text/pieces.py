@@ -1,0 +1,104 @@
+"""What every tokenizer does before its own work: cut a long text into pieces, and find special tokens if it is told to.
+
+The memory of MeCab's lattice grows by kilobytes a character, and a text of millions of characters ends the process. A
+piece ends before white space if it can: there no tokenizer's word, and no byte-level BPE piece, is cut.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.core.ragged import Ragged, Spans, offsets, positions
+
+MAX_CHARACTERS = 1 << 16  # of a piece; MeCab takes up to 4 kB for each
+WORD = re.compile(r"\s(?=\S)")  # the last white space before a word
+SENTENCE = re.compile(r"(?<=[。．.!?！？])")
+
+
+class Piece(NamedTuple):
+    """A part of a text: plain text, or the name of a special token, which is one id."""
+
+    start: int  # character of the text
+    text: str
+    special: int  # the id; -1 for plain text
+
+
+class InPieces:
+    """A tokenizer whose `_encode` and `_encode_spans` see plain texts of bounded length only."""
+
+    special: Mapping[str, int] = {}  # names that stand for special tokens in a text -> their ids; without them, none do
+
+    def _encode(self, texts: Sequence[str]) -> Ragged:
+        raise NotImplementedError
+
+    def _encode_spans(self, texts: Sequence[str]) -> Spans:
+        raise NotImplementedError
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """Ids of each text, without special tokens around it."""
+        rows = self._rows(texts)
+        if rows is None:
+            return self._encode(texts)
+        pieces = [piece for row in rows for piece in row]
+        ids = self._encode([piece.text for piece in pieces if piece.special < 0])
+        joined, _ = _with_special(pieces, ids)
+        return Ragged(joined.values, joined.offsets[offsets(np.array([len(row) for row in rows], np.int64))])
+
+    def encode_spans(self, texts: Sequence[str]) -> Spans:
+        """Ids of each text, and the characters of the text that each token comes from."""
+        rows = self._rows(texts)
+        if rows is None:
+            return self._encode_spans(texts)
+        pieces = [piece for row in rows for piece in row]
+        found = self._encode_spans([piece.text for piece in pieces if piece.special < 0])
+        joined, plain = _with_special(pieces, found.ids)
+        begins = np.array([piece.start for piece in pieces], np.int64)
+        ends = begins + [len(piece.text) for piece in pieces]
+        starts, stops = np.repeat(begins, joined.lengths), np.repeat(ends, joined.lengths)
+        stops[plain] = starts[plain] + found.ends
+        starts[plain] += found.starts
+        bounds = joined.offsets[offsets(np.array([len(row) for row in rows], np.int64))]
+        return Spans(Ragged(joined.values, bounds), starts, stops)
+
+    def _rows(self, texts: Sequence[str]) -> list[list[Piece]] | None:
+        """The pieces of each text; None if each text is one plain piece."""
+        names = re.compile("|".join(map(re.escape, self.special))) if self.special else None
+        if all(len(text) <= MAX_CHARACTERS and not (names and names.search(text)) for text in texts):
+            return None
+        return [list(_pieces(text, names, self.special)) for text in texts]
+
+
+def _pieces(text: str, names: re.Pattern[str] | None, ids: Mapping[str, int]) -> Iterator[Piece]:
+    at = 0
+    for found in names.finditer(text) if names else ():
+        yield from _plain(text, at, found.start())
+        yield Piece(found.start(), found.group(), ids[found.group()])
+        at = found.end()
+    yield from _plain(text, at, len(text))
+
+
+def _plain(text: str, start: int, end: int) -> Iterator[Piece]:
+    """Pieces of text[start:end] of at most MAX_CHARACTERS; each is cut before a word or after a sentence if it can."""
+    while end - start > MAX_CHARACTERS:
+        half, full = start + MAX_CHARACTERS // 2, start + MAX_CHARACTERS
+        cuts = [found.start() for found in WORD.finditer(text, half, full)]
+        cuts = cuts or [found.start() for found in SENTENCE.finditer(text, half, full)] or [full]
+        yield Piece(start, text[start : cuts[-1]], -1)
+        start = cuts[-1]
+    if end > start:
+        yield Piece(start, text[start:end], -1)
+
+
+def _with_special(pieces: Sequence[Piece], ids: Ragged) -> tuple[Ragged, np.ndarray]:
+    """The ids of all pieces, given those of the plain ones, and the places of these among all."""
+    special = np.array([piece.special for piece in pieces], np.int64)
+    lengths = np.ones(len(pieces), np.int64)
+    lengths[special < 0] = ids.lengths
+    bounds = offsets(lengths)
+    values = np.zeros(bounds[-1], np.uint32)
+    values[bounds[:-1][special >= 0]] = special[special >= 0]
+    plain = positions(bounds[:-1][special < 0], ids.lengths)
+    values[plain] = ids.values
+    return Ragged(values, bounds), plain
