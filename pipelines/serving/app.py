@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 from fastapi import FastAPI, HTTPException
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from ray import serve
 
@@ -26,6 +27,14 @@ async def _sentence(request: Any, error: InputError) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, status_code=422)
 
 
+@api.exception_handler(RequestValidationError)
+async def _refused(request: Any, error: RequestValidationError) -> JSONResponse:
+    """What is wrong, and where, without what was sent: that may be private, of any size, and no JSON."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    return JSONResponse({"detail": f"{place or 'the body'}: {first['msg']}"}, status_code=422)
+
+
 @serve.deployment(max_ongoing_requests=16, max_queued_requests=64)
 @serve.ingress(api)
 class Service:
@@ -38,7 +47,7 @@ class Service:
         """
         version = registry.get(config["model"], config.get("alias", registry.CHAMPION))
         predictor = Predictor.load(registry.folder(version, config.get("runtime", "")))
-        self.version, self.predictor = version, predictor  # together, so that no answer mixes two versions
+        self.model_in_use = version, predictor  # one object, so that no answer mixes two versions
 
     @api.get("/health")
     def health(self) -> dict[str, str]:
@@ -48,20 +57,21 @@ class Service:
     @api.get("/model")
     def model(self) -> schemas.Model:
         """Which model answers, and what it can say."""
-        task = self.predictor.task
+        version, predictor = self.model_in_use
+        task = predictor.task
         return schemas.Model(
-            model=self.version.name,
-            version=self.version.version,
+            model=version.name,
+            version=version.version,
             kind=task.kind,
             inputs=schema.INPUTS[task.kind],
             labels=list(task.labels),
-            max_length=self.predictor.max_length,
+            max_length=predictor.max_length,
         )
 
     @api.post("/predict", response_model_exclude_none=True)
     def predict(self, request: schemas.Request) -> schemas.Answer:
         """What the model says of every row, in their order."""
-        predictor, version = self.predictor, self.version
+        version, predictor = self.model_in_use
         kind = predictor.task.kind
         given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
         wanted = schema.INPUTS[kind]

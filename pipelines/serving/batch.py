@@ -1,6 +1,8 @@
 """Batch scoring: Parquet in, the same rows out with what the model says, and which model said so."""
 
+import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
 from pipelines.training import workers
 
+JOB = b"bertline.score"  # in the file's metadata: the job that wrote it
 STAMP = ("model_name", "model_version")
 ROWS_FOR_RAY = 200_000  # below this, starting Ray Data costs more than it saves
 BATCH_ROWS = 2048
@@ -46,59 +49,74 @@ def _says(kind: str) -> list[str]:
 
 
 def score(source: Path, target: Path, version: registry.Version, prefix: str = "", ray: bool | None = None) -> int:
-    """Score every row of `source` (a Parquet file) into `target`; returns their number.
+    """Score every row of `source` (a Parquet file) into the Parquet file `target`; returns their number.
 
-    All columns are kept. `ray` chooses Ray Data; None takes it from ROWS_FOR_RAY rows on. `target` appears only when
-    it is whole: a file, or with Ray Data a folder of Parquet files.
+    All columns are kept, and the order of the rows. `ray` chooses Ray Data; None takes it from ROWS_FOR_RAY rows on.
+    `target` appears only when it is whole. A file that is there already is replaced only if this job wrote it: if it
+    holds the rows of the same source, scored by the same model's name under the same prefix.
     """
     file = tables.open_parquet(source)
     added = [f"{prefix}{name}" for name in (*_says(Task.load(registry.folder(version)).kind), *STAMP)]
     taken = [name for name in added if name in file.schema_arrow.names]
     if taken:
         raise InputError(f"{source}: it has a column {taken[0]!r} already; a prefix for the new columns makes room")
-    if target.exists() and target.resolve() == source.resolve():
-        raise InputError(f"{target}: the rows are read from there; write the scored ones elsewhere")
-    rows = file.metadata.num_rows
-    if ray or (ray is None and rows >= ROWS_FOR_RAY):
-        _on_ray(source, target, version, prefix)
-    else:
-        _here(file, target, Scorer(version.name, version.version, prefix))
+    job = {"source": str(source.resolve()), "model": version.name, "prefix": prefix}
+    with paths.fresh_file(target) as aside:
+        _refuse_others(target, job)
+        arguments: dict[str, Any] = {"name": version.name, "version": version.version, "prefix": prefix}
+        rows = file.metadata.num_rows
+        on_ray = ray or (ray is None and rows >= ROWS_FOR_RAY)
+        scored = _on_ray(source, version, arguments) if on_ray else _here(source, Scorer(**arguments))
+        _write(aside, scored, job, rows)
     return rows
 
 
-def _here(file: pq.ParquetFile, target: Path, scorer: Scorer) -> None:
-    """Score in this process, a batch at a time."""
-
-    def scored() -> Iterator[pa.Table]:
-        with progress("scoring", file.metadata.num_rows, "rows") as advance:
-            done = 0
-            for batch in file.iter_batches(BATCH_ROWS):
-                yield scorer(pa.Table.from_batches([batch]))
-                done += batch.num_rows
-                advance(done)
-
-    with paths.fresh_file(target) as aside:
-        empty = scorer(file.schema_arrow.empty_table())
-        with pq.ParquetWriter(aside, empty.schema, compression="zstd") as writer:
-            for table in scored():
-                writer.write_table(table.cast(empty.schema))
+def _refuse_others(target: Path, job: dict[str, str]) -> None:
+    """Raise InputError if something lies at `target` that `job` did not write."""
+    if not (target.exists() or target.is_symlink()):
+        return
+    try:
+        written = json.loads((pq.read_metadata(target).metadata or {}).get(JOB, b"null"))
+    except (pa.ArrowException, OSError, ValueError):
+        written = None
+    if written != job:
+        raise InputError(f"{target}: there already, and not from scoring {job['source']}; move it, or name another")
 
 
-def _on_ray(source: Path, target: Path, version: registry.Version, prefix: str) -> None:
-    """Score with Ray Data: actors hold the model, one core is left for reading and writing."""
+def _write(aside: Path, scored: Iterator[pa.Table], job: dict[str, str], rows: int) -> None:
+    """Write all tables to one file, which says which job it is of."""
+    first = next(scored)
+    schema = first.schema.with_metadata({**(first.schema.metadata or {}), JOB: json.dumps(job).encode()})
+    with pq.ParquetWriter(aside, schema, compression="zstd") as writer, progress("scoring", rows, "rows") as advance:
+        done = 0
+        for table in chain([first], scored):
+            writer.write_table(table.cast(schema))
+            done += table.num_rows
+            advance(done)
+    if done != rows:
+        raise InputError(f"{job['source']}: {done:,} of {rows:,} rows were scored; did it change meanwhile?")
+
+
+def _here(source: Path, scorer: Scorer) -> Iterator[pa.Table]:
+    """The scored rows, computed in this process; the first table has none, but the columns."""
+    yield scorer(tables.open_parquet(source).schema_arrow.empty_table())
+    for batch in tables.read_batches(source, size=BATCH_ROWS):
+        yield scorer(pa.Table.from_batches([batch]))
+
+
+def _on_ray(source: Path, version: registry.Version, arguments: dict[str, Any]) -> Iterator[pa.Table]:
+    """The scored rows from Ray Data's actors, which hold the model; one core is left for reading and writing."""
     import ray.data
 
     if not ray.is_initialized():
         ray.init(workers.address(), include_dashboard=False, runtime_env=workers.runtime_environment())
+    ray.data.DataContext.get_current().execution_options.preserve_order = True
     actors = max(1, int(ray.cluster_resources().get("CPU", 1)) - 1)
-    arguments: dict[str, Any] = {"name": version.name, "version": version.version, "prefix": prefix}
-    arguments["folder"] = str(registry.folder(version).resolve())
     scored = ray.data.read_parquet(str(source.resolve())).map_batches(
         Scorer,
-        fn_constructor_kwargs=arguments,
+        fn_constructor_kwargs={**arguments, "folder": str(registry.folder(version).resolve())},
         batch_format="pyarrow",
         batch_size=BATCH_ROWS,
         compute=ray.data.ActorPoolStrategy(size=actors),
     )
-    with paths.fresh_folder(target) as out:
-        scored.write_parquet(str(out.resolve()))
+    yield from scored.iter_batches(batch_format="pyarrow", batch_size=None)
