@@ -6,6 +6,7 @@ reads one vector per row, that vector is kept instead, in float32. Dropout then 
 that it is computed from.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -182,7 +183,7 @@ def _can(model: nn.Module, data: Any) -> bool:
 def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int, precision: str) -> None:
     """Write the output of layer number `frozen` for every token, in batches of similar length."""
     data = batches.data
-    states_of = np.memmap(path, np.float16, "w+", shape=(len(data.ids), width))
+    states_of = _reserved(path, np.float16, (len(data.ids), width))
     caught: list[torch.Tensor] = []
 
     def catch(_: nn.Module, __: Any, output: Any) -> None:
@@ -204,12 +205,22 @@ def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int,
 @torch.inference_mode()
 def _build_pooled(model: Any, batches: Rows, path: Path, width: int, precision: str) -> None:
     """Write for every row the vector that the head reads, without dropout."""
-    vectors = np.memmap(path, np.float32, "w+", shape=(len(batches.data), width))
+    vectors = _reserved(path, np.float32, (len(batches.data), width))
     for rows, batch in _read_through(model, batches):
         inputs = backbones.inputs(model, batch)
         with autocast(precision):
             vectors[rows] = model.pool(inputs.pop("input_ids"), inputs).float().cpu().numpy()
     vectors.flush()
+
+
+def _reserved(path: Path, kind: Any, shape: tuple[int, int]) -> np.memmap:
+    """A new file of this size, mapped into memory. Its disk space is taken at once.
+
+    On a full disk that is an OSError here; a write into a mapped hole would end the process (SIGBUS).
+    """
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, math.prod(shape) * np.dtype(kind).itemsize))
+    return np.memmap(path, kind, "r+", shape=shape)
 
 
 def _read_through(model: nn.Module, batches: Rows) -> Iterator[tuple[np.ndarray, Batch]]:

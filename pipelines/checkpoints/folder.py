@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 from transformers import logging as hf_logging
 
 from pipelines.checkpoints import formats
-from pipelines.core import json_file
-from pipelines.core.errors import InputError
+from pipelines.core import json_file, schema
+from pipelines.core.errors import InputError, shown
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.models import backbones, heads
@@ -83,4 +83,9 @@ def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
     if not (folder / TASK_FILE).is_file():
         raise InputError(f"{folder}: no {TASK_FILE}; this is an encoder, not a fine-tuned model")
     task = Task.load(folder)
-    return formats.of_config(settings).load(folder, heads.AUTO[task.kind]).eval(), task
+    schema.check_trained(task.kind)
+    model = formats.of_config(settings).load(folder, heads.AUTO[task.kind]).eval()
+    wanted, found = heads.names(task).get("id2label"), getattr(model.config, "id2label", None)
+    if wanted and wanted != found:
+        raise InputError(f"{folder}: {TASK_FILE} has the labels {shown(wanted)}, {formats.CONFIG} {shown(found)}")
+    return model, task

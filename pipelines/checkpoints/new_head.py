@@ -31,7 +31,7 @@ def for_task(
     if head != "native":
         if auto not in heads.OURS:
             raise UsageError(f"params.yaml: finetune: head: {head}: rows of kind {task.kind} take the native head")
-        body = _body(encoder_folder)
+        body = opened(encoder_folder)
         if features.endswith("_four") and len(backbones.layers(body)) < 4:
             count = len(backbones.layers(body))
             raise UsageError(f"params.yaml: finetune: features: {features}: the encoder has {count} layers")
@@ -43,7 +43,7 @@ def for_task(
 
 def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTrainedModel:
     """The model of transformers' class `auto` with the encoder of `folder`; a head in the folder is not used."""
-    tuned = _body(folder) if (folder / TASK_FILE).is_file() else None
+    tuned = opened(folder) if (folder / TASK_FILE).is_file() else None
     config = tuned.config if tuned else AutoConfig.from_pretrained(folder)
     family = config.model_type
     if family == "xlnet" and task.kind not in ("span", "tagging"):
@@ -61,7 +61,7 @@ def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTr
     return model
 
 
-def _body(folder: Path) -> Any:
+def opened(folder: Path) -> Any:
     """The encoder of a folder, without the head that it may have been fine-tuned with."""
     ours = AutoConfig.from_pretrained(folder).model_type == FeaturesConfig.model_type
     return backbones.encoder(loading.with_encoder(FeaturesModel if ours else AutoModel, folder)[0])

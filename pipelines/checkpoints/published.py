@@ -1,6 +1,7 @@
 """Fetch a published checkpoint, from a folder or from Hugging Face's hub, as a model folder of ours."""
 
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -8,21 +9,49 @@ import torch
 from safetensors.torch import save_file
 
 from pipelines.checkpoints import folder as model_folder
-from pipelines.checkpoints import loading
-from pipelines.core.errors import InputError, one_line
-from pipelines.text import interface
+from pipelines.checkpoints import loading, new_head
+from pipelines.core import json_file
+from pipelines.core.errors import InputError, choices, one_line
+from pipelines.core.progress import say
+from pipelines.models import backbones
+from pipelines.models.features import FeaturesConfig
+from pipelines.text import interface, tokenizer, vocab
+
+SEVERAL_IDEOGRAPHS = re.compile("[一-鿿]{2}")  # BERT's own tokenizer splits at each
 
 
-def fetch(source: str, target: Path) -> None:
-    """Copy a Hugging Face folder, or download a name on the hub, into `target` as config, safetensors, tokenizer."""
+def fetch(source: str, revision: str, target: Path) -> None:
+    """Copy a Hugging Face folder, or download a name on the hub, into `target` as config, safetensors, tokenizer.
+
+    Raises InputError unless the result is an encoder of a family that is known here, with all of its weights.
+    """
     local = Path(source)
     if not local.is_dir():
-        local = _download(source)
-    model_folder.config(local)
-    model_folder.require_tokenizer(local)
+        local = _download(source, revision)
+    elif revision:
+        raise InputError(f"{source}: a folder has no revisions; revision: {revision} is of a name on the hub")
+    family = model_folder.config(local).get("model_type")
+    if family not in (FeaturesConfig.model_type, *backbones.BACKBONES):
+        raise InputError(f"{local}: {choices('family', family, backbones.BACKBONES)}")
     shutil.copyfile(local / "config.json", target / "config.json")
     _weights(local, target / "model.safetensors")
-    model_folder.copy_tokenizer(local, target)
+    _tokenizer(local, target)
+    tokenizer.load(target)
+    new_head.opened(target)
+
+
+def _tokenizer(source: Path, target: Path) -> None:
+    """Copy the tokenizer's files. The first BERTs have no config of theirs; their vocabulary says what it would."""
+    if (source / interface.CONFIG).is_file() or not (source / vocab.FILE).is_file():
+        model_folder.copy_tokenizer(source, target)
+        return
+    pieces = [piece for piece in vocab.read(source) if not piece.startswith("[")]
+    if any(SEVERAL_IDEOGRAPHS.search(piece) for piece in pieces):
+        raise InputError(f"{source}: no {interface.CONFIG}, and BERT's own tokenizer does not make these pieces")
+    shutil.copyfile(source / vocab.FILE, target / vocab.FILE)
+    lowercase = not any(piece != piece.lower() for piece in pieces)
+    json_file.write(target / interface.CONFIG, {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase})
+    say(f"{source}: no {interface.CONFIG}; its vocabulary is {'without' if lowercase else 'with'} capital letters")
 
 
 def _weights(source: Path, target: Path) -> None:
@@ -47,11 +76,11 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
         raise loading.unreadable(file, error) from None
 
 
-def _download(name: str) -> Path:
+def _download(name: str, revision: str) -> Path:
     from huggingface_hub import snapshot_download
 
     wanted = ["config.json", "*.safetensors", "pytorch_model.bin", *interface.FILES]
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
+        return Path(snapshot_download(name, revision=revision or None, allow_patterns=wanted))
     except Exception as error:  # the hub's own errors share no class that says what happened in one sentence
         raise InputError(f"{name}: neither a folder here nor available on the hub ({one_line(error)})") from None

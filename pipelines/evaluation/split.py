@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipelines.core import tables
 from pipelines.core.errors import InputError
-from pipelines.core.schema import INPUTS, TARGETS
+from pipelines.core.schema import INPUTS, ROWS, TARGETS
 from pipelines.core.task import Task
 from pipelines.evaluation.score import score
 
@@ -37,7 +37,8 @@ class Split:
 
     def parts(self) -> Iterator[pa.RecordBatch]:
         """The ids and inputs (schema.INPUTS) of all rows, in order, from the first on at each call."""
-        return tables.read_batches(self.path, ["id", *INPUTS[self.task.kind]], PART_ROWS, PART_BYTES)
+        columns = ["id", *INPUTS[self.task.kind]]
+        return tables.read_batches(self.path, columns, PART_ROWS, PART_BYTES, ROWS[self.task.kind])
 
     def spread(self, count: int) -> pa.Table:
         """The ids and inputs of at most `count` rows, evenly spread."""
@@ -51,7 +52,8 @@ class Split:
     def targets(self) -> pa.Table:
         """The ids of all rows, and the column that is to be predicted if the file has it."""
         there_are = tables.open_parquet(self.path).schema_arrow.names
-        return tables.read(self.path, [name for name in ("id", TARGETS[self.task.kind]) if name in there_are])
+        columns = [name for name in ("id", TARGETS[self.task.kind]) if name in there_are]
+        return tables.read(self.path, columns, ROWS[self.task.kind])
 
     def write(self, predict: Predict, folder: Path) -> float:
         """Write predictions into `folder` part by part; returns the seconds that `predict` took."""

@@ -70,7 +70,8 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
         )
     assert program is not None
     model = program.model_proto
-    model.metadata_props.add(key="positions", value=str(native.positions))
+    for fact in ("positions", "vocab_size"):
+        model.metadata_props.add(key=fact, value=str(getattr(native, fact)))
     for node in model.graph.node:  # the exporter writes the paths of source files into every node
         del node.metadata_props[:]
         node.doc_string = ""

@@ -29,7 +29,13 @@ class Predictor:
         self.runtime = runtime
         self.task: Task = runtime.task
         self.tokenizer = tokenizer.load(folder)
+        if runtime.vocab_size not in (0, self.tokenizer.vocab_size):
+            raise InputError(
+                f"{folder}: its tokenizer has {self.tokenizer.vocab_size:,} entries, its model {runtime.vocab_size:,}; "
+                "was a file of it cut off or replaced?"
+            )
         self.max_length = min(tokenizer.max_length(folder) or runtime.positions, runtime.positions)
+        self.options = tokenizer.windows(folder) if self.task.kind == "span" else {}
         self.truncated = 0  # rows cut to max_length so far
 
     @classmethod
@@ -50,7 +56,8 @@ class Predictor:
         The sequences of all choices of a row share a record; windows and parts have one record each, in order.
         """
         batch = self._inputs(rows)
-        encoded, cut = encoding.for_kind(self.task.kind).encode(batch, self.tokenizer, self.task, self.max_length)
+        encode = encoding.for_kind(self.task.kind).encode
+        encoded, cut = encode(batch, self.tokenizer, self.task, self.max_length, **self.options)
         self.truncated += cut
         return encoded
 

@@ -15,6 +15,7 @@ ONNX_FILE = "model.onnx"
 class Runtime(Protocol):
     task: Task
     positions: int  # the longest input in tokens
+    vocab_size: int  # ids that the model has an embedding for; 0 if it does not say
 
     def logits(self, inputs: Inputs) -> np.ndarray: ...
 
@@ -70,7 +71,8 @@ class Onnx:
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
         self.task = Task.load(folder)
         self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        self.positions = int(self.session.get_modelmeta().custom_metadata_map["positions"])
+        facts = self.session.get_modelmeta().custom_metadata_map
+        self.positions, self.vocab_size = int(facts["positions"]), int(facts.get("vocab_size", 0))
         self._names = {node.name for node in self.session.get_inputs()}
 
     def logits(self, inputs: Inputs) -> np.ndarray:

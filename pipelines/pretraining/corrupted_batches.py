@@ -3,16 +3,17 @@
 from pathlib import Path
 from types import ModuleType
 
-from pipelines.core import json_file, seeding
+from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.section import Section
+from pipelines.core.task import Task
 from pipelines.entries.pretrain import Pretrain
 from pipelines.models.batch import Batch
 from pipelines.pretraining.packing import PackedBatches, TextBatches
 from pipelines.pretraining.positive_pairs import PositivePairBatches
 from pipelines.pretraining.segment_batches import SegmentBatches
 from pipelines.text.interface import Tokenizer
-from pipelines.training.batches import Encoded
+from pipelines.training.batches import Encoded, sizes
 
 WAYS: dict[str, type[TextBatches]] = {
     "packed": PackedBatches,
@@ -43,10 +44,10 @@ class CorruptedBatches:
     ) -> None:
         self.objective, self.options, self.tokenizer = objective, options, tokenizer
         self.seed = 0 if held_out else entry.seed
+        of = WAYS[objective.READS[_kind(data, objective)]]
         text = Encoded.read(data, "test" if held_out else "train")
         epochs = min(1.0, HELD_OUT_TOKENS / max(1, len(text.ids))) if held_out else entry.epochs
-        length = json_file.mapping(data / "encoding.json")["max_length"]
-        of = WAYS[objective.READS[_kind(text, objective)]]
+        length = sizes(data)[0]
         repack = not getattr(options, "masks", 0)
         self.inner = of(text, length, entry.batch_size, epochs, self.seed, tokenizer, repack)
         self.padding = self.inner.padding
@@ -62,16 +63,10 @@ class CorruptedBatches:
         return self.inner.fingerprint()  # the objective's settings are among the job's params
 
 
-def _kind(text: Encoded, objective: ModuleType) -> str:
-    """The kind of rows: documents or positive pairs. Raises InputError if the objective does not read it."""
-    kind = (
-        "positive_pair"
-        if text.choices == 2 and text.first_length is None
-        else "text"
-        if text.first_length is None
-        else ""
-    )
+def _kind(data: Path, objective: ModuleType) -> str:
+    """The kind of rows. Raises InputError if the objective does not read it."""
+    kind = Task.load(data).kind
     if kind not in objective.READS:
         name, able = objective.__name__.rpartition(".")[2], " or ".join(objective.READS)
-        raise InputError(f"{name} learns from rows of kind {able}; these are of {kind or 'a task'}")
+        raise InputError(f"{name} learns from rows of kind {able}; these are of {kind}")
     return kind

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.checkpoints import folder, pretrained
-from pipelines.core import json_file, params, paths, plugins, provenance, resources
+from pipelines.core import params, paths, plugins, provenance, resources
 from pipelines.core.progress import say
 from pipelines.entries.pretrain import Pretrain
 from pipelines.pretraining.corrupted_batches import CorruptedBatches
 from pipelines.text import tokenizer as text_tokenizer
 from pipelines.training import losses
+from pipelines.training.batches import sizes
 from pipelines.training.distributed import fitting
 
 
@@ -23,7 +24,7 @@ def pretrain(key: str, entry: Pretrain, out: Path) -> dict[str, Any]:
     tokenizer = text_tokenizer.load(data / "tokenizer")
     objective.check(pretrained.family(start))
     model = pretrained.start(start, entry.config, objective.auto(options), tokenizer, entry.seed)
-    folder.check_length(model.config.to_dict(), start, json_file.mapping(data / "encoding.json")["max_length"])
+    folder.check_length(model.config.to_dict(), start, sizes(data)[0])
     batches = partial(CorruptedBatches, objective, options, data, tokenizer, entry)
     train, watch = batches(), None
     if (data / "test.parquet").is_file():

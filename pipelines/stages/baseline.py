@@ -15,7 +15,8 @@ def main(key: str) -> None:
     task = Task.load(rows)
     schema.check_trained(task.kind)
     split = Split(rows / f"{entry.split}.parquet", task)
-    fitted = baseline.for_task(task, entry).fit(tables.read(rows / f"{task.train}.parquet"))  # needs all rows at once
+    train = tables.read(rows / f"{task.train}.parquet", schema=schema.ROWS[task.kind])  # all rows at once
+    fitted = baseline.for_task(task, entry).fit(train)
     with paths.fresh_folder(paths.predictions(key)) as out:
         seconds = split.write(fitted.predict, out)
         timings = {

@@ -11,7 +11,7 @@ def main(key: str) -> None:
     from pipelines.checkpoints import published
 
     with paths.fresh_folder(paths.model(key)) as out:
-        published.fetch(entry.source, out)
+        published.fetch(entry.source, entry.revision, out)
         local = [Path(entry.source)] if Path(entry.source).is_dir() else []
         provenance.write(out, "import_weights", entry.model_dump(), local, ("transformers",))
 

@@ -1,5 +1,8 @@
 """ingest: fetch a corpus and check every file against what its source declares."""
 
+import shutil
+from pathlib import Path
+
 from pipelines.core import params, paths, plugins, provenance, stage
 from pipelines.core.errors import UsageError, choices
 from pipelines.data import fetch, sources
@@ -17,9 +20,17 @@ def main(key: str) -> None:
     corpus.verify(cache, entry.edition)
     with paths.fresh_folder(paths.raw(key)) as out:
         for file in files:
-            (out / file.name).hardlink_to(file)
+            _take(file, out / file.name)
         licences = {source.name: source.licence for source in wanted}
         provenance.write(out, "ingest", entry.model_dump(), files, licences=licences)
+
+
+def _take(file: Path, target: Path) -> None:
+    """`file` under another name, without a copy where the file system can."""
+    try:
+        target.hardlink_to(file)
+    except OSError:  # on another volume, or a file system without links
+        shutil.copyfile(file, target)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,13 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
-from pipelines.core import seeding, tables
-from pipelines.core.errors import InputError
+from pipelines.core import json_file, schema, seeding, tables
+from pipelines.core.errors import InputError, shown
 from pipelines.core.ragged import Ragged, model_inputs, padded
+from pipelines.core.task import Task
 from pipelines.models.batch import IGNORE, Batch
 
 
@@ -50,21 +52,28 @@ class Encoded:
 
     @classmethod
     def read(cls, folder: Path, split: str) -> "Encoded":
-        """Read a split of encoded/<name>. Raises InputError if it has no rows, or rows without labels."""
-        table = tables.read(folder / f"{split}.parquet").combine_chunks()
+        """Read a split of encoded/<name>. Raises InputError if it has no rows, or rows that cannot be trained on."""
+        path, task, (_, size) = folder / f"{split}.parquet", Task.load(folder), sizes(folder)
+        table = tables.read(path, schema=schema.encoded(task.kind, size)).combine_chunks()
         if not table.num_rows:
-            raise InputError(f"{folder / split}.parquet: no rows to train on")
+            raise InputError(f"{path}: no rows to train on")
         for name in ("label", "start_position"):
             if name in table.column_names and (count := table.column(name).null_count):
-                raise InputError(f"{folder / split}.parquet: {count} rows have no label; train on another split")
+                raise InputError(f"{path}: {count} rows have no label; train on another split")
         column, choices = table.column("input_ids").chunk(0), 1
         if pa.types.is_list(column.values.type):
-            choices, column = len(column[0]), column.flatten()
+            choices, each = len(column[0]), pc.list_value_length(column)
+            if pc.min(each).as_py() != choices or pc.max(each).as_py() != choices:
+                raise InputError(f"{path}: the rows have unequal numbers of sequences")
+            column = column.flatten()
         nested = "first_lengths" in table.column_names
         first = table.column("first_lengths").chunk(0).flatten() if nested else _numbers(table, "first_length")
         ids, offsets = column.values.to_numpy(), column.offsets.to_numpy().astype(np.int64)
         first = None if first is None else np.asarray(first, np.int64)
-        return cls(ids, offsets, first, _labels(table), choices, tags="labels" in table.column_names)
+        data = cls(ids, offsets, first, _labels(table), choices, tags="labels" in table.column_names)
+        if complaint := _complaint(data, task, size):
+            raise InputError(f"{path}: {complaint}; encode it again")
+        return data
 
     def __len__(self) -> int:
         return (len(self.offsets) - 1) // self.choices
@@ -97,6 +106,34 @@ class Encoded:
         for part in (self.offsets, self.first_length, self.labels):
             digest.update(b"-" if part is None else part.tobytes())
         return digest.hexdigest()
+
+
+def sizes(folder: Path) -> tuple[int, int]:
+    """The longest sequence that encoded/<name> may hold, in tokens, and the size of its vocabulary."""
+    path = folder / "encoding.json"
+    facts = json_file.mapping(path)
+    length, size = facts.get("max_length"), facts.get("vocab_size")
+    if not (isinstance(length, int) and isinstance(size, int) and length > 0 < size):
+        raise InputError(f"{path}: max_length is {shown(length)}, vocab_size {shown(size)}; whole numbers are expected")
+    return length, size
+
+
+def _complaint(data: Encoded, task: Task, vocab_size: int) -> str:
+    """What `encode` would not have written, in a few words; "" if there is nothing."""
+    lengths, labels, kind = data.lengths, data.labels, task.kind
+    highest = {"span": data.longest - 1, "tagging": 2 * len(task.labels)}.get(kind, len(task.labels) - 1)
+    if len(data.ids) and data.ids.max() >= vocab_size:
+        return f"the id {data.ids.max()} is not below {vocab_size}, the size of the vocabulary"
+    if lengths.min() < 2 and kind != "text":
+        return "a sequence has fewer than the two tokens around each text"
+    if data.first_length is not None and ((data.first_length < 0) | (data.first_length > lengths)).any():
+        return "the first text of a row is longer than all of its sequence"
+    if data.tags and labels is not None and len(labels) != len(data.ids):
+        return "there are more or fewer tags than tokens"
+    if labels is not None and kind == "regression":
+        return "" if np.isfinite(labels).all() else "a label is not a finite number"
+    wrong = [] if labels is None else labels[(labels < 0) & (labels != IGNORE) | (labels > highest)].tolist()
+    return f"the label {wrong[0]} is none of 0 to {highest}" if wrong else ""
 
 
 def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:

@@ -7,14 +7,14 @@ from pathlib import Path
 import torch
 
 from pipelines.checkpoints import folder, new_head
-from pipelines.core import json_file, paths, provenance, resources, seeding
+from pipelines.core import paths, provenance, resources, seeding
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 from pipelines.entries.finetune import Finetune
 from pipelines.inference import watch
 from pipelines.text import tokenizer as text_tokenizer
 from pipelines.training import checks, losses, strategies
-from pipelines.training.batches import Encoded, RowBatches
+from pipelines.training.batches import Encoded, RowBatches, sizes
 from pipelines.training.distributed import fitting
 
 Point = tuple[int, dict[str, float]]
@@ -25,7 +25,7 @@ def finetune(stage: str, key: str, entry: Finetune, out: Path) -> list[Point]:
     data, encoder = paths.encoded(entry.data), Path(entry.encoder)
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
     checks.finetune(key, entry, task)
-    folder.check_fit(encoder, tokenizer.vocab_size, json_file.mapping(data / "encoding.json")["max_length"])
+    folder.check_fit(encoder, tokenizer.vocab_size, sizes(data)[0])
     torch.manual_seed(seeding.derive(entry.seed, "head"))
     model = new_head.for_task(encoder, task, entry.head, entry.pooling, entry.features)
     groups = partial(strategies.groups, params=entry)

@@ -19,7 +19,6 @@ from pipelines.entries.finetune import Finetune
 from pipelines.evaluation.score import score
 from pipelines.inference import baseline, onnx_export
 from pipelines.inference.predictor import Predictor
-from pipelines.text.encoding import span
 from pipelines.training import losses, strategies
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
@@ -179,7 +178,6 @@ def test_what_a_kind_does_not_take_is_one_sentence(checkout: Path) -> None:
 
 
 def test_windows_of_a_long_context_answer_together(checkout: Path) -> None:
-    assert span.STRIDE > 0
     source, task = tiny.of_family("modernbert", checkout / "encoder"), TASKS["span"].with_(unanswerable=True)
     model = new_head.for_task(source, task)
     (checkout / "model").mkdir()

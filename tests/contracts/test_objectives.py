@@ -1,6 +1,5 @@
 """Every objective, by every family that can: it learns, is resumed exactly, and leaves a folder that opens again."""
 
-import json
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +14,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.ragged import ragged
 from pipelines.core.resources import Resources
 from pipelines.core.schema import encoded
+from pipelines.core.task import Task
 from pipelines.entries.pretrain import Pretrain
 from pipelines.models.backbones import BACKBONES
 from pipelines.pretraining.corrupted_batches import CorruptedBatches
@@ -58,7 +58,7 @@ def text(checkout: Path) -> Path:
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=fields)
         tables.write(folder / f"{split}.parquet", iter([batch]), fields)
-    (folder / "encoding.json").write_text(json.dumps({"max_length": 24}))
+    tiny.describe(folder, Task("t", "text"), 24, vocab)
     return folder
 
 

@@ -62,6 +62,7 @@ def encoded(kind: str, folder: Path, source: Path) -> Encoded:
     (whole,) = rows(kind).combine_chunks().to_batches()
     ids, _ = encoding.for_kind(kind).encode(whole, loaded, task, 32)
     tables.write(folder / "train.parquet", iter([ids]), schema.encoded(kind, loaded.vocab_size))
+    tiny.describe(folder, task, 32, loaded.vocab_size)
     return Encoded.read(folder, "train")
 
 

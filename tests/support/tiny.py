@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModel, BertConfig, BertForMaskedLM
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head, pretrained
+from pipelines.core.schema import METRICS
 from pipelines.core.task import Task
 from pipelines.models import heads
 from pipelines.text import tokenizer as text_tokenizer
@@ -41,12 +42,24 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
+def of_kind(kind: str) -> Task:
+    """A task of that kind, with the same labels if it has any."""
+    labels = LABELS if kind in ("single", "pair", "tagging", "choice") else ()
+    return TASK.with_(kind=kind, labels=labels, metric=METRICS[kind][0])
+
+
 def tokenizer(folder: Path, japanese: bool = True) -> Path:
     """A tokenizer's folder, its vocabulary learned from TEXTS."""
     folder.mkdir(parents=True, exist_ok=True)
     plugin = mecab_wordpiece if japanese else wordpiece
     plugin.train(lambda: iter(TEXTS), folder, 300, plugin.Params())
     return folder
+
+
+def describe(encoded: Path, task: Task, max_length: int, vocab_size: int) -> None:
+    """What `encode` writes beside the ids."""
+    task.save(encoded)
+    (encoded / "encoding.json").write_text(json.dumps({"max_length": max_length, "vocab_size": vocab_size}))
 
 
 def shape(family: str, folder: Path) -> Path:
@@ -94,7 +107,7 @@ def classifier(folder: Path, kind: str = "single", head: str = "native", seed: i
     """A fine-tuned model's folder (of random weights)."""
     base = encoder(folder.parent / f".{folder.name}.encoder", layers=layers)
     torch.manual_seed(seed)
-    task = TASK.with_(kind=kind)
+    task = of_kind(kind)
     model = new_head.for_task(base, task, head)
     for parameter in heads.head_parameters(model):  # large enough that labels differ
         torch.nn.init.normal_(parameter, std=1.0)

@@ -23,7 +23,7 @@ FEATURES = [*COMBINATIONS, "weighted_sum"]
 @pytest.mark.parametrize("head", ["linear", "mlp", "bilstm"])
 @pytest.mark.parametrize("kind", ["single", "tagging"])
 def test_what_is_saved_is_opened_again(kind: str, head: str, features: str, checkout: Path) -> None:
-    source, task = tiny.encoder(checkout / "encoder", layers=4), tiny.TASK.with_(kind=kind)
+    source, task = tiny.encoder(checkout / "encoder", layers=4), tiny.of_kind(kind)
     model = new_head.for_task(source, task, head, "mean", features).eval()
     wanted = heads.outputs(model, kind, {"input_ids": IDS, "attention_mask": MASK})
     assert wanted.shape == ((2, 3) if kind == "single" else (2, 5, 7))
@@ -41,7 +41,7 @@ def test_what_is_saved_is_opened_again(kind: str, head: str, features: str, chec
 @pytest.mark.parametrize("features", ["last", "embeddings", "weighted_sum"])
 def test_two_texts_are_compared_by_their_own_tokens(features: str, family: str, checkout: Path) -> None:
     """One family has token types of its own, the other does not: the head reads them either way."""
-    source, task = tiny.of_family(family, checkout / "encoder"), tiny.TASK.with_(kind="pair")
+    source, task = tiny.of_family(family, checkout / "encoder"), tiny.of_kind("pair")
     model = new_head.for_task(source, task, "linear", "compare", features).eval()
     types = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])
     batch = {"input_ids": IDS, "attention_mask": MASK, "token_type_ids": types}

@@ -1,6 +1,5 @@
 """Batches of texts that belong together."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,7 @@ def encoded(checkout: Path) -> Path:
     ids, cut = positive_pair.encode(batch, loaded, Task("t", "positive_pair"), 12)
     assert cut == 0
     tables.write(folder / "train.parquet", iter([ids]), schema.encoded("positive_pair", loaded.vocab_size))
-    (folder / "encoding.json").write_text(json.dumps({"max_length": 12}))
+    tiny.describe(folder, Task("t", "positive_pair"), 12, loaded.vocab_size)
     return folder
 
 
@@ -80,8 +79,9 @@ def test_rows_of_a_task_are_refused(encoded: Path) -> None:
     rows = pa.RecordBatch.from_pylist([{"id": "0", "text": "映画", "label": "a"}], schema=schema.ROWS["single"])
     ids, _ = sequence.encode(rows, loaded, Task("t", "single", ("a",)), 12)
     tables.write(encoded / "train.parquet", iter([ids]), schema.encoded("single", loaded.vocab_size))
+    tiny.describe(encoded, tiny.TASK, 12, loaded.vocab_size)
     with pytest.raises(
-        InputError, match="contrast learns from rows of kind text or positive_pair; these are of a task"
+        InputError, match="contrast learns from rows of kind text or positive_pair; these are of single"
     ):
         batches(encoded)
 

@@ -1,0 +1,1 @@
+../../../pipelines/core/schema.py

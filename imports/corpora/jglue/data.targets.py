@@ -1,0 +1,1 @@
+../../../pipelines/data/targets.py
