@@ -1,6 +1,7 @@
 """What the tokenizers with MeCab share: MeCab finds the words, and each distinct word is split into pieces once."""
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,8 @@ from pipelines.text.pieces import InPieces
 # the dictionary's name in params and in Hugging Face folders -> its package
 DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
 MAX_WORDS = 1 << 20  # distinct words remembered with their pieces
+LONG_RUN = 1000
+RUN = re.compile(rf"[^\s。一-鿿]{{{LONG_RUN}}}")  # kana, letters or signs without an end, as no text has them
 MAX_LETTERS = 100  # of a word that is remembered
 
 
@@ -54,7 +57,7 @@ class MecabTokenizer(InPieces):
         self.dictionary: str = config.dictionary
         self.lowercase: bool = config.lowercase
         self._pieces = {i: piece for piece, i in vocab.items()}
-        self._parse = tagger(self.dictionary).parse
+        self._tagger = tagger(self.dictionary)
         self._words = words
 
     def _encode(self, texts: Sequence[str]) -> Ragged:
@@ -67,6 +70,12 @@ class MecabTokenizer(InPieces):
         distinct = ragged([self._words[word] for word in coded.dictionary.to_pylist()])
         found = distinct.take(coded.indices.to_numpy())
         return Ragged(found.values, found.offsets[words.offsets.to_numpy()])
+
+    def _parse(self, text: str) -> str:
+        """The text's words with spaces between them."""
+        if len(text) >= LONG_RUN:  # MeCab's time grows with the square of a run
+            text = RUN.sub(r"\g<0> ", text)
+        return self._tagger.parse(text)
 
     def _wakati(self, text: str) -> str:
         parsed = self._parse(nfkc(text))

@@ -2,8 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,42 +12,16 @@ import yaml
 from pipelines.core import checking, paths
 from pipelines.stages import baseline, encode, evaluate, finetune, ingest, prepare, pretrain, report
 from tests.support.places import MIRROR, ROOT, needs_mirror
+from tests.support.ready_made import FILES, few
 
 pytestmark = [needs_mirror, pytest.mark.slow, pytest.mark.real_data]
-# file -> the share of its rows to take, by the entry of prepare
-FILES: dict[str, dict[str, float]] = {
-    "glue": {"cola": 0.03, "sst2": 0.003, "stsb": 0.03, "rte": 0.06, "wnli": 0.3},  # the others are not in the mirror
-    "squad": {"squad1": 0.02, "squad2": 0.02},
-    "jglue": {"jsts": 0.02, "jcommonsenseqa": 0.02},
-    "jaquad": {"jaquad": 0.005},
-    "ner": {"ner": 0.05},
-    "features": {"ner": 0.05},
-    "choice": {"codah": 0.1},
-    "masking": {"text-ja": 0.02, "jsts": 0.02},
-    "sizes": {"text-ja": 0.02, "jsts": 0.02},
-    "objectives": {"text-ja": 0.02, "jsts": 0.02, "ner": 0.05},
-}
-
-# the mirror has a part of SQuAD, in files of its own names
-_SQUAD = {
-    "corpus": "custom",
-    "source": str(MIRROR.resolve() / "squad"),
-    "kind": "span",
-    "format": "squad",
-    "language": "en",
-}
-_TRAIN = "train-v1.1.subset800.json"
-OTHERWISE: dict[str, dict[str, Any]] = {
-    "squad1": {**_SQUAD, "files": {"train": _TRAIN, "dev": "dev-v1.1.reconstructed.json"}},
-    "squad2": {**_SQUAD, "files": {"train": _TRAIN, "dev": "dev-v2.0.reconstructed.json"}, "unanswerable": True},
-}
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_run_reaches_the_report(file: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTLINE_MIRROR", str(MIRROR.resolve()))
     shutil.copytree(ROOT / "encoders", "encoders", ignore=shutil.ignore_patterns("__pycache__"))
-    values = few(yaml.safe_load((ROOT / "params" / f"{file}.yaml").read_text(encoding="utf-8")), FILES[file])
+    values = few(file)
     Path("params.yaml").write_text(yaml.safe_dump(values))
     checking.check()
     for stage, section in ((ingest, "ingest"), (prepare, "prepare"), (encode, "encode"), (pretrain, "pretrain")):
@@ -65,19 +40,18 @@ def test_every_run_reaches_the_report(file: str, checkout: Path, monkeypatch: py
         assert record["metric"] in record["metrics"]
 
 
-def few(values: dict[str, Any], shares: dict[str, float]) -> dict[str, Any]:
-    """The file's entries for the tasks named in `shares`, with few rows and one epoch."""
-    known = values["prepare"] | OTHERWISE
-    values["prepare"] = {task: known[task] | {"sample": share} for task, share in shares.items()}
-    raw = {Path(entry["source"]).name for entry in values["prepare"].values()}
-    values["ingest"] = {name: entry for name, entry in values["ingest"].items() if name in raw}
-    values["encode"] = {name: entry for name, entry in values["encode"].items() if entry["task"] in shares}
-    for section, less in (
-        ("pretrain", {"epochs": 0.02, "evaluations": 1}),
-        ("finetune", {"epochs": 1, "max_train_rows": 48}),
-    ):
-        kept = {name: entry for name, entry in values[section].items() if entry["data"] in values["encode"]}
-        values[section] = {name: entry | less for name, entry in kept.items()}
-    for section in ("baseline", "evaluate"):
-        values[section] = {name: entry for name, entry in values[section].items() if entry["task"] in shares}
-    return values
+def test_bertline_run_writes_the_lock_that_dvc_repro_writes(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each from nothing, with the same threads: every byte of every output is the same."""
+    monkeypatch.setenv("BERTLINE_MIRROR", str(MIRROR.resolve()))
+    monkeypatch.setenv("PYTHONPATH", str(workspace))
+    Path("params.yaml").write_text(yaml.safe_dump(few("choice")))
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    lock, locks = Path("dvc.lock"), []
+    for command in ("flows.cli", "run"), ("dvc", "repro", "-q"):
+        subprocess.run([sys.executable, "-m", *command], check=True)
+        locks.append(lock.read_text())
+        lock.unlink()
+        for made in ("artifacts", "state", ".dvc/cache"):
+            shutil.rmtree(made)
+    assert "finetune@codah" in locks[0]
+    assert locks[0] == locks[1]

@@ -1,0 +1,55 @@
+"""The files of params/ with few rows and few steps, on the corpora of the mirror."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.places import MIRROR, ROOT
+
+# file -> the share of its rows to take, by the entry of prepare
+FILES: dict[str, dict[str, float]] = {
+    "glue": {"cola": 0.03, "sst2": 0.003, "stsb": 0.03, "rte": 0.06, "wnli": 0.3},  # the others are not in the mirror
+    "squad": {"squad1": 0.02, "squad2": 0.02},
+    "jglue": {"jsts": 0.02, "jcommonsenseqa": 0.02},
+    "jaquad": {"jaquad": 0.005},
+    "ner": {"ner": 0.05},
+    "features": {"ner": 0.05},
+    "choice": {"codah": 0.1},
+    "masking": {"text-ja": 0.02, "jsts": 0.02},
+    "sizes": {"text-ja": 0.02, "jsts": 0.02},
+    "objectives": {"text-ja": 0.02, "jsts": 0.02, "ner": 0.05},
+}
+
+# the mirror has a part of SQuAD, in files of its own names
+_SQUAD = {
+    "corpus": "custom",
+    "source": str(MIRROR.resolve() / "squad"),
+    "kind": "span",
+    "format": "squad",
+    "language": "en",
+}
+_TRAIN = "train-v1.1.subset800.json"
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "squad1": {**_SQUAD, "files": {"train": _TRAIN, "dev": "dev-v1.1.reconstructed.json"}},
+    "squad2": {**_SQUAD, "files": {"train": _TRAIN, "dev": "dev-v2.0.reconstructed.json"}, "unanswerable": True},
+}
+
+
+def few(file: str) -> dict[str, Any]:
+    """The file's entries for the tasks that are named in FILES, with few rows and one epoch."""
+    values, shares = yaml.safe_load((ROOT / "params" / f"{file}.yaml").read_text(encoding="utf-8")), FILES[file]
+    known = values["prepare"] | OTHERWISE
+    values["prepare"] = {task: known[task] | {"sample": share} for task, share in shares.items()}
+    raw = {Path(entry["source"]).name for entry in values["prepare"].values()}
+    values["ingest"] = {name: entry for name, entry in values["ingest"].items() if name in raw}
+    values["encode"] = {name: entry for name, entry in values["encode"].items() if entry["task"] in shares}
+    for section, less in (
+        ("pretrain", {"epochs": 0.02, "evaluations": 1}),
+        ("finetune", {"epochs": 1, "max_train_rows": 48}),
+    ):
+        kept = {name: entry for name, entry in values[section].items() if entry["data"] in values["encode"]}
+        values[section] = {name: entry | less for name, entry in kept.items()}
+    for section in ("baseline", "evaluate"):
+        values[section] = {name: entry for name, entry in values[section].items() if entry["task"] in shares}
+    return values
