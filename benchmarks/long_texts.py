@@ -1,6 +1,6 @@
 """Whether the ids of long Japanese texts change where `text/pieces.py` cuts them; prints counts, and times nothing.
 
-200 texts of 20 livedoor articles each, as they are and without white space, whole and cut to shorter and shorter pieces.
+200 texts of 20 livedoor articles each, as they are and without white space, whole and in shorter and shorter pieces.
 BERTLINE_MIRROR names the folder that holds livedoor/ldcc-20140209.tar.gz.
 """
 

@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 from transformers import logging as hf_logging
 
 from pipelines.core.errors import InputError, one_line
 from pipelines.models import backbones
+
+NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a family without a model of that class
 
 
 def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
@@ -31,7 +33,19 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[
         model, found = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
     except SafetensorError as error:
         raise unreadable(folder, error) from None
+    except Exception as error:  # of any type: a size, a name or a value in its config.json that transformers cannot use
+        if NO_SUCH_HEAD in str(error):
+            raise
+        raise InputError(f"{folder}: no model can be built from its config.json: {one_line(error)}") from error
     return model, {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
+
+
+def config(folder: Path) -> Any:
+    """transformers' config of a model folder. Raises InputError if transformers cannot use it."""
+    try:
+        return AutoConfig.from_pretrained(folder)
+    except Exception as error:  # of any type, as above
+        raise InputError(f"{folder}: its config.json is of no use: {one_line(error)}") from error
 
 
 def tensors(file: Path) -> dict[str, torch.Tensor]:

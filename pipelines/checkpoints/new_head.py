@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 
 from pipelines.checkpoints import loading
 from pipelines.core.errors import InputError, UsageError
@@ -44,7 +44,7 @@ def for_task(
 def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTrainedModel:
     """The model of transformers' class `auto` with the encoder of `folder`; a head in the folder is not used."""
     tuned = opened(folder) if (folder / TASK_FILE).is_file() else None
-    config = tuned.config if tuned else AutoConfig.from_pretrained(folder)
+    config = tuned.config if tuned else loading.config(folder)
     family = config.model_type
     if family == "xlnet" and task.kind not in ("span", "tagging"):
         names["summary_type"] = "first"  # our place of [CLS]; XLNet's own is the last, which padding may take
@@ -54,7 +54,7 @@ def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTr
         config.update(names)
         model = auto.from_config(config)
     except ValueError as error:
-        if "Unrecognized configuration class" not in str(error):
+        if loading.NO_SUCH_HEAD not in str(error):
             raise
         raise InputError(f"{folder}: the {family} family has no head of its own for rows of kind {task.kind}") from None
     backbones.encoder(model).load_state_dict(tuned.state_dict(), strict=False)  # some have no pooler
@@ -63,5 +63,5 @@ def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTr
 
 def opened(folder: Path) -> Any:
     """The encoder of a folder, without the head that it may have been fine-tuned with."""
-    ours = AutoConfig.from_pretrained(folder).model_type == FeaturesConfig.model_type
+    ours = loading.config(folder).model_type == FeaturesConfig.model_type
     return backbones.encoder(loading.with_encoder(FeaturesModel if ours else AutoModel, folder)[0])

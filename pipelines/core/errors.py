@@ -2,6 +2,9 @@
 
 from typing import Any
 
+MAX_NAME, MAX_NAMES = 60, 50  # letters of a name, and how many names are said
+MAX_PRINTED = 1200  # letters of an error
+
 
 class InputError(ValueError):
     """Something given to the program is wrong: a file, a row, a model folder. Exit status 1."""
@@ -48,6 +51,14 @@ def choices(kind: str, wrong: object, there_are: object) -> str:
     import difflib
 
     names = sorted(map(str, there_are))  # type: ignore[call-overload]
-    near = difflib.get_close_matches(str(wrong), names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"no {kind} {str(wrong)!r}{hint}; there are: {', '.join(names) or 'none'}"
+    near = difflib.get_close_matches(str(wrong)[:MAX_NAME], names, n=1)
+    hint = f" (did you mean {near[0][:MAX_NAME]!r}?)" if near else ""
+    some = ", ".join(name[:MAX_NAME] for name in names[:MAX_NAMES]) or "none"
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"no {kind} {shown(str(wrong))}{hint}; there are: {some}{more}"
+
+
+def printed(error: Exception) -> str:
+    """The message as it is printed: on one line, and cut in the middle if it is long."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said if len(said) <= MAX_PRINTED else f"{said[: MAX_PRINTED - 220]} ... {said[-200:]}"

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.core.errors import InputError, NoFileError, choices, one_line
+from pipelines.core.errors import InputError, NoFileError, choices, one_line, shown
 from pipelines.core.paths import fresh_file
 
 BATCH_ROWS = 1024
@@ -63,13 +63,18 @@ def write(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> int
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """The Parquet file at `path`. Raises InputError if it is missing or not readable."""
+    """The Parquet file at `path`. Raises InputError if it is missing, not readable, or has a column's name twice."""
     if not path.is_file():
         raise NoFileError(f"{path}: no such file")
     try:
-        return pq.ParquetFile(path, pre_buffer=False)  # a buffer would hold all of the file
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+        file = pq.ParquetFile(path, pre_buffer=False)  # a buffer would hold all of the file
+        names = file.schema_arrow.names
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({one_line(error)})") from None
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{path}: two columns are named {shown(name)}; rename one of them")
+    return file
 
 
 def read(path: Path, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
@@ -129,9 +134,23 @@ def _require(path: Path, file: pq.ParquetFile, columns: list[str] | None, schema
 
 def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None) -> None:
     """Raise InputError for a missing value where the schema has none."""
+    with _readable(path):
+        batch.validate(full=True)  # Arrow does not read whether text is UTF-8 before
     for field in schema or []:
-        if not field.nullable and field.name in batch.schema.names and batch.column(field.name).null_count:
-            raise InputError(f"{path}: a row has no {field.name}")
+        if field.name in batch.schema.names:
+            column = batch.column(field.name)
+            if column.null_count and not field.nullable:
+                raise InputError(f"{path}: a row has no {field.name}")
+            if pa.types.is_list(column.type) and _has_null(column.flatten()):
+                raise InputError(f"{path}: a row has nothing in a place of its {field.name}")
+
+
+def _has_null(values: pa.Array) -> bool:
+    """Whether anything is missing in the values of lists."""
+    if pa.types.is_list(values.type):
+        return bool(values.null_count) or _has_null(values.flatten())
+    parts = values.flatten() if pa.types.is_struct(values.type) else []
+    return bool(values.null_count) or any(part.null_count for part in parts)
 
 
 @contextmanager

@@ -41,7 +41,9 @@ def _complaints(value: Any, place: str, depth: int) -> Iterator[str]:
     """For `value` and each value inside it what is wrong, or ""."""
     if depth > MAX_DEPTH:
         yield f"{place[:60]}: nested more than {MAX_DEPTH} deep"
-    yield "" if isinstance(value, PLAIN) else f"{place}: {shown(value)} is no text and no number; write it in quotes"
+    if not isinstance(value, PLAIN):
+        yield f"{place}: {shown(value)} is no text and no number; write it in quotes"
+    yield f"{place}: {shown(value)} is too large a number" if isinstance(value, int) and abs(value) >= 2**31 else ""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):

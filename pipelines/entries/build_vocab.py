@@ -4,12 +4,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pipelines.core.section import PluginSection
+from pipelines.core.section import Name, PluginSection
 
 
 class BuildVocab(PluginSection):
     refers: ClassVar = {"rows": ("prepare",)}
 
-    rows: str
+    rows: Name
     tokenizer: str
     size: Annotated[int, Field(ge=16)]

@@ -4,14 +4,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pipelines.core.section import PluginSection
+from pipelines.core.section import Name, PluginSection
 
 
 class Compress(PluginSection):
     refers: ClassVar = {"teacher": ("finetune", "compress"), "data": ("encode",)}
 
-    teacher: str
-    data: str
+    teacher: Name
+    data: Name
     method: str
     dev: str = ""  # a split to score the model on during training; the weights with the best score are kept
     seed: Annotated[int, Field(ge=0)] = 1

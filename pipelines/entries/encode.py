@@ -4,13 +4,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pipelines.core.section import Count, Section
+from pipelines.core.section import Count, Name, Section
 
 
 class Encode(Section):
     refers: ClassVar = {"task": ("prepare",)}
 
-    task: str
+    task: Name
     vocab: str  # a folder with tokenizer files: artifacts/vocab/NAME, or any model folder
     max_length: Annotated[int, Field(ge=5)]  # tokens of a sequence, the special ones included
     stride: Count = 128  # kind span: tokens of the context from the start of one window to the start of the next

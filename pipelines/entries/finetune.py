@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from pipelines.core.section import Count, Positive
+from pipelines.core.section import Count, Name, Positive
 from pipelines.entries.parts.fit import Fit
 
 
@@ -13,7 +13,7 @@ class Finetune(Fit):
 
     refers: ClassVar = {"data": ("encode",)}
 
-    data: str
+    data: Name
     encoder: str  # a model folder: artifacts/models/NAME, encoders/NAME
     head: Literal["native", "linear", "mlp", "bilstm"] = "native"  # the family's own head, or one of ours
     # what our head reads of a sequence: the [CLS] vector, the mean of all tokens, or the means of two texts, compared

@@ -2,13 +2,14 @@
 
 from typing import Any, ClassVar
 
+from pipelines.core.section import Name
 from pipelines.entries.parts.fit import Fit
 
 
 class Pretrain(Fit):
     refers: ClassVar = {"data": ("encode",)}
 
-    data: str
+    data: Name
     start: str  # a model folder to continue from, or a config as a JSON file, for random weights
     objective: str
     config: dict[str, Any] = {}  # changes to the config, by its own names: num_hidden_layers, hidden_size, ...

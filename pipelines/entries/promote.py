@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pipelines.core.section import Fraction, Positive, Section
+from pipelines.core.section import Fraction, Name, Positive, Section
 
 
 class Promote(Section):
@@ -10,7 +10,7 @@ class Promote(Section):
 
     refers: ClassVar = {"run": ("finetune", "compress")}
 
-    run: str  # the run that retrain registers
+    run: Name  # the run that retrain registers
     at_least: Fraction = 0.0  # the lowest score that passes, in the task's metric
     may_lose: Fraction = 0.0  # how much less than the champion it may score
     max_latency_ratio: Positive | None = None  # its latency divided by the champion's, at most

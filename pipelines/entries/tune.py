@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.core.section import Count, Section
+from pipelines.core.section import Count, Name, Section
 
 
 class Range(Section):
@@ -27,7 +27,7 @@ class Tune(Section):
     named_after: ClassVar = ("finetune",)
 
     search: Annotated[dict[str, Range | list[Any]], Field(min_length=1)]  # a key of finetune -> a range, or choices
-    split: str = "dev"  # trials are scored on it by the task's metric; it must not be the split of evaluate
+    split: Name = "dev"  # trials are scored on it by the task's metric; it must not be the split of evaluate
     trials: Count = 20
     sampler: Literal["tpe", "random", "grid"] = "tpe"  # tpe: Bergstra et al. 2011; grid: every combination of choices
     seed: Annotated[int, Field(ge=0)] = 1

@@ -121,11 +121,13 @@ def _column(rows: Rows, field: pa.Field, choices_each: int) -> pa.Array:
     name = field.name
     if name not in rows.schema.names:
         raise InputError(choices("column", name, rows.schema.names))
+    if not rows.num_rows:
+        return pa.array([], field.type)
     column = rows.column(name)
     several = pa.types.is_list(field.type)
     given = column.type.value_type if several and pa.types.is_list(column.type) else column.type
     text = pa.types.is_string(given) or pa.types.is_large_string(given)
-    if len(column) and not (text and pa.types.is_list(column.type) == several):
+    if not (text and pa.types.is_list(column.type) == several):
         raise InputError(
             f"the column {name!r} holds {column.type}; {'lists of text' if several else 'text'} is expected"
         )

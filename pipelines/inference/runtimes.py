@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.errors import InputError, UsageError, choices, one_line
 from pipelines.core.task import Task
 
 Inputs = dict[str, np.ndarray]  # input_ids, attention_mask and, where the model takes it, token_type_ids: int64
@@ -70,9 +70,12 @@ class Onnx:
         if not path.is_file():
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
         self.task = Task.load(folder)
-        self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        facts = self.session.get_modelmeta().custom_metadata_map
-        self.positions, self.vocab_size = int(facts["positions"]), int(facts.get("vocab_size", 0))
+        try:
+            self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            facts = self.session.get_modelmeta().custom_metadata_map
+            self.positions, self.vocab_size = int(facts["positions"]), int(facts.get("vocab_size", 0))
+        except Exception as error:  # onnxruntime's own share no class
+            raise InputError(f"{path}: not an exported model ({one_line(error)}); was it cut off?") from None
         self._names = {node.name for node in self.session.get_inputs()}
 
     def logits(self, inputs: Inputs) -> np.ndarray:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from ray import serve
@@ -71,26 +71,27 @@ class Service:
     @api.post("/predict", response_model_exclude_none=True)
     def predict(self, request: schemas.Request) -> schemas.Answer:
         """What the model says of every row, in their order."""
-        version, predictor = self.model_in_use
-        kind = predictor.task.kind
-        given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
-        wanted = schema.INPUTS[kind]
-        if extra := sorted(given - set(wanted)):
-            raise HTTPException(422, f"{version} takes {', '.join(wanted)}; {extra[0]} is not among them")
-        columns = {
-            name: pa.array([getattr(row, name) for row in request.rows], schema.ROWS[kind].field(name).type)
-            for name in wanted
-        }
-        answers = predictor.predict(pa.table(columns)).to_pylist()
-        for answer in answers:
-            scores = answer.pop("scores", None)
-            if scores and request.scores:
-                answer["scores"] = dict(zip(predictor.task.labels, scores, strict=True))
-        return schemas.Answer(
-            model=version.name,
-            version=version.version,
-            predictions=[schemas.Prediction(**answer) for answer in answers],
-        )
+        return answer(*self.model_in_use, request)
+
+
+def answer(version: registry.Version, predictor: Predictor, request: schemas.Request) -> schemas.Answer:
+    """What `predictor` says of every row of a request."""
+    kind = predictor.task.kind
+    given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
+    wanted = schema.INPUTS[kind]
+    if extra := sorted(given - set(wanted)):
+        raise InputError(f"{version} takes {', '.join(wanted)}; {extra[0]} is not among them")
+    columns = {
+        name: pa.array([getattr(row, name) for row in request.rows], schema.ROWS[kind].field(name).type)
+        for name in wanted
+    }
+    answers = predictor.predict(pa.table(columns)).to_pylist()
+    for row in answers:
+        scores = row.pop("scores", None)
+        if scores and request.scores:
+            row["scores"] = dict(zip(predictor.task.labels, scores, strict=True))
+    predictions = [schemas.Prediction(**row) for row in answers]
+    return schemas.Answer(model=version.name, version=version.version, predictions=predictions)
 
 
 def app(arguments: dict[str, str]) -> serve.Application:

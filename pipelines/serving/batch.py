@@ -66,7 +66,7 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
         arguments: dict[str, Any] = {"name": version.name, "version": version.version, "prefix": prefix}
         rows = file.metadata.num_rows
         on_ray = ray or (ray is None and rows >= ROWS_FOR_RAY)
-        scored = _on_ray(source, version, arguments) if on_ray else _here(source, Scorer(**arguments))
+        scored = _on_ray(source, version, arguments) if on_ray else scored_here(source, Scorer(**arguments))
         _write(aside, scored, job, rows)
     return rows
 
@@ -97,7 +97,7 @@ def _write(aside: Path, scored: Iterator[pa.Table], job: dict[str, str], rows: i
         raise InputError(f"{job['source']}: {done:,} of {rows:,} rows were scored; did it change meanwhile?")
 
 
-def _here(source: Path, scorer: Scorer) -> Iterator[pa.Table]:
+def scored_here(source: Path, scorer: Scorer) -> Iterator[pa.Table]:
     """The scored rows, computed in this process; the first table has none, but the columns."""
     yield scorer(tables.open_parquet(source).schema_arrow.empty_table())
     for batch in tables.read_batches(source, size=BATCH_ROWS):

@@ -5,12 +5,24 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pipelines.core import json_file
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, shown
 from pipelines.core.ragged import Ragged, Spans
 
 CONFIG = "tokenizer_config.json"
 # a folder holds some of these
 FILES = (CONFIG, "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
+# what is read of a folder's config, and of which type it may be
+READ: dict[str, tuple[type, ...]] = {
+    "tokenizer_class": (str,),
+    "word_tokenizer_type": (str,),
+    "subword_tokenizer_type": (str,),
+    "mecab_kwargs": (dict,),
+    "do_lower_case": (bool,),
+    "model_max_length": (int, float),
+    "bertline": (dict,),
+    "bertline_tokenizer": (str,),
+    **dict.fromkeys(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), (str, dict)),
+}
 
 
 class Specials(NamedTuple):
@@ -55,4 +67,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise InputError(f"{folder}: no {CONFIG}; the folder has no tokenizer")
-    return json_file.mapping(path)
+    config = json_file.mapping(path)
+    for key, kinds in READ.items():
+        if config.get(key) is not None and not isinstance(config[key], kinds):
+            raise InputError(f"{path}: {key} is {shown(config[key])}; {kinds[0].__name__} is expected")
+    return config

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.core.errors import InputError, choices
+from pipelines.core.errors import InputError, choices, shown
 from pipelines.core.ragged import Ragged, Spans, offsets, ragged
 from pipelines.text import alignment, interface
 from pipelines.text.interface import Specials
@@ -144,10 +144,10 @@ class Config:
             ("subword_tokenizer_type", subwords, "wordpiece"),
         ):
             if (found := config.get(key, default)) != only:
-                raise InputError(f"{folder / interface.CONFIG}: {key} is {found!r}; only {only!r} can be read")
+                raise InputError(f"{folder / interface.CONFIG}: {key} is {shown(found)}; only {only!r} can be read")
         package = (config.get("mecab_kwargs") or {}).get("mecab_dic", "unidic_lite")
         names = {package: name for name, package in DICTIONARIES.items()}
-        if package not in names:
+        if not isinstance(package, str) or package not in names:
             raise InputError(f"{folder / interface.CONFIG}: {choices('mecab_dic', package, names)}")
         self.dictionary = names[package]
         self.lowercase = bool(config.get("do_lower_case", False))

@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, trainers
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, shown
 from pipelines.text.interface import Specials
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -26,7 +26,12 @@ def read(folder: Path) -> dict[str, int]:
         raise InputError(f"{path}: byte {error.start} is not UTF-8") from None
     if pieces and not pieces[-1]:
         pieces.pop()
-    vocab = {piece.rstrip("\r"): i for i, piece in enumerate(pieces)}
+    vocab: dict[str, int] = {}
+    for i, line in enumerate(pieces):
+        piece = line.rstrip("\r")
+        if piece in vocab:
+            raise InputError(f"{path}: line {i + 1}: {shown(piece)} is on line {vocab[piece] + 1} too; was it changed?")
+        vocab[piece] = i
     for token in SPECIAL:
         if token not in vocab:
             raise InputError(f"{path}: no {token} in it; a BERT vocabulary has {' '.join(SPECIAL)}")

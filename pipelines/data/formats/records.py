@@ -126,7 +126,7 @@ def jsonl(path: Path) -> Iterator[tuple[Place, Record]]:
 
 
 def parquet(path: Path, columns: Collection[str] = ()) -> Iterator[tuple[Place, Record]]:
-    names = _distinct(path, tables.open_parquet(path).schema_arrow.names)
+    names = tables.open_parquet(path).schema_arrow.names
     wanted = [name for name in names if name in columns] if {*columns} <= {*names} else names
     number = 0
     for batch in tables.read_batches(path, wanted):

@@ -1,0 +1,191 @@
+"""Feed mutants of every input to what reads it: rows or one sentence may come out, and nothing else.
+
+python tests/fuzz/run.py --count 20000      all kinds, with a table of what came out, by root cause
+python tests/fuzz/run.py --only 1234        one mutant again, with its traceback
+"""
+
+import argparse
+import json
+import os
+import random
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 20  # for one mutant
+MEMORY_KB = 2 << 20
+MAX_SENTENCE = 1500  # characters
+Outcome = dict[str, Any]
+
+
+def drawn(seed: int, number: int) -> tuple[str, random.Random]:
+    """The kind of a mutant, and what draws the rest of it."""
+    from tests.fuzz import kinds
+
+    rng = random.Random(f"{seed} {number}")
+    (kind,) = rng.choices(list(kinds.WEIGHTS), list(kinds.WEIGHTS.values()))
+    return kind.__name__, rng
+
+
+def outcome(seed: int, number: int, debug: bool = False) -> Outcome:
+    """What came of one mutant: "rows", "sentence", or the root cause of a failure."""
+    from pipelines.core.errors import InputError, printed
+    from pipelines.data.corpora import livedoor
+    from tests.fuzz import kinds
+
+    kind, rng = drawn(seed, number)
+    shutil.rmtree("artifacts", ignore_errors=True)
+    livedoor.read.cache_clear()
+    run = getattr(kinds, kind)(rng)
+    try:
+        run()
+        what = "rows"
+    except (InputError, OSError) as error:
+        what = "sentence" if _is_sentence(printed(error)) else f"no sentence: {printed(error)[:200]!r}"
+    except BaseException as error:
+        if debug:
+            raise
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = next((f for f in reversed(frames) if "/pipelines/" in f.filename), frames[-1])
+        what = f"{type(error).__name__} at {Path(ours.filename).relative_to(ROOT)}:{ours.lineno}: {str(error)[:100]}"
+    left = [str(file) for file in Path("artifacts").rglob(".*.partial")]
+    return {"number": number, "kind": kind, "what": f"left behind: {left[0]}" if left else what}
+
+
+def _is_sentence(said: str) -> bool:
+    return 0 < len(said) <= MAX_SENTENCE and "\n" not in said and "Traceback" not in said
+
+
+def work(seed: int, numbers: range) -> None:
+    """Mutants in a folder of their own; a line of JSON before and after each."""
+    sys.path.insert(0, str(ROOT))
+    os.environ.update({"BERTLINE_QUIET": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"})
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)
+        import torch
+
+        from tests.fuzz import seeds
+
+        torch.set_num_threads(1)
+        seeds.make()
+        said, silent = os.fdopen(os.dup(1), "w"), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        for number in numbers:
+            print(json.dumps({"number": number, "kind": drawn(seed, number)[0]}), file=said, flush=True)
+            found = outcome(seed, number)
+            kilobytes = _peak_kb()
+            if kilobytes > MEMORY_KB:
+                found["what"] = f"memory: {kilobytes >> 10} MiB"
+            print(json.dumps(found), file=said, flush=True)
+            if kilobytes > MEMORY_KB:
+                return
+
+
+def _peak_kb() -> int:
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+def watched(seed: int, numbers: range) -> list[Outcome]:
+    """The outcomes of all numbers, in workers that are started again when one hangs or dies."""
+    done: list[Outcome] = []
+    while numbers:
+        command = [sys.executable, __file__, "--seed", str(seed), "--work", str(numbers.start), str(numbers.stop)]
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        found, why = _listen(worker)
+        ended = [each for each in found if "what" in each]
+        done += ended
+        last = found[-1] if found else {"number": numbers.start, "kind": "the worker", "what": why}
+        if "what" not in last:
+            done.append(last | {"what": why})
+        elif not found:
+            done.append(last)
+        numbers = range(last["number"] + 1, numbers.stop)
+    return done
+
+
+def _listen(worker: subprocess.Popen) -> tuple[list[Outcome], str]:
+    """What a worker said, and how it ended."""
+    assert worker.stdout is not None
+    assert worker.stderr is not None
+    found: list[Outcome] = []
+    waiting = selectors.DefaultSelector()
+    waiting.register(worker.stdout, selectors.EVENT_READ)
+    while waiting.select(SECONDS if found else 120):
+        if not (line := worker.stdout.readline()):
+            worker.wait()
+            return found, f"the process ended with status {worker.returncode}: {worker.stderr.read()[-300:]}"
+        found.append(json.loads(line))
+    worker.kill()
+    worker.wait()
+    return found, f"no end within {SECONDS} s"
+
+
+def fuzz(count: int, seed: int, first: int = 0) -> list[Outcome]:
+    """The outcomes of `count` mutants, two workers at a time."""
+    workers = min(2, os.cpu_count() or 1)
+    size = -(-count // workers)
+    parts = [range(first + i * size, first + min(count, (i + 1) * size)) for i in range(workers)]
+    with ThreadPoolExecutor(workers) as pool:
+        return [each for part in pool.map(lambda part: watched(seed, part), parts) for each in part]
+
+
+def failures(found: list[Outcome]) -> list[Outcome]:
+    return [each for each in found if each["what"] not in ("rows", "sentence")]
+
+
+def table(found: list[Outcome]) -> str:
+    """Counts by kind, and then every root cause with how often it came and an example."""
+    lines = [f"{'kind':12} {'mutants':>8} {'rows':>8} {'sentence':>9} {'failures':>9}"]
+    for kind in sorted({each["kind"] for each in found}):
+        of = Counter(each["what"] for each in found if each["kind"] == kind)
+        wrong = of.total() - of["rows"] - of["sentence"]
+        lines.append(f"{kind:12} {of.total():8,} {of['rows']:8,} {of['sentence']:9,} {wrong:9,}")
+    causes = Counter(f"{each['kind']}: {each['what']}" for each in failures(found))
+    examples = {f"{each['kind']}: {each['what']}": each["number"] for each in reversed(failures(found))}
+    return "\n".join(
+        [*lines, *(f"{count:6} {cause}   (--only {examples[cause]})" for cause, count in causes.most_common())]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int)
+    parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(given.seed, range(*given.work))
+    elif given.only is not None:
+        _again(given.seed, given.only)
+    else:
+        start = time.monotonic()
+        found = fuzz(given.count, given.seed)
+        print(table(found))
+        print(f"{len(found):,} mutants in {time.monotonic() - start:.0f} s")
+        sys.exit(bool(failures(found)))
+
+
+def _again(seed: int, number: int) -> None:
+    sys.path.insert(0, str(ROOT))
+    place = Path(tempfile.mkdtemp(prefix="bertline-fuzz-"))
+    os.chdir(place)
+    from tests.fuzz import seeds
+
+    seeds.make()
+    print(f"in {place}: {outcome(seed, number, debug=True)}")
+
+
+if __name__ == "__main__":
+    main()
