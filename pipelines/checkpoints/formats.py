@@ -11,9 +11,10 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
 from pipelines.checkpoints import loading
+from pipelines.checkpoints.loading import WEIGHTS
 from pipelines.models import int8
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG = "config.json"
 INT8 = "bertline_int8"  # in config.json: the names of the layers kept as int8
 
 

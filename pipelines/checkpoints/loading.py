@@ -3,11 +3,12 @@
 transformers fills missing weights with random numbers and only logs it; such a model would train, and even serve.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import AutoConfig, PreTrainedModel
 from transformers import logging as hf_logging
@@ -16,6 +17,8 @@ from pipelines.core.errors import InputError, one_line
 from pipelines.models import backbones
 
 NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a family without a model of that class
+WEIGHTS = "model.safetensors"
+OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # heads that are not wanted have other names
 
 
 def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
@@ -28,6 +31,7 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[
     """
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
+    _require_layers(folder)
     report = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
         model, found = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
@@ -37,7 +41,26 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[
         if NO_SUCH_HEAD in str(error):
             raise
         raise InputError(f"{folder}: no model can be built from its config.json: {one_line(error)}") from error
+    above = sorted(name for name in found["unexpected_keys"] if OF_A_LAYER.search(name))
+    if above:
+        raise InputError(f"{folder}: its weights have layers that its config.json does not have, such as {above[0]}")
     return model, {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
+
+
+def _require_layers(folder: Path) -> None:
+    """Raise InputError if the config asks for more layers than the weights have, before they are built and filled."""
+    file = folder / WEIGHTS
+    if not file.is_file():
+        return
+    try:
+        with safe_open(file, "pt") as found:
+            names = list(found.keys())
+    except (SafetensorError, OSError) as error:
+        raise unreadable(folder, error) from None
+    numbers = [int(layer[1]) for name in names if (layer := OF_A_LAYER.search(name))]
+    asked = getattr(config(folder), "num_hidden_layers", 0)
+    if numbers and isinstance(asked, int) and asked > max(numbers) + 1:
+        raise InputError(f"{folder}: its config.json asks for {asked:,} layers, its weights have {max(numbers) + 1}")
 
 
 def config(folder: Path) -> Any:

@@ -20,6 +20,8 @@ def compress(key: str, entry: Compress, out: Path) -> None:
     """Write the model folder that the entry's method makes into `out`."""
     method = plugins.load("pipelines.compression.methods", entry.method)
     options = params.options(entry, method.Params, f"compress.{key}", seed=entry.seed)
+    if getattr(options, "patience", 0) and not entry.dev:
+        raise UsageError(f"params.yaml: compress.{key}.patience: {options.patience}; it needs a split as dev")
     teacher_folder, data = paths.model(entry.teacher), paths.encoded(entry.data)
     teacher, task = folder.load_tuned(teacher_folder)
     tokenizer = text_tokenizer.load(teacher_folder)

@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar
 
+from pydantic import field_validator
+
 from pipelines.core.section import Name
 from pipelines.entries.parts.fit import Fit
 
@@ -13,3 +15,10 @@ class Pretrain(Fit):
     start: str  # a model folder to continue from, or a config as a JSON file, for random weights
     objective: str
     config: dict[str, Any] = {}  # changes to the config, by its own names: num_hidden_layers, hidden_size, ...
+
+    @field_validator("patience")
+    @classmethod
+    def _none(cls, patience: int) -> int:
+        if patience:
+            raise ValueError("pretraining looks at a loss, not at a score; it trains all of its epochs")
+        return patience

@@ -2,21 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 MAX_ROWS = 256  # in one request
 MAX_CHARACTERS = 20_000  # in one text
 
 
-def _whole(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"character {error.start} is half of a surrogate pair, which is no character") from None
-    return text
-
-
-Text = Annotated[str, Field(max_length=MAX_CHARACTERS), AfterValidator(_whole)]
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 
 
 class Row(BaseModel):

@@ -46,7 +46,7 @@ def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
     task.save(out)
     json_file.write(out / FACTS, {"max_length": entry.max_length, "vocab_size": loaded.vocab_size, **counts})
     (out / "tokenizer").mkdir()
-    used = {"special_tokens": entry.special_tokens, **options}
+    used = {"special_tokens": entry.special_tokens, "fingerprint": tokenizer.fingerprint(loaded), **options}
     _copy_tokenizer(vocab, out / "tokenizer", {"model_max_length": entry.max_length, tokenizer.OURS: used})
     provenance.write(out, "encode", entry.model_dump(), [rows, vocab], ("pyarrow",), tokenizer=loaded.about())
 

@@ -1,5 +1,6 @@
 """Open the tokenizer of any folder with tokenizer files, and read how long its sequences may be."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ JAPANESE = {"wordpiece": "mecab_wordpiece", "character": "mecab_character"}  # B
 
 
 OURS = "bertline"  # in tokenizer_config.json: how `encode` used the tokenizer, for all that is trained on its ids
+PROBE = "Ｂertの見出し、ﾃｽﾄ12.5％: It's naïve! 東京都で大雨が降った。\n"  # letters that normalizing may change
 
 
 def load(folder: Path, special_tokens: str = "") -> Tokenizer:
@@ -38,14 +40,29 @@ def load(folder: Path, special_tokens: str = "") -> Tokenizer:
             f"{folder}: its tokenizer has {loaded.vocab_size:,} entries, its config.json says {shown(size)}; "
             "was a file of it cut off or replaced?"
         )
+    if used(folder).get("fingerprint", "") not in ("", fingerprint(loaded)):
+        raise InputError(
+            f"{folder}: its tokenizer gives other ids than those that the model was trained on; "
+            "its files, or the dictionary or library that reads them, are others"
+        )
     if (special_tokens or used(folder).get("special_tokens")) == "special":
         ids = (loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id)
         loaded.special = dict(zip(loaded.tokens(ids), ids, strict=True))
     return loaded
 
 
+def fingerprint(loaded: Tokenizer) -> str:
+    """A digest of a tokenizer's vocabulary and of the ids that it gives to PROBE, of plain text."""
+    pieces = "\n".join(loaded.tokens(range(loaded.vocab_size)))
+    ids = " ".join(map(str, loaded.encode([PROBE]).values))
+    return hashlib.sha256(f"{pieces}\n{ids}".encode()).hexdigest()
+
+
 def used(folder: Path) -> dict[str, Any]:
-    """How `encode` used the folder's tokenizer: special_tokens, and for windows stride and max_question; else {}."""
+    """How `encode` used the folder's tokenizer: special_tokens, fingerprint, and for windows stride and max_question.
+
+    A folder that `encode` has not written has none of them.
+    """
     found = read_config(folder).get(OURS, {})
     return found if isinstance(found, dict) else {}
 

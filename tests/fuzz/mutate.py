@@ -100,7 +100,7 @@ def _nest(holder: Any, key: Any, rng: random.Random, places: list) -> None:
 
 def _count(holder: Any, key: Any, rng: random.Random, places: list) -> None:
     value = holder[key]
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
         holder[key] = rng.choice((-value, value + 1, value - 1, value * 1000, float(value), str(value), value / 3))
     else:
         _replace(holder, key, rng, places)

@@ -103,6 +103,9 @@ def make() -> None:
         model = new_head.for_task(place / "encoder", task)
         (place / kind / "model").mkdir()
         model_folder.save(model, place / kind / "model", place / "encoder", task)
+        config = json.loads((place / "tokenizer/tokenizer_config.json").read_text())
+        config |= {tokenizer.OURS: {"special_tokens": "text", "fingerprint": tokenizer.fingerprint(loaded)}}
+        (place / kind / "model/tokenizer_config.json").write_text(json.dumps(config))
     (place / "single/onnx").mkdir()
     onnx_export.export(place / "single/model", place / "single/onnx", 18, 1e-3)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.core import schema
+from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.text.interface import Tokenizer
 
@@ -39,6 +40,9 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
         carriers = _carriers(units, starts, ends)
         labels = np.full(len(ids), NONE, np.int16)
         if entities[i] is not None:
+            foreign = [entity["label"] for entity in entities[i] if entity["label"] not in task.labels]
+            if foreign:
+                raise InputError(f"row {row_id}: the label {foreign[0]!r} is none of {', '.join(task.labels)}")
             unit_tags = _unit_tags(units, entities[i], ids_of)
             for token, unit in carriers.items():
                 labels[token] = unit_tags[unit]
