@@ -11,6 +11,7 @@ from typing import Any
 
 from pipelines.core.errors import InputError
 from pipelines.serving import deployment
+from pipelines.tracking import registry
 
 
 @contextmanager
@@ -26,6 +27,8 @@ def serving(
     name: str, alias: str = "champion", host: str = "127.0.0.1", port: int = 0, runtime: str = ""
 ) -> Iterator[str]:
     """Serve a registered model; yields its address, and stops everything that it started."""
+    registry.get(name, alias)  # before Ray takes its seconds to start
+    require_free(host, port)
     with started(host, port) as address:
         deployment.run({"model": name, "alias": alias, "runtime": runtime})
         yield address
@@ -40,6 +43,16 @@ def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: fl
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise InputError(f"{address}{path}: {error.code}: {error.read().decode()[:300]}") from None
+
+
+def require_free(host: str, port: int) -> None:
+    """Raise InputError if the service could not listen there."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except (OSError, OverflowError) as error:
+        raise InputError(f"{host}:{port}: no service can listen there ({error})") from None
 
 
 def free_port(host: str = "127.0.0.1") -> int:

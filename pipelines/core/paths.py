@@ -134,6 +134,17 @@ def _own(target: Path, partial: Path, create: Callable[[], None]) -> Iterator[No
         os.close(held)
 
 
+@contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Wait until no other process holds `folder`, and hold it."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
 def _locked(target: Path, partial: Path, create: Callable[[], None]) -> int | None:
     """A descriptor that holds the lock; None if `partial` is another file since, because its writer has ended."""
     create()

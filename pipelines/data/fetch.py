@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from pipelines.core import provenance
+from pipelines.core import paths, provenance
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress
 from pipelines.data.sources import Source
@@ -26,7 +26,8 @@ MANIFEST = "MANIFEST.sha256"  # a mirror's own digests, in the form of sha256sum
 
 def fetch_all(sources: Iterable[Source], folder: Path) -> list[Path]:
     """The checked files of `sources` in `folder`, several at a time; files that are there and right are kept."""
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    folder.mkdir(parents=True, exist_ok=True)
+    with paths.turn(folder), ThreadPoolExecutor(PARALLEL) as pool:  # two entries may take files of one corpus
         found = list(pool.map(lambda source: fetch(source, folder), sources))
     return [file for files in found for file in files]
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from pipelines.core import paths
 
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
-SHELL = set("|&;<>()$`\\\"'*?[]#~=%\n!{}")  # with any of these a command is the shell's
+SHELL = set('|&;<>()$`\\"*?[]#~=%\n!{}')  # with any of these a command is the shell's
 
 
 class Command(NamedTuple):

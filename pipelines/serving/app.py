@@ -35,6 +35,26 @@ async def _refused(request: Any, error: RequestValidationError) -> JSONResponse:
     return JSONResponse({"detail": f"{place or 'the body'}: {first['msg']}"}, status_code=422)
 
 
+def answer(version: registry.Version, predictor: Predictor, request: schemas.Request) -> schemas.Answer:
+    """What `predictor` says of every row of a request. (It stands above the class, which Ray pickles where it ends.)"""
+    kind = predictor.task.kind
+    given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
+    wanted = schema.INPUTS[kind]
+    if extra := sorted(given - set(wanted)):
+        raise InputError(f"{version} takes {', '.join(wanted)}; {extra[0]} is not among them")
+    columns = {
+        name: pa.array([getattr(row, name) for row in request.rows], schema.ROWS[kind].field(name).type)
+        for name in wanted
+    }
+    answers = predictor.predict(pa.table(columns)).to_pylist()
+    for row in answers:
+        scores = row.pop("scores", None)
+        if scores and request.scores:
+            row["scores"] = dict(zip(predictor.task.labels, scores, strict=True))
+    predictions = [schemas.Prediction(**row) for row in answers]
+    return schemas.Answer(model=version.name, version=version.version, predictions=predictions)
+
+
 @serve.deployment(max_ongoing_requests=16, max_queued_requests=64)
 @serve.ingress(api)
 class Service:
@@ -72,26 +92,6 @@ class Service:
     def predict(self, request: schemas.Request) -> schemas.Answer:
         """What the model says of every row, in their order."""
         return answer(*self.model_in_use, request)
-
-
-def answer(version: registry.Version, predictor: Predictor, request: schemas.Request) -> schemas.Answer:
-    """What `predictor` says of every row of a request."""
-    kind = predictor.task.kind
-    given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
-    wanted = schema.INPUTS[kind]
-    if extra := sorted(given - set(wanted)):
-        raise InputError(f"{version} takes {', '.join(wanted)}; {extra[0]} is not among them")
-    columns = {
-        name: pa.array([getattr(row, name) for row in request.rows], schema.ROWS[kind].field(name).type)
-        for name in wanted
-    }
-    answers = predictor.predict(pa.table(columns)).to_pylist()
-    for row in answers:
-        scores = row.pop("scores", None)
-        if scores and request.scores:
-            row["scores"] = dict(zip(predictor.task.labels, scores, strict=True))
-    predictions = [schemas.Prediction(**row) for row in answers]
-    return schemas.Answer(model=version.name, version=version.version, predictions=predictions)
 
 
 def app(arguments: dict[str, str]) -> serve.Application:

@@ -106,10 +106,9 @@ def scored_here(source: Path, scorer: Scorer) -> Iterator[pa.Table]:
 
 def _on_ray(source: Path, version: registry.Version, arguments: dict[str, Any]) -> Iterator[pa.Table]:
     """The scored rows from Ray Data's actors, which hold the model; one core is left for reading and writing."""
+    workers.start()
     import ray.data
 
-    if not ray.is_initialized():
-        ray.init(workers.address(), include_dashboard=False, runtime_env=workers.runtime_environment())
     ray.data.DataContext.get_current().execution_options.preserve_order = True
     actors = max(1, int(ray.cluster_resources().get("CPU", 1)) - 1)
     scored = ray.data.read_parquet(str(source.resolve())).map_batches(

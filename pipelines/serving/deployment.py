@@ -1,7 +1,6 @@
 """The application on a Ray of this process."""
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,22 +11,13 @@ from pipelines.training import workers
 @contextmanager
 def started(host: str, port: int) -> Iterator[None]:
     """Ray and its HTTP proxy on host:port, with no model yet. A Ray that runs already is used and left running."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    environment = workers.runtime_environment()
+    environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())  # replicas have another working folder
+    ours = workers.start(runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
     import ray
     from ray import serve
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    ours = not ray.is_initialized()
-    if ours:
-        environment = workers.runtime_environment()
-        environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())  # replicas have another working folder
-        ray.init(
-            workers.address(),
-            include_dashboard=False,
-            runtime_env=environment,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
     try:
         serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
         yield

@@ -102,7 +102,7 @@ def _run(job: Job, resources: Resources, folder: Path) -> dict[str, Any]:
 
 
 def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    workers.settle()
     import logging
 
     import ray
@@ -170,16 +170,8 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
 
 def _shared(job: Job) -> Callable[[], Job]:
     """Put the job into Ray's object store; returns a function with which a worker gets it."""
-    _connect()
+    workers.start()
     import ray
 
     handle = ray.put(job)
     return lambda: ray.get(handle)
-
-
-def _connect() -> None:
-    """Join the cluster that RAY_ADDRESS names, else start a local one; workers find the checkout's packages."""
-    import ray
-
-    if not ray.is_initialized():
-        ray.init(workers.address(), include_dashboard=False, runtime_env=workers.runtime_environment())

@@ -13,6 +13,8 @@ from pipelines.core.progress import say
 
 Curve = list[list[Any]]  # [step, {name: number}]
 
+_TOLD: set[tuple[Path, str]] = set()  # the checkpoints that were said to be of no use: each is looked at twice
+
 
 @dataclass
 class Progress:
@@ -38,7 +40,9 @@ def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> di
     state = torch.load(path, map_location=device, weights_only=True)
     if state["fingerprint"] == fingerprint:
         return state
-    say(f"{path}: a checkpoint of other params, data or weights; training starts from the beginning")
+    if (path, fingerprint) not in _TOLD:
+        _TOLD.add((path, fingerprint))
+        say(f"{path}: a checkpoint of other params, data or weights; training starts from the beginning")
     return None
 
 

@@ -1,8 +1,34 @@
-"""What Ray's worker processes need in order to find this checkout's packages and stores."""
+"""Start Ray, or join its cluster, and let worker processes find this checkout's packages and stores."""
 
 import logging
 import os
 from typing import Any
+
+# Ray's switch for its processes to listen on 127.0.0.1 alone, named for the systems where it is Ray's own default
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+def settle() -> None:
+    """Set what Ray reads of the environment when it is imported: no statistics, and loopback unless in a cluster."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address() == "local":
+        os.environ.setdefault(LOOPBACK, "0")
+
+
+def start(**options: Any) -> bool:
+    """Join the cluster in RAY_ADDRESS, else start a Ray of this process; returns whether there was none before.
+
+    Args:
+        options: more arguments of ray.init.
+    """
+    settle()
+    import ray
+
+    if ray.is_initialized():
+        return False
+    given: dict[str, Any] = {"runtime_env": runtime_environment(), "include_dashboard": False} | options
+    ray.init(address(), **given)
+    return True
 
 
 def address() -> str:
@@ -14,9 +40,22 @@ def runtime_environment() -> dict[str, Any]:
     """Ray's runtime_env: the checkout on PYTHONPATH, this process's settings of MLflow and bertline, shorter logs."""
     here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     passed = {name: value for name, value in os.environ.items() if name.startswith(("MLFLOW_", "BERTLINE_"))}
-    return {"env_vars": {**passed, "PYTHONPATH": here}, "worker_process_setup_hook": quieten}
+    return {"env_vars": {**passed, "PYTHONPATH": here}, "worker_process_setup_hook": begin}
 
 
-def quieten() -> None:
-    """Runs first in each worker: Ray Train's own lines repeat our progress."""
-    logging.getLogger("ray.train.v2").setLevel(logging.WARNING)
+def begin() -> None:
+    """Runs first in each worker."""
+    logging.getLogger("ray.train.v2").setLevel(logging.WARNING)  # its lines repeat our progress
+    if os.environ.get(LOOPBACK) == "0":
+        _replicas_on_loopback()
+
+
+def _replicas_on_loopback() -> None:
+    """Let a replica of Ray Serve listen on 127.0.0.1 to other deployments, and not, as is written there, everywhere.
+
+    It unpickles what comes, so whoever reached that port could run code.
+    """
+    from ray._common import tls_utils
+
+    listen = tls_utils.add_port_to_grpc_server
+    tls_utils.add_port_to_grpc_server = lambda server, address: listen(server, address.replace("[::]", "127.0.0.1"))

@@ -23,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 20  # for one mutant
 MEMORY_KB = 2 << 20
+FOR_ONE_WORKER = 1000  # mutants; libraries keep a little of each
 MAX_SENTENCE = 1500  # characters
 Outcome = dict[str, Any]
 
@@ -100,7 +101,8 @@ def watched(seed: int, numbers: range) -> list[Outcome]:
     """The outcomes of all numbers, in workers that are started again when one hangs or dies."""
     done: list[Outcome] = []
     while numbers:
-        command = [sys.executable, __file__, "--seed", str(seed), "--work", str(numbers.start), str(numbers.stop)]
+        stop = min(numbers.stop, numbers.start + FOR_ONE_WORKER)
+        command = [sys.executable, __file__, "--seed", str(seed), "--work", str(numbers.start), str(stop)]
         worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         found, why = _listen(worker)
         ended = [each for each in found if "what" in each]

@@ -109,8 +109,8 @@ def test_a_model_folder_that_is_not_whole_is_one_sentence(missing: str, checkout
 def test_a_model_folder_without_all_its_weights_is_refused(checkout: Path) -> None:
     folder = tiny.classifier(checkout / "model")
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    with pytest.raises(InputError, match=r"16 weights that its config\.json asks for are missing"):
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 65}))
+    with pytest.raises(InputError, match=r"6 weights that its config\.json asks for are missing or of another size"):
         Predictor.load(folder)
 
 
@@ -145,6 +145,31 @@ def test_the_batch_job_keeps_every_column_and_stamps_every_row(version: registry
     assert batch.score(checkout / "out.parquet", checkout / "again.parquet", version, prefix="new_") == len(TEXTS)
 
 
+def test_the_batch_job_replaces_what_it_wrote_and_nothing_else(version: registry.Version, checkout: Path) -> None:
+    source, target = checkout / "in.parquet", checkout / "out.parquet"
+    pq.write_table(pa.table({"text": TEXTS}), source)
+    batch.score(source, target, version)
+    pq.write_table(pa.table({"text": TEXTS[:2]}), source)
+    assert batch.score(source, target, version) == 2
+    assert pq.read_metadata(target).num_rows == 2
+    pq.write_table(pa.table({"text": TEXTS}), checkout / "other.parquet")
+    for place in (target, source, checkout / "notes.txt", checkout / "folder", checkout / "dangling"):
+        if not place.exists():
+            {"notes.txt": lambda p: p.write_text("mine"), "folder": Path.mkdir}.get(
+                place.name, lambda p: p.symlink_to("nowhere")
+            )(place)
+        before = place.read_bytes() if place.is_file() else sorted(checkout.iterdir())
+        with pytest.raises(InputError, match="there already, and not from scoring"):
+            batch.score(checkout / "other.parquet", place, version)
+        assert (place.read_bytes() if place.is_file() else sorted(checkout.iterdir())) == before
+    assert not list(checkout.glob(".*.partial"))
+
+
+def test_a_row_of_five_million_characters_is_scored(version: registry.Version, checkout: Path) -> None:
+    pq.write_table(pa.table({"text": ["映画の公開日が決定、監督が語る。" * 320_000, "犬"]}), checkout / "in.parquet")
+    assert batch.score(checkout / "in.parquet", checkout / "out.parquet", version) == 2
+
+
 @pytest.mark.slow
 def test_the_service_answers_as_the_predictor_does(version: registry.Version, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -152,6 +177,21 @@ def test_the_service_answers_as_the_predictor_does(version: registry.Version, mo
     wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
     with serving("tiny") as address:
         _check_service(address, wanted)
+        _check_that_no_other_machine_reaches_it()
+    with pytest.raises(InputError, match=r"no registered model 'tinny' \(did you mean 'tiny'\?\)"), serving("tinny"):
+        pass
+    for host, port in (("127.0.0.1", 70_000), ("192.0.2.77", 8000)):
+        said = f"{host}:{port}: no service can listen there"
+        with pytest.raises(InputError, match=said), serving("tiny", host=host, port=port):
+            pass
+
+
+def _check_that_no_other_machine_reaches_it() -> None:
+    """Every port on which Ray's processes listen is of 127.0.0.1."""
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    open_ = [(p.name(), c.laddr) for p in family for c in p.net_connections("inet") if c.status == "LISTEN"]
+    assert len(open_) > 3
+    assert [each for each in open_ if each[1].ip.removeprefix("::ffff:") not in ("127.0.0.1", "::1")] == []
 
 
 @pytest.mark.slow
@@ -161,13 +201,15 @@ def test_ray_data_answers_as_the_predictor_does(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
     wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
-    pq.write_table(rows, checkout / "in.parquet")
-    batch.score(checkout / "in.parquet", checkout / "out", version, ray=True)
-    found = pq.read_table(checkout / "out").to_pylist()
+    pq.write_table(rows, checkout / "in.parquet", row_group_size=2)
+    batch.score(checkout / "in.parquet", checkout / "out.parquet", version, ray=True)
+    found = pq.read_table(checkout / "out.parquet").to_pylist()
     import ray
 
     ray.shutdown()
-    assert {row["id"] for row in found} == set(wanted)
+    assert [row["id"] for row in found] == list(wanted)
+    batch.score(checkout / "in.parquet", checkout / "out.parquet", version)
+    assert pq.read_table(checkout / "out.parquet").column_names == list(found[0])
     for row in found:
         assert row["label"] == wanted[row["id"]]["label"]
         assert row["score"] == pytest.approx(wanted[row["id"]]["score"], abs=1e-5)
@@ -211,6 +253,8 @@ def _check_service(address: str, wanted: dict[str, dict]) -> None:
         {"rows": [{"txt": "a"}]},
         {"rows": [{"text": "a", "text_pair": "b"}]},
         {"rows": [{"text": 1}]},
+        {"rows": [{"text": float("nan")}]},  # JSON has no NaN, but Python writes and reads it
+        {"rows": [{"text": "\ud800"}]},
     ):
         with pytest.raises(InputError, match=": 422: "):
             ask(address, "/predict", body)

@@ -1,0 +1,90 @@
+"""`bertline score` killed at random moments, two jobs to one target: no wrong file ever has the final name."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.tracking import registry
+from tests.support import tiny
+from tests.support.places import CODE, ROOT
+
+pytestmark = pytest.mark.slow
+KILLS = int(os.environ.get("BERTLINE_KILLS", "3"))
+ROWS = 2_000
+JOBS = {"a": "映画の公開日が決定", "b": "試合は延長の末に決着した"}
+
+
+@pytest.fixture
+def place(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    example = {"text": "犬"}
+    registry.promote(
+        registry.register("tiny", tiny.classifier(checkout / "model"), CODE, "single", example, {"run": "t"})
+    )
+    for job, text in JOBS.items():
+        pq.write_table(pa.table({"id": range(ROWS), "text": [text] * ROWS}), checkout / f"{job}.parquet")
+    yield checkout
+    mlflow.set_tracking_uri(None)
+
+
+def start(job: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "flows.cli", "score", "tiny", f"{job}.parquet", "out.parquet"]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def ends_well(job: str) -> None:
+    process = start(job)
+    assert (process.communicate()[1], process.returncode) == ("", 0)
+
+
+def is_whole(target: Path) -> bool:
+    """Whether there is a file; every row of it is of the job that it names."""
+    if not target.exists():
+        return False
+    source = json.loads((pq.read_metadata(target).metadata or {})[b"bertline.score"])["source"]
+    found = pq.read_table(target)
+    assert found.column("id").to_pylist() == list(range(ROWS))
+    assert set(found.column("text").to_pylist()) == {JOBS[Path(source).stem]}
+    assert found.column("label").null_count == 0
+    return True
+
+
+def test_killed_at_random_moments_with_two_jobs_to_one_target(place: Path) -> None:
+    target, rng = place / "out.parquet", random.Random(1)
+    began = time.monotonic()
+    ends_well("a")
+    assert is_whole(target)
+    took, seen = time.monotonic() - began, 0
+    for _ in range(KILLS):
+        target.unlink(missing_ok=True)
+        jobs = [start("a"), start("b")]
+        moments = sorted(rng.uniform(0.5, 1.3) * took for _ in jobs)
+        last = 0.0
+        for moment, job in zip(moments, rng.sample(jobs, 2), strict=True):
+            time.sleep(moment - last)
+            last = moment
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+            seen += is_whole(target)
+        for job in jobs:
+            said = job.communicate()[1]
+            assert (
+                job.returncode in (0, -signal.SIGKILL)
+                or "another process is writing it" in said
+                or "there alrea" in said
+            )
+    target.unlink(missing_ok=True)
+    ends_well("b")
+    assert is_whole(target)
+    assert [file.name for file in place.glob(".out*")] == []
