@@ -31,10 +31,14 @@ def damaged(folder: Path, damage: str) -> str:
         file = folder / "model.safetensors"
         file.write_bytes(file.read_bytes()[:1000])
         return r"its weights are not readable \(.*\); was the file cut off\?"
+    said = {
+        "a layer less": "its config.json asks for 3 layers, its weights have 2",
+        "narrower": r"\d+ weights that its config\.json asks for are missing or of another size, such as ",
+    }
     name, value = {"a layer less": ("num_hidden_layers", 3), "narrower": ("hidden_size", 64)}[damage]
     config = json.loads((folder / "config.json").read_text()) | {name: value}
     (folder / "config.json").write_text(json.dumps(config))
-    return r"\d+ weights that its config\.json asks for are missing or of another size, such as "
+    return said[damage]
 
 
 @pytest.mark.parametrize("damage", ["cut off", "a layer less", "narrower"])
