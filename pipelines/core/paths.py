@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipelines.core.errors import InputError
@@ -90,7 +90,7 @@ def fresh_folder(target: Path) -> Iterator[Path]:
     """
     partial, old = _beside(target, "partial"), _beside(target, "old")
     partial.parent.mkdir(parents=True, exist_ok=True)
-    with _own(target, partial, lambda: partial.mkdir(exist_ok=True)):
+    with _own(target, partial, partial.mkdir):
         if old.exists() and not target.exists():  # a process was killed between the two renames below
             old.rename(target)
         _empty(partial)
@@ -147,7 +147,8 @@ def turn(folder: Path) -> Iterator[None]:
 
 def _locked(target: Path, partial: Path, create: Callable[[], None]) -> int | None:
     """A descriptor that holds the lock; None if `partial` is another file since, because its writer has ended."""
-    create()
+    with suppress(FileExistsError):
+        create()
     try:
         held = os.open(partial, os.O_RDONLY)
     except FileNotFoundError:

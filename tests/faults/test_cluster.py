@@ -76,11 +76,11 @@ def nodes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subp
 
 
 def test_a_node_dies_and_training_ends_as_if_it_had_not(nodes: list[subprocess.Popen[bytes]], checkout: Path) -> None:
-    from pipelines.training import distributed
+    from pipelines.training import workers as of_ray
 
     params = fits.params(epochs=3)
     unbroken, curve = fits.trained(checkout, 0, params)
-    distributed._connect()
+    of_ray.start()
     wait_for_nodes(2)
     worlds: list[int] = []
 

@@ -103,8 +103,8 @@ def watched(seed: int, numbers: range) -> list[Outcome]:
     while numbers:
         stop = min(numbers.stop, numbers.start + FOR_ONE_WORKER)
         command = [sys.executable, __file__, "--seed", str(seed), "--work", str(numbers.start), str(stop)]
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        found, why = _listen(worker)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+            found, why = _listen(worker)
         ended = [each for each in found if "what" in each]
         done += ended
         last = found[-1] if found else {"number": numbers.start, "kind": "the worker", "what": why}
@@ -121,15 +121,14 @@ def _listen(worker: subprocess.Popen) -> tuple[list[Outcome], str]:
     assert worker.stdout is not None
     assert worker.stderr is not None
     found: list[Outcome] = []
-    waiting = selectors.DefaultSelector()
-    waiting.register(worker.stdout, selectors.EVENT_READ)
-    while waiting.select(SECONDS if found else 120):
-        if not (line := worker.stdout.readline()):
-            worker.wait()
-            return found, f"the process ended with status {worker.returncode}: {worker.stderr.read()[-300:]}"
-        found.append(json.loads(line))
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(worker.stdout, selectors.EVENT_READ)
+        while waiting.select(SECONDS if found else 120):
+            if not (line := worker.stdout.readline()):
+                worker.wait()
+                return found, f"the process ended with status {worker.returncode}: {worker.stderr.read()[-300:]}"
+            found.append(json.loads(line))
     worker.kill()
-    worker.wait()
     return found, f"no end within {SECONDS} s"
 
 

@@ -201,3 +201,15 @@ def test_a_stage_says_one_sentence_and_no_traceback(repository: Path) -> None:
     assert wrong.returncode == 1
     assert "sha256" in wrong.stderr
     assert not (repository / "artifacts/raw").exists()
+
+
+def test_a_name_that_is_a_command_is_not_run(workspace: Path) -> None:
+    sections = ("prepare", "build_vocab", "import_weights", "encode", "pretrain", "finetune", "baseline", "compress")
+    empty = "".join(f"{name}: {{}}\n" for name in (*sections, "evaluate", "export"))
+    Path("params.yaml").write_text("ingest: {'x; touch F #': {corpus: codah}}\n" + empty)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    for command in (("dvc", "repro"), ("flows.cli", "run"), ("flows.cli", "check")):
+        done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        assert "'x; touch F #' cannot be a name" in done.stderr
+        assert not Path("F").exists()

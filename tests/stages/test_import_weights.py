@@ -11,6 +11,7 @@ from transformers import AutoModelForMaskedLM
 from pipelines.checkpoints import new_head
 from pipelines.core.errors import InputError
 from pipelines.stages import import_weights
+from pipelines.text import tokenizer
 from tests.support import tiny
 
 
@@ -79,3 +80,21 @@ def test_a_pickle_that_runs_code_is_not_run(source: Path) -> None:
     with pytest.raises(InputError, match=r"pytorch_model\.bin: holds more than tensors"):
         imported()
     assert not Path("attacked").exists()
+
+
+def test_the_first_berts_had_a_vocabulary_and_no_tokenizers_config(checkout: Path) -> None:
+    """vocab.txt and config.json alone; whether it has capital letters, the vocabulary says."""
+    Path("params.yaml").write_text("import_weights: {published: {source: elsewhere}}")
+    source = tiny.encoder(checkout / "elsewhere", japanese=False)
+    wanted = tokenizer.load(source).encode(["a plain text"]).values.tolist()
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        (source / name).unlink()
+    folder = imported()
+    assert json.loads((folder / "tokenizer_config.json").read_text())["do_lower_case"] is True
+    assert tokenizer.load(folder).encode(["a plain text"]).values.tolist() == wanted
+
+
+def test_a_folder_has_no_revisions(source: Path) -> None:
+    Path("params.yaml").write_text("import_weights: {published: {source: elsewhere, revision: abc}}")
+    with pytest.raises(InputError, match="elsewhere: a folder has no revisions; revision: abc is of a name on the hub"):
+        imported()

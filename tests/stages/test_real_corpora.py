@@ -92,6 +92,7 @@ def test_jaquad_answers_decode_from_their_windows(place: Path) -> None:
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
 def test_squad_answers_decode_from_their_windows(version: str, place: Path) -> None:
     options: dict[str, Any] = {"kind": "span", "format": "squad", "language": "en"}
+    options |= {"unanswerable": version == "2.0"}
     files = {"dev": f"dev-v{version}.reconstructed.json"}
     found = run("custom", "", "", source=str(MIRROR / "squad"), files=files, max_length=384, **options)
     assert found["rows"] == {"dev": {"1.1": 10570, "2.0": 11873}[version]}

@@ -167,3 +167,10 @@ def test_whoever_watches_sees_the_whole_model(family: str, checkout: Path) -> No
     assert len(seen[0]) > 1
     assert seen[1] == pytest.approx(seen[0], rel=2e-3)
     assert len(set(seen[0])) > 1
+
+
+def test_the_room_for_the_states_is_taken_before_they_are_computed(tmp_path: Path) -> None:
+    """A file with holes would end the process by SIGBUS where the disk is full; a full disk is an OSError here."""
+    states = frozen_features._reserved(tmp_path / "states", np.float16, (1000, 64))
+    assert states.shape == (1000, 64)
+    assert (tmp_path / "states").stat().st_blocks * 512 >= states.nbytes

@@ -1,10 +1,12 @@
 """Partial output never looks finished."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from pipelines.core import paths
+from pipelines.core.errors import InputError
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -31,3 +33,78 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         aside.write_text("new")
     assert target.read_text() == "new"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_second_writer_is_refused_until_the_first_one_ends(tmp_path: Path) -> None:
+    for fresh, target in ((paths.fresh_folder, tmp_path / "folder"), (paths.fresh_file, tmp_path / "file")):
+        with fresh(target) as first:
+            with pytest.raises(InputError, match=f"{target.name}: another process is writing it"), fresh(target):
+                raise AssertionError
+            assert first.exists(), "the refused one took nothing away"
+            if first.is_file():
+                first.write_text("whole")
+        with fresh(target) as again:
+            assert again.exists()
+
+
+def test_what_a_killed_writer_left_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / ".folder.partial/inner").mkdir(parents=True)
+    (tmp_path / ".folder.partial/of-the-killed").write_text("x")
+    (tmp_path / ".file.partial").write_text("of the killed, and longer")
+    with paths.fresh_folder(tmp_path / "folder") as out:
+        assert list(out.iterdir()) == []
+    with paths.fresh_file(tmp_path / "file") as aside:
+        assert aside.read_text() == ""
+        aside.write_text("new")
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path) -> None:
+    """Then the folder has its old name aside, and none in place."""
+    (tmp_path / ".folder.old").mkdir()
+    (tmp_path / ".folder.old/kept").write_text("x")
+    with pytest.raises(RuntimeError), paths.fresh_folder(tmp_path / "folder"):
+        raise RuntimeError
+    assert (tmp_path / "folder/kept").read_text() == "x"
+    assert [file.name for file in tmp_path.iterdir()] == ["folder"]
+
+
+def test_writers_that_race_leave_one_whole_folder(tmp_path: Path) -> None:
+    """Eight threads; each either writes all of its folder or is refused."""
+    target, wrong = tmp_path / "folder", []
+
+    def write(number: int) -> None:
+        for _ in range(40):
+            try:
+                with paths.fresh_folder(target) as out:
+                    for name in "abc":
+                        (out / name).write_text(str(number))
+            except InputError:
+                continue
+            except OSError as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=write, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len({(target / name).read_text() for name in "abc"}) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_turn_is_waited_for(tmp_path: Path) -> None:
+    order = []
+
+    def second() -> None:
+        with paths.turn(tmp_path):
+            order.append("second")
+
+    with paths.turn(tmp_path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]

@@ -1,6 +1,7 @@
 """Fetching from a real server on loopback: whole, cut off, wrong, missing."""
 
 import hashlib
+import tempfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,8 @@ import pytest
 from pipelines.core.errors import InputError, UsageError
 from pipelines.data.fetch import fetch, fetch_all
 from pipelines.data.sources import Source, only
+from pipelines.stages import ingest
+from tests.support.places import ROOT
 
 CONTENT = bytes(range(256)) * 2000
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -145,3 +148,19 @@ def test_what_has_no_address_says_where_it_belongs(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("BERTLINE_MIRROR", raising=False)
     with pytest.raises(InputError, match=r"eng\.train is missing and it has no official address; put it at conll/eng"):
         fetch(Source("eng.train", mirror="conll/eng.train", sha256=SHA), tmp_path)
+
+
+def test_a_file_is_copied_where_it_cannot_be_linked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Downloads on another volume than artifacts: here in memory."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == checkout.stat().st_dev:
+        pytest.skip("no second volume")
+    with tempfile.TemporaryDirectory(dir=memory) as other:
+        (checkout / "state").symlink_to(other)
+        (checkout / "samples").symlink_to(ROOT / "samples")
+        Path("params.yaml").write_text("ingest: {it: {corpus: livedoor, edition: samples}}")
+        monkeypatch.delenv("BERTLINE_MIRROR", raising=False)
+        ingest.main("it")
+        (found,) = (file for file in Path("artifacts/raw/it").iterdir() if file.name != "provenance.json")
+        assert found.stat().st_nlink == 1
+        assert found.stat().st_size > 1000

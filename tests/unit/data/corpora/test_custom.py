@@ -113,3 +113,44 @@ def test_a_damaged_file_gives_rows_or_one_sentence(form: str, data: st.DataObjec
         except InputError as error:
             answer = str(error)
     assert str(path) in answer if isinstance(answer, str) else all(isinstance(text, str) for text in answer)
+
+
+def test_rows_are_taken_by_a_columns_value(tmp_path: Path) -> None:
+    path = tmp_path / "all.tsv"
+    path.write_text("text\tlabel\tset\na\tx\tTRAIN\nb\ty\tTEST\nc\ty\tTRAIN\n")
+    params = custom.Params(
+        files={"train": path.name, "test": path.name}, where={"train": {"set": "TRAIN"}, "test": {"set": "TEST"}}
+    )
+    task = custom.task(tmp_path, "", params)
+    found = {split: [row["text"] for row in custom.parse(tmp_path, task, split, params)] for split in task.splits}
+    assert found == {"train": ["a", "c"], "test": ["b"]}
+
+
+def test_label_names_say_what_fractions_and_truths_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": "x", "label": label}) for label in (True, 1.0, 2, "z")))
+    found = read(path, label_names={"True": "yes", "1.0": "one", "2": "two"})
+    assert [row["label"] for row in found] == ["yes", "one", "two", "z"]
+
+
+def test_a_file_that_is_not_there_names_the_cure(checkout: Path) -> None:
+    Path("a.csv").write_text("text,label\nx,a\ny,b\n")
+    entry = {"corpus": "custom", "source": ".", "files": {"train": "a.csv", "test": "b.csv"}}
+    Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry}}))
+    with pytest.raises(InputError, match=r"b\.csv: no such file; `splits:` names those of test, train that are to be"):
+        prepare.main("it")
+    Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry | {"splits": ["train"]}}}))
+    prepare.main("it")
+
+
+def test_a_field_may_be_longer_than_pythons_own_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"text,label\n{'x' * 200_000},a\ny,b\n")
+    assert len(read(path)[0]["text"]) == 200_000
+
+
+def test_a_column_that_is_not_read_may_be_odd(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"text": ["x", "y"], "label": ["a", "b"], "odd": pa.array([1 << 62, 2], pa.duration("s"))})
+    pq.write_table(table, path)
+    assert [row["text"] for row in read(path)] == ["x", "y"]

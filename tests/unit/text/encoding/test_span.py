@@ -50,3 +50,13 @@ def test_questions_without_an_answer_or_a_label_are_kept(japanese: tokenizer.Tok
     assert cut == 1
     assert [(r["start_position"], r["end_position"]) for r in found.to_pylist()] == [(0, 0)] * found.num_rows
     assert {r["id"] for r in found.to_pylist()} == {"0", "1", "2"}
+
+
+def test_a_long_question_is_cut_where_it_is_said(japanese: tokenizer.Tokenizer) -> None:
+    row = {"question": "映画の公開日が決定、監督が語る。" * 3, "context": CONTEXT, "answers": []}
+    lengths = []
+    for most in (4, 9):
+        found, cut = span.encode(batch("span", row), japanese, SPAN, 32, max_question=most)
+        assert cut == 1
+        lengths.append(found.column("first_length")[0].as_py())
+    assert lengths == [4 + 2, 9 + 2]
