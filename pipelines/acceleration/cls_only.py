@@ -79,7 +79,7 @@ def _applies(model: nn.Module, kind: str) -> bool:
         return False
     if isinstance(model, FeaturesForSequenceClassification):
         return model.config.pooling == "cls" and model.config.features == "last" and model.config.head != "bilstm"
-    return getattr(config, "classifier_pooling", "cls") == "cls"
+    return getattr(config, backbones.POOLING, "cls") == "cls"
 
 
 def _heads(states: torch.Tensor, count: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A model folder is a Hugging Face folder: config, safetensors, tokenizer files, task.json, provenance.json."""
+"""A model folder is a Hugging Face folder: config, safetensors, tokenizer files, task.json, provenance.json, card."""
 
 import shutil
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel
 from transformers import logging as hf_logging
 
-from pipelines.checkpoints import formats
+from pipelines.checkpoints import card, formats
 from pipelines.core import json_file, schema
 from pipelines.core.errors import InputError, shown
 from pipelines.core.task import FILE as TASK_FILE
@@ -18,12 +18,14 @@ from pipelines.text import interface, tokenizer
 
 
 def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Task | None = None) -> None:
-    """Write `model` into the existing `folder`, with the tokenizer files found in `tokenizer_folder`."""
+    """Write `model` and its card into the existing `folder`, with the tokenizer files found in `tokenizer_folder`."""
     hf_logging.disable_progress_bar()
-    formats.of_model(model).save(model, folder)
+    form = formats.of_model(model)
+    form.save(model, folder)
     copy_tokenizer(tokenizer_folder, folder)
     if task:
         task.save(folder)
+    card.write(folder, model, form.name, task)
 
 
 def copy_tokenizer(source: Path, target: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModel, PreTrainedModel
+from transformers import AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
 from pipelines.checkpoints import loading
 from pipelines.core.errors import InputError, UsageError
@@ -14,38 +14,52 @@ from pipelines.models.features import FeaturesConfig, FeaturesModel
 
 
 def for_task(
-    encoder_folder: Path, task: Task, head: str = "native", pooling: str = "cls", features: str = "last"
+    encoder_folder: Path, task: Task, head: str = "native", pooling: str | None = None, features: str = "last"
 ) -> PreTrainedModel:
     """The encoder in `encoder_folder` with a new head for `task`: "native", or our own "linear", "mlp" or "bilstm".
 
     The folder may hold a fine-tuned model, whose head is dropped (Phang et al. 2018 fine-tune twice).
+
+    Args:
+        pooling: "cls", "mean" or "compare"; without one our heads read [CLS], the native head what its family reads.
     """
-    names, auto = heads.names(task), heads.AUTO[task.kind]
     if pooling == "compare" and task.kind not in ("pair", "regression"):
-        raise UsageError(
-            f"params.yaml: finetune: pooling: compare: rows of kind {task.kind} have no two texts to compare"
-        )
-    for name, value, own in (("pooling", pooling, "cls"), ("features", features, "last")):
-        if head == "native" and value != own:
-            raise UsageError(f"params.yaml: finetune: {name}: {value}: the native head has its own; name one of ours")
-    if head != "native":
-        if auto not in heads.OURS:
-            raise UsageError(f"params.yaml: finetune: head: {head}: rows of kind {task.kind} take the native head")
-        body = opened(encoder_folder)
-        if features.endswith("_four") and len(backbones.layers(body)) < 4:
-            count = len(backbones.layers(body))
-            raise UsageError(f"params.yaml: finetune: features: {features}: the encoder has {count} layers")
-        model: Any = heads.OURS[auto](FeaturesConfig(body.config, features, head, pooling, **names))
-        model.encoder.load_state_dict(body.state_dict(), strict=False)  # our model has no pooler
-        return model
-    return _native(auto, encoder_folder, task, names)
+        raise _refused("pooling", pooling, f"rows of kind {task.kind} have no two texts to compare")
+    if head == "native":
+        return _native(encoder_folder, task, pooling, features)
+    return _ours(encoder_folder, task, head, pooling or "cls", features)
 
 
-def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTrainedModel:
-    """The model of transformers' class `auto` with the encoder of `folder`; a head in the folder is not used."""
-    tuned = opened(folder) if (folder / TASK_FILE).is_file() else None
+def _refused(key: str, value: str | None, why: str) -> UsageError:
+    return UsageError(f"params.yaml: finetune: {key}: {value}: {why}")
+
+
+def _ours(folder: Path, task: Task, head: str, pooling: str, features: str) -> PreTrainedModel:
+    """Our head on the encoder of `folder`."""
+    auto = heads.AUTO[task.kind]
+    if auto not in heads.OURS:
+        raise _refused("head", head, f"rows of kind {task.kind} take the native head")
+    body = encoder(folder)
+    if features.endswith("_four") and len(backbones.layers(body)) < 4:
+        raise _refused("features", features, f"the encoder has {len(backbones.layers(body))} layers")
+    model: Any = heads.OURS[auto](FeaturesConfig(body.config, features, head, pooling, **heads.names(task)))
+    model.encoder.load_state_dict(body.state_dict(), strict=False)  # our model has no pooler
+    return model
+
+
+def _native(folder: Path, task: Task, pooling: str | None, features: str) -> PreTrainedModel:
+    """transformers' model for the task with the encoder of `folder`; a head in the folder is not used."""
+    tuned = encoder(folder) if (folder / TASK_FILE).is_file() else None
     config = tuned.config if tuned else loading.config(folder)
-    family = config.model_type
+    family, auto, names = config.model_type, heads.AUTO[task.kind], heads.names(task)
+    if features != "last":
+        raise _refused("features", features, "the native head reads the last layer; name a head of ours")
+    chooses = auto is AutoModelForSequenceClassification and hasattr(config, backbones.POOLING)
+    if chooses and pooling in ("cls", "mean"):
+        names[backbones.POOLING] = pooling
+    elif pooling not in (None, "cls"):
+        why = f"the {family} family's native head does not do that for rows of kind {task.kind}"
+        raise _refused("pooling", pooling, f"{why}; name a head of ours")
     if family == "xlnet" and task.kind not in ("span", "tagging"):
         names["summary_type"] = "first"  # our place of [CLS]; XLNet's own is the last, which padding may take
     try:
@@ -61,7 +75,7 @@ def _native(auto: Any, folder: Path, task: Task, names: dict[str, Any]) -> PreTr
     return model
 
 
-def opened(folder: Path) -> Any:
+def encoder(folder: Path) -> Any:
     """The encoder of a folder, without the head that it may have been fine-tuned with."""
     ours = loading.config(folder).model_type == FeaturesConfig.model_type
     return backbones.encoder(loading.with_encoder(FeaturesModel if ours else AutoModel, folder)[0])

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, new_head
 from pipelines.core import json_file
-from pipelines.core.errors import InputError, choices, printed
+from pipelines.core.errors import MAX_PRINTED, InputError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.models import backbones
 from pipelines.models.features import FeaturesConfig
@@ -37,7 +37,7 @@ def fetch(source: str, revision: str, target: Path) -> None:
     _weights(local, target / "model.safetensors")
     _tokenizer(local, target)
     tokenizer.load(target)
-    new_head.opened(target)
+    new_head.encoder(target)
 
 
 def _tokenizer(source: Path, target: Path) -> None:
@@ -83,4 +83,6 @@ def _download(name: str, revision: str) -> Path:
     try:
         return Path(snapshot_download(name, revision=revision or None, allow_patterns=wanted))
     except Exception as error:  # the hub's own errors share no class that says what happened in one sentence
-        raise InputError(f"{name}: neither a folder here nor available on the hub ({printed(error)})") from None
+        raise InputError(
+            f"{name}: neither a folder here nor available on the hub ({one_line(error, MAX_PRINTED)})"
+        ) from None

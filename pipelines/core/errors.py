@@ -3,7 +3,7 @@
 from typing import Any
 
 MAX_NAME, MAX_NAMES = 60, 50  # letters of a name, and how many names are said
-MAX_PRINTED = 1200  # letters of an error
+MAX_PRINTED = 1200  # letters of an error that ends a command
 
 
 class InputError(ValueError):
@@ -22,9 +22,10 @@ class NoFileError(InputError):
     """A file that is to be read is not there."""
 
 
-def one_line(error: Exception) -> str:
-    """The message of a library's error on one line, cut to 200 characters."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def one_line(error: Exception, most: int = 200) -> str:
+    """An error's message on one line; of more than `most` characters, its begin and its end."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said if len(said) <= most else f"{said[: most - most // 5]} ... {said[-most // 6 :]}"
 
 
 def shown(value: object) -> str:
@@ -56,9 +57,3 @@ def choices(kind: str, wrong: object, there_are: object) -> str:
     some = ", ".join(name[:MAX_NAME] for name in names[:MAX_NAMES]) or "none"
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return f"no {kind} {shown(str(wrong))}{hint}; there are: {some}{more}"
-
-
-def printed(error: Exception) -> str:
-    """The message as it is printed: on one line, and cut in the middle if it is long."""
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said if len(said) <= MAX_PRINTED else f"{said[: MAX_PRINTED - 220]} ... {said[-200:]}"

@@ -10,6 +10,7 @@ from pipelines.core.errors import UsageError, choices, sentence, shown
 from pipelines.core.section import Name
 
 FILE = Path("params.yaml")
+NAME: TypeAdapter[str] = TypeAdapter(Name)
 ENTRIES = "pipelines.entries"  # one module per section
 FREE = {"resources", "defaults"}  # `defaults` is a place for YAML anchors
 
@@ -55,7 +56,7 @@ def read(file: Path = FILE) -> dict[str, dict[str, Any]]:
 def require_name(name: str, where: str) -> None:
     """Raise UsageError unless `name` may name an artefact: it becomes a part of paths and of commands."""
     try:
-        TypeAdapter(Name).validate_python(name)
+        NAME.validate_python(name)
     except ValidationError:
         raise UsageError(
             f"{where}: {shown(name)} cannot be a name; it takes at most 100 letters, digits, '_', '.' and '-' of "

@@ -7,14 +7,14 @@ from pydantic import Field
 
 from pipelines.core import params
 from pipelines.core.errors import UsageError
-from pipelines.core.section import Positive, Section, Span
+from pipelines.core.section import Positive, Range, Section
 
 
 class Resources(Section):
     """The resources of one run of a stage, or of one service."""
 
     # Ray Train workers; 0 trains in the stage's own process; [least, most] takes as many as the cluster has room for
-    workers: Annotated[int, Field(ge=0)] | Span = 0
+    workers: Annotated[int, Field(ge=0)] | Range = 0
     gpus: Annotated[float, Field(ge=0)] = 0  # per worker
     # per worker, for torch and for encode's processes; 0: all cores. Another number rounds in another way
     threads: Annotated[int, Field(ge=0)] = 0

@@ -9,7 +9,7 @@ Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 # of an entry or a split: it becomes a part of paths and of commands
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
-Span = Annotated[tuple[Count, Count], Strict(False)]  # least and most; YAML has lists and no tuples
+Range = Annotated[tuple[Count, Count], Strict(False)]  # least and most; YAML has lists and no tuples
 
 
 class Section(BaseModel):

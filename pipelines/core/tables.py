@@ -125,7 +125,7 @@ def _require(path: Path, file: pq.ParquetFile, columns: list[str] | None, schema
     """Raise InputError unless the file has `columns` (None: all of `schema`), in the types of `schema`."""
     found = file.schema_arrow
     for name in columns if columns is not None else schema.names if schema else []:
-        if found.names.count(name) != 1:
+        if name not in found.names:
             raise InputError(f"{path}: {choices('column', name, found.names)}")
         if schema and name in schema.names and found.field(name).type != schema.field(name).type:
             given, wanted = found.field(name).type, schema.field(name).type

@@ -63,6 +63,8 @@ def quality(folder: Path, task: Task) -> dict[str, Any]:
 def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:
     """Raise InputError with row ids at the first expectation that is not met; with `warn`, only print each.
 
+    What is printed begins with `where`; an error does not, since the stage names itself.
+
     Answers that are not the text at their position are always reported, and `strict` raises an error for them.
     """
     _require_labels(found, where)
@@ -70,7 +72,7 @@ def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = Fals
         expect = expect.model_copy(update={"max_unmatched": 0.0})
     for sentence in _unmet(found, expect):
         if not expect.warn or strict:
-            raise InputError(f"{where}: {sentence}")
+            raise InputError(sentence)
         say(f"{where}: {sentence}")
     for split, numbers in found["splits"].items():
         unmatched = numbers.get("unmatched", {"rows": 0})
@@ -82,11 +84,11 @@ def _require_labels(found: dict[str, Any], where: str) -> None:
     """Raise InputError if rows of the training split have no label; say so of another split that has some."""
     for split, numbers in found["splits"].items():
         rows, without = numbers["rows"], numbers.get("unlabelled", {"rows": 0})
-        what = f"{where}: {split}: {without['rows']:,} of {rows:,} rows have no label"
+        what = f"{split}: {without['rows']:,} of {rows:,} rows have no label"
         if without["rows"] and split == "train":
             raise InputError(f"{what}, such as {without['ids']}; training needs one in each")
         if 0 < without["rows"] < rows:
-            say(f"{what}, such as {without['ids']}; the split cannot be scored")
+            say(f"{where}: {what}, such as {without['ids']}; the split cannot be scored")
 
 
 def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:

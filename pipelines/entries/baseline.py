@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pipelines.core.section import Positive, Span
+from pipelines.core.section import Positive, Range
 from pipelines.entries.parts.scored import Scored
 
 
@@ -13,6 +13,6 @@ class Baseline(Scored):
 
     refers: ClassVar = {"task": ("prepare",)}
 
-    ngrams: Span = (1, 3)  # shortest and longest, in characters
+    ngrams: Range = (1, 3)  # shortest and longest, in characters
     c: Positive = 1.0  # of the SVM
     seed: Annotated[int, Field(ge=0)] = 1

@@ -16,8 +16,9 @@ class Finetune(Fit):
     data: Name
     encoder: str  # a model folder: artifacts/models/NAME, encoders/NAME
     head: Literal["native", "linear", "mlp", "bilstm"] = "native"  # the family's own head, or one of ours
-    # what our head reads of a sequence: the [CLS] vector, the mean of all tokens, or the means of two texts, compared
-    pooling: Literal["cls", "mean", "compare"] = "cls"
+    # what the head reads of a sequence: the [CLS] vector, the mean of all tokens, or the means of two texts, compared;
+    # None is [CLS] for ours and what its family reads for the native head, which modernbert alone lets choose
+    pooling: Literal["cls", "mean", "compare"] | None = None
     features: Literal["embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "weighted_sum"] = (
         "last"  # the layers that our head reads
     )

@@ -70,8 +70,10 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
         )
     assert program is not None
     model = program.model_proto
-    for fact in ("positions", "vocab_size"):
-        model.metadata_props.add(key=fact, value=str(getattr(native, fact)))
+    task = native.task
+    facts = {"positions": native.positions, "vocab_size": native.vocab_size, "kind": task.kind, "labels": task.labels}
+    for fact, value in facts.items():
+        model.metadata_props.add(key=fact, value=json.dumps(value))
     for node in model.graph.node:  # the exporter writes the paths of source files into every node
         del node.metadata_props[:]
         node.doc_string = ""

@@ -1,11 +1,13 @@
 """Two ways to run a fine-tuned model: numpy inputs (B, T) to float32 logits, in the shapes of models.heads.outputs."""
 
+import json
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.core.errors import InputError, UsageError, choices, one_line
+from pipelines.core.errors import InputError, UsageError, choices, one_line, shown
+from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 
 Inputs = dict[str, np.ndarray]  # input_ids, attention_mask and, where the model takes it, token_type_ids: int64
@@ -73,9 +75,15 @@ class Onnx:
         try:
             self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
             facts = self.session.get_modelmeta().custom_metadata_map
-            self.positions, self.vocab_size = int(facts["positions"]), int(facts.get("vocab_size", 0))
+            known = {name: json.loads(facts[name]) for name in ("positions", "vocab_size", "kind", "labels")}
         except Exception as error:  # onnxruntime's own share no class
             raise InputError(f"{path}: not an exported model ({one_line(error)}); was it cut off?") from None
+        for name, said in (("kind", self.task.kind), ("labels", [*self.task.labels])):
+            if said != known[name]:
+                raise InputError(
+                    f"{folder}: {TASK_FILE} has the {name} {shown(said)}, {ONNX_FILE} {shown(known[name])}"
+                )
+        self.positions, self.vocab_size = known["positions"], known["vocab_size"]
         self._names = {node.name for node in self.session.get_inputs()}
 
     def logits(self, inputs: Inputs) -> np.ndarray:

@@ -14,6 +14,8 @@ from pipelines.core.errors import InputError, choices
 from pipelines.models.batch import Batch
 from pipelines.text import tokenizer
 
+POOLING = "classifier_pooling"  # in a config: the vector of a sequence that the family's native head reads
+
 
 @dataclass(frozen=True)
 class Parts:

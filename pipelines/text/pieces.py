@@ -6,6 +6,7 @@ seldom depends on it (docs/log.md).
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,16 +27,18 @@ class Piece(NamedTuple):
     special: int  # the id; -1 for plain text
 
 
-class InPieces:
+class InPieces(ABC):
     """A tokenizer whose `_encode` and `_encode_spans` see plain texts of bounded length only."""
 
     special: Mapping[str, int] = {}  # names that stand for special tokens in a text -> their ids; without them, none do
 
+    @abstractmethod
     def _encode(self, texts: Sequence[str]) -> Ragged:
-        raise NotImplementedError
+        """Ids of plain texts."""
 
+    @abstractmethod
     def _encode_spans(self, texts: Sequence[str]) -> Spans:
-        raise NotImplementedError
+        """Ids of plain texts, and the characters that each token comes from."""
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """Ids of each text, without special tokens around it."""

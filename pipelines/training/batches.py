@@ -126,6 +126,8 @@ def _complaint(data: Encoded, task: Task, vocab_size: int) -> str:
         return f"the id {data.ids.max()} is not below {vocab_size}, the size of the vocabulary"
     if lengths.min() < 2 and kind != "text":
         return "a sequence has fewer than the two tokens around each text"
+    if data.first_length is not None and len(data.first_length) != len(lengths):
+        return "there are more or fewer first lengths than sequences"
     if data.first_length is not None and ((data.first_length < 0) | (data.first_length > lengths)).any():
         return "the first text of a row is longer than all of its sequence"
     if data.tags and labels is not None and len(labels) != len(data.ids):

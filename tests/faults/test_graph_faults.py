@@ -1,5 +1,6 @@
 """`bertline run` killed at random moments: the next run ends with what an unbroken one would have left."""
 
+import json
 import os
 import random
 import shutil
@@ -114,8 +115,9 @@ def test_an_entry_of_a_process_that_has_ended_is_no_hindrance(repository: Path) 
     """DVC takes any process that has the number now for the one that wrote the entry."""
     busy = {"pid": 1, "cmd": "dvc repro"}
     Path(".dvc/tmp").mkdir(exist_ok=True)
-    Path(".dvc/tmp/rwlock").write_text(f'{{"write": {{"{repository}/a.txt": {str(busy).replace(chr(39), chr(34))}}}}}')
+    Path(".dvc/tmp/rwlock").write_text(json.dumps({"write": {f"{repository}/a.txt": busy}}))
     finish(start())
+    assert Path("a.txt").read_text() == "a\n"
 
 
 def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:

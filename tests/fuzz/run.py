@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,28 +39,34 @@ def drawn(seed: int, number: int) -> tuple[str, random.Random]:
 
 
 def outcome(seed: int, number: int, debug: bool = False) -> Outcome:
-    """What came of one mutant: "rows", "sentence", or the root cause of a failure."""
-    from pipelines.core.errors import InputError, printed
+    """What came of one mutant."""
     from pipelines.data.corpora import livedoor
     from tests.fuzz import kinds
 
     kind, rng = drawn(seed, number)
     shutil.rmtree("artifacts", ignore_errors=True)
     livedoor.read.cache_clear()
-    run = getattr(kinds, kind)(rng)
+    what = result(getattr(kinds, kind)(rng), debug)
+    left = [str(file) for file in Path("artifacts").rglob(".*.partial")]
+    return {"number": number, "kind": kind, "what": f"left behind: {left[0]}" if left else what}
+
+
+def result(read: Callable[[], object], debug: bool = False) -> str:
+    """What came of reading a mutant: "rows", "sentence", or the root cause of a failure."""
+    from pipelines.core.errors import MAX_PRINTED, InputError, one_line
+
     try:
-        run()
-        what = "rows"
+        read()
+        return "rows"
     except (InputError, OSError) as error:
-        what = "sentence" if _is_sentence(printed(error)) else f"no sentence: {printed(error)[:200]!r}"
+        said = one_line(error, MAX_PRINTED)
+        return "sentence" if _is_sentence(said) else f"no sentence: {said[:200]!r}"
     except BaseException as error:
         if debug:
             raise
         frames = traceback.extract_tb(error.__traceback__)
         ours = next((f for f in reversed(frames) if "/pipelines/" in f.filename), frames[-1])
-        what = f"{type(error).__name__} at {Path(ours.filename).relative_to(ROOT)}:{ours.lineno}: {str(error)[:100]}"
-    left = [str(file) for file in Path("artifacts").rglob(".*.partial")]
-    return {"number": number, "kind": kind, "what": f"left behind: {left[0]}" if left else what}
+        return f"{type(error).__name__} at {Path(ours.filename).relative_to(ROOT)}:{ours.lineno}: {str(error)[:100]}"
 
 
 def _is_sentence(said: str) -> bool:

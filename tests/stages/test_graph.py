@@ -30,7 +30,7 @@ def repository(workspace: Path) -> Path:
     vocab = {"rows": "bodies", "tokenizer": "mecab_wordpiece", "dictionary": "ipadic", "size": 2000}
     params["build_vocab"] = {"ja": vocab}
     fit = {"data": "bodies", "objective": "mlm", "epochs": 1, "learning_rate": 1e-3, "config": TINY}
-    params["pretrain"] = {"tiny-ja": {**fit, "start": "encoders/shapes/bert.json"}}
+    params["pretrain"] = {"tiny-ja": {**fit, "start": "encoders/shapes/modernbert.json"}}
     for section, kept in {
         "prepare": ("headlines", "bodies"),
         "encode": ("headlines", "bodies"),

@@ -9,11 +9,11 @@ from transformers import AutoConfig, AutoModel, BertConfig, BertForMaskedLM
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head, pretrained
+from pipelines.core import plugins
 from pipelines.core.schema import METRICS
 from pipelines.core.task import Task
 from pipelines.models import heads
 from pipelines.text import tokenizer as text_tokenizer
-from pipelines.text.tokenizers import mecab_wordpiece, wordpiece
 from tests.support.places import ROOT
 
 TEXTS = [
@@ -48,10 +48,11 @@ def of_kind(kind: str) -> Task:
     return TASK.with_(kind=kind, labels=labels, metric=METRICS[kind][0])
 
 
-def tokenizer(folder: Path, japanese: bool = True) -> Path:
-    """A tokenizer's folder, its vocabulary learned from TEXTS."""
+def tokenizer(folder: Path, japanese: bool = True, name: str = "") -> Path:
+    """A tokenizer's folder, its vocabulary learned from TEXTS; `name` is that of a plugin."""
     folder.mkdir(parents=True, exist_ok=True)
-    plugin = mecab_wordpiece if japanese else wordpiece
+    name = name or ("mecab_wordpiece" if japanese else "wordpiece")
+    plugin: Any = plugins.load("pipelines.text.tokenizers", name)
     plugin.train(lambda: iter(TEXTS), folder, 300, plugin.Params())
     return folder
 
@@ -72,9 +73,9 @@ def shape(family: str, folder: Path) -> Path:
     return path
 
 
-def of_family(family: str, folder: Path, dropout: bool = True) -> Path:
-    """A random encoder's folder, of any family."""
-    loaded = text_tokenizer.load(tokenizer(folder))
+def of_family(family: str, folder: Path, dropout: bool = True, tokens: str = "") -> Path:
+    """A random encoder's folder, of any family, with the tokenizer plugin of that name."""
+    loaded = text_tokenizer.load(tokenizer(folder, name=tokens))
     drops = {name: 0.0 for name, value in _config(family).items() if "drop" in name and isinstance(value, float)}
     torch.manual_seed(1)
     changes = SMALL[family] | ({} if dropout else drops)

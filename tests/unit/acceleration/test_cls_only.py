@@ -82,14 +82,15 @@ def head_and_batch(family: str, kind: str, head: str, checkout: Path) -> tuple[t
 @pytest.mark.parametrize(
     ("family", "kind", "head", "pooling"),
     [
-        ("bert", "tagging", "native", "cls"),
-        ("bert", "span", "native", "cls"),
+        ("bert", "tagging", "native", None),
+        ("bert", "span", "native", None),
         ("bert", "single", "linear", "mean"),
-        ("albert", "single", "native", "cls"),
+        ("albert", "single", "native", None),
+        ("modernbert", "single", "native", "mean"),
     ],
 )
 def test_a_head_that_reads_other_tokens_keeps_the_whole_layer(
-    family: str, kind: str, head: str, pooling: str, checkout: Path
+    family: str, kind: str, head: str, pooling: str | None, checkout: Path
 ) -> None:
     source = tiny.of_family(family, checkout / "encoder")
     model = new_head.for_task(source, TASKS[kind], head, pooling)

@@ -61,9 +61,9 @@ def test_a_pooling_that_cannot_be_is_refused(checkout: Path) -> None:
     source = tiny.encoder(checkout / "encoder")
     with pytest.raises(UsageError, match="rows of kind single have no two texts to compare"):
         new_head.for_task(source, tiny.TASK, "linear", "compare")
-    with pytest.raises(UsageError, match="pooling: mean: the native head has its own"):
+    with pytest.raises(UsageError, match="pooling: mean: the bert family's native head does not do that"):
         new_head.for_task(source, tiny.TASK, "native", "mean")
-    with pytest.raises(UsageError, match="features: embeddings: the native head has its own"):
+    with pytest.raises(UsageError, match="features: embeddings: the native head reads the last layer"):
         new_head.for_task(source, tiny.TASK, "native", features="embeddings")
     with pytest.raises(UsageError, match="features: concat_last_four: the encoder has 2 layers"):
         new_head.for_task(source, tiny.TASK, "linear", "mean", "concat_last_four")

@@ -1,0 +1,54 @@
+"""The README.md of a model folder: what it holds, and the lines by which transformers opens it."""
+
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from pipelines.core.task import Task
+from pipelines.text import interface
+
+FILE = "README.md"
+CARD = """\
+# {model}
+
+{what} `provenance.json` says what it was made of. bertline opens it wherever a model is named; {how}
+
+```python
+{imports}
+from transformers import {tokenizer}
+
+tokenizer = {tokenizer}.from_pretrained(".")
+model = {model}.from_pretrained(".")
+```
+
+In a text, transformers reads the name of a special token, such as `[SEP]`, as that token. bertline reads it as text,
+unless `tokenizer_config.json` says `"special_tokens": "special"`.
+"""
+COMPRESSED = """\
+# {model}
+
+{what} `provenance.json` says what it was made of. bertline opens it wherever a model is named. Its {form} weights are
+in a format that transformers does not open.
+"""
+
+
+def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) -> None:
+    """Write the card of a folder whose other files are written.
+
+    Args:
+        form: the name of the format of its weights, as in formats.FORMATS.
+    """
+    name, module = type(model).__name__, type(model).__module__
+    theirs = module.startswith("transformers.")
+    japanese = interface.read_config(folder).get("tokenizer_class") == "BertJapaneseTokenizer"
+    of = f"for rows of kind `{task.kind}`; `task.json` has its labels." if task else "without a head for rows."
+    text = (COMPRESSED if form else CARD).format(
+        model=name,
+        form=form,
+        what=f"A model of class `{name}`, {of}",
+        how="transformers does so:" if theirs else "transformers does so where bertline's code can be imported:",
+        imports=f"from {'transformers' if theirs else module} import {name}",
+        # MeCab's words have no tokenizer.json, and AutoTokenizer would ask for one in some families
+        tokenizer="BertJapaneseTokenizer" if japanese else "AutoTokenizer",
+    )
+    (folder / FILE).write_text(text, encoding="utf-8")

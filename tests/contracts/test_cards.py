@@ -1,0 +1,90 @@
+"""The README.md of a model folder: its lines open model and tokenizer with transformers, as bertline has them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import pipeline
+
+from pipelines.checkpoints import card, new_head
+from pipelines.checkpoints import folder as model_folder
+from pipelines.inference.predictor import Predictor
+from pipelines.models import int8
+from pipelines.text import tokenizer
+from tests.support import tiny
+from tests.support.kinds import TASKS, rows
+
+HEADS = [
+    ("modernbert", "single", "native", "mean", "mecab_wordpiece"),
+    ("modernbert", "single", "native", None, "wordpiece"),
+    ("modernbert", "pair", "linear", "compare", "unigram"),
+    ("modernbert", "regression", "mlp", "mean", "bpe"),
+    ("bert", "tagging", "bilstm", None, "mecab_character"),
+    ("bert", "choice", "native", None, "mecab_wordpiece"),
+    ("electra", "span", "native", None, "mecab_wordpiece"),
+    ("bilstm", "single", "linear", "mean", "mecab_wordpiece"),
+    ("roberta", "pair", "native", None, "bpe"),
+    ("roberta", "pair", "native", None, "wordpiece"),
+    ("albert", "single", "native", None, "unigram"),
+    ("xlnet", "single", "native", None, "unigram"),
+    ("distilbert", "single", "native", None, "wordpiece"),
+]
+TEXTS = ["映画の公開日が決定、監督が語る。", "The film opens  on Friday, it's said.", "ﾃｽﾄ 12.5％"]
+
+
+def saved(family: str, kind: str, head: str, pooling: str | None, tokens: str, place: Path) -> Path:
+    """The folder of a model of random weights."""
+    source, folder = tiny.of_family(family, place / "encoder", tokens=tokens), place / "model"
+    folder.mkdir()
+    model_folder.save(new_head.for_task(source, TASKS[kind], head, pooling), folder, source, TASKS[kind])
+    return folder
+
+
+def run_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names that the lines of the card leave."""
+    monkeypatch.chdir(folder)
+    (lines,) = re.findall(r"```python\n(.+?)```", (folder / card.FILE).read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    return names
+
+
+@pytest.mark.parametrize(("family", "kind", "head", "pooling", "tokens"), HEADS)
+def test_its_lines_open_the_folder(
+    family: str, kind: str, head: str, pooling: str | None, tokens: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = saved(family, kind, head, pooling, tokens, checkout)
+    theirs = run_lines(folder, monkeypatch)
+    ours, _ = model_folder.load_tuned(folder)
+    assert type(theirs["model"]) is type(ours)
+    weights = theirs["model"].state_dict()
+    assert weights.keys() == ours.state_dict().keys()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in ours.state_dict().items())
+    loaded = tokenizer.load(folder)
+    for text in TEXTS:
+        ids = loaded.encode([text]).values.tolist()
+        assert theirs["tokenizer"](text, add_special_tokens=False)["input_ids"] == ids
+
+
+def test_a_pipeline_of_transformers_answers_as_the_predictor_does(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = saved("modernbert", "single", "native", "mean", "mecab_wordpiece", checkout)
+    theirs, given = run_lines(folder, monkeypatch), rows("single")
+    classify = pipeline("text-classification", model=theirs["model"], tokenizer=theirs["tokenizer"])
+    found = Predictor.load(folder).predict(given)
+    for said, text in zip(found.to_pylist(), given.column("text").to_pylist(), strict=True):
+        (answer,) = classify(text)
+        assert answer["label"] == said["label"]
+        assert answer["score"] == pytest.approx(said["score"], abs=1e-5)
+
+
+def test_a_folder_that_only_bertline_opens_says_so(checkout: Path) -> None:
+    model, task = model_folder.load_tuned(saved("bert", "single", "native", None, "wordpiece", checkout))
+    (checkout / "small").mkdir()
+    model_folder.save(int8.quantize(model), checkout / "small", checkout / "model", task)
+    said = (checkout / "small" / card.FILE).read_text(encoding="utf-8")
+    assert "int8 weights are in a format that transformers does not open" in " ".join(said.split())
+    assert "```" not in said
