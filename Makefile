@@ -14,12 +14,14 @@ help:
 	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
 	@echo "make lock    compile requirements.lock from pyproject.toml"
 
-# Every pin is in the lock, so nothing is resolved. uv also looks where PIP_FIND_LINKS points, as pip does.
+# Every pin is in the lock, so nothing is resolved. Modules are compiled here, by all cores, and not by the processes
+# that import them first. uv also looks where PIP_FIND_LINKS points, as pip does.
 install: $(VENV)/.installed
 $(VENV)/.installed: requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --find-links "$${PIP_FIND_LINKS:-}" -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --compile-bytecode \
+	  --find-links "$${PIP_FIND_LINKS:-}" -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
