@@ -1,5 +1,6 @@
 """bertline: the command line."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from pipelines.core.errors import UsageError
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 DEBUG = {"on": False}
 INTERRUPTED = 130  # the exit status after Ctrl-C
+REFUSED = 3  # of a challenger that the gate refuses
 Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
 
 
@@ -106,24 +108,52 @@ def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of p
         print(f"{version} is the challenger")
 
 
+Reason = Annotated[str, typer.Option(help="why, for the ledger")]
+
+
 @cli.command()
-def promote(name: Name) -> None:
+def promote(
+    name: Name,
+    version: Annotated[int | None, typer.Option(help="another version than the challenger")] = None,
+    instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
+    reason: Reason = "",
+) -> None:
     """Compare the challenger with the champion; make it champion if it passes."""
     from flows.promote import promote as run
 
-    outcome = run(name)
+    outcome = run(name, version, instead_of, reason)
     print("\n".join(outcome.reasons))
     print(f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion")
     if not outcome.promoted:
-        raise typer.Exit(1)
+        raise typer.Exit(REFUSED)
 
 
 @cli.command()
-def rollback(name: Name) -> None:
-    """Give the alias champion back to the version that held it before."""
+def rollback(
+    name: Name,
+    to: Annotated[int | None, typer.Option(help="a version that was champion; the one before if not said")] = None,
+    reason: Reason = "",
+) -> None:
+    """Make a former champion the champion again, if it still answers."""
     from flows.promote import rollback as run
 
-    print(f"{run(name)} is the champion again")
+    print(f"{run(name, to, reason)} is the champion again")
+
+
+@cli.command()
+def history(
+    name: Name,
+    at: Annotated[str, typer.Option(help="a time, such as 2026-11-23T09:00; UTC unless it names a zone")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+) -> None:
+    """Say who made which version champion, when and why; with --at, which was champion then."""
+    from flows import history as ledger
+
+    if at:
+        print(ledger.champion_at(name, at))
+        return
+    found = ledger.history(name)
+    print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else ledger.plain(found))
 
 
 @cli.command()

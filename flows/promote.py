@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from prefect import flow, task
 
 from pipelines.core import params, paths
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, choices
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.evaluation.split import Split
 from pipelines.inference import behaviour, cost
 from pipelines.inference.predictor import Predictor
-from pipelines.tracking import registry
+from pipelines.tracking import ledger, registry
 
 
 @dataclass(frozen=True)
@@ -41,23 +42,55 @@ def measure(version: registry.Version, entry: Evaluate) -> dict[str, Any]:
 
 
 @flow(name="promote")
-def promote(name: str) -> Outcome:
-    """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not."""
+def promote(name: str, version: int | None = None, instead_of: int | None = None, reason: str = "") -> Outcome:
+    """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
+
+    Args:
+        version: another than the challenger.
+        instead_of: the version that must be champion now.
+        reason: why, for the ledger.
+    """
     rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
-    challenger = registry.get(name, registry.CHALLENGER)
-    champion = registry.find(name, registry.CHAMPION)
+    challenger = registry.version(name, version) if version else registry.get(name, registry.CHALLENGER)
+    known = ledger.read(name)
+    ledger.settle(name, known)
+    if instead_of is not None and known.champion != instead_of:
+        raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
+    champion = registry.version(name, known.champion) if known.champion else None
     if champion and champion.version == challenger.version:
         return Outcome(False, [f"{challenger} is the champion already"], champion)
     decision = gates.decide(measure(challenger, entry), measure(champion, entry) if champion else None, rules)
-    if decision.passed:
-        registry.promote(challenger)
-        champion = challenger
-    return Outcome(decision.passed, decision.reasons, champion)
+    if not decision.passed:
+        return Outcome(False, decision.reasons, champion)
+    verdict = {"reasons": decision.reasons}
+    ledger.append(name, known, "promote", challenger.version, reason or "it passed the gate", verdict)
+    return Outcome(True, decision.reasons, challenger)
 
 
-def rollback(name: str) -> registry.Version:
-    """Give `name` back to the champion before this one."""
+def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:
+    """Give `name` back to the champion before this one, or to the one with the number `to`, if it still answers."""
     if name not in (params.read().get("promote") or {}):
-        raise InputError(f"params.yaml: promote: no entry {name!r}")
-    return registry.rollback(name)
+        raise InputError(f"params.yaml: promote: {choices('entry', name, params.read().get('promote', {}))}")
+    known = ledger.read(name)
+    been = {entry.event.version for entry in known.entries}
+    if to is None:
+        if len(known.champions) < 2:
+            raise InputError(f"{name}: no champion before version {known.champion or 'none'} to roll back to")
+        to = known.champions[-2]
+    elif to not in been:
+        raise InputError(f"{name}: {choices('former champion', to, been)}; `bertline promote` is for a new one")
+    elif to == known.champion:
+        raise InputError(f"{name}: version {to} is the champion already")
+    target = registry.version(name, to)
+    require_answer(target)
+    ledger.append(name, known, "rollback", to, reason or "no reason was given")
+    return target
+
+
+def require_answer(version: registry.Version) -> None:
+    """Open a version and ask it the rows that it was registered with. Raises InputError if it does not answer."""
+    rows = pa.Table.from_pylist(registry.example(version))
+    answers = Predictor.load(registry.folder(version)).predict(rows)
+    if answers.num_rows != rows.num_rows:
+        raise InputError(f"{version}: {answers.num_rows} answers to {rows.num_rows} rows")

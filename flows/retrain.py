@@ -47,13 +47,10 @@ def log_runs(stages: list[str]) -> None:
 
 @task
 def register(name: str) -> registry.Version:
-    """Register the run that promote.<name> names, unless the challenger is the same model already."""
+    """Make the run that promote.<name> names the challenger; the same model has one version."""
     rules = params.entry("promote", name, Promote)
     folder = paths.model(rules.run)
     tags = provenance_tags(rules.run)
-    held = registry.find(name, registry.CHALLENGER)
-    if held and all(held.tags.get(md5, "") == tags[md5] for md5 in ("md5", "md5_onnx")):
-        return held
     kind = Task.load(folder).kind
     exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
     return registry.register(name, folder, CODE, kind, _example(rules.run, kind), tags, exported)

@@ -18,6 +18,7 @@ from pipelines.models import backbones
 
 NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a family without a model of that class
 WEIGHTS = "model.safetensors"
+SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")  # of a config
 OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # heads that are not wanted have other names
 
 
@@ -66,9 +67,14 @@ def _require_layers(folder: Path) -> None:
 def config(folder: Path) -> Any:
     """transformers' config of a model folder. Raises InputError if transformers cannot use it."""
     try:
-        return AutoConfig.from_pretrained(folder)
+        found = AutoConfig.from_pretrained(folder)
     except Exception as error:  # of any type, as above
         raise InputError(f"{folder}: its config.json is of no use: {one_line(error)}") from error
+    for name in SIZES:
+        size = getattr(getattr(found, "encoder", found), name, 1)
+        if isinstance(size, int) and size < 1:  # torch builds a model with -2 heads, and fails when it is used
+            raise InputError(f"{folder}: its config.json has {name} {size}; 1 or more is expected")
+    return found
 
 
 def tensors(file: Path) -> dict[str, torch.Tensor]:

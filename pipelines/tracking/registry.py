@@ -1,22 +1,28 @@
-"""Registered models: versions with provenance, the aliases challenger and champion, and the promotion history."""
+"""Registered models: versions with provenance, found by their alias, challenger or champion."""
 
 import contextlib
 import io
-import json
 import warnings
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import mlflow
+from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from pipelines.core.errors import InputError, choices
-from pipelines.tracking import pyfunc, store
+from pipelines.tracking import ledger, pyfunc, store
+from pipelines.tracking.ledger import CHAMPION
 
-CHALLENGER, CHAMPION = "challenger", "champion"
-HISTORY = "champions"  # tag with a model's promotion history: versions that have been champion, the present one last
+CHALLENGER = "challenger"  # the alias of the version that was registered last
+SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
+# what opening a model and asking it imports; the package itself goes with each version, since no index has it
+NEEDS = ("fugashi", "ipadic", "mlflow", "numpy", "pandas", "pyarrow", "pydantic", "tokenizers", "unidic-lite")
+RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensors")}
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -40,47 +46,93 @@ def register(
     tags: dict[str, str],
     exported: Path | None = None,
 ) -> Version:
-    """Log the model folder as a pyfunc and give it the next version of `name`, with the alias challenger.
+    """The model folder as a version of `name`, with the alias challenger: the one that there is, else a new one.
+
+    A version appears whole, with its tags. Two that register the same model at the same time end with one version.
 
     Args:
         exported: the same model as ONNX. It is what answers then, and needs no torch.
         code: the file that MLflow runs to open the model (models from code).
         kind: of the rows that it takes; `example` is one of them.
-        tags: provenance: md5s of dvc.lock, the git commit, the run and its params.
+        tags: provenance. Versions with the same md5s are the same model.
     """
     client = store.connect()
+    with store.explained(f"{name}: no version is registered"):
+        number = _equal(client, name, tags)
+        if number is None:
+            ours = _log(name, folder, code, kind, example, tags, exported)
+            number = _equal(client, name, tags) or ours
+            if number != ours:  # another was first; a twin that this user may not delete is found by nobody
+                with contextlib.suppress(MlflowException):
+                    client.delete_model_version(name, str(ours))
+        client.set_registered_model_alias(name, CHALLENGER, str(number))
+        return _version(client, name, number)
+
+
+def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
+    """The first version with the same md5s; None without one, and for a model that has no md5."""
+    if not tags.get("md5"):
+        return None
+    found = client.search_model_versions(f"name='{name}' and tag.md5='{tags['md5']}'")
+    same = (each for each in found if all(each.tags.get(key, "") == tags.get(key, "") for key in SAME))
+    return min((int(each.version) for each in same), default=None)
+
+
+def _log(
+    name: str,
+    folder: Path,
+    code: Path,
+    kind: str,
+    example: dict[str, Any],
+    tags: dict[str, str],
+    exported: Path | None,
+) -> int:
+    """Log the model as a pyfunc, and give it the next number."""
+    artifacts = {pyfunc.FOLDERS["torch"]: str(folder)}
+    if exported:
+        artifacts[pyfunc.FOLDERS["onnx"]] = str(exported)
+    needs = (*NEEDS, *RUNS["onnx" if exported else "torch"])
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # our callers say the same
         warnings.simplefilter("ignore")  # MLflow's advice about types of examples and about pip
         with mlflow.start_run(run_name=f"register {name}", tags=tags):
             logged = mlflow.pyfunc.log_model(
                 name="model",
                 python_model=str(code),
-                artifacts={pyfunc.FOLDERS["torch"]: str(folder)}
-                | ({pyfunc.FOLDERS["onnx"]: str(exported)} if exported else {}),
+                artifacts=artifacts,
                 signature=pyfunc.signature(kind),
                 input_example=[example],
-                pip_requirements=["bertline"],
-                registered_model_name=name,
+                code_paths=[str(PACKAGE)],
+                pip_requirements=[f"{package}=={metadata.version(package)}" for package in needs],
             )
-    version = int(logged.registered_model_version)
-    for key, value in tags.items():
-        client.set_model_version_tag(name, str(version), key, value)
-    client.set_registered_model_alias(name, CHALLENGER, str(version))
-    return get(name, CHALLENGER)
+        made = mlflow.register_model(logged.model_uri, name, await_registration_for=0, tags=tags)
+    return int(made.version)
 
 
 def get(name: str, alias: str) -> Version:
-    """The version of `name` that holds `alias`. Raises InputError if none does."""
+    """The version of `name` that holds `alias`; the ledger says which is champion. Raises InputError if none does."""
     client = store.connect()
     try:
-        found = client.get_model_version_by_alias(name, alias)
+        held = client.get_registered_model(name).aliases
     except MlflowException:
-        names = [model.name for model in client.search_registered_models()]
-        if name not in names:
-            raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
-        aliases = client.get_registered_model(name).aliases
-        raise InputError(f"{name}: {choices('alias', alias, aliases)}") from None
-    return Version(name, int(found.version), dict(found.tags))
+        names = [model.name for model in client.search_registered_models() if not model.name.endswith(ledger.SUFFIX)]
+        raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
+    aliases = {each: int(number) for each, number in held.items() if each != CHAMPION}
+    if champion := ledger.read(name).champion:
+        aliases[CHAMPION] = champion
+    if alias not in aliases:
+        raise InputError(f"{name}: {choices('alias', alias, aliases)}")
+    with store.explained(f"{name} version {aliases[alias]}, the {alias}, is not there"):
+        return _version(client, name, aliases[alias])
+
+
+def _version(client: MlflowClient, name: str, number: int) -> Version:
+    return Version(name, number, dict(client.get_model_version(name, str(number)).tags))
+
+
+def version(name: str, number: int) -> Version:
+    """A version by its number. Raises InputError if there is none."""
+    with store.explained(f"{name}: no version {number}"):
+        return _version(store.connect(), name, number)
 
 
 def find(name: str, alias: str) -> Version | None:
@@ -107,27 +159,8 @@ def folder(version: Version, runtime: str = "") -> Path:
     return Path(path) / found
 
 
-def promote(version: Version) -> None:
-    """Make `version` the champion, and write it into the promotion history."""
-    client = store.connect()
-    history = promotion_history(version.name)
-    client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
-    client.set_registered_model_tag(version.name, HISTORY, json.dumps([*history, version.version]))
-
-
-def promotion_history(name: str) -> list[int]:
-    """Versions of `name` that have been champion, the present one last."""
-    tags: dict[str, Any] = store.connect().get_registered_model(name).tags
-    return json.loads(tags.get(HISTORY, "[]"))
-
-
-def rollback(name: str) -> Version:
-    """Make the previous champion the champion again."""
-    get(name, CHAMPION)
-    history = promotion_history(name)
-    if len(history) < 2:
-        raise InputError(f"{name}: no champion before version {history[-1]} to roll back to")
-    client = store.connect()
-    client.set_registered_model_alias(name, CHAMPION, str(history[-2]))
-    client.set_registered_model_tag(name, HISTORY, json.dumps(history[:-1]))
-    return get(name, CHAMPION)
+def example(version: Version) -> list[dict[str, Any]]:
+    """The rows that `version` was registered with, to ask it."""
+    path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
+    rows: Any = Model.load(path).load_input_example(path)  # as `register` gave it
+    return rows

@@ -2,9 +2,13 @@
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mlflow import MlflowClient
+
+from pipelines.core.errors import InputError, one_line
 
 HOME = Path("state/mlflow")
 EXPERIMENT = "bertline"
@@ -21,15 +25,23 @@ def uri() -> str:
 def connect() -> MlflowClient:
     """Point MLflow at the store and its experiment, which is created if it is new."""
     import mlflow
+    from mlflow.exceptions import MlflowException
 
     _say_less()
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # MLflow's own 7 take minutes to say that it is down
     place = uri()
     mlflow.set_tracking_uri(place)  # which also sets MLFLOW_TRACKING_URI, for processes started from here
     client = MlflowClient()
-    if client.get_experiment_by_name(EXPERIMENT) is None:
-        local = place == _local()  # a server decides where its artifacts are
-        client.create_experiment(EXPERIMENT, (HOME / "artifacts").resolve().as_uri() if local else None)
-    mlflow.set_experiment(EXPERIMENT)
+    with explained("MLflow's store does not answer"):
+        if client.get_experiment_by_name(EXPERIMENT) is None:
+            local = place == _local()  # a server decides where its artifacts are
+            artifacts = (HOME / "artifacts").resolve().as_uri() if local else None
+            try:
+                client.create_experiment(EXPERIMENT, artifacts)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was first
+                    raise
+        mlflow.set_experiment(EXPERIMENT)
     return client
 
 
@@ -42,3 +54,18 @@ def _say_less() -> None:
     for name in ("alembic", "mlflow.store", "mlflow.pyfunc"):
         logging.getLogger(name).setLevel(logging.WARNING)
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn MLflow's own errors into one sentence that begins with `what`."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        said = str(error)
+        refused = "Permission denied" in said or "error code 403" in said
+        why = "this user has no permission for it" if refused else one_line(error)
+        raise InputError(f"{what} at {uri()}: {why}") from error

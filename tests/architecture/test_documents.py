@@ -37,7 +37,7 @@ RUN_BY = {
 }
 # what the house calls things, and what users meet in params.yaml
 TERMS = """corpus, task, kind, rows, encoded, encoder, head, pooling, strategy, run, model folder, teacher, student,
-    challenger, champion, promotion, rollback, promotion history, baseline, masked tokens, sequence packing,
+    challenger, champion, promotion, rollback, ledger, promotion history, baseline, masked tokens, sequence packing,
     embedding subset, cls-only last layer, frozen features, oneDNN linear layers, fast dropout, attention kernels,
     positive pairs, behaviour check, slice, fingerprint, provenance, timings, evaluations, resources"""
 

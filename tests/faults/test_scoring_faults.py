@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.tracking import registry
+from pipelines.tracking import ledger, registry
 from tests.support import tiny
 from tests.support.places import CODE, ROOT
 
@@ -29,9 +29,8 @@ JOBS = {"a": "映画の公開日が決定", "b": "試合は延長の末に決着
 def place(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     example = {"text": "犬"}
-    registry.promote(
-        registry.register("tiny", tiny.classifier(checkout / "model"), CODE, "single", example, {"run": "t"})
-    )
+    version = registry.register("tiny", tiny.classifier(checkout / "model"), CODE, "single", example, {"run": "t"})
+    ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
     for job, text in JOBS.items():
         pq.write_table(pa.table({"id": range(ROWS), "text": [text] * ROWS}), checkout / f"{job}.parquet")
     yield checkout

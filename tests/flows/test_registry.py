@@ -12,7 +12,7 @@ import pytest
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
-from pipelines.tracking import registry
+from pipelines.tracking import ledger, registry
 from tests.support import tiny
 from tests.support.places import CODE
 
@@ -40,7 +40,7 @@ def registered(checkout: Path) -> Iterator[Path]:
 
 
 def register(folder: Path) -> registry.Version:
-    return registry.register("tiny", folder, CODE, "single", {"text": "犬"}, {"run": "tiny", "md5": "0"})
+    return registry.register("tiny", folder, CODE, "single", {"text": "犬"}, {"run": "tiny", "md5": str(folder)})
 
 
 @pytest.mark.slow
@@ -67,9 +67,9 @@ def test_a_better_one_is_promoted_a_worse_one_refused_and_the_way_back_is_open(
     shutil.copytree(registered, checkout / "as-good")
     third = register(checkout / "as-good")
     assert promote("tiny").champion.version == third.version == 3
-    assert registry.promotion_history("tiny") == [1, 3]
+    assert ledger.read("tiny").champions == (1, 3)
     assert rollback("tiny").version == 1
-    assert registry.promotion_history("tiny") == [1]
+    assert ledger.read("tiny").champions == (1,)
     with pytest.raises(InputError, match="no champion before version 1"):
         rollback("tiny")
 
@@ -82,8 +82,20 @@ def test_a_name_or_an_alias_that_is_not_there_is_one_sentence(registered: Path) 
         registry.get("tiny", "champion")
 
 
+def test_no_secret_of_the_environment_is_written_down(
+    registered: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "pa55-w0rd-of-a-test"
+    for name in ("MLFLOW_TRACKING_PASSWORD", "AWS_SECRET_ACCESS_KEY", "BERTLINE_TOKEN", "HF_TOKEN"):
+        monkeypatch.setenv(name, secret)
+    ledger.append("tiny", ledger.read("tiny"), "promote", register(registered).version, "a test")
+    kept = [path for path in (checkout / "state").rglob("*") if path.is_file()]
+    assert {"mlflow.db", "MLmodel"} <= {path.name for path in kept}
+    assert not [path for path in kept if secret.encode() in path.read_bytes()]
+
+
 def test_a_version_remembers_where_it_came_from(registered: Path) -> None:
     version = register(registered)
-    assert version.tags["md5"] == "0"
+    assert version.tags["md5"] == str(registered)
     folder = registry.folder(version)
     assert json.loads((folder / "task.json").read_text())["labels"] == list(tiny.LABELS)

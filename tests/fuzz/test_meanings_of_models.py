@@ -77,6 +77,7 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a layer less": (edit("config.json", num_hidden_layers=1), "its weights have layers that its config.json does not"),
     "another width": (edit("config.json", intermediate_size=32), "are missing or of another size"),
     "a type that is none": (edit("config.json", hidden_size="wide"), "its config.json is of no use"),
+    "fewer heads than none": (edit("config.json", num_attention_heads=-2), "has num_attention_heads -2"),
     "an unknown family": (edit("config.json", model_type="bertt"), "its config.json is of no use"),
     "weights cut off": (cut("model.safetensors"), "its weights are not readable"),
 }
@@ -86,6 +87,24 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_of_a_model_folder(name: str, place: Path) -> None:
     change, said = MODELS[name]
     shutil.copytree("seeds/single/model", "mutant")
+    change(Path("mutant"))
+    with pytest.raises(InputError) as caught:
+        Predictor.load(Path("mutant"))
+    assert said in str(caught.value)
+
+
+EXPORTED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "labels in another order": (edit("task.json", labels=["phone", "film", "sport"]), "model.onnx ['film', 'phone', "),
+    "labels left out": (edit("task.json", labels=["film", "phone"]), "model.onnx ['film', 'phone', "),
+    "another kind": (edit("task.json", kind="pair"), "task.json has the kind 'pair', model.onnx 'single'"),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_of_an_exported_model(name: str, place: Path) -> None:
+    change, said = EXPORTED[name]
+    shutil.copytree("seeds/single/onnx", "mutant")
+    Predictor.load(Path("mutant"))
     change(Path("mutant"))
     with pytest.raises(InputError) as caught:
         Predictor.load(Path("mutant"))
@@ -167,6 +186,14 @@ ENCODED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a size of no number": (edit("encoding.json", vocab_size="300"), "vocab_size '300'; whole numbers are expected"),
     "another kind": (edit("task.json", kind="tagging", metric="f1"), "no column 'part'"),
 }
+
+
+def test_of_encoded_choices(place: Path) -> None:
+    shutil.copytree("seeds/choice/encoded", "mutant")
+    Encoded.read(Path("mutant"), "train")
+    column("first_lengths", lambda found: pa.array([row[:-1] for row in found.to_pylist()], found.type))(Path("mutant"))
+    with pytest.raises(InputError, match="there are more or fewer first lengths than sequences"):
+        Encoded.read(Path("mutant"), "train")
 
 
 @pytest.mark.parametrize("name", ENCODED)

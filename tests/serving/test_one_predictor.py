@@ -21,7 +21,7 @@ from pipelines.core.schema import INPUTS
 from pipelines.inference import onnx_export, runtimes
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
-from pipelines.tracking import registry, store
+from pipelines.tracking import ledger, registry, store
 from tests.support import tiny
 from tests.support.places import CODE, ROOT
 
@@ -29,13 +29,13 @@ TEXTS = ["私は犬が好き。", "", "😀", "映画の公開日が決定、監
 
 
 def register(folder: Path, kind: str = "single") -> registry.Version:
-    return registry.register("tiny", folder, CODE, kind, dict.fromkeys(INPUTS[kind], "犬"), {"run": "tiny", "md5": "0"})
+    return registry.register("tiny", folder, CODE, kind, dict.fromkeys(INPUTS[kind], "犬"), {"run": "tiny"})
 
 
 @pytest.fixture
 def version(checkout: Path) -> Iterator[registry.Version]:
     found = register(tiny.classifier(checkout / "model"))
-    registry.promote(found)
+    ledger.append("tiny", ledger.read("tiny"), "promote", found.version, "a test")
     yield found
     mlflow.set_tracking_uri(None)
 

@@ -1,0 +1,116 @@
+"""The events of a ledger, and what they come to: which version is champion, and which was before it."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+Action = Literal["promote", "rollback"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the writer of an event says."""
+
+    id: str  # drawn by the writer, who so finds the event again
+    action: Action
+    version: int  # the champion from then on
+    previous: int | None  # the champion before
+    after: int  # the number of the last event that the writer knew; 0 for the first
+    digest: str  # of that event
+    actor: str
+    reason: str
+    verdict: dict[str, Any] = field(default_factory=dict)  # of the gate
+
+    def text(self) -> str:
+        """The event as it is kept."""
+        return json.dumps(self.__dict__, ensure_ascii=False, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An event in its place."""
+
+    number: int  # events are numbered from 1, in the order in which the server took them
+    at_ms: int  # the server's clock, since 1970; never before the entry that precedes this one
+    event: Event
+    digest: str
+
+
+@dataclass(frozen=True)
+class State:
+    """What a ledger says.
+
+    Attributes:
+        entries: the events that count.
+        overtaken: those that do not, since another was written before them that their writers did not know.
+        damage: a sentence for each event that was changed or removed afterwards.
+        champions: the present champion last, before it those that a rollback goes back to.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    overtaken: tuple[Entry, ...] = ()
+    damage: tuple[str, ...] = ()
+    champions: tuple[int, ...] = ()
+
+    @property
+    def champion(self) -> int | None:
+        return self.champions[-1] if self.champions else None
+
+    @property
+    def last(self) -> tuple[int, str]:
+        """The number and the digest of the last event that counts."""
+        return (self.entries[-1].number, self.entries[-1].digest) if self.entries else (0, "")
+
+    def at(self, at_ms: int) -> Entry | None:
+        """The last entry that counted at a time."""
+        return next((entry for entry in reversed(self.entries) if entry.at_ms <= at_ms), None)
+
+
+_EVENT = TypeAdapter(Event)
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def replay(kept: Iterable[tuple[int, int, str]]) -> State:
+    """What events come to, given as number, time in ms and text, by their numbers.
+
+    An event counts if no other that counts lies between it and the one that it names: of two that were written at the
+    same moment, the first does. Every reader therefore finds the same champion.
+    """
+    entries: dict[int, Entry] = {}
+    overtaken: list[Entry] = []
+    damage: list[str] = []
+    champions: tuple[int, ...] = ()
+    last, expected = 0, 1
+    for number, at_ms, text in kept:
+        damage += [f"event {gone} was removed" for gone in range(expected, number)]
+        expected = number + 1
+        try:
+            event = _EVENT.validate_json(text, strict=True)
+        except ValidationError:
+            damage.append(f"event {number} was changed: it is no event any more")
+            continue
+        before = entries[last].at_ms if entries else 0
+        entry = Entry(number, max(at_ms, before), event, digest(text))
+        if event.after < last:
+            overtaken.append(entry)
+            continue
+        if event.after in entries and entries[event.after].digest != event.digest:
+            damage.append(f"event {event.after} was changed after event {number} named it")
+        entries[number] = entry
+        champions = _champions(champions, event)
+        last = number
+    return State(tuple(entries.values()), tuple(overtaken), tuple(damage), champions)
+
+
+def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:
+    """A promotion goes on; a rollback goes back to the place of its version."""
+    if event.action == "rollback" and event.version in before:
+        return before[: len(before) - before[::-1].index(event.version)]
+    return (*before, event.version)
