@@ -55,7 +55,7 @@ def plain(found: dict[str, Any]) -> str:
         was = f" (before: {row['previous']})" if row["previous"] else ""
         said = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
         lines.append(f"{row['number']:4}  {said}")
-        lines += [f"      {reason}" for reason in row["verdict"].get("reasons", [])]
+        lines += [f"      {finding['sentence']}" for finding in row["verdict"].get("findings", [])]
     lines += [
         f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "
         "does not count, another was first"

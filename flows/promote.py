@@ -1,18 +1,16 @@
 """promote: the challenger against the champion on the same rows, by the rules of params.yaml; and the way back."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from prefect import flow, task
 
-from pipelines.core import params, paths
+from pipelines.core import params
 from pipelines.core.errors import InputError, choices
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
-from pipelines.evaluation.split import Split
-from pipelines.inference import behaviour, cost
+from pipelines.inference import measured
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import ledger, registry
 
@@ -27,23 +25,16 @@ class Outcome:
 
 
 @task
-def measure(version: registry.Version, entry: Evaluate) -> dict[str, Any]:
-    """Score a registered version on the rows of an evaluate entry, with the predictor that serves."""
-    predictor = Predictor.load(registry.folder(version))
-    split = Split(paths.rows(entry.task) / f"{entry.split}.parquet", predictor.task)
-    return {
-        "task": entry.task,
-        "rows": split.rows,
-        "metric": predictor.task.metric,
-        **split.score(predictor.predict),
-        "latency_ms": cost.latency(predictor, split),
-        "behaviour": behaviour.check(predictor, split.parts, entry.behaviour),
-    }
+def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
+    """Measure a registered version on the rows of an evaluate entry."""
+    return measured.measure(registry.folder(version), entry, version.tags.get("approved") == "true")
 
 
 @flow(name="promote")
 def promote(name: str, version: int | None = None, instead_of: int | None = None, reason: str = "") -> Outcome:
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
+
+    The verdict is kept with the version, and with the event in the ledger.
 
     Args:
         version: another than the challenger.
@@ -60,12 +51,22 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
     champion = registry.version(name, known.champion) if known.champion else None
     if champion and champion.version == challenger.version:
         return Outcome(False, [f"{challenger} is the champion already"], champion)
-    decision = gates.decide(measure(challenger, entry), measure(champion, entry) if champion else None, rules)
-    if not decision.passed:
+    decision = _decide(challenger, champion, entry, rules)
+    verdict = {"gate": rules.gate, **decision.verdict()}
+    registry.describe(challenger, verdict, decision.reasons)
+    if not decision.passed and rules.gate == "enforce":
         return Outcome(False, decision.reasons, champion)
-    verdict = {"reasons": decision.reasons}
-    ledger.append(name, known, "promote", challenger.version, reason or "it passed the gate", verdict)
+    why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
+    ledger.append(name, known, "promote", challenger.version, reason or why, verdict)
     return Outcome(True, decision.reasons, challenger)
+
+
+def _decide(
+    challenger: registry.Version, champion: registry.Version | None, entry: Evaluate, rules: Promote
+) -> gates.Decision:
+    if rules.gate == "off":
+        return gates.Decision([])
+    return gates.decide(measure(challenger, entry), measure(champion, entry) if champion else None, rules)
 
 
 def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:

@@ -13,6 +13,7 @@ from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.evaluation import significance
 from pipelines.evaluation.score import joined, metric_of_rows
+from pipelines.evaluation.significance import OfRows
 
 BINS = 15  # of confidence, as in Guo et al. 2017
 
@@ -33,17 +34,24 @@ def analysis(
     """
     value = metric_of_rows(rows, predictions, task)
     found: dict[str, Any] = {"interval": list(significance.interval(value, rows.num_rows))}
-    lengths, matching = _lengths_and_matches(_texts(inputs, task), patterns)
-    found["slices"] = [
-        {"slice": name, "rows": len(chosen), "score": value(chosen)}
-        for name, chosen in (_slices(rows, lengths, task) | matching).items()
-        if len(chosen)
-    ]
+    found["slices"] = slices(value, rows, task, patterns, inputs)
     if task.kind in ("single", "pair", "choice"):
         gold, answers = joined(rows, predictions, "label")
         right = pc.equal(gold, answers.column("label")).to_numpy()
         found["calibration"] = calibration(answers.column("score").to_numpy(), right)
     return found
+
+
+def slices(
+    value: OfRows, rows: pa.Table, task: Task, patterns: Mapping[str, str], inputs: Iterable[pa.RecordBatch]
+) -> list[dict[str, Any]]:
+    """{"slice": name, "rows": count, "score": number} of every kind's own slices and of those by `patterns`."""
+    lengths, matching = _lengths_and_matches(_texts(inputs, task), patterns)
+    return [
+        {"slice": name, "rows": len(chosen), "score": value(chosen)}
+        for name, chosen in (_slices(rows, lengths, task) | matching).items()
+        if len(chosen)
+    ]
 
 
 def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:

@@ -1,41 +1,144 @@
-"""Whether a challenger may take the champion's place: rules, numbers, and a reason for each."""
+"""Whether a challenger may take the champion's place: a rule each, with its numbers and a sentence."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pipelines.entries.promote import Promote
+import numpy as np
 
-Metrics = dict[str, Any]  # what evaluate writes to artifacts/metrics/<run>.json
+from pipelines.core.errors import UsageError, choices
+from pipelines.entries.promote import Promote
+from pipelines.evaluation import significance
+from pipelines.evaluation.significance import OfRows
+
+EXACT = 1e-12  # what rounding may add to a difference
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one version on the gate's rows.
+
+    Attributes:
+        score: the task's metric, as a function of row numbers.
+        answers: what it says of each row, (N,), to be compared with another's.
+        classes: F1 of each label; slices: score of each.
+    """
+
+    metric: str
+    rows: int
+    score: OfRows
+    answers: list[Any]
+    p50_ms: float
+    p95_ms: float
+    size_bytes: int
+    classes: Mapping[str, float] = field(default_factory=dict)
+    slices: Mapping[str, float] = field(default_factory=dict)
+    behaviour: list[dict[str, Any]] = field(default_factory=list)
+    approved: bool = False
+
+    @property
+    def value(self) -> float:
+        return self.score(np.arange(self.rows))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule: what was found, what was asked, and whether that is enough."""
+
+    rule: str
+    found: float
+    asked: float
+    passed: bool
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{'passed' if self.passed else 'refused'}: {self.sentence}"
 
 
 @dataclass(frozen=True)
 class Decision:
-    passed: bool
-    reasons: list[str]  # one sentence a rule, each with its numbers
+    findings: list[Finding]
+
+    @property
+    def passed(self) -> bool:
+        return all(finding.passed for finding in self.findings)
+
+    @property
+    def reasons(self) -> list[str]:
+        return list(map(str, self.findings))
+
+    def verdict(self) -> dict[str, Any]:
+        """The decision as JSON."""
+        return {"passed": self.passed, "findings": [asdict(finding) for finding in self.findings]}
 
 
-def decide(challenger: Metrics, champion: Metrics | None, rules: Promote) -> Decision:
-    """Hold `challenger` against `rules` and, where there is one, against `champion` on the same rows."""
-    name = challenger["metric"]
-    value = challenger["metrics"][name]
-    checks = [(value >= rules.at_least, f"{name} {value:.4f}, at least {rules.at_least:.4f} is asked")]
-    for check in challenger.get("behaviour", []):
-        found = f"{check['passed']:.4f} of {check['rows']} rows, at least {check['at_least']:.4f} is asked"
-        checks.append((check["ok"], f"behaviour {check['name']}: {found}"))
+def decide(challenger: Measured, champion: Measured | None, rules: Promote) -> Decision:
+    """Hold `challenger` against `rules`, and against `champion` on the same rows where there is one.
+
+    The first challenger has nobody to be compared with: the rules about itself decide.
+    """
+    findings = [*_alone(challenger, rules)]
     if champion:
-        if champion["rows"] != challenger["rows"] or champion["task"] != challenger["task"]:
+        if champion.rows != challenger.rows:
             raise ValueError("challenger and champion must be scored on the same rows")
-        best = champion["metrics"][name]
-        loss = best - value
-        checks.append(
-            (
-                loss <= rules.may_lose + 1e-12,
-                f"{name} {value:.4f} against the champion's {best:.4f}, {rules.may_lose:.4f} may be lost",
-            )
-        )
-        if rules.max_latency_ratio:
-            ratio = challenger["latency_ms"]["p50"] / champion["latency_ms"]["p50"]
-            asked = f"at most {rules.max_latency_ratio:.2f} times is asked"
-            checks.append((ratio <= rules.max_latency_ratio, f"latency {ratio:.2f} times the champion's, {asked}"))
-    reasons = [f"{'passed' if passed else 'refused'}: {sentence}" for passed, sentence in checks]
-    return Decision(all(passed for passed, _ in checks), reasons)
+        findings += _against(challenger, champion, rules)
+    return Decision(findings)
+
+
+def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
+    yield _least("at_least", challenger.metric, challenger.value, rules.at_least)
+    for label, asked in rules.classes.items():
+        yield _least(f"classes.{label}", f"F1 of {label}", _of("label", label, challenger.classes), asked)
+    for name, asked in rules.slices.items():
+        yield _least(f"slices.{name}", f"{challenger.metric} of {name}", _of("slice", name, challenger.slices), asked)
+    for check in challenger.behaviour:
+        name, asked = f"behaviour {check['name']}", check["at_least"]
+        said = f"{name}: {check['passed']:.4f} of {check['rows']} rows, at least {asked:.4f} is asked"
+        yield Finding(name, check["passed"], asked, check["ok"], said)
+    if rules.max_size_mb:
+        yield _most("max_size_mb", "megabytes", challenger.size_bytes / 1e6, rules.max_size_mb)
+    if rules.max_p95_ms:
+        yield _most("max_p95_ms", "p95 in milliseconds", challenger.p95_ms, rules.max_p95_ms)
+    if rules.approval:
+        said = "a person has approved it" if challenger.approved else "the version has no tag approved: true"
+        yield Finding("approval", challenger.approved, 1, challenger.approved, said)
+
+
+def _against(challenger: Measured, champion: Measured, rules: Promote) -> Iterator[Finding]:
+    yield _loss(challenger, champion, rules)
+    same = float(np.mean([ours == theirs for ours, theirs in zip(challenger.answers, champion.answers, strict=True)]))
+    if rules.least_agreement:
+        yield _least("least_agreement", "agreement with the champion", same, rules.least_agreement)
+    if rules.at_tie == "keep" and same == 1:
+        yield Finding("at_tie", 1, 1, False, "it says what the champion says of every row, and at_tie is keep")
+    if rules.max_latency_ratio:
+        ratio = challenger.p50_ms / champion.p50_ms
+        yield _most("max_latency_ratio", "latency as a multiple of the champion's", ratio, rules.max_latency_ratio)
+
+
+def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:
+    """Non-inferiority: the loss is at most `may_lose`, as sure as `confidence` says."""
+
+    def difference(rows: np.ndarray) -> float:
+        return challenger.score(rows) - champion.score(rows)
+
+    bound = significance.lower_bound(difference, challenger.rows, rules.confidence)
+    said = (
+        f"{challenger.metric} {challenger.value:.4f} against the champion's {champion.value:.4f}; "
+        f"{rules.confidence:.0%} sure is a difference of {bound:+.4f} or more, {-rules.may_lose:+.4f} is asked"
+    )
+    return Finding("may_lose", bound, -rules.may_lose, bound >= -rules.may_lose - EXACT, said)
+
+
+def _of(what: str, name: str, values: Mapping[str, float]) -> float:
+    if name not in values:
+        raise UsageError(f"params.yaml: promote: {choices(what, name, values)}")
+    return values[name]
+
+
+def _least(rule: str, name: str, found: float, asked: float) -> Finding:
+    return Finding(rule, found, asked, found >= asked, f"{name} {found:.4f}, at least {asked:.4f} is asked")
+
+
+def _most(rule: str, name: str, found: float, asked: float) -> Finding:
+    return Finding(rule, found, asked, found <= asked, f"{name} {found:.4g}, at most {asked:.4g} is asked")

@@ -1,4 +1,4 @@
-"""Bootstrap intervals: how far a score, or the difference of two on the same rows, may be chance."""
+"""Bootstrap: how far a score, or the difference of two on the same rows, may be chance."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,15 @@ def interval(value: OfRows, count: int, samples: int = 1000, seed: int = 1) -> I
     For two models on the same rows let `value` be the difference of their scores: each draw is the same for both
     (Koehn 2004).
     """
-    generator = seeding.generator(seed, "bootstrap")
-    values = [value(generator.integers(0, count, count)) for _ in range(samples)]
-    low, high = np.quantile(values, [0.025, 0.975])
+    low, high = np.quantile(_drawn(value, count, samples, seed), [0.025, 0.975])
     return float(low), float(high)
+
+
+def lower_bound(value: OfRows, count: int, confidence: float, samples: int = 1000, seed: int = 1) -> float:
+    """What `value` is not below, as sure as `confidence` says: its one-sided percentile bound."""
+    return float(np.quantile(_drawn(value, count, samples, seed), 1 - confidence))
+
+
+def _drawn(value: OfRows, count: int, samples: int, seed: int) -> list[float]:
+    generator = seeding.generator(seed, "bootstrap")
+    return [value(generator.integers(0, count, count)) for _ in range(samples)]

@@ -78,13 +78,17 @@ class Split:
         path = folder / self.path.name
         return tables.read(path, _for_scores(tables.open_parquet(path).schema_arrow.names))
 
-    def score(self, predict: Predict) -> dict[str, Any]:
-        """The scores of the predictions that `predict` returns for the parts; they are written nowhere."""
+    def predicted(self, predict: Predict) -> pa.Table:
+        """The predictions that `predict` returns for the parts, the columns that scoring reads; they stay in memory."""
         parts = (predict(part) for part in self.parts())
         answers = [answers.select(_for_scores(answers.column_names)) for answers in parts]
         if not answers:
             raise InputError(f"{self.path}: it has no rows")
-        return score(self.targets(), pa.concat_tables(answers), self.task)
+        return pa.concat_tables(answers)
+
+    def score(self, predict: Predict) -> dict[str, Any]:
+        """The scores of the predictions that `predict` returns for the parts."""
+        return score(self.targets(), self.predicted(predict), self.task)
 
 
 def _for_scores(names: list[str]) -> list[str]:

@@ -2,8 +2,9 @@
 
 import contextlib
 import io
+import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Version:
 
     name: str
     version: int
-    tags: dict[str, str]
+    tags: dict[str, str] = field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.name} version {self.version}"
@@ -157,6 +158,15 @@ def folder(version: Version, runtime: str = "") -> Path:
     if not found:
         raise InputError(f"{version} was registered without {names[0]}; add its run to export: and retrain")
     return Path(path) / found
+
+
+def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> None:
+    """Keep the gate's verdict with a version: as JSON in the tag `verdict`, and as its description."""
+    client = store.connect()
+    with store.explained(f"{version}: its verdict cannot be kept"):
+        client.set_model_version_tag(version.name, str(version.version), "verdict", json.dumps(verdict))
+        table = "\n".join(f"- {reason}" for reason in reasons) or "- not measured"
+        client.update_model_version(version.name, str(version.version), table)
 
 
 def example(version: Version) -> list[dict[str, Any]]:

@@ -9,10 +9,11 @@ import mlflow
 import pyarrow as pa
 import pytest
 
+from flows import history
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
-from pipelines.tracking import ledger, registry
+from pipelines.tracking import ledger, registry, store
 from tests.support import tiny
 from tests.support.places import CODE
 
@@ -35,6 +36,7 @@ def registered(checkout: Path) -> Iterator[Path]:
     rows = rows.append_column("label", Predictor.load(folder).predict(rows).column("label"))
     rows = rows.cast(schema.ROWS["single"])
     tables.write(paths.rows("rows") / "test.parquet", rows.to_batches(), rows.schema)
+    tiny.TASK.with_(splits=("test",)).save(paths.rows("rows"))
     yield folder
     mlflow.set_tracking_uri(None)
 
@@ -66,12 +68,111 @@ def test_a_better_one_is_promoted_a_worse_one_refused_and_the_way_back_is_open(
 
     shutil.copytree(registered, checkout / "as-good")
     third = register(checkout / "as-good")
-    assert promote("tiny").champion.version == third.version == 3
+    with pytest.raises(InputError, match="its champion is version 1, not 2"):
+        promote("tiny", instead_of=2)
+    assert promote("tiny", instead_of=1, reason="newer rows").champion.version == third.version == 3
+    _check_what_is_kept(third)
     assert ledger.read("tiny").champions == (1, 3)
     assert rollback("tiny").version == 1
     assert ledger.read("tiny").champions == (1,)
     with pytest.raises(InputError, match="no champion before version 1"):
         rollback("tiny")
+
+
+def _check_what_is_kept(third: registry.Version) -> None:
+    """The verdicts of the three, and the events of the two that were promoted."""
+    told = history.history("tiny")
+    assert [(row["action"], row["version"], row["previous"]) for row in told["events"]] == [
+        ("promote", 1, None),
+        ("promote", 3, 1),
+    ]
+    assert (told["champion"], told["events"][1]["reason"]) == (3, "newer rows")
+    assert "promote  version 3 (before: 1)" in history.plain(told)
+    verdicts = [json.loads(registry.version("tiny", number).tags["verdict"]) for number in (1, 2, 3)]
+    assert [verdict["passed"] for verdict in verdicts] == [True, False, True]
+    assert told["events"][1]["verdict"] == verdicts[2]
+    assert history.champion_at("tiny", "2026-01-01") == "tiny had no champion at 2026-01-01T00:00:00+00:00"
+    assert history.champion_at("tiny", "2999-01-01").startswith("tiny version 3 was champion: ")
+
+
+@pytest.mark.slow
+def test_a_label_that_the_champion_does_not_know_is_not_in_the_way(registered: Path, checkout: Path) -> None:
+    """The champion is wrong on its rows, and the next challenger may know it."""
+    from flows.promote import promote
+
+    register(registered)
+    assert promote("tiny").promoted
+    path = paths.rows("rows") / "test.parquet"
+    rows = tables.read(path)
+    labels = ["phones", *rows.column("label").to_pylist()[1:]]
+    rows = rows.set_column(rows.column_names.index("label"), "label", pa.array(labels))
+    tables.write(path, rows.to_batches(), rows.schema)
+    tiny.TASK.with_(splits=("test",), labels=(*tiny.LABELS, "phones")).save(paths.rows("rows"))
+    shutil.copytree(registered, checkout / "again")
+    register(checkout / "again")
+    outcome = promote("tiny")
+    assert outcome.promoted
+    count = rows.num_rows
+    assert outcome.reasons[0].startswith(f"passed: accuracy {(count - 1) / count:.4f}, ")
+
+
+@pytest.mark.slow
+def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path) -> None:
+    from flows.promote import promote
+
+    register(registered)
+    assert promote("tiny").promoted
+    for number, (gate, passed) in enumerate({"dry_run": False, "off": True}.items(), start=2):
+        (checkout / "params.yaml").write_text(PARAMS.replace("run: tiny,", f"run: tiny, gate: '{gate}',"))
+        version = register(tiny.classifier(checkout / gate, seed=11))
+        outcome = promote("tiny")
+        assert (outcome.promoted, outcome.champion.version) == (True, number)
+        verdict = json.loads(registry.version("tiny", version.version).tags["verdict"])
+        assert (verdict["gate"], verdict["passed"], bool(verdict["findings"])) == (gate, passed, gate == "dry_run")
+
+
+@pytest.mark.slow
+def test_a_version_that_does_not_answer_is_not_gone_back_to(registered: Path, checkout: Path) -> None:
+    from flows.promote import promote, rollback
+
+    first = register(registered)
+    assert promote("tiny").promoted
+    shutil.copytree(registered, checkout / "again")
+    register(checkout / "again")
+    assert promote("tiny").champion.version == 2
+    with pytest.raises(InputError, match=r"no former champion '7'; there are: 1, 2"):
+        rollback("tiny", to=7)
+    with pytest.raises(InputError, match="version 2 is the champion already"):
+        rollback("tiny", to=2)
+    (registry.folder(first) / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match="its weights are not readable"):
+        rollback("tiny")
+    assert registry.get("tiny", "champion").version == 2
+
+
+def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(
+    registered: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = store.connect()
+    register(registered)
+    client.set_registered_model_alias("tiny", "champion", "1")
+    with pytest.raises(InputError, match="no alias 'champion'"):
+        registry.get("tiny", "champion")
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    ledger.settle("tiny", ledger.read("tiny"))
+    assert "tiny: version 1 had the alias champion, the ledger says no version; the alias is mended" in (
+        capsys.readouterr().err
+    )
+    assert client.get_registered_model("tiny").aliases == {"challenger": 1}
+    ledger.append("tiny", ledger.read("tiny"), "promote", 1, "a test")
+    assert client.get_registered_model("tiny").aliases["champion"] == 1
+    client.delete_registered_model_alias("tiny", "champion")
+    assert registry.get("tiny", "champion").version == 1
+    ledger.settle("tiny", ledger.read("tiny"))
+    assert client.get_registered_model("tiny").aliases["champion"] == 1
+    client.set_model_version_tag("tiny.ledger", "1", "event", "{}")
+    ledger.settle("tiny", ledger.read("tiny"))
+    assert "the ledger was tampered with: event 1 was changed: it is no event any more" in capsys.readouterr().err
 
 
 def test_a_name_or_an_alias_that_is_not_there_is_one_sentence(registered: Path) -> None:

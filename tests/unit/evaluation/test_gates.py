@@ -1,57 +1,112 @@
 """The gate's rules, each on both of its sides."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+from pipelines.core.errors import UsageError
 from pipelines.entries.promote import Promote
-from pipelines.evaluation.gates import decide
+from pipelines.evaluation.gates import Decision, Measured, decide
+
+ROWS = 400
 
 
-def record(accuracy: float, latency: float = 1.0) -> dict:
-    return {
-        "task": "t",
-        "rows": 9,
-        "metric": "accuracy",
-        "metrics": {"accuracy": accuracy},
-        "latency_ms": {"p50": latency},
-    }
+def measured(right: int | list[int], rows: int = ROWS, **more: Any) -> Measured:
+    """A version that is right on the first `right` rows, or on the rows with these numbers."""
+    hits = np.zeros(rows, bool)
+    hits[range(right) if isinstance(right, int) else right] = True
+    facts = {"p50_ms": 1.0, "p95_ms": 2.0, "size_bytes": 5_000_000} | more
+    return Measured("accuracy", rows, lambda chosen: float(hits[chosen].mean()), hits.tolist(), **facts)
 
 
-def behaving(passed: float) -> dict:
-    check = {"name": "names", "rows": 4, "passed": passed, "at_least": 0.75, "ok": passed >= 0.75}
-    return record(0.8) | {"behaviour": [check]}
+def decided(challenger: Measured, champion: Measured | None = None, **rules: Any) -> Decision:
+    decision = decide(challenger, champion, Promote(run="r", **rules))
+    assert decision.passed == all(reason.startswith("passed: ") for reason in decision.reasons)
+    return decision
+
+
+@pytest.mark.parametrize(
+    ("challenger", "rules", "passed"),
+    [
+        (measured(200), {"at_least": 0.5}, True),
+        (measured(199), {"at_least": 0.5}, False),
+        (measured(9, classes={"smax": 0.5}), {"classes": {"smax": 0.5}}, True),
+        (measured(9, classes={"smax": 0.4}), {"classes": {"smax": 0.5}}, False),
+        (measured(9, slices={"kanji": 0.5}), {"slices": {"kanji": 0.5}}, True),
+        (measured(9, slices={"kanji": 0.4}), {"slices": {"kanji": 0.5}}, False),
+        (measured(9), {"max_size_mb": 5.0}, True),
+        (measured(9), {"max_size_mb": 4.9}, False),
+        (measured(9), {"max_p95_ms": 2.0}, True),
+        (measured(9), {"max_p95_ms": 1.9}, False),
+        (measured(9, approved=True), {"approval": True}, True),
+        (measured(9), {"approval": True}, False),
+        (measured(9, behaviour=[{"name": "n", "rows": 4, "passed": 1.0, "at_least": 0.75, "ok": True}]), {}, True),
+        (measured(9, behaviour=[{"name": "n", "rows": 4, "passed": 0.5, "at_least": 0.75, "ok": False}]), {}, False),
+    ],
+)
+def test_the_first_is_held_against_the_rules_alone(challenger: Measured, rules: dict[str, Any], passed: bool) -> None:
+    assert decided(challenger, **rules).passed == passed
 
 
 @pytest.mark.parametrize(
     ("challenger", "champion", "rules", "passed"),
     [
-        (record(0.5), None, {"at_least": 0.5}, True),
-        (record(0.49), None, {"at_least": 0.5}, False),
-        (record(0.8), record(0.8), {}, True),
-        (record(0.79), record(0.8), {}, False),
-        (record(0.79), record(0.8), {"may_lose": 0.01}, True),
-        (record(0.78), record(0.8), {"may_lose": 0.01}, False),
-        (record(0.8, 1.5), record(0.8), {"max_latency_ratio": 1.5}, True),
-        (record(0.8, 1.6), record(0.8), {"max_latency_ratio": 1.5}, False),
-        (record(0.8, 3.0), record(0.8, 2.0), {"max_latency_ratio": 1.5}, True),
-        (behaving(1.0), None, {}, True),
-        (behaving(0.5), None, {}, False),
+        (measured(300), measured(300), {"may_lose": 0.0}, True),  # the same answers: no draw differs
+        (measured(300), measured(300), {"at_tie": "keep"}, False),
+        (measured(301), measured(300), {"at_tie": "keep"}, True),
+        (measured(396), measured(400), {"may_lose": 0.02}, True),
+        (measured(390), measured(400), {"may_lose": 0.02}, False),  # it lost more
+        (measured(395), measured(400), {"may_lose": 0.02, "confidence": 0.99}, False),  # that may be chance
+        (measured(395), measured(400), {"may_lose": 0.02, "confidence": 0.5}, True),
+        (measured(300), measured(300), {"least_agreement": 1.0}, True),
+        (measured(299), measured(300), {"least_agreement": 1.0}, False),
+        (measured(9, p50_ms=3.0), measured(9, p50_ms=2.0), {"max_latency_ratio": 1.5}, True),
+        (measured(9, p50_ms=3.1), measured(9, p50_ms=2.0), {"max_latency_ratio": 1.5}, False),
     ],
 )
-def test_a_rule_has_two_sides(challenger: dict, champion: dict | None, rules: dict, passed: bool) -> None:
-    decision = decide(challenger, champion, Promote(run="r", **rules))
-    assert decision.passed == passed
-    assert any(reason.startswith("refused: ") for reason in decision.reasons) != passed
+def test_a_later_one_is_held_against_the_champion_too(
+    challenger: Measured, champion: Measured, rules: dict[str, Any], passed: bool
+) -> None:
+    assert decided(challenger, champion, **rules).passed == passed
+
+
+def test_few_rows_cannot_show_what_many_can() -> None:
+    """As good in the mean, and each wrong where the other is right: 1 of 10 rows differs."""
+    for rows, passed in ((100, False), (4000, True)):
+        challenger, champion = (measured([i for i in range(rows) if i % 20 != wrong], rows) for wrong in (0, 10))
+        assert challenger.value == champion.value
+        assert decided(challenger, champion, may_lose=0.03).passed == passed
+
+
+def test_a_worse_one_is_refused_as_often_as_the_confidence_says() -> None:
+    """Challengers that really lose just more than may be lost: about 5 of 100 pass a gate that is 95% sure."""
+    draw, passed = np.random.default_rng(1), 0
+    for _ in range(200):
+        champion = draw.random(ROWS) < 0.9
+        lost = champion & (draw.random(ROWS) < 0.0666)  # 0.06 of all rows
+        found = decided(
+            measured(np.flatnonzero(champion & ~lost).tolist()),
+            measured(np.flatnonzero(champion).tolist()),
+            may_lose=0.06,
+        )
+        passed += found.passed
+    assert 1 <= passed <= 24  # 3 and more standard deviations around 10
 
 
 def test_the_reason_has_the_numbers() -> None:
-    reasons = decide(behaving(0.5), record(0.9), Promote(run="r", at_least=0.7, may_lose=0.05)).reasons
-    assert reasons == [
-        "passed: accuracy 0.8000, at least 0.7000 is asked",
-        "refused: behaviour names: 0.5000 of 4 rows, at least 0.7500 is asked",
-        "refused: accuracy 0.8000 against the champion's 0.9000, 0.0500 may be lost",
-    ]
+    decision = decided(measured(300), measured(380), at_least=0.7, may_lose=0.05)
+    assert decision.reasons[0] == "passed: accuracy 0.7500, at least 0.7000 is asked"
+    assert decision.reasons[1].startswith(
+        "refused: accuracy 0.7500 against the champion's 0.9500; 95% sure is a differ"
+    )
+    finding = decision.verdict()["findings"][1]
+    assert (finding["rule"], finding["asked"], finding["passed"]) == ("may_lose", -0.05, False)
+    assert -0.25 < finding["found"] < -0.2
 
 
-def test_other_rows_are_no_comparison() -> None:
+def test_what_cannot_be_compared_is_said() -> None:
     with pytest.raises(ValueError, match="same rows"):
-        decide(record(0.8), record(0.8) | {"rows": 8}, Promote(run="r"))
+        decided(measured(9), measured(9, rows=8 + ROWS))
+    with pytest.raises(UsageError, match="no label 'smaxx' \\(did you mean 'smax'\\?\\); there are: smax"):
+        decided(measured(9, classes={"smax": 0.5}), classes={"smaxx": 0.5})

@@ -134,11 +134,12 @@ def test_a_check_that_checks_nothing_is_refused(predictor: Predictor, check: dic
 
 def test_the_gate_counts_them(predictor: Predictor) -> None:
     said = predictor.predict(ROWS).column("label").to_pylist()
-    scored = {"task": "t", "rows": 5, "metric": "accuracy", "metrics": {"accuracy": 0.9}}
     for row, passed in (({"text": TEXTS[1], "label": said[1]}, True), ({"text": "犬", "label": "none"}, False)):
         wanted = {"film", "phone", "sport"} - {predictor.predict(pa.table({"text": ["犬"]}))["label"][0].as_py()}
         check = {**row, "label": row["label"] if passed else min(wanted)}
-        challenger = {**scored, "behaviour": [result(predictor, rows=[check])]}
+        challenger = gates.Measured(
+            "accuracy", 5, lambda rows: 0.9, said, 1.0, 1.0, 1, behaviour=[result(predictor, rows=[check])]
+        )
         decision = gates.decide(challenger, None, Promote(run="r"))
         assert decision.passed == passed
         assert decision.reasons[-1].startswith(

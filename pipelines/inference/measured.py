@@ -1,0 +1,62 @@
+"""What the gate asks of a version: measured on current rows, with the predictor that serves."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.core import paths
+from pipelines.core.errors import InputError
+from pipelines.core.task import Task
+from pipelines.entries.evaluate import Evaluate
+from pipelines.evaluation import analysis
+from pipelines.evaluation.gates import Measured
+from pipelines.evaluation.score import metric_of_rows, score
+from pipelines.evaluation.split import Split
+from pipelines.inference import behaviour, cost
+from pipelines.inference.predictor import Predictor
+
+SAYS = {"regression": "value", "span": "answer", "tagging": "entities"}  # kind -> the column with what is said
+
+
+def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
+    """Open the model in `folder` and measure it on the split of an evaluate entry.
+
+    The rows' own labels count: a model that does not know one of them is wrong on its rows, and so is one that says a
+    label which the rows do not have.
+    """
+    predictor, rows = Predictor.load(folder), paths.rows(entry.task)
+    task = Task.load(rows)
+    if predictor.task.kind != task.kind:
+        raise InputError(f"{folder}: it is for rows of kind {predictor.task.kind}, {rows} has {task.kind}")
+    split = Split(rows / f"{entry.split}.parquet", task)
+    answers, targets = split.predicted(predictor.predict), split.targets()
+    said = answers.column(SAYS.get(task.kind, "label")).to_pylist()
+    judged = task.with_(labels=_labels(task, said))
+    value, latency = metric_of_rows(targets, answers, judged), cost.latency(predictor, split)
+    found = analysis.slices(value, targets, task, entry.slices, split.parts()) if entry.slices else []
+    return Measured(
+        metric=task.metric,
+        rows=split.rows,
+        score=value,
+        answers=said,
+        p50_ms=latency["p50"],
+        p95_ms=latency["p95"],
+        size_bytes=sum(file.stat().st_size for end in ("safetensors", "onnx") for file in folder.glob(f"*.{end}")),
+        classes=_classes(targets, answers, judged),
+        slices={each["slice"]: each["score"] for each in found},
+        behaviour=behaviour.check(predictor, split.parts, entry.behaviour),
+        approved=approved,
+    )
+
+
+def _labels(task: Task, said: list[Any]) -> tuple[str, ...]:
+    """The labels of the rows, and after them others that the model says."""
+    if task.kind not in behaviour.CLASSED:
+        return task.labels
+    return (*task.labels, *sorted({*said} - {*task.labels}))
+
+
+def _classes(targets: pa.Table, answers: pa.Table, task: Task) -> dict[str, float]:
+    """F1 of each label."""
+    return {label: numbers["f1"] for label, numbers in score(targets, answers, task).get("classes", {}).items()}
