@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -108,6 +108,7 @@ def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of p
         print(f"{version} is the challenger")
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="as JSON")]
 Reason = Annotated[str, typer.Option(help="why, for the ledger")]
 
 
@@ -144,7 +145,7 @@ def rollback(
 def history(
     name: Name,
     at: Annotated[str, typer.Option(help="a time, such as 2026-11-23T09:00; UTC unless it names a zone")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say who made which version champion, when and why; with --at, which was champion then."""
     from flows import history as ledger
@@ -154,6 +155,20 @@ def history(
         return
     found = ledger.history(name)
     print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else ledger.plain(found))
+
+
+@cli.command()
+def lineage(
+    what: Annotated[Literal["model", "data"], typer.Argument(help="what is asked about")],
+    which: Annotated[str, typer.Argument(help="NAME@champion or NAME/3; or an md5 of dvc.lock, or its first letters")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what a registered version was made of, or which versions were made of some data."""
+    from flows import lineage as of
+
+    found = of.of_model(which) if what == "model" else of.of_data(which)
+    plain = of.plain_model if what == "model" else of.plain_data
+    print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else plain(found))
 
 
 @cli.command()

@@ -23,6 +23,32 @@ def outputs(stage: str) -> dict[str, str]:
     return {out["path"]: out["md5"] for out in _stages().get(stage, {}).get("outs", [])}
 
 
+def made_of(stage: str) -> list[dict[str, Any]]:
+    """A stage and all before it that dvc.lock has, the first to be made first; with md5s of what each read and wrote.
+
+    Code is left out: the commit says which it was.
+    """
+    stages = _stages()
+    wrote = {out["path"]: name for name, each in stages.items() for out in each.get("outs", [])}
+    found: dict[str, dict[str, Any]] = {}
+
+    def add(name: str) -> None:
+        deps = {dep["path"]: dep["md5"] for dep in stages[name].get("deps", []) if not _is_code(dep["path"])}
+        for path in deps:
+            if path in wrote and wrote[path] not in found:
+                add(wrote[path])
+        params = stages[name].get("params", {}).get("params.yaml", {})
+        found[name] = {"stage": name, "read": deps, "wrote": outputs(name), "params": params}
+
+    if stage in stages:
+        add(stage)
+    return list(found.values())
+
+
+def _is_code(path: str) -> bool:
+    return path.endswith(".py") or path.startswith("imports/")
+
+
 def _stages() -> dict[str, Any]:
     if not LOCK.is_file():
         return {}

@@ -79,13 +79,16 @@ def git_commit() -> dict[str, str]:
 
 
 def provenance_tags(run: str) -> dict[str, str]:
-    """Where a run's model came from: dvc.lock's md5s of its folder and of its export, its params, the commit."""
+    """Where a run's model came from: its params, the commit, and the md5s of it, of its export and of all before it."""
     values = params.read()
     section = "finetune" if run in (values.get("finetune") or {}) else "compress"
     md5 = dag.outputs(f"{section}@{run}").get(str(paths.model(run)), "")
     exported = dag.outputs(f"export@{run}") if run in (values.get("export") or {}) else {}
     md5s = {"md5": md5, "md5_onnx": exported.get(str(paths.onnx(run)), "")}
-    return {"run": run, **md5s, "params": json.dumps(values[section][run], sort_keys=True), **git_commit()}
+    chain = dag.made_of(f"export@{run}" if exported else f"{section}@{run}")
+    chain = [stage | {"run": runs.find(stage["stage"], stage["wrote"])} for stage in chain]
+    kept = {"params": json.dumps(values[section][run], sort_keys=True), "lineage": json.dumps(chain)}
+    return {"run": run, **md5s, **kept, **git_commit()}
 
 
 def _example(run: str, kind: str) -> dict[str, Any]:

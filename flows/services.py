@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.serve import wait_for
+from flows.serve import require_free, wait_for
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.tracking import store
@@ -18,6 +18,7 @@ PIDS, LOGS = Path("state/pids"), Path("state/logs")
 PREFECT_PORT = int(os.environ.get("BERTLINE_PREFECT_PORT", 4200))
 MLFLOW_PORT = int(os.environ.get("BERTLINE_MLFLOW_PORT", 5000))
 PREFECT_API = f"http://127.0.0.1:{PREFECT_PORT}/api"
+SERVICES = ("worker", "mlflow", "prefect")  # in the order in which they stop
 START_SECONDS = 180  # the first start creates a database
 STOP_SECONDS = 20
 
@@ -25,11 +26,38 @@ STOP_SECONDS = 20
 def environment() -> dict[str, str]:
     """The environment of the services; they do not inherit the command line's own log level."""
     kept = {name: value for name, value in os.environ.items() if name != "PREFECT_LOGGING_LEVEL"}
+    kept.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")  # seven more processes, for what nobody asks here
     return {**kept, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
 
 
 def up() -> str:
-    """Start what is not running, wait until it answers, register prefect.yaml's deployments; returns the addresses."""
+    """Start what is not running, wait until it answers, register prefect.yaml's deployments; returns the addresses.
+
+    What it started is stopped again if it cannot start all of it.
+    """
+    before = {name for name in SERVICES if running(name)}
+    for name, port in (("prefect", PREFECT_PORT), ("mlflow", MLFLOW_PORT)):
+        if name not in before:
+            _require_ours(name, port)
+    try:
+        _start_all()
+    except BaseException:
+        for name in SERVICES:
+            if name not in before:
+                _stop(name)
+        raise
+    return f"Prefect  http://127.0.0.1:{PREFECT_PORT}\nMLflow   http://127.0.0.1:{MLFLOW_PORT}\nlogs     {LOGS}"
+
+
+def _require_ours(name: str, port: int) -> None:
+    """Raise InputError if another server is where ours would be: it would answer, and ours could not start."""
+    try:
+        require_free("127.0.0.1", port)
+    except InputError as error:
+        raise InputError(f"{error}; stop that server, or name another port in BERTLINE_{name.upper()}_PORT") from None
+
+
+def _start_all() -> None:
     bin_folder = Path(sys.executable).parent
     prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
     address = ["--host", "127.0.0.1", "--port"]
@@ -39,12 +67,11 @@ def up() -> str:
     _run([prefect, "work-pool", "create", "bertline", "--type", "process", "--overwrite"])
     _run([prefect, "--no-prompt", "deploy", "--all"])
     _start("worker", [prefect, "worker", "start", "--pool", "bertline"], "")
-    return f"Prefect  http://127.0.0.1:{PREFECT_PORT}\nMLflow   http://127.0.0.1:{MLFLOW_PORT}\nlogs     {LOGS}"
 
 
 def down() -> list[str]:
     """Stop what `up` started, and only that; returns what was stopped."""
-    return [name for name in ("worker", "mlflow", "prefect") if _stop(name)]
+    return [name for name in SERVICES if _stop(name)]
 
 
 def running(name: str) -> psutil.Process | None:

@@ -1,8 +1,8 @@
 """promote: the conditions under which a challenger becomes champion."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pipelines.core.section import Fraction, Name, Positive, Section
 
@@ -27,3 +27,8 @@ class Promote(Section):
     max_p95_ms: Positive | None = None  # its latency for a row alone, on the machine of the gate
     max_latency_ratio: Positive | None = None  # its median latency divided by the champion's
     approval: bool = False  # a person sets the tag `approved` of the version to `true` first
+
+    @field_validator("gate", mode="before")
+    @classmethod
+    def _unquoted(cls, value: Any) -> Any:
+        return "off" if value is False else value  # as YAML reads the word

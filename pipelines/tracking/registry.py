@@ -18,6 +18,7 @@ from pipelines.core.errors import InputError, choices
 from pipelines.tracking import ledger, pyfunc, store
 from pipelines.tracking.ledger import CHAMPION
 
+PAGE = 1000  # versions of one request
 CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
 # what opening a model and asking it imports; the package itself goes with each version, since no index has it
@@ -134,6 +135,20 @@ def version(name: str, number: int) -> Version:
     """A version by its number. Raises InputError if there is none."""
     with store.explained(f"{name}: no version {number}"):
         return _version(store.connect(), name, number)
+
+
+def versions() -> list[Version]:
+    """Every version of every registered model, the oldest of a model first."""
+    client = store.connect()
+    found: list[Version] = []
+    token = None
+    while token != "":
+        page = client.search_model_versions(
+            max_results=PAGE, order_by=["name ASC", "version_number ASC"], page_token=token
+        )
+        found += [Version(each.name, int(each.version), dict(each.tags)) for each in page]
+        token = page.token or ""
+    return [version for version in found if not version.name.endswith(ledger.SUFFIX)]
 
 
 def find(name: str, alias: str) -> Version | None:

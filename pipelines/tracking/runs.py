@@ -19,6 +19,15 @@ def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[
     return run.info.run_id
 
 
+def find(stage: str, wrote: dict[str, str]) -> str:
+    """The id of the last run of a stage's entry that wrote these paths with these md5s; "" if none was logged."""
+    client = store.connect()
+    experiment: Any = client.get_experiment_by_name(store.EXPERIMENT)  # `connect` has made it
+    tags = " and ".join(f"tags.`md5 {path}` = '{md5}'" for path, md5 in wrote.items())
+    found = client.search_runs([experiment.experiment_id], f"tags.stage = '{stage}' and {tags}", max_results=1)
+    return found[0].info.run_id if found else ""
+
+
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"a": {"b": 1}} gives {"a.b": 1}; lists stay whole, and so do mappings whose keys are not names."""
     flat: dict[str, Any] = {}

@@ -123,7 +123,7 @@ def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path)
     register(registered)
     assert promote("tiny").promoted
     for number, (gate, passed) in enumerate({"dry_run": False, "off": True}.items(), start=2):
-        (checkout / "params.yaml").write_text(PARAMS.replace("run: tiny,", f"run: tiny, gate: '{gate}',"))
+        (checkout / "params.yaml").write_text(PARAMS.replace("run: tiny,", f"run: tiny, gate: {gate},"))
         version = register(tiny.classifier(checkout / gate, seed=11))
         outcome = promote("tiny")
         assert (outcome.promoted, outcome.champion.version) == (True, number)

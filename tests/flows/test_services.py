@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -46,6 +47,19 @@ def bertline(environment: dict[str, str], *arguments: str) -> str:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def test_a_server_of_somebody_else_is_not_taken_for_ours(environment: dict[str, str]) -> None:
+    with socket.socket() as theirs:
+        theirs.bind(("127.0.0.1", int(environment["BERTLINE_MLFLOW_PORT"])))
+        theirs.listen()
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.cli", "up"], env=environment, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert "or name another port in BERTLINE_MLFLOW_PORT" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not any(services.running(name) for name in services.SERVICES)
 
 
 def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(

@@ -1,0 +1,100 @@
+"""lineage: what a registered version was made of, and which versions were made of some data."""
+
+import json
+import re
+from typing import Any
+
+from pipelines.core.errors import InputError, UsageError
+from pipelines.tracking import ledger, registry
+
+SHORTEST = 6  # letters of an md5
+
+
+def of_model(which: str) -> dict[str, Any]:
+    """What the version `NAME@ALIAS` or `NAME/NUMBER` was made of: its commit, its verdict and each stage before it."""
+    parts = re.fullmatch(r"([\w.-]+)(?:@(\w+)|/(\d+))", which)
+    if not parts:
+        raise UsageError(f"{which}: no version; write it as NAME@champion or NAME/3")
+    name, alias, number = parts.groups()
+    version = registry.get(name, alias) if alias else registry.version(name, int(number))
+    tags = version.tags
+    if "lineage" not in tags:
+        raise InputError(f"{version} has no lineage: it was not registered by `bertline retrain`")
+    stages = json.loads(tags["lineage"])
+    return {
+        "model": name,
+        "version": version.version,
+        "champion": ledger.read(name).champion == version.version,
+        "commit": tags.get("git_commit", ""),
+        "dirty": tags.get("git_dirty") == "true",
+        "verdict": json.loads(tags.get("verdict", "{}")),
+        "stages": stages,
+        "parents": _parents(version, stages),
+    }
+
+
+def _parents(version: registry.Version, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Registered versions of other models on the way, such as a teacher."""
+    read = {md5 for stage in stages for md5 in stage["read"].values()}
+    return [
+        {"model": each.name, "version": each.version}
+        for each in registry.versions()
+        if each != version and each.tags.get("md5") in read
+    ]
+
+
+def of_data(md5: str) -> dict[str, Any]:
+    """Which stages wrote and read what has this md5, or one that begins so, and which versions came of it."""
+    if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}(\.dir)?", md5):
+        raise UsageError(f"{md5}: no md5; give {SHORTEST} or more of its letters, as dvc.lock has it")
+    paths: dict[str, str] = {}
+    wrote: set[str] = set()
+    read: set[str] = set()
+    made: list[registry.Version] = []
+    versions = registry.versions()
+    for version in versions:
+        for stage in json.loads(version.tags.get("lineage", "[]")):
+            for files, stages in ((stage["wrote"], wrote), (stage["read"], read)):
+                for path, digest in files.items():
+                    if digest.startswith(md5):
+                        paths[path] = digest
+                        stages.add(stage["stage"])
+                        if version not in made:
+                            made.append(version)
+    if not made:
+        raise InputError(f"{md5}: none of {len(versions)} registered versions was made of it")
+    champions = {name: ledger.read(name).champion for name in {version.name for version in made}}
+    return {
+        "paths": paths,
+        "wrote": sorted(wrote),
+        "read": sorted(read),
+        "versions": [
+            {"model": each.name, "version": each.version, "champion": champions[each.name] == each.version}
+            for each in made
+        ],
+    }
+
+
+def plain_model(found: dict[str, Any]) -> str:
+    """The lineage of a version as lines of text."""
+    lines = [f"{_named(found)}, of commit {found['commit'] or 'unknown'}{' with edits' if found['dirty'] else ''}"]
+    for finding in found["verdict"].get("findings", []):
+        lines.append(f"  {'passed' if finding['passed'] else 'refused'}: {finding['sentence']}")
+    for parent in found["parents"]:
+        lines.append(f"  made from {parent['model']} version {parent['version']}")
+    for stage in reversed(found["stages"]):
+        lines.append(f"{stage['stage']}{'  run ' + stage['run'] if stage['run'] else ''}")
+        for verb in ("wrote", "read"):
+            lines += [f"  {verb:5} {path}  {md5}" for path, md5 in stage[verb].items()]
+    return "\n".join(lines)
+
+
+def plain_data(found: dict[str, Any]) -> str:
+    """The versions that came of data as lines of text."""
+    lines = [f"{path}  {md5}" for path, md5 in found["paths"].items()]
+    lines += [f"  written by {stage}" for stage in found["wrote"]] + [f"  read by {stage}" for stage in found["read"]]
+    return "\n".join([*lines, *(f"  in {_named(each)}" for each in found["versions"])])
+
+
+def _named(version: dict[str, Any]) -> str:
+    return f"{version['model']} version {version['version']}{', the champion' if version['champion'] else ''}"
