@@ -8,27 +8,27 @@ import yaml
 from pipelines.graph import execute
 
 LOCK = Path("dvc.lock")
+Stages = dict[str, Any]
 
 
 def reproduce(targets: list[str] | None = None) -> list[str]:
     """Run what is stale; returns the stages that wrote something new, such as `finetune@livedoor`."""
-    before = _stages()
+    before = locked()
     ran = execute.run(targets or [])
-    after = _stages()
+    after = locked()
     return [name for name in ran if after.get(name) != before.get(name) or name not in before]
 
 
-def outputs(stage: str) -> dict[str, str]:
-    """The paths that `stage` wrote and their md5s, from dvc.lock."""
-    return {out["path"]: out["md5"] for out in _stages().get(stage, {}).get("outs", [])}
+def outputs(stage: str, stages: Stages) -> dict[str, str]:
+    """The paths that `stage` wrote and their md5s."""
+    return {out["path"]: out["md5"] for out in stages.get(stage, {}).get("outs", [])}
 
 
-def made_of(stage: str) -> list[dict[str, Any]]:
-    """A stage and all before it that dvc.lock has, the first to be made first; with md5s of what each read and wrote.
+def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
+    """A stage and all before it, the first to be made first; with the md5s of what each read and wrote.
 
     Code is left out: the commit says which it was.
     """
-    stages = _stages()
     wrote = {out["path"]: name for name, each in stages.items() for out in each.get("outs", [])}
     found: dict[str, dict[str, Any]] = {}
 
@@ -38,7 +38,7 @@ def made_of(stage: str) -> list[dict[str, Any]]:
             if path in wrote and wrote[path] not in found:
                 add(wrote[path])
         params = stages[name].get("params", {}).get("params.yaml", {})
-        found[name] = {"stage": name, "read": deps, "wrote": outputs(name), "params": params}
+        found[name] = {"stage": name, "read": deps, "wrote": outputs(name, stages), "params": params}
 
     if stage in stages:
         add(stage)
@@ -49,7 +49,10 @@ def _is_code(path: str) -> bool:
     return path.endswith(".py") or path.startswith("imports/")
 
 
-def _stages() -> dict[str, Any]:
+def locked() -> Stages:
+    """The stages of dvc.lock by their names: of each deps, params and outs."""
     if not LOCK.is_file():
         return {}
-    return (yaml.safe_load(LOCK.read_text(encoding="utf-8")) or {}).get("stages") or {}
+    return (yaml.load(LOCK.read_bytes(), yaml.CSafeLoader) or {}).get(
+        "stages"
+    ) or {}  # a tenth of the plain loader's time

@@ -27,11 +27,11 @@ def reproduce() -> list[str]:
 @task
 def log_runs(stages: list[str]) -> None:
     """Log an MLflow run for each stage that ran."""
-    values = params.read()
+    values, locked = params.read(), dag.locked()
     commit = git_commit()
     for stage in stages:
         section, _, entry = stage.partition("@")
-        made = dag.outputs(stage)
+        made = dag.outputs(stage, locked)
         metrics = [json.loads(Path(path).read_text()) for path in made if path.endswith(".json")]
         curve = [f for f in (Path(path) / "training.json" for path in made) if f.is_file()]
         numbers: dict[str, Any] = {}
@@ -80,12 +80,12 @@ def git_commit() -> dict[str, str]:
 
 def provenance_tags(run: str) -> dict[str, str]:
     """Where a run's model came from: its params, the commit, and the md5s of it, of its export and of all before it."""
-    values = params.read()
+    values, locked = params.read(), dag.locked()
     section = "finetune" if run in (values.get("finetune") or {}) else "compress"
-    md5 = dag.outputs(f"{section}@{run}").get(str(paths.model(run)), "")
-    exported = dag.outputs(f"export@{run}") if run in (values.get("export") or {}) else {}
+    md5 = dag.outputs(f"{section}@{run}", locked).get(str(paths.model(run)), "")
+    exported = dag.outputs(f"export@{run}", locked) if run in (values.get("export") or {}) else {}
     md5s = {"md5": md5, "md5_onnx": exported.get(str(paths.onnx(run)), "")}
-    chain = dag.made_of(f"export@{run}" if exported else f"{section}@{run}")
+    chain = dag.made_of(f"export@{run}" if exported else f"{section}@{run}", locked)
     chain = [stage | {"run": runs.find(stage["stage"], stage["wrote"])} for stage in chain]
     kept = {"params": json.dumps(values[section][run], sort_keys=True), "lineage": json.dumps(chain)}
     return {"run": run, **md5s, **kept, **git_commit()}
