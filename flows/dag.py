@@ -53,6 +53,4 @@ def locked() -> Stages:
     """The stages of dvc.lock by their names: of each deps, params and outs."""
     if not LOCK.is_file():
         return {}
-    return (yaml.load(LOCK.read_bytes(), yaml.CSafeLoader) or {}).get(
-        "stages"
-    ) or {}  # a tenth of the plain loader's time
+    return (yaml.load(LOCK.read_bytes(), yaml.CSafeLoader) or {}).get("stages") or {}  # in a fifth of the time

@@ -11,24 +11,26 @@ FILE = "README.md"
 CARD = """\
 # {model}
 
-{what} `provenance.json` says what it was made of. bertline opens it wherever a model is named; {how}
+{what}
+`provenance.json` says what it was made of. bertline opens it wherever a model is named;
+{how}
 
 ```python
 {imports}
-from transformers import {tokenizer}
 
 tokenizer = {tokenizer}.from_pretrained(".")
 model = {model}.from_pretrained(".")
 ```
 
-In a text, transformers reads the name of a special token, such as `[SEP]`, as that token. bertline reads it as text,
-unless `tokenizer_config.json` says `"special_tokens": "special"`.
+In a text, transformers reads the name of a special token, such as `[SEP]`, as that token. bertline
+reads it as text, unless `tokenizer_config.json` says `"special_tokens": "special"`.
 """
 COMPRESSED = """\
 # {model}
 
-{what} `provenance.json` says what it was made of. bertline opens it wherever a model is named. Its {form} weights are
-in a format that transformers does not open.
+{what}
+`provenance.json` says what it was made of. bertline opens it wherever a model is named.
+Its {form} weights are in a format that transformers does not open.
 """
 
 
@@ -42,13 +44,17 @@ def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) ->
     theirs = module.startswith("transformers.")
     japanese = interface.read_config(folder).get("tokenizer_class") == "BertJapaneseTokenizer"
     of = f"for rows of kind `{task.kind}`; `task.json` has its labels." if task else "without a head for rows."
+    # MeCab's words have no tokenizer.json, and AutoTokenizer would ask for one in some families
+    tokenizer = "BertJapaneseTokenizer" if japanese else "AutoTokenizer"
+    imports = f"from transformers import {', '.join(sorted((tokenizer, name)))}"
+    if not theirs:
+        imports = f"from {module} import {name}\nfrom transformers import {tokenizer}"
     text = (COMPRESSED if form else CARD).format(
         model=name,
         form=form,
         what=f"A model of class `{name}`, {of}",
         how="transformers does so:" if theirs else "transformers does so where bertline's code can be imported:",
-        imports=f"from {'transformers' if theirs else module} import {name}",
-        # MeCab's words have no tokenizer.json, and AutoTokenizer would ask for one in some families
-        tokenizer="BertJapaneseTokenizer" if japanese else "AutoTokenizer",
+        imports=imports,
+        tokenizer=tokenizer,
     )
     (folder / FILE).write_text(text, encoding="utf-8")

@@ -65,6 +65,20 @@ def with_environment(command: str) -> str:
     return f"source .venv/bin/activate && exec {command}"
 
 
+def check_where_the_champion_came_from() -> None:
+    assert "it passed the gate" in shell("bertline history headlines").stdout
+    assert shell("bertline lineage model headlines@champion").stdout.startswith("headlines version 1, the champion, of")
+    found = json.loads(shell("bertline lineage model headlines@champion --json").stdout)
+    stages = {stage["stage"]: stage for stage in found["stages"]}
+    assert next(iter(stages)) == "ingest@livedoor-samples"
+    assert {"prepare@headlines", "encode@headlines", "finetune@headlines", "export@headlines"} < set(stages)
+    assert all(stage["run"] for stage in stages.values())
+    ((path, md5),) = stages["prepare@headlines"]["wrote"].items()
+    told = shell(f"bertline lineage data {md5[:8]}").stdout
+    assert told.startswith(f"{path}  {md5}\n  written by prepare@headlines\n  read by encode@headlines\n")
+    assert told.endswith("  in headlines version 1, the champion\n")
+
+
 def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
     install, start, request, answer = BLOCKS
     made = shell(install.splitlines()[0].partition("#")[0])
@@ -78,6 +92,7 @@ def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
     assert "nothing to do" in shell("bertline run").stdout
     assert "finetune@headlines is up to date: its command, " in shell("bertline why finetune@headlines").stdout
     assert "up to date" in shell("dvc repro").stdout
+    check_where_the_champion_came_from()
 
     port = str(free_port())
     activate, serve = start.splitlines()
