@@ -6,15 +6,16 @@ from typing import Any
 import yaml
 
 from pipelines.graph import execute
+from pipelines.graph.board import Board
 
 LOCK = Path("dvc.lock")
 Stages = dict[str, Any]
 
 
-def reproduce(targets: list[str] | None = None) -> list[str]:
+def reproduce(targets: list[str] | None = None, board: Board | None = None) -> list[str]:
     """Run what is stale; returns the stages that wrote something new, such as `finetune@livedoor`."""
     before = locked()
-    ran = execute.run(targets or [])
+    ran = execute.run(targets or [], board=board)
     after = locked()
     return [name for name in ran if after.get(name) != before.get(name) or name not in before]
 

@@ -8,6 +8,7 @@ from typing import Any
 from prefect import flow, task
 
 from flows import dag
+from flows.board import TaskRuns
 from pipelines.core import checking, json_file, params, paths, tables
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
@@ -16,12 +17,6 @@ from pipelines.entries.promote import Promote
 from pipelines.tracking import registry, runs
 
 CODE = Path(__file__).parents[1] / "pipelines" / "serving" / "registered.py"
-
-
-@task
-def reproduce() -> list[str]:
-    """Bring the graph up to date."""
-    return dag.reproduce()
 
 
 @task
@@ -65,7 +60,7 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
         ran: stages that have run already, and of which an MLflow run is to be logged too.
     """
     checked = checking.check()
-    log_runs([*(ran or []), *reproduce()])
+    log_runs([*(ran or []), *dag.reproduce(board=TaskRuns())])
     return [register(name) for name in names or checked["promote"]]
 
 

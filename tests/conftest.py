@@ -31,7 +31,12 @@ SETTINGS = [
     "PREFECT_HOME",
     "PREFECT_API_URL",
 ]
-STARTS_RAY = ("tests/faults/", "tests/flows/test_services.py", "tests/serving/")
+STARTS_RAY = (
+    "tests/faults/test_cluster.py",
+    "tests/faults/test_ray_workers.py",
+    "tests/flows/test_services.py",
+    "tests/serving/",
+)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

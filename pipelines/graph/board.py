@@ -68,6 +68,11 @@ class Board:
         else:
             say(line)
 
+    def line(self, name: str, line: str) -> None:
+        """A line that a stage has printed."""
+        self.running[name].last = line
+        self._say(f"{name} | {line}")
+
     def _say(self, line: str) -> None:
         if not self.live:
             say(line)
@@ -85,8 +90,7 @@ class Board:
         shown.read += len(whole)
         for line in whole.decode("utf-8", "replace").splitlines():
             if line.strip():
-                shown.last = line
-                self._say(f"{name} | {line}")
+                self.line(name, line)
 
     def _table(self) -> Any:
         from rich.table import Table

@@ -27,12 +27,13 @@ GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export
 NEVER_AHEAD = {"onnxruntime"}
 
 
-def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False) -> list[str]:
+def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None) -> list[str]:
     """Bring the graph, or `targets` and what they depend on, up to date; returns the stages that ran.
 
     Args:
         jobs: the most stages at the same time; 0: as many as the limits allow.
         keep_going: run all that does not depend on a failed stage.
+        board: where the run is shown; on this terminal if nowhere else.
 
     Raises:
         InputError: a stage failed. What runs at that time runs to its end, and is kept.
@@ -44,7 +45,7 @@ def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False) ->
             say(f"{len(plan.stages)} stages are up to date")
             return []
         with repository.writing(repo, [plan.stages[name] for name in plan.affected]):
-            return Executor(repo, plan, jobs, keep_going).run()
+            return Executor(repo, plan, jobs, keep_going, board or Board()).run()
 
 
 @dataclass
@@ -91,8 +92,8 @@ class Executor:
     plan: Plan
     jobs: int
     keep_going: bool
+    board: Board
     limits: Limits = field(default_factory=Limits)
-    board: Board = field(default_factory=Board)
     ran: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 

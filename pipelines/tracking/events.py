@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,6 +28,14 @@ class Event:
     def text(self) -> str:
         """The event as it is kept."""
         return json.dumps(self.__dict__, ensure_ascii=False, sort_keys=True)
+
+
+class Kept(NamedTuple):
+    """An event as a server keeps it."""
+
+    number: int
+    at_ms: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,8 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def replay(kept: Iterable[tuple[int, int, str]]) -> State:
-    """What events come to, given as number, time in ms and text, by their numbers.
+def replay(kept: Iterable[Kept]) -> State:
+    """What events come to, in the order of their numbers.
 
     An event counts if no other that counts lies between it and the one that it names: of two that were written at the
     same moment, the first does. Every reader therefore finds the same champion.

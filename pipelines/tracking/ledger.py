@@ -6,25 +6,32 @@ the other, whoever writes them, and that order decides (`events.replay`). The al
 Who may write NAME but not NAME.ledger may register versions and cannot promote one.
 """
 
+import contextlib
 import getpass
+import hashlib
 import os
 import socket
 import uuid
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from pydantic import TypeAdapter, ValidationError
 
+from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
 from pipelines.tracking import events, store
-from pipelines.tracking.events import Action, Event, State
+from pipelines.tracking.events import Action, Event, Kept, State
 
 CHAMPION = "champion"  # the alias
 SUFFIX = ".ledger"
 TAG = "event"  # of a version of NAME.ledger
 PAGE = 10_000  # events of one request
+CACHE = Path("state/ledger")
+_KEPT = TypeAdapter(list[Kept])
 TRIES = 5  # to settle the alias while others promote
 
 
@@ -34,15 +41,48 @@ def read(name: str) -> State:
         return _read(store.connect(), name)
 
 
+def champion(name: str) -> int | None:
+    """The present champion. Events that this checkout has read before are not read again, but the last of them."""
+    client = store.connect()
+    with store.explained(f"{name}: the ledger cannot be read"):
+        file = CACHE / f"{hashlib.sha256(f'{store.uri()} {name}'.encode()).hexdigest()[:16]}.json"
+        known = _cached(file)
+        new = _fetch(client, name, known[-1].number if known else 1)
+        if known and new[:1] != known[-1:]:  # another ledger of that name, or a changed one
+            known, new = [], _fetch(client, name)
+    kept = [*known[:-1], *new]
+    if kept != known:
+        with contextlib.suppress(InputError, OSError):  # another process writes the same, or the folder is read-only
+            json_file.write(file, kept)
+    return events.replay(kept).champion
+
+
+def _cached(file: Path) -> list[Kept]:
+    """The events that were read before; none if the file is of no use."""
+    try:
+        return _KEPT.validate_python(json_file.read(file))
+    except (InputError, ValidationError):
+        return []
+
+
 def _read(client: MlflowClient, name: str) -> State:
-    found, token = [], None
+    return events.replay(_fetch(client, name))
+
+
+def _fetch(client: MlflowClient, name: str, begin: int = 1) -> list[Kept]:
+    """The events from number `begin` on."""
+    found: list[Kept] = []
+    token = None
     while token != "":
         page = client.search_model_versions(
-            f"name='{name}{SUFFIX}'", max_results=PAGE, order_by=["version_number ASC"], page_token=token
+            f"name='{name}{SUFFIX}' and version_number >= {begin}",
+            max_results=PAGE,
+            order_by=["version_number ASC"],
+            page_token=token,
         )
-        found += [(int(each.version), each.creation_timestamp, each.tags.get(TAG, "")) for each in page]
+        found += [Kept(int(each.version), each.creation_timestamp, each.tags.get(TAG, "")) for each in page]
         token = page.token or ""
-    return events.replay(found)
+    return found
 
 
 def append(

@@ -119,7 +119,7 @@ def get(name: str, alias: str) -> Version:
         names = [model.name for model in client.search_registered_models() if not model.name.endswith(ledger.SUFFIX)]
         raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
     aliases = {each: int(number) for each, number in held.items() if each != CHAMPION}
-    if champion := ledger.read(name).champion:
+    if champion := ledger.champion(name):
         aliases[CHAMPION] = champion
     if alias not in aliases:
         raise InputError(f"{name}: {choices('alias', alias, aliases)}")

@@ -175,6 +175,24 @@ def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(
     assert "the ledger was tampered with: event 1 was changed: it is no event any more" in capsys.readouterr().err
 
 
+def test_what_was_read_of_a_ledger_is_not_read_again_and_never_believed_blindly(registered: Path) -> None:
+    register(registered)
+    client = store.connect()
+    for number in (2, 3):
+        client.create_model_version("tiny", "s3://nowhere/m", await_creation_for=0)
+        ledger.append("tiny", ledger.read("tiny"), "promote", number, "a test")
+        assert ledger.champion("tiny") == number
+    (file,) = ledger.CACHE.iterdir()
+    whole = file.read_text()
+    for wrong in ("{", "[[1, 2]]", whole.replace('"action', '"auction'), "[]"):
+        file.write_text(wrong)
+        assert ledger.champion("tiny") == 3
+        assert file.read_text() == whole
+    changed = ledger.read("tiny").entries[-1].event.text().replace('"version": 3', '"version": 2')
+    client.set_model_version_tag("tiny.ledger", "2", "event", changed)
+    assert ledger.champion("tiny") == 2
+
+
 def test_a_name_or_an_alias_that_is_not_there_is_one_sentence(registered: Path) -> None:
     with pytest.raises(InputError, match="no registered model 'tiny'; there are: none"):
         registry.get("tiny", "champion")

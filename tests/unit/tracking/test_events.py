@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.tracking import events
-from pipelines.tracking.events import Event, State
-
-Kept = list[tuple[int, int, str]]
+from pipelines.tracking.events import Event, Kept, State
 
 
 def event(known: State, version: int, action: events.Action = "promote", name: str = "") -> Event:
@@ -16,18 +14,18 @@ def event(known: State, version: int, action: events.Action = "promote", name: s
     return Event(name or f"{after}-{version}", action, version, known.champion, after, digest, "me", "a test")
 
 
-def written(*versions: int) -> Kept:
+def written(*versions: int) -> list[Kept]:
     """A ledger in which each version was promoted after the one before."""
-    kept: Kept = []
+    kept: list[Kept] = []
     for number, version in enumerate(versions, start=1):
-        kept.append((number, 1000 * number, event(events.replay(kept), version).text()))
+        kept.append(Kept(number, 1000 * number, event(events.replay(kept), version).text()))
     return kept
 
 
 @given(st.data())
 def test_whoever_writes_each_counted_event_names_the_one_before(data: st.DataObject) -> None:
     """Writers read at any time and write at any later time, and a server numbers what they write."""
-    kept: Kept = []
+    kept: list[Kept] = []
     read = [State()] * 3
     for number in range(1, data.draw(st.integers(1, 12)) + 1):
         writer = data.draw(st.integers(0, 2))
@@ -36,7 +34,7 @@ def test_whoever_writes_each_counted_event_names_the_one_before(data: st.DataObj
         version = data.draw(st.integers(1, 4))
         back = version in read[writer].champions and data.draw(st.booleans())
         one = event(read[writer], version, "rollback" if back else "promote", f"{number}")
-        kept.append((number, 1000, one.text()))
+        kept.append(Kept(number, 1000, one.text()))
     found = events.replay(kept)
     assert len(found.entries) + len(found.overtaken) == len(kept)
     assert not found.damage
@@ -61,14 +59,14 @@ def test_a_rollback_goes_back_and_a_promotion_on() -> None:
         ("promote", 1, (1, 4, 1)),
         ("rollback", 4, (1, 4)),
     ):
-        kept.append((len(kept) + 1, 9000, event(events.replay(kept), version, action).text()))
+        kept.append(Kept(len(kept) + 1, 9000, event(events.replay(kept), version, action).text()))
         assert events.replay(kept).champions == champions
 
 
 def test_of_two_at_the_same_moment_the_first_counts() -> None:
     kept = written(1)
     known = events.replay(kept)
-    kept += [(2, 2000, event(known, 2, name="a").text()), (3, 2000, event(known, 3, name="b").text())]
+    kept += [Kept(2, 2000, event(known, 2, name="a").text()), Kept(3, 2000, event(known, 3, name="b").text())]
     found = events.replay(kept)
     assert found.champion == 2
     assert [lost.event.id for lost in found.overtaken] == ["b"]
@@ -77,19 +75,19 @@ def test_of_two_at_the_same_moment_the_first_counts() -> None:
 def test_what_was_changed_or_removed_shows() -> None:
     kept = written(1, 2, 3)
     changed = json.dumps(json.loads(kept[1][2]) | {"version": 9})
-    assert events.replay([kept[0], (2, 2000, changed), kept[2]]).damage == (
+    assert events.replay([kept[0], Kept(2, 2000, changed), kept[2]]).damage == (
         "event 2 was changed after event 3 named it",
     )
     removed = events.replay([kept[0], kept[2]])
     assert removed.damage == ("event 2 was removed",)
     assert removed.champion == 3  # whose writer knew the event that is gone
-    broken = events.replay([kept[0], (2, 2000, "{}"), kept[2]])
+    broken = events.replay([kept[0], Kept(2, 2000, "{}"), kept[2]])
     assert broken.damage == ("event 2 was changed: it is no event any more",)
     assert broken.champion == 3
 
 
 def test_a_clock_that_is_set_back_does_not_change_the_order() -> None:
-    kept = [(number, {1: 5000, 2: 3000, 3: 6000}[number], text) for number, _, text in written(1, 2, 3)]
+    kept = [Kept(number, {1: 5000, 2: 3000, 3: 6000}[number], text) for number, _, text in written(1, 2, 3)]
     found = events.replay(kept)
     assert [entry.at_ms for entry in found.entries] == [5000, 5000, 6000]
     assert found.at(4999) is None
