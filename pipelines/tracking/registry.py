@@ -151,14 +151,6 @@ def versions() -> list[Version]:
     return [version for version in found if not version.name.endswith(ledger.SUFFIX)]
 
 
-def find(name: str, alias: str) -> Version | None:
-    """The version that holds `alias`, or None."""
-    try:
-        return get(name, alias)
-    except InputError:
-        return None
-
-
 def folder(version: Version, runtime: str = "") -> Path:
     """What `version` is opened from, downloaded if the store is elsewhere.
 

@@ -52,7 +52,7 @@ def test_a_better_one_is_promoted_a_worse_one_refused_and_the_way_back_is_open(
     from flows.promote import promote, rollback
 
     first = register(registered)
-    assert registry.find("tiny", "champion") is None
+    assert ledger.champion("tiny") is None
     outcome = promote("tiny")
     assert outcome.promoted
     assert outcome.champion == registry.get("tiny", "champion") == registry.get("tiny", "challenger")
