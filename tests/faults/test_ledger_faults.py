@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import pytest
@@ -36,6 +37,12 @@ def server(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.
             client.create_model_version("m", "s3://nowhere/m", await_creation_for=0)
         yield running
     mlflow.set_tracking_uri(None)
+
+
+def move_in(folder: str, address: str) -> None:
+    """A forked process has the environment and the folder of the test that forked first."""
+    os.chdir(folder)
+    os.environ["MLFLOW_TRACKING_URI"] = address
 
 
 def change(draw: random.Random) -> bool:
@@ -79,7 +86,7 @@ def require_order(entries: int | None = None) -> ledger.State:
 
 
 def test_changes_at_once_have_one_order(server: servers.Mlflow) -> None:
-    with FORKS.Pool(WRITERS) as pool:
+    with FORKS.Pool(WRITERS, move_in, (os.getcwd(), server.address)) as pool:
         counted = pool.map(changes, range(WRITERS), chunksize=1)
     state = require_order(sum(counted))
     assert len(state.entries) + len(state.overtaken) == WRITERS * EACH
@@ -92,15 +99,20 @@ def register_same(number: int) -> int:
 
 def test_the_same_model_registered_at_once_is_one_version(server: servers.Mlflow, checkout: Path) -> None:
     tiny.classifier(checkout / "model")
-    with FORKS.Pool(3) as pool:
+    with FORKS.Pool(3, move_in, (os.getcwd(), server.address)) as pool:
         said = pool.map(register_same, range(3), chunksize=1)
     (found,) = [each for each in store.connect().search_model_versions("name='m'") if "md5" in each.tags]
     assert said == [int(found.version)] * 3
     assert registry.get("m", "challenger").version == int(found.version)
 
 
-def act(action: str, seed: int, begun) -> None:
+def forked(action: str, seed: int, begun: Any, folder: str, address: str) -> None:
+    move_in(folder, address)
     begun.set()
+    act(action, seed)
+
+
+def act(action: str, seed: int) -> None:
     if action == "register":
         registry.register("m", Path("model"), CODE, "single", EXAMPLE, {"run": "m", "md5": f"of {seed}"})
     else:
@@ -112,19 +124,20 @@ def act(action: str, seed: int, begun) -> None:
             ledger.append("m", known, "promote", other, "a test")
 
 
-@pytest.mark.parametrize(("action", "seconds"), [("promote", 0.15), ("rollback", 0.15), ("register", 4.0)])
+@pytest.mark.parametrize(("action", "seconds"), [("promote", 0.15), ("rollback", 0.15), ("register", 2.5)])
 def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: str, seconds: float) -> None:
     if action == "register":
         tiny.classifier(checkout / "model")
     draw, killed, entries = random.Random(action), 0, 0
     for seed in range(KILLS):
         begun = FORKS.Event()
-        process = FORKS.Process(target=act, args=(action, seed, begun))
+        process = FORKS.Process(target=forked, args=(action, seed, begun, os.getcwd(), server.address))
         process.start()
         assert begun.wait(60)
         time.sleep(draw.uniform(0, seconds))
-        os.kill(process.pid or 0, signal.SIGKILL)
+        process.kill()
         process.join()
+        assert process.exitcode in (0, -signal.SIGKILL)
         killed += process.exitcode != 0
         state = require_order()
         assert len(state.entries) - entries in (0, 1)
@@ -134,7 +147,7 @@ def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: st
                 assert version.tags["md5"].startswith("of ")
                 folder = registry.folder(registry.version("m", int(version.version)))
                 assert (folder / "model.safetensors").is_file()
-        act(action, seed, FORKS.Event())  # the next command goes on
+        act(action, seed)  # the next command goes on
         entries += action != "register"
         require_order(entries)
     assert killed
