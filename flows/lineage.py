@@ -24,7 +24,7 @@ def of_model(which: str) -> dict[str, Any]:
     return {
         "model": name,
         "version": version.version,
-        "champion": ledger.read(name).champion == version.version,
+        "champion": ledger.champion(name) == version.version,
         "commit": tags.get("git_commit", ""),
         "dirty": tags.get("git_dirty") == "true",
         "verdict": json.loads(tags.get("verdict", "{}")),
@@ -63,7 +63,7 @@ def of_data(md5: str) -> dict[str, Any]:
                             made.append(version)
     if not made:
         raise InputError(f"{md5}: none of {len(versions)} registered versions was made of it")
-    champions = {name: ledger.read(name).champion for name in {version.name for version in made}}
+    champions = {name: ledger.champion(name) for name in {version.name for version in made}}
     return {
         "paths": paths,
         "wrote": sorted(wrote),

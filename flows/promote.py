@@ -71,8 +71,9 @@ def _decide(
 
 def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:
     """Give `name` back to the champion before this one, or to the one with the number `to`, if it still answers."""
-    if name not in (params.read().get("promote") or {}):
-        raise InputError(f"params.yaml: promote: {choices('entry', name, params.read().get('promote', {}))}")
+    entries = params.read().get("promote", {})
+    if name not in entries:
+        raise InputError(f"params.yaml: promote: {choices('entry', name, entries)}")
     known = ledger.read(name)
     been = {entry.event.version for entry in known.entries}
     if to is None:

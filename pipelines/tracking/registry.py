@@ -62,7 +62,15 @@ def register(
     with store.explained(f"{name}: no version is registered"):
         number = _equal(client, name, tags)
         if number is None:
-            ours = _log(name, folder, code, kind, example, tags, exported)
+            ours = _log(
+                name,
+                tags,
+                python_model=str(code),
+                artifacts=_artifacts(folder, exported),
+                signature=pyfunc.signature(kind),
+                input_example=[example],
+                pip_requirements=_requirements("onnx" if exported else "torch"),
+            )
             number = _equal(client, name, tags) or ours
             if number != ours:  # another was first; a twin that this user may not delete is found by nobody
                 with contextlib.suppress(MlflowException):
@@ -80,32 +88,22 @@ def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
     return min((int(each.version) for each in same), default=None)
 
 
-def _log(
-    name: str,
-    folder: Path,
-    code: Path,
-    kind: str,
-    example: dict[str, Any],
-    tags: dict[str, str],
-    exported: Path | None,
-) -> int:
-    """Log the model as a pyfunc, and give it the next number."""
-    artifacts = {pyfunc.FOLDERS["torch"]: str(folder)}
-    if exported:
-        artifacts[pyfunc.FOLDERS["onnx"]] = str(exported)
-    needs = (*NEEDS, *RUNS["onnx" if exported else "torch"])
+def _artifacts(folder: Path, exported: Path | None) -> dict[str, str]:
+    found = {pyfunc.FOLDERS["torch"]: str(folder)}
+    return found | ({pyfunc.FOLDERS["onnx"]: str(exported)} if exported else {})
+
+
+def _requirements(runtime: str) -> list[str]:
+    """What opening a version takes, with the versions that are installed here."""
+    return [f"{package}=={metadata.version(package)}" for package in (*NEEDS, *RUNS[runtime])]
+
+
+def _log(name: str, tags: dict[str, str], **model: Any) -> int:
+    """Log a model as a pyfunc, and give it the next number of `name`; `model` is what MLflow takes to log it."""
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # our callers say the same
         warnings.simplefilter("ignore")  # MLflow's advice about types of examples and about pip
         with mlflow.start_run(run_name=f"register {name}", tags=tags):
-            logged = mlflow.pyfunc.log_model(
-                name="model",
-                python_model=str(code),
-                artifacts=artifacts,
-                signature=pyfunc.signature(kind),
-                input_example=[example],
-                code_paths=[str(PACKAGE)],
-                pip_requirements=[f"{package}=={metadata.version(package)}" for package in needs],
-            )
+            logged = mlflow.pyfunc.log_model(name="model", code_paths=[str(PACKAGE)], **model)
         made = mlflow.register_model(logged.model_uri, name, await_registration_for=0, tags=tags)
     return int(made.version)
 
