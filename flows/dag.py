@@ -13,11 +13,8 @@ Stages = dict[str, Any]
 
 
 def reproduce(targets: list[str] | None = None, board: Board | None = None) -> list[str]:
-    """Run what is stale; returns the stages that wrote something new, such as `finetune@livedoor`."""
-    before = locked()
-    ran = execute.run(targets or [], board=board)
-    after = locked()
-    return [name for name in ran if after.get(name) != before.get(name) or name not in before]
+    """Run what is stale; returns the stages that ran, such as `finetune@livedoor`."""
+    return execute.run(targets or [], board=board)
 
 
 def outputs(stage: str, stages: Stages) -> dict[str, str]:

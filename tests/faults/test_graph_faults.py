@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -80,8 +81,9 @@ def test_killed_and_run_again(repository: Path, kind: str) -> None:
         while not Path("state/locks").exists():  # Python and the imports take longer than the stages
             time.sleep(0.01)
         time.sleep(draw.uniform(0, 2))
-        if run.poll() is None:
-            os.kill(victim(run, kind), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the last stage may end between the look and the kill
+            if run.poll() is None:
+                os.kill(victim(run, kind), signal.SIGKILL)
         run.communicate(timeout=60)
         broken += run.returncode != 0
         finish(start())
