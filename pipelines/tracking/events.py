@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -57,12 +57,14 @@ class State:
         overtaken: those that do not, since another was written before them that their writers did not know.
         damage: a sentence for each event that was changed or removed afterwards.
         champions: the present champion last, before it those that a rollback goes back to.
+        kept: all of it, as the server keeps it.
     """
 
     entries: tuple[Entry, ...] = ()
     overtaken: tuple[Entry, ...] = ()
     damage: tuple[str, ...] = ()
     champions: tuple[int, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
     @property
     def champion(self) -> int | None:
@@ -85,7 +87,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def replay(kept: Iterable[Kept]) -> State:
+def replay(kept: Sequence[Kept]) -> State:
     """What events come to, in the order of their numbers.
 
     An event counts if no other that counts lies between it and the one that it names: of two that were written at the
@@ -114,7 +116,7 @@ def replay(kept: Iterable[Kept]) -> State:
         entries[number] = entry
         champions = _champions(champions, event)
         last = number
-    return State(tuple(entries.values()), tuple(overtaken), tuple(damage), champions)
+    return State(tuple(entries.values()), tuple(overtaken), tuple(damage), champions, tuple(kept))
 
 
 def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:

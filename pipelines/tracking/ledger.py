@@ -12,6 +12,7 @@ import hashlib
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ TRIES = 5  # to settle the alias while others promote
 def read(name: str) -> State:
     """What the ledger of `name` says; nothing if there is none yet."""
     with store.explained(f"{name}: the ledger cannot be read"):
-        return _read(store.connect(), name)
+        return events.replay(_fetch(store.connect(), name))
 
 
 def champion(name: str) -> int | None:
@@ -47,10 +48,7 @@ def champion(name: str) -> int | None:
     with store.explained(f"{name}: the ledger cannot be read"):
         file = CACHE / f"{hashlib.sha256(f'{store.uri()} {name}'.encode()).hexdigest()[:16]}.json"
         known = _cached(file)
-        new = _fetch(client, name, known[-1].number if known else 1)
-        if known and new[:1] != known[-1:]:  # another ledger of that name, or a changed one
-            known, new = [], _fetch(client, name)
-    kept = [*known[:-1], *new]
+        kept = _onward(client, name, known)
     if kept != known:
         with contextlib.suppress(InputError, OSError):  # another process writes the same, or the folder is read-only
             json_file.write(file, kept)
@@ -65,8 +63,12 @@ def _cached(file: Path) -> list[Kept]:
         return []
 
 
-def _read(client: MlflowClient, name: str) -> State:
-    return events.replay(_fetch(client, name))
+def _onward(client: MlflowClient, name: str, known: Sequence[Kept]) -> list[Kept]:
+    """All events, of which the `known` ones are not read again, but the last."""
+    new = _fetch(client, name, known[-1].number if known else 1)
+    if known and new[:1] != [known[-1]]:  # another ledger of that name, or a changed one
+        return _fetch(client, name)
+    return [*known[:-1], *new]
 
 
 def _fetch(client: MlflowClient, name: str, begin: int = 1) -> list[Kept]:
@@ -99,7 +101,7 @@ def append(
         _open(client, name)
         error = _write(client, name, event)
     with store.explained(f"{name}: whether {action} of version {version} is entered only `bertline history` will say"):
-        now = _read(client, name)
+        now = events.replay(_onward(client, name, known.kept))
     if error and not _is_in(now, event):
         raise InputError(f"{name}: {action} of version {version} is not entered: {one_line(error)}")
     if not _counts(now, event):
@@ -166,7 +168,7 @@ def settle(name: str, state: State, told: bool = True) -> None:
                 was = f"version {held}" if held else "no version"
                 now = f"version {state.champion}" if state.champion else "no version"
                 say(f"{name}: {was} had the alias {CHAMPION}, the ledger says {now}; the alias is mended")
-            state = _read(client, name)  # another may have been promoted meanwhile
+            state = events.replay(_onward(client, name, state.kept))  # another may have been promoted meanwhile
 
 
 def actor() -> str:
