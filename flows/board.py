@@ -16,7 +16,7 @@ from pipelines.graph.board import Board
 END = object()  # after the last line of a stage
 
 
-@task(cache_policy=NO_CACHE, persist_result=False)
+@task(cache_policy=NO_CACHE, persist_result=False, retries=0)
 def follow(lines: "SimpleQueue[Any]") -> None:
     """Log the lines of a stage as they come. Raises InputError if the stage fails."""
     logger, how = get_run_logger(), ""

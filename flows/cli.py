@@ -18,6 +18,8 @@ cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 DEBUG = {"on": False}
 INTERRUPTED = 130  # the exit status after Ctrl-C
 REFUSED = 3  # of a challenger that the gate refuses
+DRIFTED = 4  # windows of a scoring job
+Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml")]
 Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
 
 
@@ -177,6 +179,30 @@ def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
     from flows.score import score as run
 
     print(f"{run(name, str(source), str(target), prefix=prefix):,} rows scored into {target}")
+
+
+@cli.command()
+def backfill(
+    what: Annotated[Literal["score"], typer.Argument(help="what is made up for")],
+    job: Job,
+    since: Annotated[str, typer.Option("--from", help="the first window, such as 2026-11-01, or 2026-11-01T09")],
+    until: Annotated[str, typer.Option("--to", help="the last window")],
+) -> None:
+    """Score the windows of a job that were not scored, each once."""
+    from flows.windows import backfill as run
+
+    print("\n".join(run(job, since, until)) or f"{job}: no window from {since} to {until} is its own")
+
+
+@cli.command()
+def watch(job: Job) -> None:
+    """Say whether the scored windows of a job drift from what its model was trained on."""
+    from flows import watch as watching
+
+    found = watching.watch(job)
+    print(watching.plain(found))
+    if found.alarm:
+        raise typer.Exit(DRIFTED)
 
 
 @cli.command()

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.graph import execute
+from pipelines.graph import dependencies, execute
 from pipelines.graph.board import Board
 
 LOCK = Path("dvc.lock")
@@ -31,7 +31,9 @@ def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
 
     def add(name: str) -> None:
-        deps = {dep["path"]: dep["md5"] for dep in stages[name].get("deps", []) if not _is_code(dep["path"])}
+        deps = {
+            dep["path"]: dep["md5"] for dep in stages[name].get("deps", []) if not dependencies.is_code(dep["path"])
+        }
         for path in deps:
             if path in wrote and wrote[path] not in found:
                 add(wrote[path])
@@ -41,10 +43,6 @@ def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
     if stage in stages:
         add(stage)
     return list(found.values())
-
-
-def _is_code(path: str) -> bool:
-    return path.endswith(".py") or path.startswith("imports/")
 
 
 def locked() -> Stages:

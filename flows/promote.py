@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from prefect import flow, task
 
+from flows import events
+from flows.notices import HOOKS
 from pipelines.core import params
 from pipelines.core.errors import InputError, choices
 from pipelines.entries.evaluate import Evaluate
@@ -30,7 +32,7 @@ def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
     return measured.measure(registry.folder(version), entry, version.tags.get("approved") == "true")
 
 
-@flow(name="promote")
+@flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
 def promote(name: str, version: int | None = None, instead_of: int | None = None, reason: str = "") -> Outcome:
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
 
@@ -58,6 +60,7 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
         return Outcome(False, decision.reasons, champion)
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
     ledger.append(name, known, "promote", challenger.version, reason or why, verdict)
+    events.tell("champion", name, version=str(challenger.version))
     return Outcome(True, decision.reasons, challenger)
 
 
@@ -87,6 +90,7 @@ def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Ver
     target = registry.version(name, to)
     require_answer(target)
     ledger.append(name, known, "rollback", to, reason or "no reason was given")
+    events.tell("champion", name, version=str(to))
     return target
 
 

@@ -2,24 +2,28 @@
 
 import json
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from prefect import flow, task
 
-from flows import dag
+from flows import dag, events
 from flows.board import TaskRuns
+from flows.notices import HOOKS
 from pipelines.core import checking, json_file, params, paths, tables
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.tracking import registry, runs
+from pipelines.inference import profiling
+from pipelines.tracking import ledger, registry, runs
 
 CODE = Path(__file__).parents[1] / "pipelines" / "serving" / "registered.py"
 
 
-@task
+@task(retries=0)
 def log_runs(stages: list[str]) -> None:
     """Log an MLflow run for each stage that ran."""
     values, locked = params.read(), dag.locked()
@@ -48,10 +52,14 @@ def register(name: str) -> registry.Version:
     tags = provenance_tags(rules.run)
     kind = Task.load(folder).kind
     exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
-    return registry.register(name, folder, CODE, kind, _example(rules.run, kind), tags, exported)
+    entry = params.entry("evaluate", rules.run, Evaluate)
+    with tempfile.TemporaryDirectory() as place:
+        profile = Path(place) / "profile.parquet"
+        pq.write_table(profiling.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
+        return registry.register(name, folder, CODE, kind, _example(entry, kind), tags, exported, profile)
 
 
-@flow(name="retrain")
+@flow(name="retrain", timeout_seconds=7 * 24 * 3600, **HOOKS)
 def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> list[registry.Version]:
     """Retrain and register challengers.
 
@@ -61,7 +69,11 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
     """
     checked = checking.check()
     log_runs([*(ran or []), *dag.reproduce(board=TaskRuns())])
-    return [register(name) for name in names or checked["promote"]]
+    versions = [register(name) for name in names or checked["promote"]]
+    for version in versions:
+        if ledger.champion(version.name) != version.version:
+            events.tell_once(f"challenger {version}", "challenger", version.name, version=str(version.version))
+    return versions
 
 
 def git_commit() -> dict[str, str]:
@@ -86,8 +98,7 @@ def provenance_tags(run: str) -> dict[str, str]:
     return {"run": run, **md5s, **kept, **git_commit()}
 
 
-def _example(run: str, kind: str) -> dict[str, Any]:
+def _example(entry: Evaluate, kind: str) -> dict[str, Any]:
     """The first row that the run was evaluated on."""
-    entry = params.entry("evaluate", run, Evaluate)
     rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet", INPUTS[kind])
     return rows.slice(0, 1).to_pylist()[0]

@@ -45,6 +45,11 @@ def timings(name: str) -> Path:
     return ARTIFACTS / "timings" / f"{name}.json"
 
 
+def drift(job: str) -> Path:
+    """How far each scored window of a job lies from its model's profile. Not a DVC output."""
+    return ARTIFACTS / "drift" / job
+
+
 def onnx(name: str) -> Path:
     return ARTIFACTS / "onnx" / name
 

@@ -56,6 +56,11 @@ def folder_of(package: str, plugin: str) -> str:
     return f"{LINKS}/{package.rpartition('.')[2]}/{plugin}"
 
 
+def is_code(path: str) -> bool:
+    """Whether a path of dvc.yaml or dvc.lock is code, rather than data."""
+    return path.endswith(".py") or path.startswith(f"{LINKS}/")
+
+
 def code(stage: Closure, linked: dict[str, str]) -> Iterator[str]:
     """The deps of a stage that are code."""
     yield from sorted(stage.files)

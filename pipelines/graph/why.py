@@ -46,6 +46,22 @@ def would_run(targets: list[str]) -> list[str]:
         return found
 
 
+def changed_sources() -> dict[str, str]:
+    """The files and folders that stages read, that none writes and that are no code: those that differ from dvc.lock.
+
+    Each with its md5 as it is now. What has never been read is no change: the first run is a person's.
+    """
+    with repository.opened() as repo, repository.held(repo):
+        plan, found = Plan.of(repo, []), {}
+        outs = {str(out) for stage in plan.stages.values() for out in stage.outs}
+        for stage in plan.stages.values():
+            for dep in stage.deps:
+                source = dep not in stage.params and str(dep) not in outs and not dependencies.is_code(str(dep))
+                if source and dep.hash_info and dep.exists and dep.changed_checksum():
+                    found[str(dep)] = str(dep.get_hash().value)
+        return found
+
+
 def _before(plan: Plan, name: str) -> list[str]:
     """The stages that would run before it, those that it reads from last."""
     above, waiting = set[str](), [name]

@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,26 @@ def learning(curve: list[list[Any]]) -> str:
     axes.set_ylim(bottom=0)
     axes.grid(color=SOFT, linewidth=0.5)
     axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    return _svg(figure)
+
+
+def drift(windows: Mapping[str, list[dict[str, Any]]]) -> str:
+    """A panel for each statistic: its value in each window, what chance gives (shaded), its limit (dashed)."""
+    lines = [each for shifts in windows.values() for each in shifts]
+    names, order = list(dict.fromkeys(each["statistic"] for each in lines)), list(windows)
+    figure, panels = _figure(2.6 * len(names), 2.8, columns=len(names))
+    for axes, name in zip([panels] if len(names) == 1 else panels, names, strict=True):
+        own = [each for each in lines if each["statistic"] == name]
+        x = [order.index(each["window"]) for each in own]
+        axes.fill_between(x, [each["by_chance"] for each in own], color=SOFT, alpha=0.6, linewidth=0)
+        axes.plot(x, [each["value"] for each in own], "o-", color=BLUE, markersize=3, linewidth=1)
+        axes.axhline(own[-1]["limit"], linestyle="--", color=INK, linewidth=1)
+        new = [(i, each["value"]) for i, each in zip(x, own, strict=True) if each["drifted"]]
+        axes.plot([i for i, _ in new], [value for _, value in new], "o", color=SHADES[-1])
+        shown = sorted({0, len(order) // 2, len(order) - 1})
+        axes.set_xticks(shown, [order[i] for i in shown], rotation=45, ha="right")
+        axes.set_title(name.replace("_", " "), fontsize=9, color=INK)
+        axes.set_ylim(bottom=0)
     return _svg(figure)
 
 

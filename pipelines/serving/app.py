@@ -1,5 +1,6 @@
 """The HTTP service: a Ray Serve application that answers with a registered model, by its alias."""
 
+import contextlib
 from typing import Any
 
 import pyarrow as pa
@@ -58,15 +59,28 @@ def answer(version: registry.Version, predictor: Predictor, request: schemas.Req
 @serve.deployment(max_ongoing_requests=16, max_queued_requests=64)
 @serve.ingress(api)
 class Service:
-    """One replica holds one model. `reconfigure` loads another in place when only the config changes."""
+    """One replica holds one model. It loads another in place when the alias moves, or when the config changes."""
 
     def reconfigure(self, config: dict[str, Any]) -> None:
         """config: {"model": a registered name, "alias": "champion", "runtime": "onnx" or "torch"}.
 
         Without a runtime, a version that was registered with its export answers by ONNX Runtime, without torch.
         """
-        version = registry.get(config["model"], config.get("alias", registry.CHAMPION))
-        predictor = Predictor.load(registry.folder(version, config.get("runtime", "")))
+        self.config = config
+        self._open(self._wanted())
+
+    def check_health(self) -> None:
+        """Follow the alias: Ray Serve calls this every ten seconds. Without a registry the model in use goes on."""
+        with contextlib.suppress(InputError):
+            wanted = self._wanted()
+            if wanted.version != self.model_in_use[0].version:
+                self._open(wanted)
+
+    def _wanted(self) -> registry.Version:
+        return registry.get(self.config["model"], self.config.get("alias", registry.CHAMPION))
+
+    def _open(self, version: registry.Version) -> None:
+        predictor = Predictor.load(registry.folder(version, self.config.get("runtime", "")))
         self.model_in_use = version, predictor  # one object, so that no answer mixes two versions
 
     @api.get("/health")

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, shown
 from pipelines.core.ragged import Ragged, Spans
@@ -54,6 +56,9 @@ class Tokenizer(Protocol):
 
     def encode_spans(self, texts: Sequence[str]) -> Spans:
         """Ids of each text, and the characters of the text that each token comes from."""
+
+    def words(self, texts: Sequence[str]) -> np.ndarray | None:
+        """How many words each text has, and how many of them the dictionary does not have: (N, 2). None without one."""
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces that ids stand for."""

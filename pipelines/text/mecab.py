@@ -16,7 +16,7 @@ from pipelines.core.ragged import Ragged, Spans, offsets, ragged
 from pipelines.text import alignment, interface
 from pipelines.text.interface import Specials
 from pipelines.text.normalize import nfkc
-from pipelines.text.pieces import InPieces
+from pipelines.text.pieces import InPieces, plain
 
 # the dictionary's name in params and in Hugging Face folders -> its package
 DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
@@ -71,11 +71,18 @@ class MecabTokenizer(InPieces):
         found = distinct.take(coded.indices.to_numpy())
         return Ragged(found.values, found.offsets[words.offsets.to_numpy()])
 
+    def words(self, texts: Sequence[str]) -> np.ndarray | None:
+        """How many words each text has, and how many of them the dictionary does not have: (N, 2)."""
+        found = np.zeros((len(texts), 2), np.int64)
+        for row, text in enumerate(texts):
+            for part in plain(nfkc(text)):
+                nodes = self._tagger.parseToNodeList(_spaced(part))
+                found[row] += len(nodes), sum(node.is_unk for node in nodes)
+        return found
+
     def _parse(self, text: str) -> str:
         """The text's words with spaces between them."""
-        if len(text) >= LONG_RUN:  # MeCab's time grows with the square of a run
-            text = RUN.sub(r"\g<0> ", text)
-        return self._tagger.parse(text)
+        return self._tagger.parse(_spaced(text))
 
     def _wakati(self, text: str) -> str:
         parsed = self._parse(nfkc(text))
@@ -131,6 +138,11 @@ class MecabTokenizer(InPieces):
             "fugashi": version("fugashi"),
             "tokenizers": version("tokenizers"),
         }
+
+
+def _spaced(text: str) -> str:
+    """The text with a space after each long run: MeCab's time grows with the square of a run."""
+    return RUN.sub(r"\g<0> ", text) if len(text) >= LONG_RUN else text
 
 
 class Config:

@@ -66,6 +66,13 @@ class InPieces(ABC):
         bounds = joined.offsets[offsets(np.array([len(row) for row in rows], np.int64))]
         return Spans(Ragged(joined.values, bounds), starts, stops)
 
+    def words(self, texts: Sequence[str]) -> np.ndarray | None:
+        """How many words each text has, and how many of them the tokenizer's dictionary does not have: (N, 2).
+
+        None for a tokenizer without a dictionary.
+        """
+        return None
+
     def _rows(self, texts: Sequence[str]) -> list[list[Piece]] | None:
         """The pieces of each text; None if each text is one plain piece."""
         names = re.compile("|".join(map(re.escape, self.special))) if self.special else None
@@ -81,6 +88,11 @@ def _pieces(text: str, names: re.Pattern[str] | None, ids: Mapping[str, int]) ->
         yield Piece(found.start(), found.group(), ids[found.group()])
         at = found.end()
     yield from _plain(text, at, len(text))
+
+
+def plain(text: str) -> list[str]:
+    """A text as pieces of at most MAX_CHARACTERS."""
+    return [piece.text for piece in _plain(text, 0, len(text))]
 
 
 def _plain(text: str, start: int, end: int) -> Iterator[Piece]:

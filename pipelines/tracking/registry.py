@@ -15,9 +15,11 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from pipelines.core.errors import InputError, choices
+from pipelines.core.progress import say
 from pipelines.tracking import ledger, pyfunc, store
 from pipelines.tracking.ledger import CHAMPION
 
+PROFILE = "profile"  # the artifact that drift is measured against
 PAGE = 1000  # versions of one request
 CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
@@ -47,6 +49,7 @@ def register(
     example: dict[str, Any],
     tags: dict[str, str],
     exported: Path | None = None,
+    profile: Path | None = None,
 ) -> Version:
     """The model folder as a version of `name`, with the alias challenger: the one that there is, else a new one.
 
@@ -57,26 +60,33 @@ def register(
         code: the file that MLflow runs to open the model (models from code).
         kind: of the rows that it takes; `example` is one of them.
         tags: provenance. Versions with the same md5s are the same model.
+        profile: a file of what it was trained on and says, which drift is measured against.
     """
     client = store.connect()
+    model = {
+        "python_model": str(code),
+        "artifacts": _artifacts(folder, exported, profile),
+        "signature": pyfunc.signature(kind),
+        "input_example": [example],
+        "pip_requirements": _requirements("onnx" if exported else "torch"),
+    }
     with store.explained(f"{name}: no version is registered"):
         number = _equal(client, name, tags)
         if number is None:
-            ours = _log(
-                name,
-                tags,
-                python_model=str(code),
-                artifacts=_artifacts(folder, exported),
-                signature=pyfunc.signature(kind),
-                input_example=[example],
-                pip_requirements=_requirements("onnx" if exported else "torch"),
-            )
-            number = _equal(client, name, tags) or ours
-            if number != ours:  # another was first; a twin that this user may not delete is found by nobody
-                with contextlib.suppress(MlflowException):
-                    client.delete_model_version(name, str(ours))
+            number = _first(client, name, tags, _log(name, tags, **model))
+        else:
+            say(f"{name} version {number} is this model already")
         client.set_registered_model_alias(name, CHALLENGER, str(number))
         return _version(client, name, number)
+
+
+def _first(client: MlflowClient, name: str, tags: dict[str, str], ours: int) -> int:
+    """The first of the versions with the same md5s. If it is another than ours, ours is removed."""
+    number = _equal(client, name, tags) or ours
+    if number != ours:  # a twin that this user may not delete is found by nobody
+        with contextlib.suppress(MlflowException):
+            client.delete_model_version(name, str(ours))
+    return number
 
 
 def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
@@ -88,9 +98,9 @@ def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
     return min((int(each.version) for each in same), default=None)
 
 
-def _artifacts(folder: Path, exported: Path | None) -> dict[str, str]:
-    found = {pyfunc.FOLDERS["torch"]: str(folder)}
-    return found | ({pyfunc.FOLDERS["onnx"]: str(exported)} if exported else {})
+def _artifacts(folder: Path, exported: Path | None, profile: Path | None) -> dict[str, str]:
+    given = {pyfunc.FOLDERS["torch"]: folder, pyfunc.FOLDERS["onnx"]: exported, PROFILE: profile}
+    return {name: str(place) for name, place in given.items() if place}
 
 
 def _requirements(runtime: str) -> list[str]:
@@ -154,15 +164,30 @@ def folder(version: Version, runtime: str = "") -> Path:
 
     It is the exported folder if the version has one, else the model folder; or that of `runtime`, torch or onnx.
     """
-    path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
-    logged = Model.load(path).flavors["python_function"]["artifacts"]
+    logged = _downloaded(version)
     if runtime and runtime not in pyfunc.FOLDERS:
         raise InputError(choices("runtime", runtime, pyfunc.FOLDERS))
     names = [pyfunc.FOLDERS[runtime]] if runtime else list(pyfunc.FOLDERS.values())
-    found = next((logged[name]["path"] for name in names if name in logged), "")
+    found = next((logged[name] for name in names if name in logged), None)
     if not found:
         raise InputError(f"{version} was registered without {names[0]}; add its run to export: and retrain")
-    return Path(path) / found
+    return found
+
+
+def profile(version: Version) -> Path:
+    """The file that `version` was registered with for drift. Raises InputError if it has none."""
+    found = _downloaded(version).get(PROFILE)
+    if not found:
+        raise InputError(f"{version} has no profile to measure drift against; `bertline retrain` registers it with one")
+    return found
+
+
+def _downloaded(version: Version) -> dict[str, Path]:
+    """The artifacts of a version by their names, downloaded if the store is elsewhere."""
+    with store.explained(f"{version} cannot be fetched"):
+        path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
+    logged = Model.load(path).flavors["python_function"]["artifacts"]
+    return {name: Path(path) / each["path"] for name, each in logged.items()}
 
 
 def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> None:

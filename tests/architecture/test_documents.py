@@ -10,6 +10,7 @@ import pytest
 import yaml
 from prefect import Flow
 from prefect.client.schemas.schedules import CronSchedule
+from prefect.events import DeploymentEventTrigger
 from ray.serve.schema import ServeDeploySchema
 
 from docs import generate
@@ -166,13 +167,20 @@ def test_every_term_has_its_source() -> None:
 
 def test_prefects_deployments_name_real_flows() -> None:
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
-    assert {d["entrypoint"].split(":")[1] for d in deployments} == {"retrain", "promote", "score"}
+    flows = {d["entrypoint"].split(":")[1] for d in deployments}
+    assert flows == {"retrain", "promote", "score", "score_windows", "backfill", "watch", "new_data"}
+    told = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "flows").glob("*.py"))
+    jobs = yaml.safe_load((ROOT / "params.yaml").read_text())["score"]
     for deployment in deployments:
         path, name = deployment["entrypoint"].split(":")
         module = __import__(path.removesuffix(".py").replace("/", "."), fromlist=[name])
         flow = getattr(module, name)
         assert isinstance(flow, Flow)
         assert set(deployment.get("parameters", {})) <= set(flow.parameters.properties)
+        assert deployment.get("parameters", {}).get("job", "nightly") in jobs
+        for trigger in deployment.get("triggers", []):
+            DeploymentEventTrigger.model_validate(trigger)
+            assert all(f'"{event.removeprefix("bertline.")}"' in told for event in trigger["expect"])
         for schedule in deployment.get("schedules", []):
             CronSchedule(cron=schedule["cron"])
 

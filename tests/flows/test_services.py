@@ -80,7 +80,7 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
         assert answer.status == 200
     options = ["--watch", "--param", "source=rows.parquet", "--param", "target=scored.parquet"]
     ran = subprocess.run(
-        [Path(sys.executable).parent / "prefect", "deployment", "run", "score/nightly", *options],
+        [Path(sys.executable).parent / "prefect", "deployment", "run", "score/file", *options],
         env={**environment, "PREFECT_API_URL": f"http://127.0.0.1:{environment['BERTLINE_PREFECT_PORT']}/api"},
         capture_output=True,
         text=True,

@@ -1,0 +1,30 @@
+"""Tell somebody of a flow that failed: a message is sent to the address that BERTLINE_NOTIFY names."""
+
+import json
+import os
+import urllib.request
+from typing import Any
+
+from pipelines.core.progress import say
+
+SECONDS = 10
+
+
+def failed(flow: Any, flow_run: Any, state: Any) -> None:
+    """Post {"text": ...} as JSON, which chat services take; the log says so if that fails.
+
+    For the hooks on_failure and on_crashed of a flow.
+    """
+    address = os.environ.get("BERTLINE_NOTIFY")
+    if not address:
+        return
+    text = f"bertline: {flow.name} {flow_run.name}: {state.name}: {state.message or 'no reason given'}"
+    body = json.dumps({"text": text, "flow": flow.name, "run": str(flow_run.id), "state": state.name}).encode()
+    try:
+        request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=SECONDS).close()
+    except (OSError, ValueError) as error:
+        say(f"BERTLINE_NOTIFY: {address} was not told: {error}")
+
+
+HOOKS: dict[str, Any] = {"on_failure": [failed], "on_crashed": [failed]}

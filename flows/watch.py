@@ -1,0 +1,115 @@
+"""watch: how far each scored window of a job has drifted from its model's profile, and whether that is an alarm."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+
+from flows import events, windows
+from flows.notices import HOOKS
+from pipelines.core import params, paths, tables
+from pipelines.core.windows import Window, between
+from pipelines.entries.score import Score
+from pipelines.entries.watch import Watch
+from pipelines.evaluation import drift
+from pipelines.inference import profiling
+from pipelines.reports import drifting
+from pipelines.tracking import registry
+
+SCHEMA = pa.schema(
+    [
+        pa.field("window", pa.string()),
+        pa.field("model_version", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("statistic", pa.string()),
+        *(pa.field(name, pa.float64()) for name in ("value", "by_chance", "limit")),
+        pa.field("drifted", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What was found: the measured windows, the oldest first, a dictionary for each statistic of each."""
+
+    job: str
+    windows: dict[str, list[dict[str, Any]]]
+    alarm: bool
+    rule: str
+    page: Path
+
+    def drifted(self, window: str) -> list[str]:
+        """The statistics of a window that drifted."""
+        return [each["statistic"] for each in self.windows[window] if each["drifted"]]
+
+
+@flow(name="watch", timeout_seconds=3600, **HOOKS)
+def watch(job: str) -> Watched:
+    """Measure the scored windows of a job that were not measured yet; tell the others if it is an alarm.
+
+    The numbers of each window stay in artifacts/drift/JOB, beside a page with a picture of them.
+    """
+    rules, entry = params.entry("watch", job, Watch), windows.read(job)
+    newest = Window.at(datetime.now(UTC), entry.every).before()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for window in between(windows.first(entry), newest):
+        if (target := Path(window.path(entry.target))).is_file():
+            found[window.name] = _measured(job, entry, rules, window, target)
+    rule = f"{rules.least} of the last {rules.of} windows, the newest among them"
+    flags = [any(each["drifted"] for each in lines) for lines in found.values()]
+    page = paths.drift(job) / "index.html"
+    watched = Watched(job, found, drift.alarm(flags, rules.least, rules.of), rule, page)
+    if found:
+        with paths.fresh_file(page) as aside:
+            aside.write_text(drifting.html(job, found, rule, watched.alarm), encoding="utf-8")
+    if watched.alarm:
+        last = list(found)[-1]
+        events.tell_once(f"drift {job} {last}", "drift", entry.model, job=job, window=last)
+    return watched
+
+
+def _measured(job: str, entry: Score, rules: Watch, window: Window, target: Path) -> list[dict[str, Any]]:
+    """A window's statistics: those that were kept, as long as neither its scores nor the limits are others."""
+    kept = paths.drift(job) / f"{window.name}.parquet"
+    if kept.is_file() and kept.stat().st_mtime_ns >= target.stat().st_mtime_ns:
+        lines: list[dict[str, Any]] = tables.read(kept, schema=SCHEMA).to_pylist()
+        if all(each["limit"] == rules.limits()[each["statistic"]] for each in lines):
+            return lines
+    return measure.with_options(task_run_name=window.name)(kept, entry, rules, window.name, target)
+
+
+@task(cache_policy=NO_CACHE)
+def measure(kept: Path, entry: Score, rules: Watch, window: str, target: Path) -> list[dict[str, Any]]:
+    """Measure a scored file against the profile of the version that scored it, and keep the numbers."""
+    file = tables.open_parquet(target)
+    number = f"{entry.prefix}model_version"
+    shifts: list[drift.Shift] = []
+    stamp = tables.read(target, [number]).column(number)
+    version = stamp[-1].as_py() if len(stamp) else None
+    if version:
+        scored_by = registry.version(entry.model, version)
+        profile = tables.read(registry.profile(scored_by), schema=drift.SCHEMA)
+        observed = profiling.of_scored(target, registry.folder(scored_by), entry.prefix)
+        shifts = drift.shifts(profile, observed, rules.limits())
+    same = {"window": window, "model_version": version, "rows": file.metadata.num_rows}
+    lines = [{**same, **each.__dict__, "drifted": each.drifted} for each in shifts]
+    with paths.fresh_file(kept) as aside:
+        tables.write(aside, pa.Table.from_pylist(lines, SCHEMA).to_batches(), SCHEMA)
+    return lines
+
+
+def plain(watched: Watched) -> str:
+    """A line for each window, and one for the alarm."""
+    lines = []
+    for name, shifts in watched.windows.items():
+        told = [f"{s['statistic']} {s['value']:.3f} (limit {s['limit']:g})" for s in shifts if s["drifted"]]
+        rows = shifts[0]["rows"] if shifts else 0
+        lines.append(f"{name}  {rows:>8,} rows  {'drifted: ' + ', '.join(told) if told else 'as before'}")
+    if not lines:
+        return f"{watched.job}: no window is scored yet"
+    verdict = "drift" if watched.alarm else "no drift"
+    return "\n".join([*lines, f"{verdict}, by the rule {watched.rule}", f"picture: {watched.page}"])

@@ -1,0 +1,75 @@
+"""Windows of time, in UTC: an hour, a day, or a week from Monday on; and which of them a scheduled run has to do."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from pipelines.core.errors import UsageError
+
+Every = Literal["hour", "day", "week"]
+CatchUp = Literal["skip", "latest", "all"]
+LENGTH = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+MONDAY = datetime(1970, 1, 5, tzinfo=UTC)  # windows are counted from here
+
+
+@dataclass(frozen=True, order=True)
+class Window:
+    """From `begin` until just before `begin` plus its length."""
+
+    begin: datetime
+    every: Every
+
+    @classmethod
+    def at(cls, time: datetime, every: Every) -> "Window":
+        """The window that `time` lies in."""
+        length = LENGTH[every]
+        return cls(MONDAY + (time.astimezone(UTC) - MONDAY) // length * length, every)
+
+    @classmethod
+    def named(cls, name: str, every: Every) -> "Window":
+        """The window that a person names by its first day or hour. Raises UsageError."""
+        try:
+            time = datetime.fromisoformat(name)
+        except ValueError:
+            raise UsageError(f"{name}: no time; write 2026-11-23, or 2026-11-23T09 for an hour") from None
+        return cls.at(time if time.tzinfo else time.replace(tzinfo=UTC), every)
+
+    @property
+    def name(self) -> str:
+        return self.begin.strftime("%Y-%m-%dT%H" if self.every == "hour" else "%Y-%m-%d")
+
+    @property
+    def end(self) -> datetime:
+        return self.begin + LENGTH[self.every]
+
+    def before(self) -> "Window":
+        return Window(self.begin - LENGTH[self.every], self.every)
+
+    def path(self, pattern: str) -> str:
+        """The window's file, of a pattern with {window} in it."""
+        return pattern.replace("{window}", self.name)
+
+
+def between(first: Window, last: Window) -> list[Window]:
+    """All windows from the first to the last; none if the last is before the first."""
+    length = LENGTH[first.every]
+    count = (last.begin - first.begin) // length + 1
+    return [Window(first.begin + number * length, first.every) for number in range(count)]
+
+
+def due(first: Window, policy: CatchUp, scheduled: datetime, now: datetime) -> list[Window]:
+    """The windows that a run has to do, the oldest first; none of them is before `first` or has not ended.
+
+    Args:
+        policy: what becomes of windows whose run did not take place in time. `skip`: a run that starts when the window
+            after its own has ended already does nothing. `latest`: a run does the newest window that has ended. `all`:
+            it does all that have ended; those that are done already cost a look.
+        scheduled: when the run was to start.
+    """
+    newest = Window.at(now, first.every).before()
+    if policy == "all":
+        return between(first, newest)
+    own = Window.at(min(scheduled, now), first.every).before()
+    if newest < first or (policy == "skip" and own != newest):
+        return []
+    return [newest]

@@ -1,0 +1,39 @@
+"""watch: when the windows of a scoring job count as drift."""
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from pipelines.core.section import Count, Section
+
+Limit = Annotated[float, Field(ge=0, le=1)]
+
+
+class Watch(Section):
+    """When the scored windows of the score entry of the same name have drifted from their model's profile.
+
+    A statistic has drifted if it lies above its limit, and above what chance gives for so many rows. Shares are of 1,
+    divergences in bits, gaps those of cumulated shares.
+    """
+
+    named_after: ClassVar = ("score",)
+
+    least: Count = 2  # of the last `of` windows, the newest among them
+    of: Count = 3
+    unknown_pieces: Limit = 0.02
+    unknown_words: Limit = 0.05
+    length: Limit = 0.15
+    vocabulary: Limit = 0.1
+    labels: Limit = 0.05
+    values: Limit = 0.15
+    confidence: Limit = 0.15
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.least > self.of:
+            raise ValueError(f"least {self.least} of {self.of} windows can never be; least is at most of")
+        return self
+
+    def limits(self) -> dict[str, float]:
+        """Statistic -> its limit."""
+        return self.model_dump(exclude={"least", "of"})

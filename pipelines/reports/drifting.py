@@ -1,0 +1,36 @@
+"""How far the windows of a scoring job lie from the model's profile, as one page of HTML."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from pipelines.reports import page, plots
+
+Windows = Mapping[str, list[dict[str, Any]]]  # window -> its statistics, each with value, by_chance, limit, drifted
+
+
+def html(job: str, windows: Windows, rule: str, alarm: bool) -> str:
+    """The page: a picture of each statistic over the windows, and the table of all numbers, the newest window first."""
+    lines = [
+        (
+            each["window"],
+            each["statistic"],
+            "drifted" if each["drifted"] else "",
+            f"{each['rows']:,}",
+            *(f"{each[name]:.4f}" for name in ("value", "by_chance", "limit")),
+        )
+        for shifts in reversed(list(windows.values()))
+        for each in shifts
+    ]
+    says = (
+        "A statistic has drifted if it lies above its limit (dashed), and above what chance gives for so many rows "
+        "(shaded). Lengths, values and confidence are gaps between cumulated shares, labels and vocabulary divergences "
+        "in bits, unknown pieces and words differences of shares."
+    )
+    header = ("window", "statistic", "", "rows", "value", "by chance", "limit")
+    picture = f"<figure>{plots.drift(windows)}</figure>\n" if lines else ""
+    title = f"Drift of {escape(job)}"
+    body = (
+        f"<h1>{title}</h1>\n<p><strong>{'Drift' if alarm else 'No drift'}</strong>, by the rule {escape(rule)}.</p>\n"
+    )
+    return page.document(title, f"{body}<p>{says}</p>\n{picture}{page.table(header, lines, text=3)}")

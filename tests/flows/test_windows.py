@@ -1,0 +1,183 @@
+"""Scoring window by window, the backfill, and the watch for drift, on MLflow's own SQLite."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from subprocess import PIPE
+
+import mlflow
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows import watch as watching
+from flows.watch import watch
+from flows.windows import backfill, score_windows
+from pipelines.core import paths, tables
+from pipelines.core.errors import InputError, UsageError
+from pipelines.core.windows import Window
+from pipelines.inference import profiling
+from pipelines.inference.predictor import Predictor
+from pipelines.tracking import ledger, registry
+from tests.support import tiny
+from tests.support.places import CODE, ROOT
+
+pytestmark = pytest.mark.slow
+TODAY = Window.at(datetime.now(UTC), "day").begin
+DAYS = [(TODAY - timedelta(days=back)).strftime("%Y-%m-%d") for back in (5, 4, 3, 2, 1)]
+USUAL = [
+    f"{text}{more}" for text in tiny.TEXTS[:4] for more in ("", "犬", "映画", "試合", "予約", "監督", "延長", "語る")
+]
+OTHER = [f"blorptzang {i} wuggle" for i in range(32)]
+
+
+@pytest.fixture
+def champion(checkout: Path) -> Iterator[registry.Version]:
+    """A champion that was registered with its profile, and a scoring job that begins five days ago."""
+    write_params("all")
+    folder = tiny.classifier(checkout / "model")
+    usual = pa.table({"text": USUAL})
+    predictor = Predictor.load(folder)
+    profile = profiling.observed(usual, predictor.predict(usual), predictor.tokenizer, "single")
+    pq.write_table(profile, "profile.parquet")
+    tags = {"md5": "0" * 32}
+    version = registry.register(
+        "tiny", folder, CODE, "single", {"text": "犬"}, tags, profile=checkout / "profile.parquet"
+    )
+    ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
+    yield version
+    mlflow.set_tracking_uri(None)
+
+
+def write_params(policy: str) -> None:
+    Path("params.yaml").write_text(
+        "finetune: {tiny: {data: rows, encoder: e}}\nencode: {rows: {task: rows, vocab: v, max_length: 16}}\n"
+        "prepare: {rows: {corpus: custom, source: x}}\npromote: {tiny: {run: tiny}}\nwatch: {daily: {}}\n"
+        "score: {daily: {model: tiny, source: 'in/{window}.parquet', target: 'out/{window}.parquet', "
+        f"since: '{DAYS[0]}', catch_up: {policy}}}}}\n"
+    )
+
+
+def arrive(day: str, texts: list[str] = USUAL) -> None:
+    rows = pa.table({"text": texts})
+    tables.write(Path(f"in/{day}.parquet"), rows.to_batches(), rows.schema)
+
+
+def scored() -> list[str]:
+    return sorted(file.stem for file in Path("out").glob("*.parquet"))
+
+
+@pytest.mark.usefixtures("champion")
+def test_what_is_due_is_scored_once() -> None:
+    for day in (DAYS[1], DAYS[4]):
+        arrive(day)
+    lines = score_windows("daily")
+    assert lines == [
+        f"{DAYS[0]}: no file in/{DAYS[0]}.parquet",
+        f"{DAYS[1]}: 32 rows into out/{DAYS[1]}.parquet",
+        f"{DAYS[2]}: no file in/{DAYS[2]}.parquet",
+        f"{DAYS[3]}: no file in/{DAYS[3]}.parquet",
+        f"{DAYS[4]}: 32 rows into out/{DAYS[4]}.parquet",
+    ]
+    first = Path(f"out/{DAYS[4]}.parquet").stat().st_mtime_ns
+    arrive(DAYS[4], OTHER)  # whoever rewrites the past must remove the scores too
+    assert score_windows("daily")[4] == f"{DAYS[4]}: scored before, out/{DAYS[4]}.parquet"
+    assert Path(f"out/{DAYS[4]}.parquet").stat().st_mtime_ns == first
+
+
+@pytest.mark.usefixtures("champion")
+def test_the_newest_window_alone_by_the_policy_latest_and_the_rest_by_a_backfill() -> None:
+    write_params("latest")
+    for day in DAYS:
+        arrive(day)
+    score_windows("daily")
+    assert scored() == DAYS[4:]
+    assert backfill("daily", DAYS[1], DAYS[4]) == [
+        *(f"{day}: 32 rows into out/{day}.parquet" for day in DAYS[1:4]),
+        f"{DAYS[4]}: scored before, out/{DAYS[4]}.parquet",
+    ]
+    assert scored() == DAYS[1:]
+    with pytest.raises(UsageError, match=r"--to \d.*ends on .* UTC only"):
+        backfill("daily", DAYS[1], TODAY.strftime("%Y-%m-%d"))
+    with pytest.raises(UsageError, match="is after --to"):
+        backfill("daily", DAYS[1], DAYS[0])
+
+
+@pytest.mark.usefixtures("champion")
+def test_a_window_that_fails_does_not_keep_the_others() -> None:
+    for day in DAYS:
+        arrive(day)
+    Path(f"in/{DAYS[2]}.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(
+        InputError, match=rf"daily: 1 of 5 windows are not scored: {DAYS[2]}: in/{DAYS[2]}.parquet: not"
+    ):
+        score_windows("daily")
+    assert scored() == [*DAYS[:2], *DAYS[3:]]
+    os.remove(f"in/{DAYS[4]}.parquet")
+    os.remove(f"out/{DAYS[4]}.parquet")
+    with pytest.raises(InputError, match=rf"{DAYS[4]}: in/{DAYS[4]}.parquet: no such file"):
+        score_windows("daily")
+
+
+@pytest.mark.usefixtures("champion")
+def test_a_job_runs_once_at_a_time() -> None:
+    for day in DAYS:
+        arrive(day)
+    with another_process_has("daily"), pytest.raises(InputError, match="it is already running"):
+        backfill("daily", DAYS[0], DAYS[4])
+    assert not Path("out").exists()
+
+
+@contextmanager
+def another_process_has(job: str) -> Iterator[None]:
+    """The kernel's locks are of processes."""
+    code = (
+        "import sys; from pipelines.core import stage\n"
+        f"with stage.alone('score', {job!r}): print('held', flush=True); sys.stdin.read()"
+    )
+    path = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, env=path) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        yield
+        other.communicate()
+
+
+@pytest.mark.usefixtures("champion")
+def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
+    for day, texts in zip(DAYS, (USUAL, USUAL, USUAL, OTHER, OTHER), strict=True):
+        arrive(day, texts)
+    assert watching.plain(watch("daily")) == "daily: no window is scored yet"
+    score_windows("daily")
+    os.rename(f"out/{DAYS[4]}.parquet", "later.parquet")
+    before = watch("daily")
+    assert not before.alarm
+    assert [before.drifted(day) for day in DAYS[:3]] == [[]] * 3
+    assert {"vocabulary", "unknown_words"} <= set(before.drifted(DAYS[3]))
+    os.rename("later.parquet", f"out/{DAYS[4]}.parquet")
+    kept = paths.drift("daily") / f"{DAYS[0]}.parquet"
+    measured = kept.stat().st_mtime_ns
+    found = watch("daily")
+    assert found.alarm
+    assert kept.stat().st_mtime_ns == measured, "a window is measured once"
+    assert tables.read(kept).column("drifted").to_pylist() == [False] * 6
+    last = watching.plain(found).splitlines()
+    assert last[0].endswith("32 rows  as before")
+    assert last[-2:] == ["drift, by the rule 2 of the last 3 windows, the newest among them", f"picture: {found.page}"]
+    page = found.page.read_text()
+    assert page.count("<svg") == 1
+    assert "vocabulary" in page
+
+
+def test_a_version_without_a_profile_says_how_to_get_one(champion: registry.Version, checkout: Path) -> None:
+    other = registry.register("tiny", checkout / "model", CODE, "single", {"text": "犬"}, {"md5": "1" * 32})
+    ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
+    arrive(DAYS[4])
+    write_params("latest")
+    score_windows("daily")
+    with pytest.raises(InputError, match=r"tiny version 2 has no profile .* `bertline retrain` registers it with one"):
+        watch("daily")
