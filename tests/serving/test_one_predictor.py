@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from importlib import metadata
@@ -248,6 +249,25 @@ with deployment.started("127.0.0.1", 0):
             if each.status == "LISTEN":
                 print("listening", process.name().replace(" ", ""), each.laddr.ip)
 """
+
+
+@pytest.mark.slow
+def test_the_service_follows_the_champion(version: registry.Version, checkout: Path) -> None:
+    """And goes on with what it has where the ledger cannot be read."""
+    with serving("tiny", port=free_port()) as address:
+        assert ask(address, "/model")["version"] == version.version
+        other = registry.register(
+            "tiny", tiny.classifier(checkout / "other", seed=9), CODE, "single", {"text": "犬"}, {}
+        )
+        ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
+        until = time.monotonic() + 60
+        while ask(address, "/model")["version"] != other.version and time.monotonic() < until:
+            ask(address, "/predict", {"rows": [{"text": "犬"}]})
+            time.sleep(0.2)
+        assert ask(address, "/model")["version"] == other.version == 2
+        (store.HOME / "mlflow.db").rename(checkout / "gone.db")
+        time.sleep(25)  # two looks
+        assert ask(address, "/predict", {"rows": [{"text": "犬"}]})["version"] == other.version
 
 
 @pytest.mark.slow
