@@ -10,11 +10,12 @@ from pathlib import Path
 import psutil
 
 from flows.serve import require_free, wait_for
+from flows.settings import PIDS, running
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.tracking import store
 
-PIDS, LOGS = Path("state/pids"), Path("state/logs")
+LOGS = Path("state/logs")
 PREFECT_PORT = int(os.environ.get("BERTLINE_PREFECT_PORT", 4200))
 MLFLOW_PORT = int(os.environ.get("BERTLINE_MLFLOW_PORT", 5000))
 PREFECT_API = f"http://127.0.0.1:{PREFECT_PORT}/api"
@@ -74,17 +75,6 @@ def down() -> list[str]:
     return [name for name in SERVICES if _stop(name)]
 
 
-def running(name: str) -> psutil.Process | None:
-    """The process that `up` started under `name`; None if it has ended, even if another process has its pid now."""
-    try:
-        record = json.loads((PIDS / name).read_text())
-        process = psutil.Process(record["pid"])
-        alive = process.create_time() == record["created"] and process.status() != psutil.STATUS_ZOMBIE
-    except (OSError, ValueError, KeyError, psutil.NoSuchProcess):
-        return None
-    return process if alive else None
-
-
 def _start(name: str, command: list[str], health: str) -> None:
     if running(name):
         say(f"{name} is already up")
@@ -96,7 +86,8 @@ def _start(name: str, command: list[str], health: str) -> None:
             command, env=environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
     process = psutil.Process(child.pid)
-    (PIDS / name).write_text(json.dumps({"pid": child.pid, "created": process.create_time()}))
+    record = {"pid": child.pid, "created": process.create_time(), "address": health.removesuffix("/health")}
+    (PIDS / name).write_text(json.dumps(record))
     try:
         if health:
             wait_for(health, START_SECONDS)

@@ -1,10 +1,14 @@
 """Prefect's settings for this checkout; they must be set before Prefect is imported."""
 
+import json
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
-HOME = Path("state/prefect")
+import psutil
+
+HOME, PIDS = Path("state/prefect"), Path("state/pids")
 
 
 def use_local_state() -> None:
@@ -14,6 +18,8 @@ def use_local_state() -> None:
     ):  # in a checkout, not wherever someone calls --help
         HOME.mkdir(parents=True, exist_ok=True)  # Prefect makes the folder, but not its parents
         os.environ["PREFECT_HOME"] = str(HOME.resolve())
+        if "PREFECT_API_URL" not in os.environ and running("prefect"):  # what is typed here shows in its pages too
+            os.environ["PREFECT_API_URL"] = record("prefect")["address"]
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # the command line prints errors, in one sentence
     # these loggers are not below Prefect's own; they warn when a slow server has not taken their last items
@@ -21,3 +27,20 @@ def use_local_state() -> None:
         logging.getLogger(service).setLevel(logging.CRITICAL)
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     os.environ.setdefault("DO_NOT_TRACK", "1")
+
+
+def running(name: str) -> psutil.Process | None:
+    """The process that `up` started under `name`; None if it has ended, even if another process has its pid now."""
+    try:
+        known = record(name)
+        process = psutil.Process(known["pid"])
+        alive = process.create_time() == known["created"] and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, ValueError, KeyError, psutil.NoSuchProcess):
+        return None
+    return process if alive else None
+
+
+def record(name: str) -> dict[str, Any]:
+    """What `up` noted of a service: its pid, when it was created, and its address if it has one."""
+    found: dict[str, Any] = json.loads((PIDS / name).read_text())
+    return found

@@ -14,7 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from flows import services
+from flows import services, settings
 from flows.serve import free_port
 from pipelines.core import tables
 from pipelines.tracking import ledger, registry
@@ -59,7 +59,7 @@ def test_a_server_of_somebody_else_is_not_taken_for_ours(environment: dict[str, 
     assert done.returncode == 1
     assert "or name another port in BERTLINE_MLFLOW_PORT" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert not any(services.running(name) for name in services.SERVICES)
+    assert not any(settings.running(name) for name in services.SERVICES)
 
 
 def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
@@ -71,10 +71,10 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
 
     told = bertline(environment, "up")
     assert f"http://127.0.0.1:{environment['BERTLINE_PREFECT_PORT']}" in told
-    processes = [services.running(name) for name in ("prefect", "worker", "mlflow")]
+    processes = [settings.running(name) for name in ("prefect", "worker", "mlflow")]
     assert all(processes)
     assert bertline(environment, "up") == told
-    assert [services.running(name) for name in ("prefect", "worker", "mlflow")] == processes
+    assert [settings.running(name) for name in ("prefect", "worker", "mlflow")] == processes
 
     with urllib.request.urlopen(f"http://127.0.0.1:{environment['BERTLINE_MLFLOW_PORT']}/health", timeout=10) as answer:
         assert answer.status == 200
