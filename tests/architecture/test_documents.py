@@ -146,7 +146,7 @@ def test_every_command_of_readme_runs_in_a_test() -> None:
         assert name in names_of_tests(file) if name else command in read(file)
 
 
-@pytest.mark.parametrize("page", ["docs/using.md", "docs/adding.md", "docs/operating.md", "docs/cluster.md"])
+@pytest.mark.parametrize("page", ["docs/using.md", "docs/adding.md", "docs/operating.md", "docs/cluster.md", "docs/scheduling.md"])
 def test_entries_of_the_pages_are_well_formed(page: str) -> None:
     for block in blocks(read(page), r"yaml(?: params\.yaml)?"):
         for section, entries in yaml.safe_load(block).items():
