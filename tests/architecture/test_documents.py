@@ -146,15 +146,17 @@ def test_every_command_of_readme_runs_in_a_test() -> None:
         assert name in names_of_tests(file) if name else command in read(file)
 
 
-@pytest.mark.parametrize("page", ["docs/using.md", "docs/adding.md", "docs/operating.md", "docs/cluster.md", "docs/scheduling.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/using.md", "docs/adding.md", "docs/operating.md", "docs/cluster.md", "docs/scheduling.md"]
+)
 def test_entries_of_the_pages_are_well_formed(page: str) -> None:
     for block in blocks(read(page), r"yaml(?: params\.yaml)?"):
         for section, entries in yaml.safe_load(block).items():
             if section == "resources":
                 params.parse(Resources, entries, page)
                 continue
-            for name, entry in entries.items():
-                params.parse(checking.section(section), entry, f"{page}: {section}.{name}")
+            for key, entry in entries.items():
+                params.parse(checking.section(section), entry, f"{page}: {section}.{key}")
 
 
 def test_every_term_has_its_source() -> None:

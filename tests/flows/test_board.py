@@ -1,11 +1,13 @@
 """A run of the graph inside a flow: each stage is a task run of Prefect, with its state, its lines and its time."""
 
 import logging
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from prefect import flow
@@ -16,6 +18,7 @@ from prefect.client.schemas.objects import TaskRun
 from flows import dag
 from flows.board import TaskRuns
 from pipelines.core.errors import InputError
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -76,3 +79,49 @@ def test_each_stage_is_a_task_run(repository: Path) -> None:
     Path("dvc.yaml").write_text(yaml.safe_dump(stages))
     assert graph.with_options(flow_run_name="second")() == ["b", "c"]
     assert {name: run.state_name for name, (run, _) in shown("second").items()} == {"b": "Completed", "c": "Completed"}
+
+
+CANCELLED = """
+from flows import settings
+settings.use_local_state()
+from prefect import flow
+from flows import dag
+from flows.board import TaskRuns
+
+@flow(name="graph")
+def graph():
+    dag.reproduce(board=TaskRuns())
+
+graph()
+"""
+
+
+def test_a_cancelled_run_ends_its_stage_and_the_next_goes_on(repository: Path) -> None:
+    """As a worker cancels: SIGTERM to the process of the flow run."""
+    stages = {
+        "a": {"cmd": "echo a > a.txt", "outs": ["a.txt"]},
+        "b": {"cmd": "echo $$ > pid; cat wait; echo b > b.txt", "deps": ["a.txt"], "outs": ["b.txt"]},
+    }
+    (repository / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    os.mkfifo("wait")
+    with get_client(sync_client=True) as client:  # of the server of these tests
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": str(client.api_url)}
+    with subprocess.Popen([sys.executable, "-c", CANCELLED], env=environment) as run:
+        try:
+            until = time.monotonic() + 120
+            while not (Path("pid").exists() and Path("pid").read_text()):
+                assert run.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            stage = psutil.Process(int(Path("pid").read_text()))
+            run.terminate()
+            run.wait(60)
+        finally:
+            run.kill()
+    assert run.returncode
+    psutil.wait_procs([stage], timeout=10)
+    assert not stage.is_running()
+    assert not Path("b.txt").exists()
+    os.remove("wait")
+    Path("wait").touch()
+    assert dag.reproduce() == ["b"]
