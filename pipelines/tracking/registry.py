@@ -111,11 +111,14 @@ def _log(name: str, tags: dict[str, str], **model: Any) -> int:
 def get(name: str, alias: str) -> Version:
     """The version of `name` that holds `alias`; the ledger says which is champion. Raises InputError if none does."""
     client = store.connect()
-    try:
-        held = client.get_registered_model(name).aliases
-    except MlflowException:
-        names = [model.name for model in client.search_registered_models() if not model.name.endswith(ledger.SUFFIX)]
-        raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
+    with store.explained(f"{name}: its aliases cannot be read"):
+        try:
+            held = client.get_registered_model(name).aliases
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            names = [each.name for each in client.search_registered_models() if not each.name.endswith(ledger.SUFFIX)]
+            raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
     aliases = {each: int(number) for each, number in held.items() if each != CHAMPION}
     if champion := ledger.champion(name):
         aliases[CHAMPION] = champion
@@ -141,9 +144,10 @@ def versions() -> list[Version]:
     found: list[Version] = []
     token = None
     while token != "":
-        page = client.search_model_versions(
-            max_results=PAGE, order_by=["name ASC", "version_number ASC"], page_token=token
-        )
+        with store.explained("the registered versions cannot be read"):
+            page = client.search_model_versions(
+                max_results=PAGE, order_by=["name ASC", "version_number ASC"], page_token=token
+            )
         found += [Version(each.name, int(each.version), dict(each.tags)) for each in page]
         token = page.token or ""
     return [version for version in found if not version.name.endswith(ledger.SUFFIX)]
@@ -154,7 +158,7 @@ def folder(version: Version, runtime: str = "") -> Path:
 
     It is the exported folder if the version has one, else the model folder; or that of `runtime`, torch or onnx.
     """
-    path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
+    path = _downloaded(version)
     logged = Model.load(path).flavors["python_function"]["artifacts"]
     if runtime and runtime not in pyfunc.FOLDERS:
         raise InputError(choices("runtime", runtime, pyfunc.FOLDERS))
@@ -163,6 +167,12 @@ def folder(version: Version, runtime: str = "") -> Path:
     if not found:
         raise InputError(f"{version} was registered without {names[0]}; add its run to export: and retrain")
     return Path(path) / found
+
+
+def _downloaded(version: Version) -> str:
+    """The folder that MLflow keeps of a version, here."""
+    with store.explained(f"{version}: its files cannot be read"):
+        return mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
 
 
 def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> None:
@@ -176,6 +186,6 @@ def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> N
 
 def example(version: Version) -> list[dict[str, Any]]:
     """The rows that `version` was registered with, to ask it."""
-    path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
+    path = _downloaded(version)
     rows: Any = Model.load(path).load_input_example(path)  # as `register` gave it
     return rows
