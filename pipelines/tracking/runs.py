@@ -13,10 +13,10 @@ NAME = re.compile(r"[\w./ :-]+")  # what MLflow takes as a part of a name
 def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[str, str]) -> str:
     """Log the params, metrics and tags of a stage's entry, such as `finetune@livedoor`; returns the run's id."""
     store.connect()
-    with store.explained(f"{stage}: its run is not logged"):
-        with mlflow.start_run(run_name=stage, tags={"stage": stage, **tags}) as run:
-            mlflow.log_params({name: str(value)[:500] for name, value in flatten(params).items()})
-            mlflow.log_metrics({k: float(v) for k, v in flatten(metrics).items() if isinstance(v, int | float)})
+    tags = {"stage": stage, **tags}
+    with store.explained(f"{stage}: its run is not logged"), mlflow.start_run(run_name=stage, tags=tags) as run:
+        mlflow.log_params({name: str(value)[:500] for name, value in flatten(params).items()})
+        mlflow.log_metrics({k: float(v) for k, v in flatten(metrics).items() if isinstance(v, int | float)})
     return run.info.run_id
 
 

@@ -13,13 +13,13 @@ from typing import TypeVar
 import boto3
 import psutil
 
+from flows import services
 from flows.serve import free_port
 
 BIN = Path(sys.executable).parent
 BUCKET = "bertline"
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 START_SECONDS = 240  # a first start creates a database
-LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 Kind = TypeVar("Kind", bound="Server")
 
 
@@ -100,7 +100,7 @@ class Prefect(Server):
         self.environment |= {
             "PREFECT_HOME": str(self.place),
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
-            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": services.LEASES,
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         }
         self.environment.pop("PREFECT_API_URL", None)
