@@ -19,6 +19,7 @@ LOGS = Path("state/logs")
 PREFECT_PORT = int(os.environ.get("BERTLINE_PREFECT_PORT", 4200))
 MLFLOW_PORT = int(os.environ.get("BERTLINE_MLFLOW_PORT", 5000))
 PREFECT_API = f"http://127.0.0.1:{PREFECT_PORT}/api"
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 SERVICES = ("worker", "mlflow", "prefect")  # in the order in which they stop
 START_SECONDS = 180  # the first start creates a database
 STOP_SECONDS = 20
@@ -28,6 +29,8 @@ def environment() -> dict[str, str]:
     """The environment of the services; they do not inherit the command line's own log level."""
     kept = {name: value for name, value in os.environ.items() if name != "PREFECT_LOGGING_LEVEL"}
     kept.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")  # seven more processes, for what nobody asks here
+    # in memory a lease is lost with the server, and its slot is never free again
+    kept.setdefault("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE", LEASES)
     return {**kept, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
 
 

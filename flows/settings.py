@@ -26,6 +26,8 @@ def use_local_state() -> None:
     for service in ("EventsWorker", "APILogWorker"):
         logging.getLogger(service).setLevel(logging.CRITICAL)
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
+    # each waits twice as long as the one before: a flow run waits four minutes for a server that is started again
+    os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "7")
     os.environ.setdefault("DO_NOT_TRACK", "1")
 
 

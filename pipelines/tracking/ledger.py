@@ -155,7 +155,9 @@ def settle(name: str, state: State, told: bool = True) -> None:
     client = store.connect()
     for damage in state.damage:
         say(f"{name}: the ledger was tampered with: {damage}")
-    with store.explained(f"{name}: the alias {CHAMPION} cannot be moved"):
+    with store.explained(
+        f"{name}: by the ledger its champion is version {state.champion}, but the alias cannot be moved"
+    ):
         for _ in range(TRIES):
             held = client.get_registered_model(name).aliases.get(CHAMPION)
             if (int(held) if held else None) == state.champion:

@@ -121,11 +121,14 @@ def _log(name: str, tags: dict[str, str], **model: Any) -> int:
 def get(name: str, alias: str) -> Version:
     """The version of `name` that holds `alias`; the ledger says which is champion. Raises InputError if none does."""
     client = store.connect()
-    try:
-        held = client.get_registered_model(name).aliases
-    except MlflowException:
-        names = [model.name for model in client.search_registered_models() if not model.name.endswith(ledger.SUFFIX)]
-        raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
+    with store.explained(f"{name}: its aliases cannot be read"):
+        try:
+            held = client.get_registered_model(name).aliases
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            names = [each.name for each in client.search_registered_models() if not each.name.endswith(ledger.SUFFIX)]
+            raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
     aliases = {each: int(number) for each, number in held.items() if each != CHAMPION}
     if champion := ledger.champion(name):
         aliases[CHAMPION] = champion
@@ -151,9 +154,10 @@ def versions() -> list[Version]:
     found: list[Version] = []
     token = None
     while token != "":
-        page = client.search_model_versions(
-            max_results=PAGE, order_by=["name ASC", "version_number ASC"], page_token=token
-        )
+        with store.explained("the registered versions cannot be read"):
+            page = client.search_model_versions(
+                max_results=PAGE, order_by=["name ASC", "version_number ASC"], page_token=token
+            )
         found += [Version(each.name, int(each.version), dict(each.tags)) for each in page]
         token = page.token or ""
     return [version for version in found if not version.name.endswith(ledger.SUFFIX)]
@@ -164,7 +168,7 @@ def folder(version: Version, runtime: str = "") -> Path:
 
     It is the exported folder if the version has one, else the model folder; or that of `runtime`, torch or onnx.
     """
-    logged = _downloaded(version)
+    logged = _logged(version)
     if runtime and runtime not in pyfunc.FOLDERS:
         raise InputError(choices("runtime", runtime, pyfunc.FOLDERS))
     names = [pyfunc.FOLDERS[runtime]] if runtime else list(pyfunc.FOLDERS.values())
@@ -176,18 +180,23 @@ def folder(version: Version, runtime: str = "") -> Path:
 
 def profile(version: Version) -> Path:
     """The file that `version` was registered with for drift. Raises InputError if it has none."""
-    found = _downloaded(version).get(PROFILE)
+    found = _logged(version).get(PROFILE)
     if not found:
         raise InputError(f"{version} has no profile to measure drift against; `bertline retrain` registers it with one")
     return found
 
 
-def _downloaded(version: Version) -> dict[str, Path]:
+def _logged(version: Version) -> dict[str, Path]:
     """The artifacts of a version by their names, downloaded if the store is elsewhere."""
-    with store.explained(f"{version} cannot be fetched"):
-        path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
+    path = _downloaded(version)
     logged = Model.load(path).flavors["python_function"]["artifacts"]
     return {name: Path(path) / each["path"] for name, each in logged.items()}
+
+
+def _downloaded(version: Version) -> str:
+    """The folder that MLflow keeps of a version, here."""
+    with store.explained(f"{version}: its files cannot be read"):
+        return mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
 
 
 def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> None:
@@ -201,6 +210,6 @@ def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> N
 
 def example(version: Version) -> list[dict[str, Any]]:
     """The rows that `version` was registered with, to ask it."""
-    path = mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
+    path = _downloaded(version)
     rows: Any = Model.load(path).load_input_example(path)  # as `register` gave it
     return rows

@@ -13,7 +13,8 @@ NAME = re.compile(r"[\w./ :-]+")  # what MLflow takes as a part of a name
 def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[str, str]) -> str:
     """Log the params, metrics and tags of a stage's entry, such as `finetune@livedoor`; returns the run's id."""
     store.connect()
-    with mlflow.start_run(run_name=stage, tags={"stage": stage, **tags}) as run:
+    tags = {"stage": stage, **tags}
+    with store.explained(f"{stage}: its run is not logged"), mlflow.start_run(run_name=stage, tags=tags) as run:
         mlflow.log_params({name: str(value)[:500] for name, value in flatten(params).items()})
         mlflow.log_metrics({k: float(v) for k, v in flatten(metrics).items() if isinstance(v, int | float)})
     return run.info.run_id
@@ -22,9 +23,10 @@ def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[
 def find(stage: str, wrote: dict[str, str]) -> str:
     """The id of the last run of a stage's entry that wrote these paths with these md5s; "" if none was logged."""
     client = store.connect()
-    experiment: Any = client.get_experiment_by_name(store.EXPERIMENT)  # `connect` has made it
     tags = " and ".join(f"tags.`md5 {path}` = '{md5}'" for path, md5 in wrote.items())
-    found = client.search_runs([experiment.experiment_id], f"tags.stage = '{stage}' and {tags}", max_results=1)
+    with store.explained(f"{stage}: its run cannot be looked up"):
+        experiment: Any = client.get_experiment_by_name(store.EXPERIMENT)  # `connect` has made it
+        found = client.search_runs([experiment.experiment_id], f"tags.stage = '{stage}' and {tags}", max_results=1)
     return found[0].info.run_id if found else ""
 
 

@@ -59,12 +59,12 @@ def _say_less() -> None:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn MLflow's own errors into one sentence that begins with `what`."""
+    """Turn MLflow's own errors, and those of its artefact store, into one sentence that begins with `what`."""
     from mlflow.exceptions import MlflowException
 
     try:
         yield
-    except MlflowException as error:
+    except (MlflowException, OSError) as error:  # a full disk, or what `requests` says of an upload, is an OSError
         said = str(error)
         refused = "Permission denied" in said or "error code 403" in said
         why = "this user has no permission for it" if refused else one_line(error)

@@ -1,4 +1,4 @@
-"""Promotions and rollbacks at once, killed, and without a server: the ledger stays ordered and complete."""
+"""Promotions and rollbacks at once, and killed: the ledger stays ordered and complete."""
 
 import multiprocessing
 import os
@@ -6,16 +6,15 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import pytest
 
-from pipelines.core.errors import InputError
 from pipelines.tracking import ledger, registry, store
-from tests.support import servers, tiny
+from tests.support import ledgers, postgres, servers, tiny
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -26,17 +25,20 @@ FORKS = multiprocessing.get_context("forkserver")
 
 
 @pytest.fixture
-def server(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.Mlflow]:
-    """A server with four versions of `m`, none of which is champion."""
+def server(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[servers.Mlflow]:
+    """A server, over SQLite unless the test names PostgreSQL, with four versions of `m`, none of which is champion."""
     FORKS.set_forkserver_preload(["pipelines.tracking.registry", "mlflow.pyfunc"])
-    with servers.mlflow(checkout / "server") as running:
+    with ExitStack() as stack:
+        over = getattr(request, "param", "sqlite")
+        database = "" if over == "sqlite" else stack.enter_context(postgres.postgres()).database("mlflow")
+        running = stack.enter_context(servers.mlflow(checkout / "server", database=database))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", running.address)
-        client = store.connect()
-        client.create_registered_model("m")
-        for _ in range(4):
-            client.create_model_version("m", "s3://nowhere/m", await_creation_for=0)
+        ledgers.register_versions()
         yield running
     mlflow.set_tracking_uri(None)
+
+
+on_both = pytest.mark.parametrize("server", ["sqlite", pytest.param("postgres", marks=postgres.needed)], indirect=True)
 
 
 def move_in(folder: str, address: str) -> None:
@@ -45,50 +47,18 @@ def move_in(folder: str, address: str) -> None:
     os.environ["MLFLOW_TRACKING_URI"] = address
 
 
-def change(draw: random.Random) -> bool:
-    """Promote some version, or roll back; returns whether it counts."""
-    known = ledger.read("m")
-    try:
-        if len(known.champions) > 1 and draw.random() < 0.4:
-            ledger.append("m", known, "rollback", known.champions[-2], "a test")
-        else:
-            version = draw.choice([number for number in (1, 2, 3, 4) if number != known.champion])
-            ledger.append("m", known, "promote", version, "a test")
-    except InputError as error:
-        if "was first and made version" in str(error):
-            return False
-        raise
-    return True
-
-
 def changes(seed: int) -> int:
     """How many of EACH changes counted."""
     os.environ["BERTLINE_ACTOR"] = f"writer {seed}"
     draw = random.Random(seed)
-    return sum(change(draw) for _ in range(EACH))
+    return sum(ledgers.change(draw) for _ in range(EACH))
 
 
-def require_order(entries: int | None = None) -> ledger.State:
-    """The ledger, after a check that it is whole and that the alias has followed it."""
-    state = ledger.read("m")
-    assert not state.damage
-    assert entries is None or len(state.entries) == entries
-    numbers = sorted(entry.number for entry in (*state.entries, *state.overtaken))
-    assert numbers == list(range(1, len(numbers) + 1))
-    champion = None
-    for entry in state.entries:
-        assert entry.event.previous == champion
-        champion = entry.event.version
-    ledger.settle("m", state)
-    held = store.connect().get_registered_model("m").aliases.get("champion")
-    assert (int(held) if held else None) == state.champion
-    return state
-
-
+@on_both
 def test_changes_at_once_have_one_order(server: servers.Mlflow) -> None:
     with FORKS.Pool(WRITERS, move_in, (os.getcwd(), server.address)) as pool:
         counted = pool.map(changes, range(WRITERS), chunksize=1)
-    state = require_order(sum(counted))
+    state = ledgers.require_order(sum(counted))
     assert len(state.entries) + len(state.overtaken) == WRITERS * EACH
     assert state.overtaken  # they did meet
 
@@ -97,6 +67,7 @@ def register_same(number: int) -> int:
     return registry.register("m", Path("model"), CODE, "single", EXAMPLE, {"run": "m", "md5": "one"}).version
 
 
+@on_both
 def test_the_same_model_registered_at_once_is_one_version(server: servers.Mlflow, checkout: Path) -> None:
     tiny.classifier(checkout / "model")
     with FORKS.Pool(3, move_in, (os.getcwd(), server.address)) as pool:
@@ -139,7 +110,7 @@ def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: st
         process.join()
         assert process.exitcode in (0, -signal.SIGKILL)
         killed += process.exitcode != 0
-        state = require_order()
+        state = ledgers.require_order()
         assert len(state.entries) - entries in (0, 1)
         entries = len(state.entries)
         for version in store.connect().search_model_versions("name='m'"):
@@ -149,32 +120,8 @@ def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: st
                 assert (folder / "model.safetensors").is_file()
         act(action, seed)  # the next command goes on
         entries += action != "register"
-        require_order(entries)
+        ledgers.require_order(entries)
     assert killed
     found = [version.tags.get("md5", "") for version in store.connect().search_model_versions("name='m'")]
     of_seeds = sorted(md5 for md5 in found if md5)
     assert of_seeds == (sorted(f"of {seed}" for seed in range(KILLS)) if action == "register" else [])
-
-
-def test_a_server_that_is_killed_in_between(server: servers.Mlflow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    draw, failed = random.Random(1), 0
-    for _ in range(3):
-        entries = len(require_order().entries)
-        with ThreadPoolExecutor(1) as beside:
-            killing = beside.submit(lambda: (time.sleep(draw.uniform(0, 0.3)), server.kill()))
-            tried, said = 0, ""
-            try:
-                while not killing.done():
-                    change(draw)
-                    tried += 1
-            except InputError as error:
-                said = str(error)
-            killing.result()
-        failed += bool(said)
-        assert "\n" not in said
-        with pytest.raises(InputError, match=r"MLflow's store does not answer at http.*"):
-            ledger.read("m")
-        server.start()
-        assert len(require_order().entries) - entries in (tried, tried + 1)  # the last may have been entered unsaid
-    assert failed

@@ -3,13 +3,24 @@
 import os
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
+import boto3
 import psutil
 
-from flows.serve import free_port, wait_for
+from flows import services
+from flows.serve import free_port
+
+BIN = Path(sys.executable).parent
+BUCKET = "bertline"
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+START_SECONDS = 240  # a first start creates a database
+Kind = TypeVar("Kind", bound="Server")
 
 
 def stop(process: subprocess.Popen) -> None:
@@ -25,44 +36,129 @@ def stop(process: subprocess.Popen) -> None:
     process.wait(20)
 
 
-class Mlflow:
-    """An MLflow server over SQLite and a folder, which can be killed and started again at the same address."""
+class Server:
+    """A server in a folder, which can be killed and started again at the same address."""
 
-    def __init__(self, place: Path, *more: str, **environment: str) -> None:
-        self.place, self.more, self.port = place.resolve(), more, free_port()
-        self.environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | environment
+    def __init__(self, place: Path, **environment: str) -> None:
+        self.place, self.port = place.resolve(), free_port()
         self.address = f"http://127.0.0.1:{self.port}"
+        self.environment = os.environ | environment
+        self.process: subprocess.Popen | None = None
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    health = "/health"
 
     def start(self) -> None:
         self.place.mkdir(parents=True, exist_ok=True)
-        command = [str(Path(sys.executable).parent / "mlflow"), "server", "--host", "127.0.0.1"]
-        stores = [
-            "--backend-store-uri",
-            f"sqlite:///{self.place}/mlflow.db",
-            "--artifacts-destination",
-            str(self.place),
-        ]
-        environment = {name: value for name, value in self.environment.items() if name != "MLFLOW_TRACKING_URI"}
         with (self.place / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--port", str(self.port), "--workers", "2", *stores, *self.more],
-                env=environment,
-                cwd=self.place,
-                stdout=log,
-                stderr=log,
+                self.command(), env=self.environment, cwd=self.place, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
-        wait_for(f"{self.address}/health", 120)
+        until = time.monotonic() + START_SECONDS
+        while not self.answers():
+            assert self.process.poll() is None, f"it ended: {(self.place / 'server.log').read_text()[-2000:]}"
+            assert time.monotonic() < until, f"no answer within {START_SECONDS} s"
+            time.sleep(0.2)
+
+    def answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(self.address + self.health, timeout=5):
+                return True
+        except OSError:
+            return False
 
     def kill(self) -> None:
-        stop(self.process)
+        if self.process:
+            stop(self.process)
+
+
+class Mlflow(Server):
+    """An MLflow server over SQLite and a folder, or over the database and the artefact store that are named."""
+
+    def __init__(self, place: Path, *more: str, database: str = "", artifacts: str = "", **environment: str) -> None:
+        super().__init__(place, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false", **environment)
+        self.environment.pop("MLFLOW_TRACKING_URI", None)
+        self.more = more
+        self.database = database or f"sqlite:///{self.place}/mlflow.db"
+        self.artifacts = artifacts or str(self.place)
+
+    def command(self) -> list[str]:
+        server = [str(BIN / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "2"]
+        stores = ["--backend-store-uri", self.database, "--artifacts-destination", self.artifacts]
+        return [*server, *stores, *self.more]
+
+
+class Prefect(Server):
+    """A Prefect server, which keeps its leases in its folder."""
+
+    health = "/api/health"
+
+    def __init__(self, place: Path, database: str, **environment: str) -> None:
+        super().__init__(place, **environment)
+        self.environment |= {
+            "PREFECT_HOME": str(self.place),
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": services.LEASES,
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        }
+        self.environment.pop("PREFECT_API_URL", None)
+        self.api = f"{self.address}/api"
+
+    def command(self) -> list[str]:
+        return [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(self.port)]
+
+
+class S3(Server):
+    """moto's server with one bucket. It forgets what it holds when it is killed; starting it makes the bucket again."""
+
+    health = "/moto-api/"
+
+    def command(self) -> list[str]:
+        return [str(BIN / "moto_server"), "--host", "127.0.0.1", "--port", str(self.port)]
+
+    def start(self) -> None:
+        super().start()
+        self.client().create_bucket(Bucket=BUCKET)
+
+    def client(self) -> "boto3.client":
+        return boto3.client(
+            "s3",
+            endpoint_url=self.address,
+            region_name=KEYS["AWS_DEFAULT_REGION"],
+            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def for_mlflow(self) -> dict[str, str]:
+        """What makes an MLflow server use it; to be given with `artifacts`."""
+        return {"MLFLOW_S3_ENDPOINT_URL": self.address, **KEYS}
 
 
 @contextmanager
-def mlflow(place: Path, *more: str, **environment: str) -> Iterator[Mlflow]:
-    """A running server, ended at the end."""
-    server = Mlflow(place, *more, **environment)
+def running(server: Kind) -> Iterator[Kind]:
+    """A server while the block runs; killed at the end."""
     try:
         server.start()
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def mlflow(place: Path, *more: str, database: str = "", artifacts: str = "", **environment: str) -> Iterator[Mlflow]:
+    with running(Mlflow(place, *more, database=database, artifacts=artifacts, **environment)) as server:
+        yield server
+
+
+@contextmanager
+def prefect(place: Path, database: str, **environment: str) -> Iterator[Prefect]:
+    with running(Prefect(place, database, **environment)) as server:
+        yield server
+
+
+@contextmanager
+def s3(place: Path) -> Iterator[S3]:
+    with running(S3(place)) as server:
+        yield server

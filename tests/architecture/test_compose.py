@@ -1,0 +1,122 @@
+"""docker/compose.yaml, as far as it can be checked without docker: its names, its options, its environment."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import mlflow.environment_variables
+import prefect.settings
+import pytest
+import typer
+import yaml
+from mlflow.cli import cli as mlflow_cli
+from sqlalchemy.engine import make_url
+
+from flows import cli, services, settings
+from tests.support import servers
+from tests.support.places import ROOT
+
+FILE = ROOT / "docker" / "compose.yaml"
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text())["services"]
+# what the images, boto3 and this project read
+KNOWN = {"POSTGRES_USER", "POSTGRES_PASSWORD", "MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "AWS_ENDPOINT_URL_S3"}
+KNOWN |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "PREFECT_HOME", "PREFECT_API_URL"}
+
+
+def commands(service: dict[str, Any]) -> Iterator[list[str]]:
+    """The commands that a service of our own image runs."""
+    command = service.get("entrypoint", ["bertline"]) + service.get("command", [])
+    if command[:2] == ["sh", "-c"]:
+        yield from (shlex.split(each) for each in command[2].split("&&"))
+    else:
+        yield command
+
+
+OURS = [command for each in SERVICES.values() if "build" in each for command in commands(each)]
+
+
+def test_what_a_service_names_is_there() -> None:
+    volumes = yaml.safe_load(FILE.read_text())["volumes"]
+    used = set()
+    for name, each in SERVICES.items():
+        assert ("image" in each) != ("build" in each), name
+        depends = each.get("depends_on", {})
+        for other in depends:
+            assert other in SERVICES, (name, other)
+            if isinstance(depends, dict) and depends[other]["condition"] == "service_healthy":
+                assert "healthcheck" in SERVICES[other], (name, other)
+        for volume in each.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (FILE.parent / source).exists() if source.startswith(".") else source in volumes, volume
+            used.add(source)
+    assert used >= set(volumes)
+
+
+def test_an_address_names_a_service_and_its_port() -> None:
+    values = [str(value) for each in SERVICES.values() for value in each.get("environment", {}).values()]
+    hosts = [urlsplit(value) for value in values if "://" in value]
+    assert len(hosts) >= 6
+    ports = {"objects": 9000, "prefect": 4200, "mlflow": 5000, "database": None}
+    for url in hosts:
+        assert (url.hostname, url.port) in ports.items(), url
+        assert url.hostname in SERVICES
+
+
+def test_each_variable_is_read_by_something() -> None:
+    prefects = prefect.settings.Settings().to_environment_variables()
+    options = {option.envvar for option in mlflow_cli.commands["server"].params}
+    seen = 0
+    for each in SERVICES.values():
+        for name, value in each.get("environment", {}).items():
+            mlflows = name in options or hasattr(mlflow.environment_variables, name)
+            assert name in KNOWN or name in prefects or mlflows, name
+            seen += 1
+            if "postgresql" in str(value):
+                make_url(value).get_dialect().import_dbapi()  # the driver is installed
+    assert seen >= 15
+
+
+def test_a_lease_is_kept_as_bertline_up_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = SERVICES["prefect"]["environment"]
+    monkeypatch.delenv("PREFECT_CLIENT_MAX_RETRIES", raising=False)
+    settings.use_local_state()
+    name = "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"
+    assert given[name] == services.environment()[name] == services.LEASES
+    assert any(volume.endswith(f":{given['PREFECT_HOME']}") for volume in SERVICES["prefect"]["volumes"])
+    retries = SERVICES["worker"]["environment"]["PREFECT_CLIENT_MAX_RETRIES"]
+    assert str(retries) == os.environ["PREFECT_CLIENT_MAX_RETRIES"]
+
+
+@pytest.mark.parametrize("command", [each for each in OURS if each[0] in ("bertline", "mlflow")], ids=" ".join)
+def test_an_option_of_ours_or_of_mlflow_is_there(command: list[str]) -> None:
+    group: Any = typer.main.get_command(cli.cli) if command[0] == "bertline" else mlflow_cli
+    known = {option for each in group.commands[command[1]].params for option in each.opts}
+    given = {word for word in command if word.startswith("--")}
+    assert given
+    assert given <= known
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [each for each in OURS if each[0] == "prefect"], ids=" ".join)
+def test_an_option_of_prefect_is_there(command: list[str]) -> None:
+    words = [word for word in command[1:] if word != "--no-prompt"]
+    verb = words[: next((i for i, word in enumerate(words) if word.startswith("-")), len(words))]
+    said = subprocess.run([servers.BIN / "prefect", *verb, "--help"], capture_output=True, text=True, check=True)
+    assert all(word in said.stdout for word in words if word.startswith("--"))
+
+
+@pytest.mark.slow
+def test_the_bucket_is_made_once(checkout: Path) -> None:
+    place = SERVICES["bucket"]
+    with servers.running(servers.S3(checkout / "s3")) as s3:
+        s3.client().delete_bucket(Bucket=servers.BUCKET)
+        environment = os.environ | servers.KEYS | {"AWS_ENDPOINT_URL_S3": s3.address}
+        assert environment.keys() >= place["environment"].keys() - {"MLFLOW_S3_ENDPOINT_URL"}
+        for _ in range(2):
+            subprocess.run(place["entrypoint"], env=environment, check=True)
+        (bucket,) = s3.client().list_buckets()["Buckets"]
+    assert f"s3://{bucket['Name']}" in SERVICES["mlflow"]["entrypoint"]

@@ -1,0 +1,59 @@
+"""The clock of MLflow's store is set back between two promotions: order comes from the numbers, and nothing is lost."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from flows import history
+from pipelines.tracking import ledger, store
+from tests.support import ledgers
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def database(checkout: Path) -> Iterator[Path]:
+    ledgers.register_versions()
+    yield checkout / store.HOME / "mlflow.db"
+    mlflow.set_tracking_uri(None)
+
+
+def promote_at(clock: str, version: int, database: Path) -> None:
+    """Promote when the store's clock shows `clock`: that is all that MLflow writes of the time of an event."""
+    state = ledger.append("m", ledger.read("m"), "promote", version, "a test")
+    at_ms = datetime.fromisoformat(f"2026-01-01T{clock}").replace(tzinfo=UTC).timestamp() * 1000
+    with closing(sqlite3.connect(database)) as connection, connection:
+        changed = connection.execute(
+            "UPDATE model_versions SET creation_time = ? WHERE name = 'm.ledger' AND version = ?",
+            (int(at_ms), state.last[0]),
+        )
+        assert changed.rowcount == 1
+
+
+def version_at(clock: str) -> str:
+    said = history.champion_at("m", f"2026-01-01T{clock}")
+    return "none" if "had no champion" in said else said.removeprefix("m version ")[0]
+
+
+def test_a_clock_that_is_set_back(database: Path) -> None:
+    for clock, version in (("10:00", 1), ("09:00", 2), ("09:30", 3)):
+        promote_at(clock, version, database)
+    found = history.history("m")
+    assert [(row["number"], row["version"], row["previous"]) for row in found["events"]] == [
+        (1, 1, None),
+        (2, 2, 1),
+        (3, 3, 2),
+    ]
+    assert [row["at"][11:16] for row in found["events"]] == ["10:00"] * 3  # none before the one that it follows
+    assert (found["champion"], found["overtaken"], found["damage"]) == (3, [], [])
+    assert [version_at(clock) for clock in ("09:30", "09:59", "10:00", "11:00")] == ["none", "none", "3", "3"]
+
+    promote_at("11:30", 4, database)
+    assert [version_at(clock) for clock in ("11:00", "11:30")] == ["3", "4"]
+    ledger.append("m", ledger.read("m"), "rollback", 3, "a test")
+    assert ledger.champion("m") == ledgers.require_order(5).champion == 3

@@ -1,0 +1,155 @@
+"""Prefect's server ends during a run of the graph, and a worker ends with its flow run: nothing is lost, or stuck."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pyarrow as pa
+import pytest
+import yaml
+
+from pipelines.core import paths, schema, tables
+from pipelines.tracking import registry
+from tests.support import postgres, servers, tiny
+from tests.support.places import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), postgres.needed]
+PARAMS = """
+resources: {threads: 1}
+import_weights: {e: {source: x}}
+prepare: {rows: {corpus: custom, kind: single, source: x, format: jsonl, files: {test: x}}}
+build_vocab: {v: {rows: rows, tokenizer: wordpiece, size: 64}}
+encode: {rows: {task: rows, vocab: v, max_length: 16}}
+finetune: {tiny: {data: rows, encoder: e}}
+evaluate: {tiny: {task: rows}}
+promote: {tiny: {run: tiny}}
+"""
+WAITS = "until [ -e go ]; do touch begun; sleep 0.2; done"
+STAGES = {"finetune": {"foreach": {"tiny": {}}, "do": {"cmd": f"{WAITS}; cp -r model artifacts/models/tiny"}}}
+STAGES["finetune"]["do"] |= {"outs": ["artifacts/models/tiny"]}
+FLOW = """
+import os, pathlib, time
+from prefect import flow
+
+@flow
+def wait(number: int = 0) -> None:
+    pathlib.Path(f"begun-{number}").touch()
+    while not pathlib.Path("go").exists():
+        time.sleep(0.2)
+"""
+DEPLOYMENT = {"name": "one", "entrypoint": "waits.py:wait", "concurrency_limit": 1, "work_pool": {"name": "bertline"}}
+PULL = [{"prefect.deployments.steps.set_working_directory": {"directory": "{{ $PWD }}"}}]
+
+
+@pytest.fixture
+def server(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.Prefect]:
+    """Prefect over PostgreSQL, which looks often for a free slot."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with ExitStack() as stack:
+        database = stack.enter_context(postgres.postgres()).database("prefect", "asyncpg")
+        often = {"PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "2"}
+        running = stack.enter_context(servers.prefect(checkout / "prefect", database, **often))
+        monkeypatch.setenv("PREFECT_API_URL", running.api)
+        monkeypatch.setenv("PREFECT_HOME", str(checkout / "home"))
+        yield running
+    mlflow.set_tracking_uri(None)
+
+
+def wait_until(true: Callable[[], object], why: str, seconds: float = 240) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, why
+        time.sleep(0.3)
+
+
+def post(server: servers.Prefect, path: str, **body: Any) -> Any:
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(f"{server.api}/{path}", data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+def states(server: servers.Prefect) -> dict[str, str]:
+    """The states of all flow runs, by their names."""
+    return {run["name"]: run["state_name"] for run in post(server, "flow_runs/filter")}
+
+
+@pytest.fixture
+def graph(checkout: Path) -> None:
+    """One stage, which waits for the file `go` and then copies a model folder."""
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": STAGES}))
+    Path("params.yaml").write_text(PARAMS)
+    tiny.classifier(checkout / "model")
+    rows = pa.Table.from_pylist([{"id": "1", "text": "犬", "label": tiny.LABELS[0]}], schema.ROWS["single"])
+    tables.write(paths.rows("rows") / "test.parquet", rows.to_batches(), rows.schema)
+
+
+@pytest.mark.usefixtures("graph")
+def test_a_retrain_outlives_its_server(server: servers.Prefect) -> None:
+    retrain = subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", "retrain"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        wait_until(lambda: Path("begun").exists() or retrain.poll() is not None, "the stage does not begin")
+        server.kill()
+        Path("go").touch()
+        wait_until(lambda: Path("dvc.lock").exists() or retrain.poll() is not None, "the stage does not end")
+        server.start()
+        said, _ = retrain.communicate(timeout=300)
+    finally:
+        retrain.kill()
+    assert retrain.returncode == 0, said
+    assert "tiny version 1 is the challenger" in said
+    version = registry.get("tiny", "challenger")
+    assert (registry.folder(version) / "model.safetensors").is_file()
+    assert list(states(server).values()) == ["Completed"]
+
+
+def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Prefect, checkout: Path) -> None:
+    """As when a machine goes down. The server is started again too: it must know the lease still."""
+    Path("waits.py").write_text(FLOW)
+    Path("prefect.yaml").write_text(yaml.safe_dump({"name": "t", "pull": PULL, "deployments": [DEPLOYMENT]}))
+    prefect("work-pool", "create", "bertline", "--type", "process")
+    prefect("--no-prompt", "deploy", "--all")
+    (deployment,) = post(server, "deployments/filter")
+    create = f"deployments/{deployment['id']}/create_flow_run"
+    with servers.running(Worker(checkout)) as worker:
+        post(server, create, name="first", parameters={"number": 1})
+        wait_until(Path("begun-1").exists, "the first run does not begin")
+        post(server, create, name="second", parameters={"number": 2})
+        wait_until(lambda: states(server)["second"] == "AwaitingConcurrencySlot", "the second run is not held back")
+        worker.kill()  # and its children, one of which is the run
+    (first,) = [run for run in post(server, "flow_runs/filter") if run["name"] == "first"]
+    lease = first["state"]["state_details"]["deployment_concurrency_lease_id"]
+    # a run asks for five minutes at a time; Prefect takes no less than one
+    post(server, f"v2/concurrency_limits/leases/{lease}/renew", lease_duration=60)
+    server.kill()
+    server.start()
+    with servers.running(Worker(checkout)):
+        wait_until(Path("begun-2").exists, "the slot does not come free")
+        Path("go").touch()
+        wait_until(lambda: states(server)["second"] == "Completed", "the second run does not end")
+    assert states(server)["first"] == "Running"  # which nobody can know better
+
+
+def prefect(*arguments: str) -> None:
+    done = subprocess.run([servers.BIN / "prefect", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Worker(servers.Server):
+    """A worker of the pool; it has no address of its own."""
+
+    def command(self) -> list[str]:
+        return [str(servers.BIN / "prefect"), "worker", "start", "--pool", "bertline"]
+
+    def answers(self) -> bool:
+        return True

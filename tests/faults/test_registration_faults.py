@@ -1,0 +1,132 @@
+"""The artefact store is full or gone while a model is registered: one sentence, and nothing half that could serve."""
+
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import mlflow
+import pytest
+
+from pipelines.core.errors import InputError
+from pipelines.tracking import ledger, registry
+from tests.support import servers, tiny
+from tests.support.places import CODE
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+ROUNDS = (int(os.environ.get("BERTLINE_KILLS", "5")) + 1) // 2
+ONE = ("--workers", "1")  # which starts sooner than two
+ROOM = 64 * 2**20  # bytes
+
+
+def register(md5: str) -> registry.Version:
+    return registry.register("m", Path("model"), CODE, "single", {"text": "犬"}, {"run": "m", "md5": md5})
+
+
+def require_whole(version: registry.Version) -> None:
+    assert registry.get("m", "challenger") == version
+    found = registry.folder(version) / "model.safetensors"
+    assert found.read_bytes() == Path("model/model.safetensors").read_bytes()
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    """A file system of ROOM bytes; only root may mount one."""
+    place.mkdir(parents=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this user may not mount a small disk")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill(place: Path, leave: int) -> Path:
+    """Take all room but `leave` bytes; returns the file that holds it."""
+    ballast = place / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(bytes(2**16)):
+            pass
+    os.truncate(ballast, ballast.stat().st_size - leave)
+    return ballast
+
+
+class Fault(NamedTuple):
+    strike: Callable[[], object]
+    mend: Callable[[], object]
+
+
+@pytest.fixture
+def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Fault]:
+    """A model folder, a store, and what is done to it."""
+    tiny.classifier(checkout / "model")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with ExitStack() as stack:
+        if request.param == "s3":
+            s3 = stack.enter_context(servers.s3(checkout / "s3"))
+            server = servers.Mlflow(checkout / "server", *ONE, artifacts=f"s3://{servers.BUCKET}", **s3.for_mlflow())
+            yield from served(server, Fault(s3.kill, s3.start), monkeypatch)
+            return
+        here = request.param == "disk"
+        disk = stack.enter_context(small_disk(checkout / ("state/mlflow/artifacts" if here else "artefacts")))
+        full = Fault(lambda: fill(disk, 2**15), (disk / "ballast").unlink)
+        if here:
+            yield full
+        else:
+            yield from served(servers.Mlflow(checkout / "server", *ONE, artifacts=str(disk)), full, monkeypatch)
+    mlflow.set_tracking_uri(None)
+
+
+def served(server: servers.Mlflow, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fault]:
+    with servers.running(server):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
+        yield fault
+    mlflow.set_tracking_uri(None)
+
+
+@pytest.mark.parametrize("fault", ["disk", "disk of a server", "s3"], indirect=True)
+def test_a_store_that_takes_nothing(fault: Fault) -> None:
+    first = register("first")
+    require_whole(first)
+    ledger.append("m", ledger.read("m"), "promote", first.version, "a test")
+    fault.strike()
+    with pytest.raises(InputError, match="m: no version is registered at ") as refused:
+        register("second")
+    assert "\n" not in str(refused.value)
+    assert registry.versions() == [first]
+    assert registry.get("m", "challenger") == registry.get("m", "champion") == first
+    fault.mend()
+    second = register("second")
+    assert second.version == 2
+    require_whole(second)
+    assert registry.get("m", "champion") == first
+
+
+@pytest.mark.parametrize("fault", ["s3"], indirect=True)
+def test_s3_ends_in_the_middle(fault: Fault) -> None:
+    """moto forgets what it held, so what it took whole before its end is not asked for."""
+    draw, failed = random.Random(1), 0
+    for number in range(1, ROUNDS + 1):
+        before = len(registry.versions())
+        with ThreadPoolExecutor(1) as beside:
+            striking = beside.submit(lambda: (time.sleep(draw.uniform(0, 2)), fault.strike()))
+            said = ""
+            try:
+                register(f"of {number}")
+            except InputError as error:
+                said = str(error)
+            striking.result()
+        assert "\n" not in said
+        assert len(registry.versions()) == before + (not said)
+        failed += bool(said)
+        fault.mend()
+        require_whole(register(f"of {number}, again"))
+    assert failed

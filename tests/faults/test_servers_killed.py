@@ -1,0 +1,91 @@
+"""MLflow's server or its database is killed in the middle of promotions: the ledger stays ordered and complete."""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import mlflow
+import pytest
+
+from flows.promote import promote
+from pipelines.core.errors import InputError
+from pipelines.tracking import ledger
+from tests.support import ledgers, postgres, servers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ROUNDS = (int(os.environ.get("BERTLINE_KILLS", "5")) + 1) // 2
+PARAMS = """
+evaluate: {m: {task: rows}}
+promote: {m: {run: m, gate: off}}
+"""
+SECONDS = 0.8  # of a few promotions
+FAULTS = [
+    "mlflow over sqlite",
+    *(
+        pytest.param(fault, marks=postgres.needed)
+        for fault in ("mlflow over postgres", "postgres killed", "postgres stopped")
+    ),
+]
+
+
+class Fault(NamedTuple):
+    strike: Callable[[], None]
+    mend: Callable[[], None]
+
+
+@pytest.fixture
+def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Fault]:
+    """The servers with four versions of `m`, and what is done to them."""
+    (checkout / "params.yaml").write_text(PARAMS)
+    with ExitStack() as stack:
+        name, database = request.param, ""
+        if "postgres" in name:
+            base = stack.enter_context(postgres.postgres())
+            database = base.database("mlflow")
+        server = stack.enter_context(servers.mlflow(checkout / "server", "--workers", "1", database=database))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        ledgers.register_versions()
+        if name.startswith("mlflow"):
+            yield Fault(server.kill, server.start)
+        else:
+            yield Fault(base.kill if name == "postgres killed" else base.stop, base.start)
+    mlflow.set_tracking_uri(None)
+
+
+def promote_some(draw: random.Random) -> None:
+    """What `bertline promote m --version N` does; outside a flow run, so that Prefect needs no server of its own."""
+    version = ledgers.other(draw, ledger.read("m").champion)
+    assert promote.fn("m", version, reason="a test").promoted
+
+
+@pytest.mark.parametrize("fault", FAULTS, indirect=True)
+def test_a_server_ends_in_the_middle_of_a_promotion(fault: Fault) -> None:
+    draw, failed = random.Random(1), 0
+    for _ in range(ROUNDS):
+        entries = len(ledgers.require_order().entries)
+        with ThreadPoolExecutor(1) as beside:
+            striking = beside.submit(lambda: (time.sleep(draw.uniform(0, SECONDS)), fault.strike()))
+            done, said = 0, ""
+            try:
+                while not striking.done():
+                    promote_some(draw)
+                    done += 1
+            except InputError as error:
+                said = str(error)
+            striking.result()
+        failed += bool(said)
+        assert "\n" not in said
+        with pytest.raises(InputError, match=r"MLflow's store does not answer at http.*"):
+            ledger.read("m")
+        fault.mend()
+        promote_some(draw)  # the next command goes on, and mends what is to be mended
+        state = ledger.read("m")
+        assert ledgers.alias() == state.champion == state.entries[-1].event.version
+        assert len(state.entries) - entries - 1 in (done, done + 1)  # the last may have been entered unsaid
+    assert failed
