@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from flows import settings
-from pipelines.core import checking, params, stage
+from pipelines.core import checking, params, paths, stage
 from pipelines.core.errors import UsageError
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -164,11 +164,17 @@ def lineage(
     what: Annotated[Literal["model", "data"], typer.Argument(help="what is asked about")],
     which: Annotated[str, typer.Argument(help="NAME@champion or NAME/3; or an md5 of dvc.lock, or its first letters")],
     as_json: AsJson = False,
+    page: Annotated[Path | None, typer.Option(help="write a page with a picture there; of a model")] = None,
 ) -> None:
     """Say what a registered version was made of, or which versions were made of some data."""
     from flows import lineage as of
 
     found = of.of_model(which) if what == "model" else of.of_data(which)
+    if page:
+        if what == "data":
+            raise UsageError("--page is for `bertline lineage model`")
+        with paths.fresh_file(page) as aside:
+            aside.write_text(of.page_of_model(found), encoding="utf-8")
     plain = of.plain_model if what == "model" else of.plain_data
     print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else plain(found))
 

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from pipelines.core.errors import InputError, UsageError
+from pipelines.reports import lineage
 from pipelines.tracking import ledger, registry
 
 SHORTEST = 6  # letters of an md5
@@ -77,16 +78,26 @@ def of_data(md5: str) -> dict[str, Any]:
 
 def plain_model(found: dict[str, Any]) -> str:
     """The lineage of a version as lines of text."""
-    lines = [f"{_named(found)}, of commit {found['commit'] or 'unknown'}{' with edits' if found['dirty'] else ''}"]
-    for finding in found["verdict"].get("findings", []):
-        lines.append(f"  {'passed' if finding['passed'] else 'refused'}: {finding['sentence']}")
-    for parent in found["parents"]:
-        lines.append(f"  made from {parent['model']} version {parent['version']}")
+    first, *facts = _facts(found)
+    lines = [f"{_named(found)}, {first}", *(f"  {fact}" for fact in facts)]
     for stage in reversed(found["stages"]):
         lines.append(f"{stage['stage']}{'  run ' + stage['run'] if stage['run'] else ''}")
         for verb in ("wrote", "read"):
             lines += [f"  {verb:5} {path}  {md5}" for path, md5 in stage[verb].items()]
     return "\n".join(lines)
+
+
+def page_of_model(found: dict[str, Any]) -> str:
+    """The lineage of a version as a page of HTML with a picture."""
+    return lineage.html(f"Lineage of {_named(found)}", _facts(found), found["stages"])
+
+
+def _facts(found: dict[str, Any]) -> list[str]:
+    """The commit of a version, its verdict and the versions that it was made from."""
+    facts = [f"of commit {found['commit'] or 'unknown'}{' with edits' if found['dirty'] else ''}"]
+    for finding in found["verdict"].get("findings", []):
+        facts.append(f"{'passed' if finding['passed'] else 'refused'}: {finding['sentence']}")
+    return facts + [f"made from {each['model']} version {each['version']}" for each in found["parents"]]
 
 
 def plain_data(found: dict[str, Any]) -> str:

@@ -97,6 +97,35 @@ def drift(windows: Mapping[str, list[dict[str, Any]]]) -> str:
     return _svg(figure)
 
 
+def layers(names: list[str], edges: list[tuple[str, str]]) -> str:
+    """Names in boxes, from left to right: each stands to the right of all that an edge leads from to it.
+
+    A name that no edge leads to stands just before the first that it leads to.
+    """
+    depth, read = dict.fromkeys(names, 0), {end for _, end in edges}
+    for _ in names:
+        for start, end in edges:
+            depth[end] = max(depth[end], depth[start] + 1)
+    for name in set(names) - read:
+        depth[name] = min((depth[end] - 1 for start, end in edges if start == name), default=0)
+    columns = [[name for name in names if depth[name] == i] for i in range(max(depth.values()) + 1)]
+    tallest = max(map(len, columns))
+    figure, axes = _figure(2.4 * len(columns), 0.4 + 0.6 * tallest)
+    places = {
+        name: (x, (tallest - len(column)) / 2 + y) for x, column in enumerate(columns) for y, name in enumerate(column)
+    }
+    for start, end in edges:
+        (x, y), (to_x, to_y) = places[start], places[end]
+        axes.annotate("", (to_x - 0.3, to_y), (x + 0.3, y), arrowprops={"arrowstyle": "->", "color": INK})
+    for name, place in places.items():
+        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": BLUE if name in read else SOFT}
+        axes.text(*place, name.replace("@", "\n"), ha="center", va="center", fontsize=8, bbox=box)
+    axes.set_xlim(-0.6, len(columns) - 0.4)
+    axes.set_ylim(tallest - 0.4, -0.6)
+    axes.set_axis_off()
+    return _svg(figure)
+
+
 def parallel_coordinates(axes_values: dict[str, list[Any]], scores: list[float], metric: str) -> str:
     """A line per trial through its value of each param to its score; the better the score, the bluer the line."""
     names, shown = [*axes_values, metric], {**axes_values, metric: scores}

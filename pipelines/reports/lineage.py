@@ -1,0 +1,31 @@
+"""What a registered version was made of, as one page of HTML: a picture of its stages, and what each read and wrote."""
+
+from html import escape
+from typing import Any
+
+from pipelines.reports import page, plots
+
+Stages = list[dict[str, Any]]  # each with stage, run, read and wrote (path -> md5)
+
+
+def html(title: str, facts: list[str], stages: Stages) -> str:
+    """The page; `facts` are sentences about the version."""
+    sources, edges = flow(stages)
+    lines = [
+        (each["stage"], verb, path, md5)
+        for each in reversed(stages)
+        for verb in ("wrote", "read")
+        for path, md5 in each[verb].items()
+    ]
+    said = "".join(f"<li>{escape(fact)}</li>\n" for fact in facts)
+    picture = plots.layers([*sources, *(each["stage"] for each in stages)], edges)
+    table = page.table(("stage", "", "path", "md5"), lines, text=4)
+    return page.document(title, f"<h1>{escape(title)}</h1>\n<ul>\n{said}</ul>\n<figure>{picture}</figure>\n{table}")
+
+
+def flow(stages: Stages) -> tuple[list[str], list[tuple[str, str]]]:
+    """The paths that none of the stages wrote, and an edge for each that reads one, or reads what another wrote."""
+    wrote = {path: each["stage"] for each in stages for path in each["wrote"]}
+    edges = [(wrote.get(path, path), each["stage"]) for each in stages for path in each["read"]]
+    sources = list(dict.fromkeys(start for start, _ in edges if start not in wrote.values()))
+    return sources, list(dict.fromkeys(edges))

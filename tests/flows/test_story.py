@@ -1,0 +1,262 @@
+"""The whole story on real services: PostgreSQL, S3, MLflow with users, Prefect's server and a worker.
+
+Days are scored, drift is seen and asks for a retraining; a wrong delivery of labels makes a worse challenger, which the
+gate refuses, and the right one a better, which it takes; missed days are made up for once each; the better champion is
+taken back; and history, lineage and `why` tell all of it. The commands are those of docs/promoting.md and of
+docs/scheduling.md.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pyarrow as pa
+import pytest
+import yaml
+
+from pipelines.core import tables
+from pipelines.core.windows import Window
+from tests.support import postgres, servers
+from tests.support.places import ROOT
+from tests.support.servers import BIN, BUCKET
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), postgres.needed]
+TODAY = Window.at(datetime.now(UTC), "day").begin
+DAYS = [(TODAY - timedelta(days=back)).strftime("%Y-%m-%d") for back in (5, 4, 3, 2, 1)]
+THINGS = {
+    "sport": ["試合", "監督", "選手", "優勝", "得点", "球場"],
+    "phone": ["スマートフォン", "アプリ", "端末", "電池", "画面", "通信"],
+    "food": ["料理", "野菜", "スープ", "味噌", "鍋", "パン"],
+}
+SAYS = ["{}の話題です", "{}について語る", "新しい{}が登場", "{}と{}を比べる", "今日の{}は最高", "なぜ{}なのか"]
+PARAMS: dict[str, Any] = {
+    "resources": {"threads": 1},
+    "prepare": {
+        "headlines": {
+            "corpus": "custom",
+            "source": "news",
+            "kind": "single",
+            "files": {"train": "train.jsonl", "test": "test.jsonl"},
+        }
+    },
+    "encode": {"headlines": {"task": "headlines", "vocab": "encoders/mini-ja", "max_length": 32}},
+    "finetune": {
+        "headlines": {
+            "data": "headlines",
+            "encoder": "encoders/mini-ja",
+            "head": "linear",
+            "epochs": 4,
+            "batch_size": 16,
+            "learning_rate": 1e-3,
+        }
+    },
+    "evaluate": {"headlines": {"task": "headlines"}},
+    "export": {"headlines": {}},
+    "promote": {"headlines": {"run": "headlines", "at_least": 0.3, "may_lose": 0.02, "at_tie": "keep"}},
+    "score": {
+        "nightly": {
+            "model": "headlines",
+            "source": "incoming/headlines-{window}.parquet",
+            "target": "scored/headlines-{window}.parquet",
+            "since": DAYS[0],
+            "catch_up": "latest",
+        }
+    },
+    "watch": {"nightly": {}},
+}
+
+
+def texts(topic: str) -> list[str]:
+    """36 headlines of a topic."""
+    things = THINGS[topic]
+    return [say.format(thing, things[i - 1]) for i, thing in enumerate(things) for say in SAYS]
+
+
+def deliver(labels: dict[str, str]) -> None:
+    """The corpus: topic -> the label that its rows have in the training split; the test split is right."""
+    Path("news").mkdir(exist_ok=True)
+    for split, part in (("train", slice(0, None, 2)), ("test", slice(1, None, 2))):
+        rows = [
+            {"text": text, "label": topic if split == "test" else labels[topic]}
+            for topic in labels
+            for text in texts(topic)[part]
+        ]
+        Path(f"news/{split}.jsonl").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+
+
+def arrive(day: str, topics: list[str]) -> None:
+    """The rows of a day."""
+    rows = pa.table({"text": [text for topic in topics for text in texts(topic)]})
+    tables.write(Path(f"incoming/headlines-{day}.parquet"), rows.to_batches(), rows.schema)
+
+
+class Worker(servers.Server):
+    """A worker of the pool; it has no address of its own."""
+
+    def command(self) -> list[str]:
+        return [str(BIN / "prefect"), "worker", "start", "--pool", "bertline"]
+
+    def answers(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def api(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """All services; a workspace with two topics of news. Yields the address of Prefect's API."""
+    (workspace / "prefect.yaml").write_bytes((ROOT / "prefect.yaml").read_bytes())
+    (workspace / "params.yaml").write_text(yaml.safe_dump(PARAMS, allow_unicode=True))
+    monkeypatch.setenv("PYTHONPATH", str(workspace))
+    monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("BERTLINE_ACTOR", "the story")
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm", "-f"], check=True)
+    deliver({"sport": "sport", "phone": "phone"})
+    owner = {"MLFLOW_AUTH_ADMIN_PASSWORD": "a password of the test", "MLFLOW_FLASK_SERVER_SECRET_KEY": "a secret of it"}
+    place = workspace.parent / f"{workspace.name}-servers"
+    with ExitStack() as stack:
+        database, s3 = stack.enter_context(postgres.postgres()), stack.enter_context(servers.s3(place / "s3"))
+        tracking = stack.enter_context(
+            servers.mlflow(
+                place / "mlflow",
+                "--app-name",
+                "basic-auth",
+                database=database.database("mlflow"),
+                artifacts=f"s3://{BUCKET}/artifacts",
+                **s3.for_mlflow(),
+                **owner,
+            )
+        )
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking.address)
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "a password of the test")
+        prefect = stack.enter_context(servers.prefect(place / "prefect", database.database("prefect", "asyncpg")))
+        monkeypatch.setenv("PREFECT_API_URL", prefect.api)
+        monkeypatch.setenv("PREFECT_HOME", str(place / "home"))
+        monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "WARNING")
+        shell("prefect work-pool create bertline --type process")
+        shell("prefect --no-prompt deploy --all")
+        worker = Worker(place / "worker", PWD=str(workspace))
+        worker.place.mkdir()
+        stack.enter_context(servers.running(worker))
+        yield prefect.api
+    mlflow.set_tracking_uri(None)
+
+
+def shell(command: str, status: int = 0) -> str:
+    """A command that ends with this status; returns what it printed."""
+    words = [sys.executable, "-m", "flows.cli"] if command.startswith("bertline ") else ["prefect"]
+    given = re.findall(r'"([^"]*)"|(\S+)', command.partition(" ")[2])
+    done = subprocess.run([*words, *("".join(each) for each in given)], capture_output=True, text=True, check=False)
+    assert done.returncode == status, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def ended(api: str, flow: str) -> list[str]:
+    """The states of all runs of a flow that the worker made, the first to start first."""
+    body = {"flows": {"name": {"any_": [flow]}}, "sort": "START_TIME_ASC", "deployments": {"name": {"like_": ""}}}
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(f"{api}/flow_runs/filter", data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        runs = json.load(answer)
+    return [run["state_name"] for run in runs if run["state_type"] in ("COMPLETED", "FAILED", "CRASHED")]
+
+
+def wait_until(true: Callable[[], object], why: str) -> None:
+    until = time.monotonic() + 600
+    while not true():
+        assert time.monotonic() < until, why
+        time.sleep(1)
+
+
+def test_the_story(api: str) -> None:
+    the_first_champion(api)
+    days_are_scored_once_each()
+    drift_asks_for_a_retraining(api)
+    a_wrong_delivery_is_refused_and_a_right_one_taken(api)
+    and_taken_back()
+
+
+def the_first_champion(api: str) -> None:
+    assert "headlines version 1 is the challenger" in shell("bertline retrain")
+    wait_until(lambda: ended(api, "promote") == ["Completed"], "its event starts no promotion")
+    assert "promote  version 1, the story: it passed the gate" in shell("bertline history headlines")
+
+
+def days_are_scored_once_each() -> None:
+    """The worker was away for four days; the rows of the last two are of a topic that nobody has seen."""
+    for day, topics in zip(DAYS, [["sport", "phone"]] * 3 + [["food"]] * 2, strict=True):
+        arrive(day, topics)
+    shell("prefect deployment run score-windows/nightly --watch")
+    assert [file.name for file in Path("scored").iterdir()] == [f"headlines-{DAYS[4]}.parquet"]
+    every = f"bertline backfill score nightly --from {DAYS[0]} --to {DAYS[4]}"
+    lines = shell(every).splitlines()
+    assert [line.split(": ")[1].split(" into")[0] for line in lines] == [
+        *["72 rows"] * 3,
+        "36 rows",
+        f"scored before, scored/headlines-{DAYS[4]}.parquet",
+    ]
+    assert shell(every).count("scored before") == 5
+    scored = tables.read(Path(f"scored/headlines-{DAYS[0]}.parquet"))
+    assert set(scored.column("model_version").to_pylist()) == {1}
+
+
+def drift_asks_for_a_retraining(api: str) -> None:
+    """Which finds the same data, and so makes no new version."""
+    said = shell("bertline watch nightly", status=4)
+    assert [("drifted" in line) for line in said.splitlines()[:5]] == [False, False, False, True, True]
+    wait_until(lambda: ended(api, "retrain") == ["Completed"] * 2, "drift starts no retraining")
+    assert mlflow_versions() == [1]
+    shell("bertline watch nightly", status=4)  # which is no new event
+
+
+def a_wrong_delivery_is_refused_and_a_right_one_taken(api: str) -> None:
+    deliver({"sport": "phone", "phone": "sport", "food": "food"})
+    shell("prefect deployment run new-data/sources --watch")
+    wait_until(lambda: len(ended(api, "promote")) == 2, "new data leads to no challenger")
+    assert mlflow_versions() == [1, 2]
+    assert "version 2" not in shell("bertline history headlines")
+    assert "refused: " in shell("bertline promote headlines", status=3)
+
+    deliver({topic: topic for topic in THINGS})
+    assert "news: modified" in shell("bertline why prepare@headlines")
+    shell("prefect deployment run retrain/weekly --watch")
+    wait_until(lambda: "version 3" in shell("bertline history headlines"), "the better one is not taken")
+    assert len(ended(api, "retrain")) == 4, "the second retraining by drift would be one more"
+
+
+def and_taken_back() -> None:
+    told = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    time.sleep(1.1)
+    assert "headlines version 1 is the champion again" in shell(
+        'bertline rollback headlines --to 1 --reason "version 3 is slow"'
+    )
+    assert "version 1 is the champion already" in shell(
+        "bertline promote headlines --version 1 --instead-of 1", status=3
+    )
+    entries = json.loads(shell("bertline history headlines --json"))
+    assert [(each["action"], each["version"], each["actor"]) for each in entries["events"]] == [
+        ("promote", 1, "the story"),
+        ("promote", 3, "the story"),
+        ("rollback", 1, "the story"),
+    ]
+    assert "version 3" in shell(f"bertline history headlines --at {told}")
+    made = json.loads(shell("bertline lineage model headlines@champion --json"))
+    assert [each["stage"] for each in made["stages"]][-2:] == ["finetune@headlines", "export@headlines"]
+    (md5,) = next(each["wrote"].values() for each in made["stages"] if each["stage"] == "prepare@headlines")
+    assert "in headlines version 1, the champion" in shell(f"bertline lineage data {md5[:8]}")
+    assert "finetune@headlines is up to date" in shell("bertline why finetune@headlines")
+    shell("bertline rollback headlines", status=1)  # none is before the first
+
+
+def mlflow_versions() -> list[int]:
+    mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
+    return sorted(int(each.version) for each in mlflow.MlflowClient().search_model_versions("name='headlines'"))
