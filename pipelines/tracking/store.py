@@ -31,8 +31,8 @@ def connect() -> MlflowClient:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # MLflow's own 7 take minutes to say that it is down
     place = uri()
     mlflow.set_tracking_uri(place)  # which also sets MLFLOW_TRACKING_URI, for processes started from here
-    client = MlflowClient()
     with explained("MLflow's store does not answer"):
+        client = MlflowClient()
         if client.get_experiment_by_name(EXPERIMENT) is None:
             local = place == _local()  # a server decides where its artifacts are
             artifacts = (HOME / "artifacts").resolve().as_uri() if local else None
@@ -64,7 +64,8 @@ def explained(what: str) -> Iterator[None]:
 
     try:
         yield
-    except (MlflowException, OSError) as error:  # a full disk, or what `requests` says of an upload, is an OSError
+    # a full disk, or what `requests` says of an upload, is an OSError; a driver is imported when it is needed
+    except (MlflowException, OSError, ImportError) as error:
         said = str(error)
         refused = "Permission denied" in said or "error code 403" in said
         why = "this user has no permission for it" if refused else one_line(error)

@@ -31,9 +31,8 @@ finetune: {tiny: {data: rows, encoder: e}}
 evaluate: {tiny: {task: rows}}
 promote: {tiny: {run: tiny}}
 """
-WAITS = "until [ -e go ]; do touch begun; sleep 0.2; done"
-STAGES = {"finetune": {"foreach": {"tiny": {}}, "do": {"cmd": f"{WAITS}; cp -r model artifacts/models/tiny"}}}
-STAGES["finetune"]["do"] |= {"outs": ["artifacts/models/tiny"]}
+STAGE = "until [ -e go ]; do touch begun; sleep 0.2; done; mkdir -p artifacts/models; cp -r model artifacts/models/tiny"
+STAGES = {"finetune": {"foreach": {"tiny": {}}, "do": {"cmd": STAGE, "outs": ["artifacts/models/tiny"]}}}
 FLOW = """
 import os, pathlib, time
 from prefect import flow
@@ -58,6 +57,7 @@ def server(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.
         running = stack.enter_context(servers.prefect(checkout / "prefect", database, **often))
         monkeypatch.setenv("PREFECT_API_URL", running.api)
         monkeypatch.setenv("PREFECT_HOME", str(checkout / "home"))
+        monkeypatch.setenv("PWD", str(checkout))  # prefect.yaml names it
         yield running
     mlflow.set_tracking_uri(None)
 

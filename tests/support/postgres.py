@@ -54,7 +54,7 @@ class Postgres:
                 stdin=subprocess.DEVNULL,
                 **self.user,
             )
-        ready = [program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        ready = [program("pg_isready"), "-q", "-U", USER, "-h", "127.0.0.1", "-p", str(self.port)]
         until = time.monotonic() + 60
         while subprocess.run(ready, check=False).returncode:
             assert self.process.poll() is None, (self.place / "postgres.log").read_text()
