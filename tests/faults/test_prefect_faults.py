@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from pipelines.core import paths, schema, tables
+from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
 from tests.support import postgres, servers, tiny
 from tests.support.places import ROOT
@@ -89,7 +90,11 @@ def graph(checkout: Path) -> None:
     Path("params.yaml").write_text(PARAMS)
     tiny.classifier(checkout / "model")
     rows = pa.Table.from_pylist([{"id": "1", "text": "犬", "label": tiny.LABELS[0]}], schema.ROWS["single"])
-    tables.write(paths.rows("rows") / "test.parquet", rows.to_batches(), rows.schema)
+    for split in ("train", "test"):
+        tables.write(paths.rows("rows") / f"{split}.parquet", rows.to_batches(), rows.schema)
+    tiny.TASK.with_(splits=("train", "test")).save(paths.rows("rows"))
+    said = Predictor.load(checkout / "model").predict(rows)
+    tables.write(paths.predictions("tiny") / "test.parquet", said.to_batches(), said.schema)
 
 
 @pytest.mark.usefixtures("graph")

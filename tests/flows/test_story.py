@@ -40,7 +40,7 @@ THINGS = {
 }
 SAYS = ["{}の話題です", "{}について語る", "新しい{}が登場", "{}と{}を比べる", "今日の{}は最高", "なぜ{}なのか"]
 PARAMS: dict[str, Any] = {
-    **dict.fromkeys(("ingest", "import_weights", "build_vocab", "pretrain", "compress", "baseline"), {}),
+    **{key: {} for key in ("ingest", "import_weights", "build_vocab", "pretrain", "compress", "baseline")},
     "resources": {"threads": 1},
     "prepare": {
         "headlines": {

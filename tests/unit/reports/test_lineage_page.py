@@ -1,6 +1,6 @@
 """The picture of a version's lineage: what leads to what."""
 
-import xml.etree.ElementTree as xml
+from xml.etree import ElementTree
 
 from pipelines.reports import lineage, plots
 
@@ -32,7 +32,7 @@ def test_each_stands_to_the_right_of_what_leads_to_it() -> None:
     sources, edges = lineage.flow(STAGES)
     svg = plots.layers([*sources, *(str(each["stage"]) for each in STAGES)], edges)
     right = {}
-    for text in xml.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+    for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
         right[text.text] = float((text.get("transform") or "").partition("(")[2].split()[0])
     assert right["samples/a"] < right["prepare"] < right["encode"] < right["finetune"]
     assert right["encoders/e"] < right["encode"]
