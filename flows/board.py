@@ -40,8 +40,8 @@ class TaskRuns(Board):
         stack.callback(self._finish)
         return stack
 
-    def start(self, name: str, log: Path, before: float) -> None:
-        super().start(name, log, before)
+    def start(self, name: str, log: Path, before: float, node: str = "") -> None:
+        super().start(name, log, before, node)
         self.lines[name] = SimpleQueue()
         self.followed.append(follow.with_options(task_run_name=name).submit(self.lines[name]))
 

@@ -155,7 +155,8 @@ def _locked(target: Path, partial: Path, create: Callable[[], None]) -> int | No
     with suppress(FileExistsError):
         create()
     try:
-        held = os.open(partial, os.O_RDONLY)
+        # NFS locks a file only for a process that may write it (flock(2)); a folder cannot be opened to write
+        held = os.open(partial, os.O_RDONLY if partial.is_dir() else os.O_RDWR)
     except FileNotFoundError:
         return None
     try:

@@ -24,16 +24,23 @@ class Resources(Section):
     # auto: bf16 on a GPU, fp32 on a CPU; on a CPU bf16 is faster only with AVX512-BF16 or AMX, and slower without
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features; 0 keeps none
-    max_failures: Annotated[int, Field(ge=-1)] = 2  # how often Ray Train restarts dead workers; -1: without limit
+    # how often Ray Train restarts dead workers, and a placed stage runs again after its node died; -1: without limit
+    max_failures: Annotated[int, Field(ge=-1)] = 2
     checkpoint_minutes: Positive = 5
     acceleration: bool = True  # off: every step is computed the plain way, for debugging
+    placement: Literal["here", "ray"] = "here"  # ray: `bertline run` runs the stage on a node of a Ray cluster
     # for a stage or one entry of it, such as {pretrain: {threads: 2}, finetune@livedoor: {gpus: 1}}
     stages: dict[str, dict[str, Any]] = {}
 
 
 def read(stage: str = "", key: str = "", file: Path = params.FILE) -> Resources:
     """The section as it is for an entry of a stage, with defaults for the keys that it does not set."""
-    given = params.read(file).get("resources", {})
+    return within(params.read(file), stage, key, file)
+
+
+def within(values: dict[str, dict[str, Any]], stage: str, key: str, file: Path = params.FILE) -> Resources:
+    """The same from `values`, what params.read returned."""
+    given = values.get("resources", {})
     found = params.parse(Resources, given, "resources", file)
     for name in (stage, f"{stage}@{key}"):
         if name in found.stages:

@@ -43,10 +43,11 @@ class Board:
     def shown(self) -> AbstractContextManager[Any]:
         return self.live or nullcontext()
 
-    def start(self, name: str, log: Path, before: float) -> None:
+    def start(self, name: str, log: Path, before: float, node: str = "") -> None:
         """`before` is how many seconds the stage took the last time; 0 if that is not known."""
         self.running[name] = Shown(log, before)
-        self._say(f"{name}: starts{f', took {before:.0f} s the last time' if before else ''}")
+        where = f" on {node}" if node else ""
+        self._say(f"{name}: starts{where}{f', took {before:.0f} s the last time' if before else ''}")
 
     def end(self, name: str, how: str) -> float:
         """Say how a stage ended; returns its seconds."""

@@ -7,24 +7,25 @@ are as `dvc repro` would leave them.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file, params, paths, resources
+from pipelines.core import json_file, paths
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.core.stage import alone
-from pipelines.graph import closure, dependencies, repository
+from pipelines.graph import attended, repository
 from pipelines.graph.board import Board, last_lines
 from pipelines.graph.limits import Limits
-from pipelines.graph.warm import Command, Ended, Warm
+from pipelines.graph.placed import Lost, Placed, Refused, Reserved
+from pipelines.graph.unedited import Code
+from pipelines.graph.warm import Command, Ended, Started, Warm
 
 LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
 TICK_SECONDS = 0.2
 # of a stage that has never run here: what the quickstart's take, so that the longest way is known from the first run on
 GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export": 15.0, "evaluate": 4.0}
-# libraries that start threads of their own when imported; a forked child lacks these, and waits for them at its end
-NEVER_AHEAD = {"onnxruntime"}
 
 
 def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None) -> list[str]:
@@ -103,23 +104,21 @@ class Executor:
         self.left = sorted(self.plan.affected, key=lambda name: -longest[name])
         self.done = set(self.plan.stages) - set(self.left)
         self.code = Code()
+        self.wanted = {name: self.code.resources(name) for name in self.left}
+        here = [name for name in self.left if self.wanted[name].placement == "here"]
+        self.warm = Warm(dict.fromkeys(module for name in here for module in self.code.modules(name)))
+        self.placed = Placed()
 
     def run(self) -> list[str]:
         LOGS.mkdir(parents=True, exist_ok=True)
-        ahead = dict.fromkeys(module for name in self.left for module in self.code.modules(name))
-        with Warm(ahead) as warm, self.board.shown():
-            while self.left or self.board.running:
-                self._start_all(warm)
-                if not self.board.running and not self._may_start():
+        attended.wait_for(self.left)
+        with self.placed, self.warm, self.board.shown():
+            while self.left or self._underway():
+                self._start_all()
+                if not self._underway() and not self._may_start():
                     break
-                try:
-                    events = warm.events(TICK_SECONDS) if self.board.running else []
-                except EOFError:
-                    names = ", ".join(self.board.running)
-                    raise InputError(f"the warm process was killed, and {names} with it; run again") from None
-                for event in events:
-                    if isinstance(event, Ended):
-                        self._end(event)
+                for event in self._events() if self._underway() else []:
+                    self._take(event)
                 self.board.refresh()
         if self.ran:
             with repository.held(self.repo):
@@ -128,33 +127,79 @@ class Executor:
             raise InputError(self._reasons())
         return self.ran
 
+    def _underway(self) -> list[str]:
+        """The stages that run, or wait for a place."""
+        return [*self.board.running, *self.placed.waiting]
+
+    def _events(self) -> list[Any]:
+        """What has happened, after at most a tick."""
+        wait([pipe for pipe in (self.warm.pipe, self.placed.pipe) if pipe], TICK_SECONDS)
+        try:
+            return [*self.placed.events(), *self.warm.events(0)]
+        except EOFError:
+            names = ", ".join(self.board.running)
+            raise InputError(f"the warm process was killed, and {names} with it; run again") from None
+
+    def _take(self, event: Started | Ended | Reserved | Lost | Refused) -> None:
+        if isinstance(event, Ended):
+            self._end(event)
+        elif isinstance(event, Reserved):
+            if event.name in self.placed.waiting:
+                self._go(event.name, event.node)
+        elif isinstance(event, Lost):
+            if event.name in self.board.running:
+                self.board.end(event.name, f"lost, for {event.why},")
+            if event.name in self.placed.waiting:
+                self.board.tell(f"{event.name}: waits for another node")
+        elif isinstance(event, Refused):
+            if event.name in self.board.running:
+                self.board.end(event.name, "failed")
+            self._fail(event.name, event.why)
+
     def _may_start(self) -> list[str]:
         """The stages whose upstream is complete, the most urgent first."""
         if self.failed and not self.keep_going:
             return []
         return [name for name in self.left if self.plan.upstream[name] <= self.done]
 
-    def _start_all(self, warm: Warm) -> None:
-        """Start what the limits allow; nothing overtakes a more urgent stage that waits for room."""
-        while ready := self._may_start():
+    def _start_all(self) -> None:
+        """Start what the limits allow; nothing overtakes a more urgent stage that waits for room here."""
+        full = False
+        while ready := [name for name in self._may_start() if not full or self.wanted[name].placement != "here"]:
             name = ready[0]
-            if self.jobs and len(self.board.running) >= self.jobs:
+            if self.jobs and len(self._underway()) >= self.jobs:
                 return
-            section, _, key = name.partition("@")
-            environment = self.limits.take(name, resources.read(section, key))
+            environment = self.limits.take(name, self.wanted[name])
             if environment is None:
-                return
-            self.left.remove(name)
-            try:
-                runs = self._begin(name)
-            except (InputError, OSError) as error:
-                self._fail(name, str(error))
-                runs = False
-            if not runs:
-                self.limits.give_back(name)
+                full = True
                 continue
-            warm.start(self._command(name, environment))
-            self.board.start(name, log_of(name), self.seconds.get(name, 0.0))
+            self.left.remove(name)
+            if not self._begins(name):
+                self.limits.give_back(name)
+            elif self.wanted[name].placement == "ray":
+                self.board.tell(f"{name}: waits for a node")
+                self.placed.reserve(name, self.wanted[name])
+            else:
+                self.warm.start(self._command(name, environment))
+                self.board.start(name, log_of(name), self.seconds.get(name, 0.0))
+
+    def _go(self, name: str, node: str) -> None:
+        """Start a stage whose place is ready. What it reads may be other files than when the place was asked for."""
+        if not self._begins(name):
+            self.placed.drop(name)
+            return
+        command = self._command(name, {})
+        Path(command.log).touch()
+        self.placed.go(command)
+        self.board.start(name, log_of(name), self.seconds.get(name, 0.0), node)
+
+    def _begins(self, name: str) -> bool:
+        """Whether the stage's command has to run, and can."""
+        try:
+            return self._begin(name)
+        except (InputError, OSError) as error:
+            self._fail(name, str(error))
+            return False
 
     def _begin(self, name: str) -> bool:
         """Whether the stage's command has to run."""
@@ -201,50 +246,16 @@ class Executor:
     def _fail(self, name: str, why: str) -> None:
         """A stage failed: what depends on it will not start."""
         self.failed[name] = why
+        if not self.keep_going:
+            for other in [each for each in self.placed.waiting if each != name]:  # it has not begun, so it need not
+                self.placed.drop(other)
+                self.left.append(other)
         if not self.keep_going and self.board.running:
             self.board.tell(f"waiting for {', '.join(self.board.running)}, which runs already")
 
     def _reasons(self) -> str:
         told = "; ".join(f"{name} failed: {why}" for name, why in self.failed.items())
         return f"{told}; not started: {', '.join(self.left)}" if self.left else told
-
-
-class Code:
-    """The code that a run began with. A stage is not started if a file that it imports was edited since."""
-
-    def __init__(self) -> None:
-        self.closures, self.values = dependencies.stages(Path()), params.read()
-        self.found: dict[str, set[str]] = {}
-        self.seen: dict[str, tuple[int, int]] = {}
-
-    def files(self, name: str) -> set[str]:
-        """The files that a stage imports; none for a command that is no stage of the project."""
-        if name not in self.found:
-            section, _, key = name.partition("@")
-            entry = (self.values.get(section) or {}).get(key) or {}
-            stage = self.closures.get(section)
-            self.found[name] = dependencies.runs(stage, entry, Path()) if stage else set()
-            self.seen |= {file: _mark(file) for file in self.found[name] if file not in self.seen}
-        return self.found[name]
-
-    def modules(self, name: str) -> tuple[str, ...]:
-        """What the stage imports, and may be imported before a fork."""
-        every = closure.modules(sorted(self.files(name)), Path())
-        return tuple(module for module in every if module.partition(":")[0].partition(".")[0] not in NEVER_AHEAD)
-
-    def check(self, name: str) -> None:
-        """Raises InputError if a file that the stage imports is not what it was."""
-        for file in sorted(self.files(name)):
-            if _mark(file) != self.seen[file]:
-                raise InputError(f"{file} was edited while the graph ran; run again, with the code as it is now")
-
-
-def _mark(file: str) -> tuple[int, int]:
-    try:
-        about = Path(file).stat()
-    except FileNotFoundError:
-        return 0, 0
-    return about.st_mtime_ns, about.st_size
 
 
 def log_of(name: str) -> Path:

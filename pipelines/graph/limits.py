@@ -41,7 +41,12 @@ class Limits:
     running: dict[str, tuple[int, float, tuple[str, ...]]] = field(default_factory=dict)
 
     def take(self, name: str, wanted: Resources) -> dict[str, str] | None:
-        """The environment of a stage that may start, which says the GPUs that it gets; None if it has to wait."""
+        """The environment of a stage that may start, which says the GPUs that it gets; None if it has to wait.
+
+        A placed stage takes nothing of this machine: Ray decides when it runs.
+        """
+        if wanted.placement == "ray":
+            return {}
         workers = max(1, wanted.workers if isinstance(wanted.workers, int) else wanted.workers[1])
         threads, gigabytes = (wanted.threads or self.cores) * workers, wanted.memory_gb * workers
         taken = {gpu for _, _, held in self.running.values() for gpu in held}
@@ -60,4 +65,4 @@ class Limits:
 
     def give_back(self, name: str) -> None:
         """The stage has ended."""
-        del self.running[name]
+        self.running.pop(name, None)

@@ -45,6 +45,10 @@ class Command(NamedTuple):
     modules: tuple[str, ...]
     environment: dict[str, str]
 
+    def elsewhere(self, environment: dict[str, str]) -> "Command":
+        """The same for another machine, with nothing imported ahead."""
+        return Command(self.name, self.line, self.folder, self.log, (), environment)
+
 
 class Started(NamedTuple):
     name: str
@@ -63,7 +67,7 @@ class Warm:
 
     def __init__(self, ahead: Iterable[str] = ()) -> None:
         self._ahead, self._groups = tuple(ahead), dict[str, int]()
-        self._pipe: Any = None
+        self.pipe: Any = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Warm":
@@ -75,25 +79,25 @@ class Warm:
         if self._process:
             self._process.kill()  # its children have ended, or end with it
             self._process.wait()
-            self._pipe.close()
+            self.pipe.close()
 
     def start(self, command: Command) -> None:
         """Have `command` run in a new child. The first one starts the warm process."""
         if self._process is None:
-            self._pipe, other = Pipe()
+            self.pipe, other = Pipe()
             call = [sys.executable, "-c", f"from pipelines.graph import warm; warm.main({other.fileno()})"]
             self._process = subprocess.Popen(
                 call, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
             )
             other.close()
-            self._pipe.send(self._ahead)
-        self._pipe.send(command)
+            self.pipe.send(self._ahead)
+        self.pipe.send(command)
 
     def events(self, seconds: float) -> list[Started | Ended]:
         """What has happened, after at most `seconds`. Raises EOFError if the warm process has died."""
         found: list[Started | Ended] = []
-        while self._pipe is not None and self._pipe.poll(0 if found else seconds):
-            event = self._pipe.recv()
+        while self.pipe is not None and self.pipe.poll(0 if found else seconds):
+            event = self.pipe.recv()
             found.append(event)
             if isinstance(event, Started):
                 self._groups[event.name] = event.pid
@@ -104,14 +108,14 @@ class Warm:
     def _end(self, by: signal.Signals, seconds: float) -> None:
         """Send a signal to every child, and wait until they have ended, but no longer than `seconds`."""
         for pid in self._groups.values():
-            _kill_group(pid, by)
+            kill_group(pid, by)
         until = time.monotonic() + seconds
         with suppress(EOFError, OSError):
             while self._groups and (left := until - time.monotonic()) > 0:
                 self.events(left)
 
 
-def _kill_group(pid: int, by: signal.Signals) -> None:
+def kill_group(pid: int, by: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(pid, by)
 
@@ -147,7 +151,7 @@ class Server:
                     self.waiting.append(self.pipe.recv())
             except (EOFError, OSError):
                 for pid in self.children:
-                    _kill_group(pid, signal.SIGKILL)
+                    kill_group(pid, signal.SIGKILL)
                 return None
             if not ready and busy:
                 self._import()
@@ -186,14 +190,25 @@ class Server:
                 return
             name, code = self.children.pop(pid), os.waitstatus_to_exitcode(status)
             if code:
-                _kill_group(pid, signal.SIGKILL)  # what a failed stage has started and left
+                kill_group(pid, signal.SIGKILL)  # what a failed stage has started and left
             self.pipe.send(Ended(name, code))
+
+
+def module_call(line: str) -> list[str]:
+    """The module and its arguments of a plain `python -m MODULE ...`; nothing for a command that is the shell's."""
+    words = shlex.split(line) if not SHELL & set(line) else []
+    return words[2:] if words[:2] == ["python", "-m"] else []
+
+
+def end_with_parent() -> None:
+    """Let the system kill this process when its parent has ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run(command: Command, parent: int) -> None:
     """In a child: what `python -m`, or else the shell, does with the command."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     if os.getppid() != parent:
         sys.exit("the warm process has ended")
     log = os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
@@ -202,10 +217,10 @@ def run(command: Command, parent: int) -> None:
     os.close(log)
     os.chdir(command.folder)
     os.environ.update(command.environment)
-    words = shlex.split(command.line) if not SHELL & set(command.line) else []
-    if words[:2] != ["python", "-m"]:
+    words = module_call(command.line)
+    if not words:
         os.execv("/bin/sh", ["sh", "-c", command.line])
-    module, sys.argv = words[2], words[2:]
+    module, sys.argv = words[0], words
     sys.modules.pop(module, None)  # runpy warns of a module that is there already
     sys.path[0] = os.getcwd()
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -2,10 +2,14 @@
 
 import logging
 import os
+import socket
 from typing import Any
+
+from pipelines.core.errors import InputError, one_line
 
 # Ray's switch for its processes to listen on 127.0.0.1 alone, named for the systems where it is Ray's own default
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+PATIENCE_SECONDS = 5  # for a head to take up a connection
 
 
 def settle() -> None:
@@ -20,15 +24,38 @@ def start(**options: Any) -> bool:
 
     Args:
         options: more arguments of ray.init.
+
+    Raises:
+        InputError: there is no cluster at RAY_ADDRESS, or it does not let us in.
     """
     settle()
     import ray
 
     if ray.is_initialized():
         return False
+    _require_a_listener()
     given: dict[str, Any] = {"runtime_env": runtime_environment(), "include_dashboard": False} | options
-    ray.init(address(), **given)
+    try:
+        ray.init(address(), **given)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        if address() == "local":
+            raise
+        raise InputError(f"RAY_ADDRESS={address()}: {one_line(error)}") from error
     return True
+
+
+def _require_a_listener() -> None:
+    """Raise InputError if nothing listens at RAY_ADDRESS. Ray would try for a minute, and end this process."""
+    host, colon, port = address().removeprefix("ray://").rpartition(":")
+    if not colon:
+        return  # local, or auto
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"RAY_ADDRESS={address()}: no Ray cluster answers there ({one_line(error)}); "
+            "`ray start --head` starts one, and without RAY_ADDRESS Ray is started on this machine"
+        ) from None
 
 
 def address() -> str:

@@ -30,7 +30,12 @@ DOORS: dict[str, tuple[str, ...]] = {
     "prefect": ("flows/",),
     "optuna": ("flows/tune.py",),
     "dvc": ("pipelines/graph/",),
-    "ray": ("pipelines/training/distributed.py", "pipelines/training/workers.py", "pipelines/serving/"),
+    "ray": (
+        "pipelines/training/distributed.py",
+        "pipelines/training/workers.py",
+        "pipelines/serving/",
+        "pipelines/graph/placing.py",
+    ),
     "fugashi": ("pipelines/text/",),
     "matplotlib": ("pipelines/reports/",),
 }

@@ -1,0 +1,281 @@
+"""Stages placed on two Ray nodes of this machine: what they leave, and what is left when something is killed."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from pipelines.graph import limits
+from tests.support import ray_nodes
+from tests.support.places import ROOT
+
+pytestmark = pytest.mark.slow
+Write = Callable[..., None]
+# each says when it began, and leaves an output that is not whole until its end; `sleep` is what a kill must find
+SLOW = "echo {0} >> began; echo {0} > {0}.txt; sleep {1} & wait; echo whole >> {0}.txt"
+WAITS = "echo {0} >> began; echo {0} > {0}.txt; until test -e go; do sleep 0.1; done; echo whole >> {0}.txt"
+SLEEP = "86.9"  # no other process of this machine sleeps so long
+RAY = {"RAY_AUTH_MODE": "disabled", "RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ray_nodes.Cluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in RAY.items():
+            patch.setenv(name, value)
+        with ray_nodes.started() as found:
+            yield found
+
+
+@pytest.fixture
+def second(cluster: ray_nodes.Cluster) -> Iterator[subprocess.Popen[bytes]]:
+    """Another node, which joins while the test runs."""
+    node = cluster.second()
+    yield node
+    if node.poll() is None:
+        ray_nodes.kill(node)
+
+
+@pytest.fixture
+def graph(checkout: Path) -> Write:
+    """Writes dvc.yaml and params.yaml of a new repository."""
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+
+    def write(commands: dict[str, str], resources: dict[str, Any], **deps: str) -> None:
+        stages = {
+            name: {"cmd": command, "outs": [f"{name}.txt"]} | ({"deps": [f"{deps[name]}.txt"]} if name in deps else {})
+            for name, command in commands.items()
+        }
+        Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+        Path("params.yaml").write_text(yaml.safe_dump({"resources": resources}))
+
+    return write
+
+
+class Run:
+    """`bertline run`, and what it says."""
+
+    def __init__(self, address: str, *words: str) -> None:
+        environment = os.environ | RAY | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", "run", *words], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def until(self, line: str) -> str:
+        """Read what it says up to the line that begins so; returns that one."""
+        if found := next((each for each in self.lines if each.startswith(line)), ""):
+            return found
+        while not (self.lines and self.lines[-1].startswith(line)):
+            assert self._reads(), f"no {line!r} in {self.lines}"
+        return self.lines[-1]
+
+    def _reads(self) -> bool:
+        assert self.process.stderr
+        if said := self.process.stderr.readline():
+            self.lines.append(said.rstrip("\n"))
+        return bool(said)
+
+    def end(self) -> int:
+        while self._reads():
+            pass
+        return self.process.wait()
+
+
+def finish(address: str, *words: str) -> Run:
+    with Run(address, *words) as run:
+        assert run.end() == 0, run.lines
+        return run
+
+
+def sleepers() -> list[psutil.Process]:
+    """The processes of stages that take long."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cmdline() == ["sleep", SLEEP]:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def starts(run: Run) -> list[str]:
+    """What it said of starts, without addresses and earlier times."""
+    told = [line.partition(",")[0] for line in run.lines if ": starts" in line]
+    return [re.sub(r"starts on [\d.]+", "starts on NODE", line) for line in told]
+
+
+def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def forget() -> None:
+    """Back to before the first run."""
+    for path in ("dvc.lock", ".dvc/cache", "state", "artifacts"):
+        shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink(missing_ok=True)
+
+
+def test_stages_of_the_project_leave_the_same_lock_wherever_they_run(
+    cluster: ray_nodes.Cluster, workspace: Path
+) -> None:
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    params = yaml.safe_load(Path("params.yaml").read_text())
+
+    def made(resources: dict[str, Any]) -> tuple[Run, bytes]:
+        forget()
+        Path("params.yaml").write_text(yaml.safe_dump({**params, "resources": resources}))
+        return finish(cluster.address, "prepare@headlines"), Path("dvc.lock").read_bytes()
+
+    _, local = made({"threads": 1})
+    run, placed = made({"threads": 1, "placement": "ray"})
+    assert placed == local
+    log = Path("state/logs/prepare@headlines.log").read_text().splitlines()
+    assert log
+    assert [line for line in run.lines if " | " in line][-len(log) :] == [f"prepare@headlines | {each}" for each in log]
+    assert starts(run) == ["ingest@livedoor-samples: starts on NODE", "prepare@headlines: starts on NODE"]
+    mixed, both = made({"threads": 1, "stages": {"prepare": {"placement": "ray"}}})
+    assert both == local
+    assert starts(mixed) == ["ingest@livedoor-samples: starts", "prepare@headlines: starts on NODE"]
+
+
+def test_a_node_dies_and_its_stage_runs_again_elsewhere(
+    cluster: ray_nodes.Cluster, second: subprocess.Popen[bytes], graph: Write
+) -> None:
+    commands = {"a": WAITS.format("a"), "b": WAITS.format("b"), "c": "cat a.txt > c.txt; echo $DVC_STAGE >> c.txt"}
+    graph(commands, {"threads": 1}, c="a")
+    Path("go").touch()
+    finish(cluster.address)
+    unbroken = {name: Path(name).read_bytes() for name in ("dvc.lock", "a.txt", "b.txt", "c.txt")}
+    forget()
+    for name in ("began", "go"):
+        Path(name).unlink()
+    graph(commands, {"threads": 1, "placement": "ray"}, c="a")
+    with Run(cluster.address) as run:
+        run.until("a: starts on")
+        run.until("b: starts on")  # a node has one CPU, so they run on both
+        there = next(line[0] for line in run.lines if line.endswith(f"starts on {ray_nodes.SECOND}"))
+        wait_for(lambda: there in Path("began").read_text())
+        ray_nodes.kill(second)
+        # Ray may see that the process is gone before it sees that of the node
+        assert f"the node {ray_nodes.SECOND} died, after" in run.until(f"{there}: lost, for ")
+        Path("go").touch()
+        assert run.end() == 0
+    assert f"{there}: waits for another node" in run.lines
+    assert sum(line.startswith(f"{there}: starts on") for line in run.lines) == 2
+    assert sorted(Path("began").read_text().split()) == sorted(["a", "b", there])
+    assert {name: Path(name).read_bytes() for name in unbroken} == unbroken
+
+
+@pytest.mark.parametrize("who", ["Ray's worker", "what attends the command"])
+def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, who: str) -> None:
+    graph({"a": SLOW.format("a", SLEEP)}, {"threads": 1, "placement": "ray", "max_failures": 0})
+    with Run(cluster.address) as run:
+        run.until("a: starts on")
+        wait_for(sleepers)
+        above = sleepers()[0].parents()
+        attends = next(process for process in above if "pipelines.graph.attended" in process.cmdline())
+        worker = next(process for process in above if "ray::Place" in " ".join(process.cmdline()))
+        (worker if who == "Ray's worker" else attends).kill()
+        assert run.end() == 1
+    said = run.lines[-1]
+    wait_for(lambda: not sleepers())
+    if who == "Ray's worker":
+        assert said.startswith("bertline: a failed: its process on the node ")
+        assert said.endswith(" died; it was placed 1 times (resources.max_failures)")
+    else:
+        assert said.startswith("bertline: a failed: killed by signal 9")
+
+
+@pytest.mark.parametrize("who", ["the executor", "the executor and Ray's driver", "Ctrl-C"])
+def test_no_stage_outlives_its_executor(cluster: ray_nodes.Cluster, graph: Write, who: str) -> None:
+    slow, quick = SLOW.format("a", SLEEP), SLOW.format("a", 0)
+    graph({"a": slow, "b": "echo b > b.txt"}, {"threads": 1, "placement": "ray"})
+    with Run(cluster.address, "a") as run:
+        run.until("a: starts on")
+        wait_for(sleepers)
+        if who == "Ctrl-C":
+            run.process.send_signal(signal.SIGINT)
+            assert run.end() == 130
+            assert run.lines[-1] == "bertline: interrupted"
+            assert not sleepers()
+        else:
+            children = psutil.Process(run.process.pid).children()
+            driver = [process for process in children if "placing.main" in " ".join(process.cmdline())]
+            assert len(driver) == 1
+            for process in [run.process, *(driver if "driver" in who else [])]:
+                process.kill()
+    graph({"a": quick, "b": "echo b > b.txt"}, {"threads": 1, "placement": "ray"})
+    finish(cluster.address)  # at once: it waits until what is left has ended
+    assert not sleepers()
+    assert Path("a.txt").read_text() == "a\nwhole\n"
+    assert Path("began").read_text() == "a\na\n"
+
+
+def test_what_cannot_be_placed_is_one_sentence(cluster: ray_nodes.Cluster, graph: Write) -> None:
+    waits = {"a": {"threads": 64}, "b": {"gpus": 1}}
+    commands = {name: SLOW.format(name, 0) for name in ("a", "b", "c")}
+    graph(commands, {"threads": 1, "placement": "ray", "stages": waits})
+    with Run(cluster.address, "--keep-going") as run:
+        assert run.end() == 1
+    assert (
+        "a failed: it asks for 64 CPUs (resources.threads), and no node of the Ray cluster has more than 1"
+        in (run.lines[-1])
+    )
+    assert "b failed: it asks for 1 GPUs (resources.gpus), and no node of the Ray cluster has any" in run.lines[-1]
+    assert Path("c.txt").read_text() == "c\nwhole\n"
+
+
+def test_after_a_failure_a_stage_without_a_place_is_not_started(cluster: ray_nodes.Cluster, graph: Write) -> None:
+    fails = {"a": "sleep 3; echo the disk is gone; exit 4", "b": SLOW.format("b", 0)}
+    graph(fails, {"threads": 1, "placement": "ray"})
+    Path("state/run").mkdir(parents=True)
+    Path("state/run/seconds.json").write_text('{"a": 9, "b": 1}')  # so a starts first; there is one CPU
+    with Run(cluster.address) as run:
+        assert run.end() == 1
+    log = "state/logs/a.log"
+    assert run.lines[-1] == f"bertline: a failed: the disk is gone (exit status 4; {log}); not started: b"
+    assert not Path("began").exists()
+
+
+JOINS = """
+import os
+from pathlib import Path
+from pipelines.training import workers
+assert workers.address() != "local"
+workers.start()
+import ray
+assert ray.get(ray.remote(lambda: os.getpid()).remote()) != os.getpid()
+Path("a.txt").write_text(f"{ray.cluster_resources()['CPU']:.0f}")
+"""
+
+
+@pytest.mark.parametrize("where", ["a cluster", "a Ray that is started here"])
+def test_a_placed_stage_with_workers_joins_the_cluster_it_is_placed_on(
+    cluster: ray_nodes.Cluster, graph: Write, where: str
+) -> None:
+    """It holds no CPU itself, or its worker would wait for it for ever where there is one."""
+    Path("join.py").write_text(JOINS)
+    graph({"a": "python join.py 2>&1"}, {"threads": 1, "placement": "ray", "workers": 1})
+    finish(cluster.address if where == "a cluster" else "")
+    assert Path("a.txt").read_text() == ("1" if where == "a cluster" else str(limits.cores()))

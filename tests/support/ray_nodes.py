@@ -1,0 +1,73 @@
+"""Nodes of a Ray cluster on this machine, started as on several: by `ray start`, each at an address of its own."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from flows.serve import free_port
+
+RAY = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus=1"]
+SMALL = ["--object-store-memory=100000000", "--dashboard-agent-listen-port=0"]
+SECOND = "127.0.0.2"  # the other node's address, or a driver might join that instead of the head
+
+
+@dataclass
+class Cluster:
+    """A head, and what else was started; `session` is the folder of their files."""
+
+    session: str
+    port: int = field(default_factory=free_port)
+    nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def head(self) -> None:
+        self._start("--head", f"--port={self.port}", "--include-dashboard=false")
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            listening = [each.laddr for each in psutil.net_connections("tcp") if each.status == "LISTEN" and each.laddr]
+            if any(each.port == self.port for each in listening):
+                return
+            time.sleep(0.2)
+        raise TimeoutError(f"no head at {self.address}")
+
+    def second(self) -> subprocess.Popen[bytes]:
+        return self._start(f"--address={self.address}", f"--node-ip-address={SECOND}")
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """A node, whose processes are this one's children."""
+        command = [*RAY, *SMALL, f"--temp-dir={self.session}", *arguments]
+        self.nodes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        return self.nodes[-1]
+
+
+def kill(node: subprocess.Popen[bytes]) -> None:
+    """The whole node at once, as when its power goes."""
+    for process in [psutil.Process(node.pid), *psutil.Process(node.pid).children(recursive=True)]:
+        process.kill()
+    node.wait()
+
+
+@contextmanager
+def started() -> Iterator[Cluster]:
+    """A cluster with a head alone. Its processes end with the block."""
+    session = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: sockets lie in it
+    found = Cluster(session)
+    try:
+        found.head()
+        yield found
+    finally:
+        for node in found.nodes:
+            if node.poll() is None:
+                kill(node)
+        shutil.rmtree(session)
