@@ -26,6 +26,7 @@ class Resources(Section):
     cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features; 0 keeps none
     # how often Ray Train restarts dead workers, and a placed stage runs again after its node died; -1: without limit
     max_failures: Annotated[int, Field(ge=-1)] = 2
+    retries: Annotated[int, Field(ge=0)] = 0  # how often `bertline run` runs a failed stage again
     checkpoint_minutes: Positive = 5
     acceleration: bool = True  # off: every step is computed the plain way, for debugging
     placement: Literal["here", "ray"] = "here"  # ray: `bertline run` runs the stage on a node of a Ray cluster

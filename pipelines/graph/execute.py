@@ -5,6 +5,8 @@ are as `dvc repro` would leave them.
 """
 
 import json
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -24,6 +26,7 @@ from pipelines.graph.warm import Command, Ended, Started, Warm
 
 LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
 TICK_SECONDS = 0.2
+REST_SECONDS = 10.0  # before a failed stage runs again
 # of a stage that has never run here: what the quickstart's take, so that the longest way is known from the first run on
 GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export": 15.0, "evaluate": 4.0}
 
@@ -108,6 +111,8 @@ class Executor:
         here = [name for name in self.left if self.wanted[name].placement == "here"]
         self.warm = Warm(dict.fromkeys(module for name in here for module in self.code.modules(name)))
         self.placed = Placed()
+        self.tries: dict[str, int] = {}  # how often a stage has failed
+        self.rests: dict[str, float] = {}  # until when it does not run again, on the monotonic clock
 
     def run(self) -> list[str]:
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -115,9 +120,9 @@ class Executor:
         with self.placed, self.warm, self.board.shown():
             while self.left or self._underway():
                 self._start_all()
-                if not self._underway() and not self._may_start():
+                if not self._underway() and not self._may_start(rested=False):
                     break
-                for event in self._events() if self._underway() else []:
+                for event in self._events():
                     self._take(event)
                 self.board.refresh()
         if self.ran:
@@ -156,11 +161,12 @@ class Executor:
                 self.board.end(event.name, "failed")
             self._fail(event.name, event.why)
 
-    def _may_start(self) -> list[str]:
-        """The stages whose upstream is complete, the most urgent first."""
+    def _may_start(self, rested: bool = True) -> list[str]:
+        """The stages whose upstream is complete, the most urgent first; without those that rest before another try."""
         if self.failed and not self.keep_going:
             return []
-        return [name for name in self.left if self.plan.upstream[name] <= self.done]
+        now = time.monotonic() if rested else math.inf
+        return [name for name in self.left if self.plan.upstream[name] <= self.done and self.rests.get(name, 0) <= now]
 
     def _start_all(self) -> None:
         """Start what the limits allow; nothing overtakes a more urgent stage that waits for room here."""
@@ -228,7 +234,8 @@ class Executor:
         self.limits.give_back(name)
         if event.status:
             self.board.end(name, "failed")
-            self._fail(name, _reason(event.status, log_of(name)))
+            if not self._again(name):
+                self._fail(name, _reason(event.status, log_of(name)))
             return
         try:
             with repository.sentences(), repository.held(self.repo):
@@ -242,6 +249,17 @@ class Executor:
             aside.write_text(json.dumps(self.seconds, indent=1) + "\n", encoding="utf-8")
         self.done.add(name)
         self.ran.append(name)
+
+    def _again(self, name: str) -> bool:
+        """Let a failed stage run once more, if it has tries left; each rest is twice as long as the one before."""
+        failures = self.tries[name] = self.tries.get(name, 0) + 1
+        if failures > self.wanted[name].retries:
+            return False
+        rest = REST_SECONDS * 2 ** (failures - 1)
+        self.board.tell(f"{name}: runs again in {rest:g} s")
+        self.rests[name] = time.monotonic() + rest
+        self.left.insert(0, name)
+        return True
 
     def _fail(self, name: str, why: str) -> None:
         """A stage failed: what depends on it will not start."""

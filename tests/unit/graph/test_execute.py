@@ -120,6 +120,21 @@ def test_a_failed_stage_is_named_with_its_last_line_and_the_rest_goes_on_if_aske
         execute.run()
 
 
+def test_a_failed_stage_runs_again_as_often_as_resources_say(graph: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "REST_SECONDS", 0.3)
+    fails = "echo x >> tries; test $(wc -l < tries) -ge 3 && echo done > a.txt"
+    stages = {"a": stage(fails, outs=("a.txt",)), "b": stage("cat a.txt > b.txt", "a.txt", outs=("b.txt",))}
+    graph(stages, resources={"threads": 1, "retries": 1})
+    with pytest.raises(InputError, match=r"a failed: it printed nothing \(exit status 1; .*\); not started: b"):
+        execute.run()
+    assert Path("tries").read_text() == "x\nx\n"
+    Path("tries").unlink()
+    graph(stages, resources={"threads": 1, "stages": {"a": {"retries": 2}}})
+    assert execute.run() == ["a", "b"]
+    assert Path("b.txt").read_text() == "done\n"
+    assert Path("tries").read_text() == "x\nx\nx\n"
+
+
 def test_a_missing_file_and_a_missing_output_are_one_sentence(graph: Write) -> None:
     graph(CHAIN)
     with pytest.raises(InputError, match=r"second failed: given\.txt: no such file, and no stage makes it"):
