@@ -8,7 +8,7 @@ import pytest
 from mlflow.server import get_app_client
 
 from pipelines.core.errors import InputError
-from pipelines.tracking import ledger, registry, store
+from pipelines.tracking import files, ledger, registry, store
 from tests.support import servers, tiny
 from tests.support.places import CODE
 
@@ -40,6 +40,12 @@ def test_who_may_only_register_can_promote_nothing(
 ) -> None:
     folder = tiny.classifier(checkout / "model")
     first = register(folder, "1")
+    fetched = registry.folder(first)
+    assert fetched.parts[:2] == files.HOME.parts
+    created = fetched.stat().st_ino
+    assert registry.folder(first).stat().st_ino == created, "a version is fetched once"
+    assert {file.name for file in fetched.iterdir()} == {file.name for file in folder.iterdir()}
+    assert registry.example(first) == [{"text": "犬"}]
     ledger.append("tiny", ledger.read("tiny"), "promote", first.version, "the first")
     users = get_app_client("basic-auth", server.address)
     users.create_user(*TRAINER)
