@@ -1,0 +1,95 @@
+"""Every compression method on every family that it claims: made, saved, opened again, predicting the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.core import plugins
+from pipelines.core.errors import UsageError
+from pipelines.inference import cost, onnx_export
+from pipelines.inference.predictor import Predictor
+from pipelines.inference.runtimes import Torch
+from pipelines.models import backbones
+from tests.support import compressed, kinds
+
+METHODS = [name for name in plugins.names(compressed.METHODS) if compressed.families(name)]
+EVERY = [(name, family) for name in METHODS for family in compressed.families(name)]
+
+
+def check_it_answers_as_before(model: torch.nn.Module, folder: Path, kind: str) -> None:
+    """The model in memory and the one in its folder, by the one predictor and with its own tokenizer."""
+    given = kinds.rows(kind)
+    opened = Predictor.load(folder)
+    _, task = model_folder.load_tuned(folder)
+    answers = opened.predict(given).to_pylist()
+    wanted = Predictor(Torch.of(model, task), folder).predict(given).to_pylist()
+    assert len(answers) == 24
+    for one, other in zip(answers, wanted, strict=True):
+        for name in one:
+            assert one[name] == (pytest.approx(other[name], abs=1e-5) if isinstance(one[name], float) else other[name])
+
+
+def test_there_are_methods_that_claim_families() -> None:
+    claimed = {"drop_layers", "prune_heads", "prune_ffn", "prune_magnitude", "share_layers", "factorize_embeddings"}
+    assert claimed | {"prune_vocab"} <= {*METHODS}
+    assert all(family in backbones.BACKBONES for _, family in EVERY)
+
+
+@pytest.mark.parametrize(("name", "family"), EVERY)
+def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, checkout: Path) -> None:
+    folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "out"
+    model, found = compressed.compressed(name, folder, "single", out)
+    check_it_answers_as_before(model, out, "single")
+    assert found
+    before, after = cost.size(folder), cost.size(out)
+    if name in compressed.SAME_SIZE:
+        assert cost.zeros(out) > cost.zeros(folder) + 1000
+    else:
+        assert after["parameters"] < before["parameters"]
+        assert after["size_bytes"] < before["size_bytes"]
+    numbers = np.concatenate([tensor.flatten().float().numpy() for tensor in model.state_dict().values()])
+    assert np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds.TASKS if kind != "single"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_takes_every_kind_of_rows(name: str, kind: str, checkout: Path) -> None:
+    folder = compressed.teacher("bert", kind, checkout / "teacher")
+    model, _ = compressed.compressed(name, folder, kind, checkout / "out")
+    check_it_answers_as_before(model, checkout / "out", kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_smaller_model_is_exported(name: str, family: str, checkout: Path) -> None:
+    folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "onnx"
+    model, _ = compressed.compressed(name, folder, "single", checkout / "out")
+    out.mkdir()
+    assert onnx_export.export(checkout / "out", out, 18, 1e-3) < 1e-3
+    check_it_answers_as_before(model, out, "single")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_does_not_claim_is_one_sentence(name: str, checkout: Path) -> None:
+    others = [family for family in (*kinds.FAMILIES, "bilstm") if family not in compressed.families(name)]
+    if not others:
+        assert {*compressed.families(name)} == {*backbones.BACKBONES}
+        return
+    folder = compressed.teacher(others[0], "single", checkout / "teacher")
+    said = rf"params\.yaml: compress\.out\.method: {name} does not take the {others[0]} family of teacher; it takes "
+    with pytest.raises(UsageError, match=said):
+        compressed.compressed(name, folder, "single", checkout / "out")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_weights_in_int8_are_not_changed(name: str, checkout: Path) -> None:
+    folder = compressed.teacher("bert", "single", checkout / "teacher")
+    compressed.compressed("dynamic_int8", folder, "single", checkout / "int8")
+    with pytest.raises(
+        UsageError, match=f"{name} changes weights, and those of int8 are int8; compress the model that"
+    ):
+        compressed.compressed(name, checkout / "int8", "single", checkout / "out")
