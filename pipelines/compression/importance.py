@@ -6,6 +6,7 @@ order. The importances of a layer are divided by their l2 norm (section 4.1, aft
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,13 +19,29 @@ from pipelines.models.batch import Batch
 from pipelines.training.losses import Loss
 
 
+class _Masked:
+    """Masks of ones on what some linear layers read, while hooks are set: one for each sequence and part."""
+
+    def __init__(self, after: list[nn.Linear], sizes: list[int]) -> None:
+        self.sizes = sizes
+        self.masks: dict[int, torch.Tensor] = {}  # number of the layer -> (S, parts), of the pass that runs
+        self.hooks = [linear.register_forward_pre_hook(partial(self._mask, i)) for i, linear in enumerate(after)]
+
+    def _mask(self, number: int, _: nn.Module, inputs: Any) -> Any:
+        (states,) = inputs
+        parts = states.unflatten(-1, (-1, self.sizes[number]))  # (S, T, parts, size)
+        if number not in self.masks:  # a layer that is used several times has one mask
+            self.masks[number] = states.new_ones(len(states), parts.shape[-2], requires_grad=True)
+        return ((parts * self.masks[number][:, None, :, None]).flatten(-2),)
+
+
 def measure(
     model: nn.Module, batches: Iterator[Batch], loss: Loss, after: list[nn.Linear], sizes: list[int]
 ) -> list[np.ndarray]:
     """The importance of the parts that each linear layer of `after` reads, before any division.
 
     Args:
-        batches: rows with their labels; the model reads each of a row's sequences by itself.
+        batches: rows with their labels; the model reads each of a row's S / B sequences by itself.
         after: linear layers (H, width).
         sizes: how many neighbouring inputs of each layer are one part: a head's dimensions, or 1.
 
@@ -32,33 +49,19 @@ def measure(
         For each layer float64 numbers (width / size,), at least 0.
     """
     sums, count = [np.zeros(linear.in_features // size) for linear, size in zip(after, sizes, strict=True)], 0
-    masks: dict[int, torch.Tensor] = {}
-
-    def of(number: int) -> Any:
-        def masked(_: nn.Module, inputs: Any) -> Any:
-            (states,) = inputs
-            if number not in masks:  # a layer that is used several times has one mask
-                masks[number] = states.new_ones(len(states), len(sums[number]), requires_grad=True)
-            parts = states.unflatten(-1, (-1, sizes[number])) * masks[number][:, None, :, None]
-            return (parts.flatten(-2),)
-
-        return masked
-
-    hooks = [linear.register_forward_pre_hook(of(i)) for i, linear in enumerate(after)]
-    device = next(model.eval().parameters()).device
+    device, masked = next(model.eval().parameters()).device, _Masked(after, sizes)
     try:
-        for given in batches:
-            masks.clear()
-            batch = {name: tensor.to(device) for name, tensor in given.items()}
+        for batch in batches:
+            masked.masks.clear()
             rows = len(batch["input_ids"])
-            total, _ = loss(model, batch, 0)
-            gradients = torch.autograd.grad(total, [masks[i] for i in range(len(after))])
-            for number, gradient in enumerate(gradients):  # (S, parts), a row's sequences one after another
-                row = gradient.double().unflatten(0, (rows, -1)).sum(dim=1)
-                sums[number] += row.abs().sum(dim=0).cpu().numpy()
+            total, _ = loss(model, {name: tensor.to(device) for name, tensor in batch.items()}, 0)
+            gradients = torch.autograd.grad(total, [masked.masks[i] for i in range(len(after))])
+            for number, gradient in enumerate(gradients):  # a row's sequences follow each other
+                of_row = gradient.double().unflatten(0, (rows, -1)).sum(dim=1)
+                sums[number] += of_row.abs().sum(dim=0).cpu().numpy()
             count += rows
     finally:
-        for hook in hooks:
+        for hook in masked.hooks:
             hook.remove()
     return [each / max(1, count) for each in sums]
 

@@ -1,6 +1,5 @@
 """Masks of weights that are zero and stay zero while the others train, and the schedule of their number."""
 
-import math
 from typing import Any
 
 import torch
@@ -34,7 +33,7 @@ def smallest(model: nn.Module, sparsity: float) -> Masks:
     found = matrices(model)
     sizes = torch.cat([p.detach().abs().flatten() for p in found.values()])
     left = torch.ones(len(sizes), dtype=torch.bool, device=sizes.device)
-    left[sizes.argsort(stable=True)[: math.floor(sparsity * len(sizes) + 1e-9)]] = False
+    left[sizes.argsort(stable=True)[: int(sparsity * len(sizes) + 1e-9)]] = False
     parts = left.split([p.numel() for p in found.values()])
     return {name: part.view_as(p) for (name, p), part in zip(found.items(), parts, strict=True)}
 
