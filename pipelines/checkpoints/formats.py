@@ -100,7 +100,7 @@ def _load_int8(folder: Path, auto: Any) -> PreTrainedModel:
     return filled(model, folder)
 
 
-def _load_shapes(folder: Path, auto: Any) -> PreTrainedModel:
+def _load_reshaped(folder: Path, auto: Any) -> PreTrainedModel:
     return filled(built(auto, loading.config(folder)), folder)
 
 
@@ -115,8 +115,8 @@ def _load_native(folder: Path, auto: Any) -> PreTrainedModel:
 
 
 NATIVE = Format("", True, lambda model: True, _save_native, _load_native)
-SHAPES = Format("shapes", False, lambda model: bool(shapes.of(model)), written, _load_shapes)
-FORMATS = (Format("int8", False, int8.is_quantized, _save_int8, _load_int8), SHAPES, NATIVE)  # the first that fits
+RESHAPED = Format("reshaped", False, lambda model: bool(shapes.of(model)), written, _load_reshaped)
+FORMATS = (Format("int8", False, int8.is_quantized, _save_int8, _load_int8), RESHAPED, NATIVE)  # the first that fits
 
 
 def of_model(model: nn.Module) -> Format:

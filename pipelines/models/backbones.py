@@ -14,7 +14,7 @@ from pipelines.core.errors import InputError, choices
 from pipelines.models.batch import Batch
 from pipelines.text import tokenizer
 
-SHAPES = "bertline_shapes"  # in an encoder's config: what the family's own config cannot say, see `shapes`
+SHAPES = "bertline_reshaped"  # in an encoder's config: what the family's own config cannot say, see `shapes`
 POOLING = "classifier_pooling"  # in a config: the vector of a sequence that the family's native head reads
 
 

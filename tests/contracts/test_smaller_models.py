@@ -1,13 +1,15 @@
 """Every compression method on every family that it claims: made, saved, opened again, predicting the same."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from pipelines.core import plugins
-from pipelines.core.errors import UsageError
+from pipelines.checkpoints import folder as model_folder
+from pipelines.core import json_file, plugins
+from pipelines.core.errors import InputError, UsageError
 from pipelines.core.task import Task
 from pipelines.inference import cost, onnx_export
 from pipelines.inference.predictor import Predictor
@@ -53,6 +55,29 @@ def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, check
         assert after["size_bytes"] < before["size_bytes"]
     numbers = np.concatenate([tensor.flatten().float().numpy() for tensor in model.state_dict().values()])
     assert np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "modernbert"])
+@pytest.mark.parametrize(
+    ("name", "more", "found"),
+    [
+        ("prune_heads", {"share": 0.25, "rounds": 2}, {"heads": {1, 2}}),
+        ("prune_ffn", {"share": 0.5, "among": "model", "least": 8, "rounds": 3}, {"intermediate": set()}),
+    ],
+)
+def test_layers_may_differ(name: str, more: Any, found: dict[str, set[int]], family: str, checkout: Path) -> None:
+    """config.json notes the sizes of each layer; what transformers' classes cannot say, its card says."""
+    folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "out"
+    model, says = compressed.compressed(name, folder, "single", out, **more)
+    check_it_answers_as_before(model, out, "single")
+    (key,) = found
+    noted = json_file.mapping(out / "config.json")["bertline_reshaped"]
+    assert noted == says
+    assert len({*noted[key]}) == 2
+    assert {*noted[key]} == found[key] or min(noted[key]) >= 8
+    assert "Its reshaped weights are in a format that transformers does not open" in (out / "README.md").read_text()
+    with pytest.raises(InputError, match="its weights are in the format reshaped, from which fine-tuning cannot start"):
+        model_folder.check_fit(out, model.config.vocab_size, 32)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds.TASKS if kind != "single"])

@@ -4,7 +4,7 @@ The two matrices begin as the best approximation of the table in least squares, 
 to E dimensions; with E as large as H they are the table. ALBERT and ELECTRA have an `embedding_size` of their own, but
 their projection stands above the sum with positions and above its LayerNorm. A model with a smaller one would be
 another function even at full rank, and no decomposition of the table gives it. So every family has the two matrices in
-the table's place, config.json notes E (`bertline_shapes`), and bertline opens the folder.
+the table's place, config.json notes E (`bertline_reshaped`), and bertline opens the folder.
 """
 
 from typing import Any

@@ -4,7 +4,7 @@ The importance of a row, which is one number between the two matrices of a layer
 et al. 2019 for heads; McCarley et al. 2019 ("Structured Pruning of a BERT-based Question Answering Model") take rows so
 too. Rows are really removed. By default every layer loses as many, and the result is a native model with a smaller
 `intermediate_size`. With `among: model` all layers' rows compete, config.json notes how many each has
-(`bertline_shapes`), and bertline opens the folder.
+(`bertline_reshaped`), and bertline opens the folder.
 """
 
 from typing import Annotated, Literal

@@ -8,7 +8,7 @@ embeddings is the identity at first. (ALBERT has no dropout after the feed-forwa
 RoBERTa counts positions from the padding's id, ELECTRA's and DistilBERT's heads have other activations, ModernBERT
 has its norms before its parts, DeBERTa its own attention. They, a BERT under a head of ours, and one whose shapes
 ALBERT cannot have, keep their own architecture with shared weights, which are stored once; config.json notes the groups
-(`bertline_shapes`), and bertline opens the folder.
+(`bertline_reshaped`), and bertline opens the folder.
 """
 
 from typing import Any, Literal
