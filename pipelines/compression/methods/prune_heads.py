@@ -1,8 +1,8 @@
 """prune_heads: remove the attention heads that matter least, and fine-tune the rest (Michel et al. 2019).
 
 A head is really removed: its rows of query, key and value go, and its columns of the output, so matrices get smaller.
-transformers has no name for layers with different numbers of heads, so config.json notes them (`bertline_reshaped`), and
-bertline opens the folder. With several rounds the importance is measured again before each (section 4.1).
+transformers has no name for layers with different numbers of heads, so config.json notes them (`bertline_reshaped`),
+and bertline opens the folder. With several rounds the importance is measured again before each (section 4.1).
 """
 
 from typing import Annotated

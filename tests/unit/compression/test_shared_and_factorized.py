@@ -76,6 +76,20 @@ def test_a_bert_under_a_head_of_ours_keeps_its_architecture(checkout: Path) -> N
         assert opened(**INPUTS).logits.equal(made.eval()(**INPUTS).logits)
 
 
+@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+def test_what_is_shared_can_be_int8(family: str, checkout: Path) -> None:
+    """Norms stay shared; every layer has its own int8 copy of a matrix."""
+    folder = compressed.teacher(family, "single", checkout / "teacher")
+    compressed.compressed("share_layers", folder, "single", checkout / "shared")
+    made, _ = compressed.compressed("dynamic_int8", checkout / "shared", "single", checkout / "int8")
+    opened, _ = model_folder.load_tuned(checkout / "int8")
+    taken = backbones.inputs(opened, INPUTS)
+    with torch.inference_mode():
+        assert opened(**taken).logits.equal(made(**taken).logits)
+    norms = [[p for p in layer.parameters() if p.dim() == 1][-1] for layer in backbones.layers(opened)]
+    assert norms[0] is norms[1]
+
+
 def test_the_best_two_matrices_by_numpy() -> None:
     rng = np.random.default_rng(0)
     table = rng.normal(size=(30, 12)) @ rng.normal(size=(12, 12))
