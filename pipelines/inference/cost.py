@@ -45,6 +45,8 @@ def zeros(folder: Path) -> int:
         with safe_open(path, "pt") as tensors:
             for name in tensors.keys():  # noqa: SIM118
                 tensor = tensors.get_tensor(name)
+                if tensor.is_floating_point():
+                    tensor = tensor.float()  # torch cannot count in every kind of float
                 count += tensor.numel() - int(torch.count_nonzero(tensor))
     return count
 
