@@ -16,9 +16,10 @@ from mlflow.models import Model
 
 from pipelines.core.errors import InputError, choices
 from pipelines.core.progress import say
-from pipelines.tracking import ledger, pyfunc, store
+from pipelines.tracking import files, ledger, pyfunc, store
 from pipelines.tracking.ledger import CHAMPION
 
+MLMODEL = "MLmodel"  # what MLflow says of a version
 PROFILE = "profile"  # the artifact that drift is measured against
 PAGE = 1000  # versions of one request
 CHALLENGER = "challenger"  # the alias of the version that was registered last
@@ -172,10 +173,10 @@ def folder(version: Version, runtime: str = "") -> Path:
     if runtime and runtime not in pyfunc.FOLDERS:
         raise InputError(choices("runtime", runtime, pyfunc.FOLDERS))
     names = [pyfunc.FOLDERS[runtime]] if runtime else list(pyfunc.FOLDERS.values())
-    found = next((logged[name] for name in names if name in logged), None)
+    found = next((logged[name] for name in names if name in logged), "")
     if not found:
         raise InputError(f"{version} was registered without {names[0]}; add its run to export: and retrain")
-    return found
+    return files.fetch(version.name, version.version, found)
 
 
 def profile(version: Version) -> Path:
@@ -183,20 +184,13 @@ def profile(version: Version) -> Path:
     found = _logged(version).get(PROFILE)
     if not found:
         raise InputError(f"{version} has no profile to measure drift against; `bertline retrain` registers it with one")
-    return found
+    return files.fetch(version.name, version.version, found)
 
 
-def _logged(version: Version) -> dict[str, Path]:
-    """The artifacts of a version by their names, downloaded if the store is elsewhere."""
-    path = _downloaded(version)
-    logged = Model.load(path).flavors["python_function"]["artifacts"]
-    return {name: Path(path) / each["path"] for name, each in logged.items()}
-
-
-def _downloaded(version: Version) -> str:
-    """The folder that MLflow keeps of a version, here."""
-    with store.explained(f"{version}: its files cannot be read"):
-        return mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}")
+def _logged(version: Version) -> dict[str, str]:
+    """The artifacts of a version: their names and their places in it."""
+    found = Model.load(str(files.fetch(version.name, version.version, MLMODEL)))
+    return {name: each["path"] for name, each in found.flavors["python_function"]["artifacts"].items()}
 
 
 def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> None:
@@ -210,6 +204,8 @@ def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> N
 
 def example(version: Version) -> list[dict[str, Any]]:
     """The rows that `version` was registered with, to ask it."""
-    path = _downloaded(version)
-    rows: Any = Model.load(path).load_input_example(path)  # as `register` gave it
+    model = files.fetch(version.name, version.version, MLMODEL)
+    described: Any = Model.load(str(model)).saved_input_example_info
+    files.fetch(version.name, version.version, described["artifact_path"])
+    rows: Any = Model.load(str(model)).load_input_example(str(model.parent))  # as `register` gave it
     return rows

@@ -117,6 +117,7 @@ def api(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (workspace / "prefect.yaml").write_bytes((ROOT / "prefect.yaml").read_bytes())
     (workspace / "params.yaml").write_text(yaml.safe_dump(PARAMS, allow_unicode=True))
     monkeypatch.setenv("PYTHONPATH", str(workspace))
+    monkeypatch.setenv("PWD", str(workspace))  # prefect.yaml has it
     monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("BERTLINE_ACTOR", "the story")
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm", "-f"], check=True)
@@ -145,7 +146,7 @@ def api(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "WARNING")
         shell("prefect work-pool create bertline --type process")
         shell("prefect --no-prompt deploy --all")
-        worker = Worker(place / "worker", PWD=str(workspace))
+        worker = Worker(place / "worker")
         worker.place.mkdir()
         stack.enter_context(servers.running(worker))
         yield prefect.api
