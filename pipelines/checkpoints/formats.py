@@ -1,21 +1,16 @@
 """The table of formats of a model's weights: how each is saved and loaded. Nothing is pickled."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
-from pipelines.checkpoints import loading
-from pipelines.checkpoints.loading import WEIGHTS
-from pipelines.models import int8
-
-CONFIG = "config.json"
-INT8 = "bertline_int8"  # in config.json: the names of the layers kept as int8
+from pipelines.checkpoints import loading, quantized
+from pipelines.checkpoints.loading import CONFIG as CONFIG
+from pipelines.checkpoints.loading import WEIGHTS as WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -42,29 +37,6 @@ class Format:
         return self.name and f"bertline_{self.name}"
 
 
-def _save_int8(model: PreTrainedModel, folder: Path) -> None:
-    """config.json with the mark, and model.safetensors with int8 weights and their scales."""
-    names = [name for name, module in model.named_modules() if isinstance(module, int8.Int8Linear)]
-    model.config.save_pretrained(folder)
-    path = folder / CONFIG
-    settings = json.loads(path.read_text(encoding="utf-8")) | {INT8: names, "architectures": [type(model).__name__]}
-    path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / WEIGHTS)
-
-
-def _load_int8(folder: Path, auto: Any) -> PreTrainedModel:
-    config = AutoConfig.from_pretrained(folder)
-    names = getattr(config, INT8)
-    delattr(config, INT8)
-    model = auto.from_config(config)
-    tensors = loading.tensors(folder / WEIGHTS)
-    for name in names:
-        parts = (tensors[f"{name}.{part}"] for part in ("weight", "scale", "bias"))
-        int8.replace(model, name, int8.Int8Linear(*parts))
-    model.load_state_dict(tensors, assign=True)
-    return model
-
-
 def _save_native(model: PreTrainedModel, folder: Path) -> None:
     model.save_pretrained(folder)
 
@@ -76,7 +48,12 @@ def _load_native(folder: Path, auto: Any) -> PreTrainedModel:
 
 
 NATIVE = Format("", True, lambda model: True, _save_native, _load_native)
-FORMATS = (Format("int8", False, int8.is_quantized, _save_int8, _load_int8), NATIVE)  # the first that fits
+FORMATS = (  # the first that fits
+    Format("int8", False, quantized.is_int8, quantized.save_int8, quantized.load_int8),
+    Format("qdq", False, quantized.is_qdq, quantized.save_qdq, quantized.load_qdq),
+    Format("packed", False, quantized.is_packed, quantized.save_packed, quantized.load_packed),
+    NATIVE,
+)
 
 
 def of_model(model: nn.Module) -> Format:

@@ -17,6 +17,7 @@ from pipelines.core.errors import InputError, one_line
 from pipelines.models import backbones
 
 NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a family without a model of that class
+CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")  # of a config
 OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # heads that are not wanted have other names
