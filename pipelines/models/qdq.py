@@ -50,7 +50,8 @@ class QdqLinear(nn.Module):
         """Round the weight of `linear` by `scale`; `step` and `zero` are those of its inputs."""
         assert isinstance(linear.weight, torch.Tensor)
         bias = linear.bias.detach().float().clone() if isinstance(linear.bias, torch.Tensor) else None
-        return cls(int8.rounded(linear.weight.detach().float(), scale), scale, step, zero, bias)
+        place = linear.weight.device
+        return cls(int8.rounded(linear.weight.detach().float(), scale), scale, step.to(place), zero.to(place), bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self._float is None or self._float.device != x.device:
@@ -76,4 +77,5 @@ def affine(low: float, high: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 def symmetric(extent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The step and the zero of 255 steps from -extent to extent; `extent` is one number."""
-    return extent.reshape(1).clamp(min=1e-8) / int8.MOST, torch.tensor([MIDDLE], dtype=torch.uint8)
+    middle = torch.tensor([MIDDLE], dtype=torch.uint8, device=extent.device)
+    return extent.reshape(1).clamp(min=1e-8) / int8.MOST, middle

@@ -170,6 +170,24 @@ def test_training_for_int8_goes_on_after_a_kill_with_its_ranges(
     assert any(name.endswith("input_scale") for name in found)
 
 
+def test_ranges_are_the_same_with_and_without_acceleration(checkout: Path) -> None:
+    """Packed rows would have other padding, which is counted too."""
+    found = []
+    for on in (True, False):
+        place = checkout / str(on)
+        place.mkdir()
+        context = teacher("single", "bert", place)
+        for part in context.teacher.modules():
+            if isinstance(part, torch.nn.Dropout):
+                part.p = 0.0
+        found.append(weights(quantized("q8bert", context, Resources(acceleration=on))))
+    faster, plain = found
+    names = [name for name in faster if name.endswith("input_scale")]
+    assert len(names) > 10
+    for name in names:
+        assert faster[name].numpy() == pytest.approx(plain[name].numpy(), rel=1e-3), name
+
+
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     with safe_open(folder / "model.safetensors", "pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
