@@ -9,14 +9,12 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
-from pipelines.checkpoints import loading
-from pipelines.checkpoints.loading import WEIGHTS
-from pipelines.models import int8, shapes
-
-CONFIG = "config.json"
-INT8 = "bertline_int8"  # in config.json: the names of the layers kept as int8
+from pipelines.checkpoints import loading, quantized
+from pipelines.checkpoints.loading import CONFIG as CONFIG
+from pipelines.checkpoints.loading import WEIGHTS as WEIGHTS
+from pipelines.models import shapes
 
 
 @dataclass(frozen=True)
@@ -65,13 +63,6 @@ def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
     return found
 
 
-def built(auto: Any, config: Any) -> PreTrainedModel:
-    """A model with random weights in all the shapes that `config` names."""
-    model = auto.from_config(config)
-    shapes.take(model)
-    return model
-
-
 def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     """Fill `model` with the weights in `folder`. Raises InputError unless they are its weights, all of them."""
     tensors = loading.tensors(folder / WEIGHTS)
@@ -82,26 +73,8 @@ def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     return model
 
 
-def _save_int8(model: PreTrainedModel, folder: Path) -> None:
-    """config.json with the mark, and model.safetensors with int8 weights and their scales."""
-    names = [name for name, module in model.named_modules() if isinstance(module, int8.Int8Linear)]
-    written(model, folder, **{INT8: names})
-
-
-def _load_int8(folder: Path, auto: Any) -> PreTrainedModel:
-    config = AutoConfig.from_pretrained(folder)
-    names = getattr(config, INT8)
-    delattr(config, INT8)
-    model = built(auto, config)
-    tensors = loading.tensors(folder / WEIGHTS)
-    for name in names:
-        parts = (tensors[f"{name}.{part}"] for part in ("weight", "scale", "bias"))
-        int8.replace(model, name, int8.Int8Linear(*parts))
-    return filled(model, folder)
-
-
 def _load_reshaped(folder: Path, auto: Any) -> PreTrainedModel:
-    return filled(built(auto, loading.config(folder)), folder)
+    return filled(loading.built(auto, loading.config(folder)), folder)
 
 
 def _save_native(model: PreTrainedModel, folder: Path) -> None:
@@ -116,7 +89,13 @@ def _load_native(folder: Path, auto: Any) -> PreTrainedModel:
 
 NATIVE = Format("", True, lambda model: True, _save_native, _load_native)
 RESHAPED = Format("reshaped", False, lambda model: bool(shapes.of(model)), written, _load_reshaped)
-FORMATS = (Format("int8", False, int8.is_quantized, _save_int8, _load_int8), RESHAPED, NATIVE)  # the first that fits
+FORMATS = (  # the first that fits
+    Format("int8", False, quantized.is_int8, quantized.save_int8, quantized.load_int8),
+    Format("qdq", False, quantized.is_qdq, quantized.save_qdq, quantized.load_qdq),
+    Format("packed", False, quantized.is_packed, quantized.save_packed, quantized.load_packed),
+    RESHAPED,
+    NATIVE,
+)
 
 
 def of_model(model: nn.Module) -> Format:

@@ -23,15 +23,21 @@ FLOPS_TOKENS = 128  # of the sequence whose operations are counted; a model with
 
 
 def size(folder: Path) -> dict[str, int]:
-    """Parameters and bytes of the safetensors in `folder`; scales of int8 weights are bytes and no parameters."""
+    """Parameters and bytes of the safetensors in `folder`; a file of rounded weights says how many parameters it has.
+
+    Their scales are bytes and no parameters, and several packed weights share a byte.
+    """
     from safetensors import safe_open
+
+    from pipelines.checkpoints.quantized import PARAMETERS
 
     parameters = size_bytes = 0
     for path in folder.glob("*.safetensors"):
         size_bytes += path.stat().st_size
         with safe_open(path, "numpy") as tensors:
-            shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
-        parameters += sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(".scale"))
+            said = (tensors.metadata() or {}).get(PARAMETERS)
+            shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+        parameters += int(said) if said else sum(map(math.prod, shapes))
     return {"parameters": parameters, "size_bytes": size_bytes}
 
 

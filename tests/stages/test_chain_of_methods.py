@@ -69,7 +69,7 @@ def test_methods_follow_each_other_and_the_last_knows_them_all(rows: Path) -> No
         assert size < before or name == "sparse"
         before = size
     model, _ = model_folder.load_tuned(paths.model("last"))
-    assert int8.is_quantized(model)
+    assert quantized.is_int8(model)
     assert shapes.of(model) == {"heads": [1], "embedding": 8}
     assert model.config.intermediate_size == 32, "one layer is left: the native config says its rows"
     assert Predictor.load(paths.model("last")).predict(kinds.rows("single")).num_rows == 24

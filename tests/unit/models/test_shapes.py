@@ -60,7 +60,7 @@ def test_a_model_without_a_part_is_one_whose_part_says_nothing(family: str, what
     assert states(fewer).allclose(states(whole), atol=1e-6)
     assert not states(fewer).equal(before)
     shapes.note(fewer)
-    built = formats.built(AutoModel, AutoConfig.for_model(**fewer.config.to_dict()))
+    built = loading.built(AutoModel, AutoConfig.for_model(**fewer.config.to_dict()))
     built.load_state_dict(fewer.state_dict())
     assert states(built.eval()).equal(states(fewer))
 
