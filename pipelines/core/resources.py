@@ -23,7 +23,7 @@ class Resources(Section):
     )
     # auto: bf16 on a GPU, fp32 on a CPU; on a CPU bf16 is faster only with AVX512-BF16 or AMX, and slower without
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features; 0 keeps none
+    cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features, or a teacher's states; 0 keeps none
     max_failures: Annotated[int, Field(ge=-1)] = 2  # how often Ray Train restarts dead workers; -1: without limit
     checkpoint_minutes: Positive = 5
     acceleration: bool = True  # off: every step is computed the plain way, for debugging
