@@ -4,8 +4,11 @@ B rows, T tokens, C classes. A method's losses are sums over rows of what each r
 """
 
 import torch
+from torch import nn
 
+from pipelines.compression import states
 from pipelines.models.batch import IGNORE, Batch
+from pipelines.training import losses
 
 
 def soft_cross_entropy(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -25,7 +28,7 @@ def counts(kind: str, batch: Batch) -> torch.Tensor:
     return (known if known.dim() == 1 else known[:, 0]).long()
 
 
-def soft(
+def soft_targets(
     kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batch, temperature: float = 1.0
 ) -> torch.Tensor:
     """The summed `soft_cross_entropy` of logits in the shapes of `states.Seen`.
@@ -41,6 +44,15 @@ def soft(
         found = soft_cross_entropy(student, teacher, temperature).mean(dim=1)
         return (found * counts(kind, batch)).sum()
     return soft_cross_entropy(student, teacher, temperature)[batch["labels"] != IGNORE].sum()
+
+
+def soft_and_hard(
+    model: nn.Module, batch: Batch, told: dict[str, torch.Tensor], *, kind: str, temperature: float, soft: float
+) -> losses.Sums:
+    """`soft` * T^2 CE(p_T, q_T) + (1 - `soft`) * CE(labels, q), T the temperature (Hinton et al. 2015, section 2)."""
+    found = states.logits(model, kind, batch)
+    hard, count = losses.of_logits(kind, found, batch)
+    return soft * soft_targets(kind, found, told["logits"], batch, temperature) + (1 - soft) * hard, count
 
 
 def squared(kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batch) -> torch.Tensor:

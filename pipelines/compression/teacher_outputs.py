@@ -5,6 +5,7 @@ attention are kept, in float16, if `resources.cache_gb` has room for them; if no
 cannot read the files, the teacher is asked again at every step.
 """
 
+import copy
 import json
 import math
 import os
@@ -25,6 +26,7 @@ from pipelines.compression.context import Context
 from pipelines.core.progress import say
 from pipelines.core.ragged import positions
 from pipelines.entries.parts.fit import Fit
+from pipelines.models import arrived
 from pipelines.models.batch import Batch
 from pipelines.training.batches import RowBatches
 from pipelines.training.losses import Sums
@@ -51,6 +53,8 @@ class Asked:
 
 def told(teacher: nn.Module, kind: str, asked: Asked, batch: Batch) -> Told:
     """What the teacher, in eval mode, says of the rows of a batch."""
+    if asked == Asked():
+        return {"logits": states.logits(teacher, kind, batch)}
     seen = states.see(teacher, kind, batch, attention=bool(asked.attention))
     rows = batch["input_ids"].shape[:-1]  # (B,), or (B, choices)
     found = {"logits": seen.logits}
@@ -122,6 +126,11 @@ class Taught:
     asked: Asked
     teacher: PreTrainedModel | None  # None if all that is asked is in the batches
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.teacher is not None:
+            arrived.note(self.teacher)
+
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Sums:
         own = {name: tensor for name, tensor in batch.items() if not name.startswith(MARK)}
         said = {name.removeprefix(MARK): tensor.float() for name, tensor in batch.items() if name.startswith(MARK)}
@@ -179,12 +188,14 @@ def ask(context: Context, asked: Asked | None = None) -> Teaching:
 
 
 def _wanted(context: Context, asked: Asked) -> dict[str, Array]:
-    """The arrays that are to be kept; one row shows their widths."""
+    """The arrays that are to be kept; one row shows their widths.
+
+    A copy is asked: transformers hooks a model that is asked for hidden states, and it cannot go to workers any more.
+    """
     data, kind = context.data.train, context.task.kind
     one = RowBatches(data, 1, 1, 0, context.data.pad_id).collate(np.arange(1))
-    device = next(context.teacher.parameters()).device
     with torch.inference_mode():
-        said = told(context.teacher, kind, asked, {name: tensor.to(device) for name, tensor in one.items()})
+        said = told(copy.deepcopy(context.teacher).cpu(), kind, asked, one)
     found = {}
     for name, tensor in said.items():
         tokens = kind in ("span", "tagging") if name == "logits" else not name.startswith("first")

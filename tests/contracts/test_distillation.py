@@ -30,10 +30,14 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "tinybert": {"layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 1},
     "theseus": {"layers": 2, "replacing_epochs": 1},
     "bilstm_student": {"hidden_size": 16},
+    "mobile": {"bottleneck": 8, "intermediate_size": 8, "feed_forwards": 1, "embedding_size": 8, "transfer_epochs": 1},
 }
 NOT_SERVED = {  # (method, family or kind) -> what is said
-    ("tinybert", "xlnet"): "attention: 1: the xlnet family shows no queries and keys; set it to 0",
-    ("tinybert", "deberta-v2"): "attention: 1: the deberta-v2 family shows no queries and keys; set it to 0",
+    **{
+        (name, family): f"attention: 1: the {family} family shows no queries and keys; set it to 0"
+        for name in ("tinybert", "mobile")
+        for family in ("xlnet", "deberta-v2")
+    },
     **{
         ("theseus", family): f"method: theseus: the layers of the {family} family cannot be replaced one by one"
         for family in ("albert", "xlnet", "mobilebert", "deberta-v2")
@@ -100,10 +104,11 @@ def test_a_student_is_smaller_and_predicts(name: str, family: str, kind: str, ch
     assert np.isfinite(numbers).all()
 
 
+@pytest.mark.parametrize("name", ["tinybert", "mobile"])
 @pytest.mark.parametrize("family", ["xlnet", "deberta-v2"])
-def test_without_attention_tinybert_serves_every_family(family: str, checkout: Path) -> None:
+def test_without_attention_every_family_is_served(family: str, name: str, checkout: Path) -> None:
     given = context(checkout, family)
-    assert size(made("tinybert", given, attention=0.0)) < size(given.teacher)
+    assert size(made(name, given, attention=0.0)) < size(given.teacher)
 
 
 @pytest.mark.parametrize("name", STUDENTS)
@@ -141,6 +146,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("tinybert", {"map": [3, 2]}, r"map: \[3, 2\]: a higher layer of the student must follow a higher one"),
     ("theseus", {"layers": 3}, "layers: 3 of a student whose teacher has 4; modules of equal size are possible with 1"),
     ("theseus", {"layers": 4}, "layers: 4 of a student whose teacher has 4"),
+    ("mobile", {"bottleneck": 9}, "bottleneck: 9 is not divisible by the teacher's 2 heads"),
+    ("mobile", {"bottleneck": 64}, "bottleneck: 64: a student of .* parameters, a teacher of .*; make the bottleneck"),
     ("bilstm_student", {"hidden_size": 15}, "hidden_size: 15: hidden_size 15 is not divisible by 2"),
 ]
 

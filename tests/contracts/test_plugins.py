@@ -31,6 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # what a method cannot do without
     "tinybert": {"layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 1, **FEW},
     "theseus": {"replacing_epochs": 1, **FEW},
     "bilstm_student": {"hidden_size": 8, **FEW},
+    "mobile": {"bottleneck": 8, "intermediate_size": 8, "feed_forwards": 1, "embedding_size": 8, **FEW},
 }
 
 

@@ -54,7 +54,7 @@ def loss(
     """The weighted sum of the three; each row has one cosine, the mean of its tokens'."""
     seen = states.see(model, kind, batch)
     hard, count = losses.of_logits(kind, seen.logits, batch)
-    soft = distillation.soft(kind, seen.logits, told["logits"], batch, params.temperature)
+    soft = distillation.soft_targets(kind, seen.logits, told["logits"], batch, params.temperature)
     wanted = told[f"hidden.{last}"]
     apart = cosine(seen.hidden[-1].reshape(wanted.shape), wanted, batch["attention_mask"])
     return params.soft * soft + params.hard * hard + params.cosine * (

@@ -61,7 +61,7 @@ def loss(
     """(1 - alpha) * CE(labels) + alpha * L_DS + beta * L_PT (eq. 8)."""
     seen = states.see(model, kind, batch)
     hard, count = losses.of_logits(kind, seen.logits, batch)
-    soft = distillation.soft(kind, seen.logits, told["logits"], batch, params.temperature)
+    soft = distillation.soft_targets(kind, seen.logits, told["logits"], batch, params.temperature)
     wanted = torch.stack([told[f"first.{layer}"] for layer in taught], dim=-2)
     found = torch.stack([state[:, 0] for state in seen.hidden[1:-1]], dim=-2).reshape(wanted.shape)
     apart = (patience(found, wanted) * distillation.counts(kind, batch)).sum()

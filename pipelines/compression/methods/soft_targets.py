@@ -8,16 +8,12 @@ and weighted the hard labels by half of the soft ones' weight in sum (section 3,
 from functools import partial
 from typing import Annotated
 
-import torch
 from pydantic import Field
-from torch import nn
 from transformers import PreTrainedModel
 
-from pipelines.compression import distillation, states, students, teacher_outputs
+from pipelines.compression import distillation, students, teacher_outputs
 from pipelines.compression.context import Context
 from pipelines.core.section import Fraction, Positive
-from pipelines.models.batch import Batch
-from pipelines.training import losses
 
 
 class Params(students.Sized):
@@ -32,15 +28,5 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     """The student."""
     student = students.sized(context, params)
     teaching = teacher_outputs.ask(context)
-    told = partial(loss, kind=context.task.kind, temperature=params.temperature, soft=params.soft)
+    told = partial(distillation.soft_and_hard, kind=context.task.kind, temperature=params.temperature, soft=params.soft)
     return teaching.train(student, told, params, logits_only=True)
-
-
-def loss(
-    model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, temperature: float, soft: float
-) -> losses.Sums:
-    """soft * T^2 CE(p_T, q_T) + (1 - soft) * CE(labels, q), T the temperature."""
-    logits = states.logits(model, kind, batch)
-    hard, count = losses.of_logits(kind, logits, batch)
-    wanted: torch.Tensor = distillation.soft(kind, logits, told["logits"], batch, temperature)
-    return soft * wanted + (1 - soft) * hard, count

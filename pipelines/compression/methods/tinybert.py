@@ -8,8 +8,6 @@ teacher's width by matrices that are learned with it and not kept. Attention is 
 3.1), positions included. Families whose attention shows no queries and keys (DeBERTa, XLNet) need `attention: 0`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Literal
 
@@ -18,15 +16,13 @@ from pydantic import Field
 from torch import nn
 from transformers import PreTrainedModel
 
-from pipelines.acceleration import sequence_packing
-from pipelines.compression import distillation, states, students, teacher_outputs
+from pipelines.compression import distillation, states, students, teacher_outputs, transfer
 from pipelines.compression.context import Context
 from pipelines.core import seeding
 from pipelines.core.section import Positive
-from pipelines.models import backbones, heads
+from pipelines.models import backbones
 from pipelines.models.batch import Batch
-from pipelines.training import losses, optim
-from pipelines.training.batches import RowBatches
+from pipelines.training import losses
 
 Weight = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0, lt=10)]
@@ -66,17 +62,14 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     student = students.sized(context, params)
     taught = followed(students.depth(context.teacher), students.depth(student), params.map)
     if params.attention:
-        _check_heads(context, student)
+        transfer.check_heads(context, student)
     asked = teacher_outputs.Asked(hidden=(0, *taught), attention=taught if params.attention else ())
     teaching = teacher_outputs.ask(context, asked)
     torch.manual_seed(seeding.derive(context.seed, "projections"))
     projected = Projected(student, backbones.encoder(context.teacher).config.hidden_size)
     first = partial(inside, kind=context.task.kind, taught=taught, attention=params.attention)
     rates = {"epochs": params.intermediate_epochs, "learning_rate": params.intermediate_learning_rate}
-    with sequence_packing.off(student) if params.attention else _as_it_is():
-        own = params.model_copy(update=rates)
-        teaching.train(projected, first, own, scored=False, groups=partial(_below_head, rate=own.learning_rate))
-    student.requires_grad_(True)
+    transfer.fit(teaching, projected, student, first, params.model_copy(update=rates))
     second = partial(prediction, kind=context.task.kind, temperature=params.temperature)
     return teaching.train(student, second, params, logits_only=True)
 
@@ -105,20 +98,15 @@ def inside(
     seen = states.see(model.student, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
     shape = (*mask.shape, -1)
-    found = apart(model.of_embeddings(seen.hidden[0]).reshape(shape), told["hidden.0"], mask)
+    found = transfer.apart(model.of_embeddings(seen.hidden[0]).reshape(shape), told["hidden.0"], mask)
     for layer, other in enumerate(taught, start=1):
-        found = found + apart(model.of_layers(seen.hidden[layer]).reshape(shape), told[f"hidden.{other}"], mask)
+        found = found + transfer.apart(
+            model.of_layers(seen.hidden[layer]).reshape(shape), told[f"hidden.{other}"], mask
+        )
         if attention:
-            count = seen.attention[layer - 1][0].shape[1]
-            pair = (told[f"{name}.{other}"].unflatten(-1, (count, -1)) for name in ("queries", "keys"))
-            wanted = states.scores(*(part.flatten(0, -4).transpose(1, 2) for part in pair))
+            wanted = transfer.scores(told, other, seen.attention[layer - 1][0].shape[1])
             found = found + attention * attention_apart(seen.scores(layer), wanted, mask)
     return (found * counted).sum(), counted.sum()
-
-
-def apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The mean squared difference of states (B, ..., T, H) over the tokens of each row: (B,) (eq. 8 and 9)."""
-    return distillation.per_row((student.float() - teacher).square().mean(dim=-1), mask)
 
 
 def attention_apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -136,36 +124,5 @@ def prediction(
 ) -> losses.Sums:
     """The cross-entropy of the teacher's probabilities (eq. 10)."""
     found = states.logits(model, kind, batch)
-    total = distillation.soft(kind, found, told["logits"], batch, temperature)
+    total = distillation.soft_targets(kind, found, told["logits"], batch, temperature)
     return total, distillation.counts(kind, batch).sum()
-
-
-def _below_head(model: nn.Module, rate: float) -> list[optim.Group]:
-    """All parameters but those of the head, which the first loss does not read."""
-    assert isinstance(model, Projected)
-    for parameter in heads.head_parameters(model.student):
-        parameter.requires_grad_(False)
-    return optim.all_parameters(model, rate)
-
-
-def _check_heads(context: Context, student: PreTrainedModel) -> None:
-    """Raise UsageError unless teacher and student show attention, of as many heads in every layer."""
-    batch = RowBatches(context.data.train, 1, 1, 0, context.data.pad_id)[0]
-    counts = []
-    for model in (context.teacher, student):
-        device = next(model.parameters()).device
-        with torch.inference_mode():
-            on = {name: tensor.to(device) for name, tensor in batch.items()}
-            seen = states.see(model.eval(), context.task.kind, on, attention=True)
-        if len(seen.attention) != students.depth(model):
-            family = backbones.encoder(model).config.model_type
-            raise students.refused("attention", 1, f": the {family} family shows no queries and keys; set it to 0")
-        counts.append({queries.shape[1] for queries, _ in seen.attention})
-    if counts[0] != counts[1] or len(counts[0]) > 1:
-        teacher, own = (" or ".join(map(str, sorted(count))) for count in counts)
-        raise students.refused("heads", own, f" of a student whose teacher has {teacher}; attention needs as many")
-
-
-@contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield

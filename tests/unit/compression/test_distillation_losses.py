@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.compression import distillation
-from pipelines.compression.methods import bilstm_student, distilbert, pkd, soft_targets, tinybert
+from pipelines.compression import distillation, transfer
+from pipelines.compression.methods import bilstm_student, distilbert, mobile, pkd, tinybert
 from pipelines.models.batch import IGNORE, Batch
 
 RNG = np.random.default_rng(4)
@@ -70,7 +70,7 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
 @pytest.mark.parametrize("kind", SHAPES)
 def test_soft_targets_of_every_kind(kind: str, temperature: float) -> None:
     student, teacher = two(kind)
-    found = distillation.soft(kind, *tensors(student, teacher), batch(kind), temperature)
+    found = distillation.soft_targets(kind, *tensors(student, teacher), batch(kind), temperature)
     assert float(found) == pytest.approx(by_hand(kind, student, teacher, temperature), rel=1e-4)
     assert distillation.counts(kind, batch(kind)).tolist() == COUNTS[kind]
 
@@ -118,7 +118,9 @@ def says(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_whole_loss_of_soft_targets(says: None) -> None:
     student, teacher = two("single")
     told = {"logits": tensors(teacher)[0]}
-    total, count = soft_targets.loss(Says(student), batch("single"), told, kind="single", temperature=3.0, soft=0.3)
+    total, count = distillation.soft_and_hard(
+        Says(student), batch("single"), told, kind="single", temperature=3.0, soft=0.3
+    )
     hard = -sum(np.log(softened(student[row], 1.0))[LABELS["single"][row]] for row in (0, 2))
     assert float(total) == pytest.approx(0.3 * by_hand("single", student, teacher, 3.0) + 0.7 * hard, rel=1e-4)
     assert int(count) == 2
@@ -167,10 +169,26 @@ def test_pkd_compares_states_of_unit_length() -> None:
 def test_tinybert_compares_states_and_attention_without_padding() -> None:
     student, teacher = hidden()
     wanted = [((student - teacher)[row, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
-    assert tinybert.apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+    assert transfer.apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
     student, teacher = RNG.normal(size=(3, 2, 6, 6)), RNG.normal(size=(3, 2, 6, 6))
     wanted = [((student - teacher)[row, :, :length, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
     assert tinybert.attention_apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+
+
+def test_mobile_compares_attention_by_its_divergence() -> None:
+    """Sun et al. 2020, eq. 2, over the tokens of each row."""
+    student, teacher = RNG.normal(size=(3, 2, 6, 6)) * 2, RNG.normal(size=(3, 2, 6, 6)) * 2
+    wanted = []
+    for row, length in enumerate(LENGTHS):
+        found = []
+        for head in range(2):
+            for token in range(length):
+                p = softened(teacher[row, head, token, :length], 1.0)
+                q = softened(student[row, head, token, :length], 1.0)
+                found.append((p * np.log(p / q)).sum())
+        wanted.append(np.mean(found))
+    assert mobile.divergence(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+    assert mobile.divergence(*tensors(teacher + 3, teacher), mask()).tolist() == pytest.approx([0, 0, 0], abs=1e-5)
 
 
 def test_a_row_of_several_sequences_has_the_mean_of_all_its_tokens() -> None:
@@ -178,7 +196,7 @@ def test_a_row_of_several_sequences_has_the_mean_of_all_its_tokens() -> None:
     student, teacher = hidden()
     inside = np.concatenate([(student - teacher)[row, :length] ** 2 for row, length in enumerate(LENGTHS)])
     together: Any = [each[None] for each in tensors(student, teacher)]
-    assert tinybert.apart(*together, mask()[None]).tolist() == pytest.approx([inside.mean()], rel=1e-4)
+    assert transfer.apart(*together, mask()[None]).tolist() == pytest.approx([inside.mean()], rel=1e-4)
     student, teacher = RNG.normal(size=(3, 2, 6, 6)), RNG.normal(size=(3, 2, 6, 6))
     squares = (student - teacher) ** 2
     pairs = np.concatenate([squares[row, :, :n, :n].mean(axis=0).ravel() for row, n in enumerate(LENGTHS)])
