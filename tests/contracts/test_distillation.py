@@ -1,5 +1,6 @@
 """Every distillation method on every kind of rows and family that it serves, and one sentence for those it does not."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,19 @@ import torch
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
-from pipelines.compression import methods
+from pipelines.compression import compressing
 from pipelines.compression.context import Context, Data
 from pipelines.core import plugins, schema
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
+from pipelines.entries.compress import Compress
 from pipelines.inference.predictor import Predictor
-from pipelines.models import backbones
+from pipelines.models import backbones, int8
 from pipelines.text import tokenizer
 from pipelines.training.distributed import fitting
 from tests.support import tiny
 from tests.support.kinds import FAMILIES, TASKS, encoded, rows
 
-assert methods
 FEW: dict[str, Any] = {"epochs": 1, "batch_size": 12}  # two steps
 STUDENTS: dict[str, dict[str, Any]] = {
     "soft_targets": {"layers": 2, "hidden_size": 16},
@@ -174,3 +175,42 @@ def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(chec
         made("soft_targets", given, student=str(tiny.of_family("bert", checkout / "other", tokens="bpe")), **own)
     with pytest.raises(InputError, match=r"nowhere: no config\.json; it is not a model folder"):
         made("soft_targets", given, student=str(checkout / "nowhere"), **own)
+
+
+def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:
+    given = context(checkout)
+    quantized = dataclasses.replace(given, teacher=int8.quantize(given.teacher))
+    for name in ("distilbert", "pkd", "theseus"):
+        with pytest.raises(UsageError, match="teacher: its layers do not train, so a student cannot begin with them"):
+            made(name, quantized)
+    for name in ("soft_targets", "tinybert", "bilstm_student", "mobile"):
+        assert not int8.is_quantized(made(name, quantized))
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, checkout: Path) -> None:
+    """A score that falls: the weights after the first of two steps are kept, and nothing else is scored."""
+    scored: list[dict[str, torch.Tensor]] = []
+
+    def watch(model: torch.nn.Module) -> dict[str, float]:
+        scored.append({key: tensor.clone() for key, tensor in model.state_dict().items()})
+        return {"accuracy": -float(len(scored))}
+
+    student = made(name, dataclasses.replace(context(checkout), watch=watch), evaluations=2)
+    assert len(scored) == 2
+    after = student.state_dict()
+    same = [key for key in scored[0] if scored[0][key].shape == after[key].shape]  # the table of words is cut
+    assert len(same) >= len(after) - 1
+    assert all(scored[0][key].equal(after[key]) for key in same)
+    assert not all(scored[1][key].equal(after[key]) for key in same)
+
+
+def test_rows_of_another_task_are_refused(checkout: Path) -> None:
+    given = context(checkout)
+    entry = Compress(teacher="t", data="it", method="pkd")
+    task = TASKS["single"].with_(splits=("train",))
+    task.save(checkout / "encoded")
+    assert len(compressing._data("small", entry, given.task, checkout / "encoded", 0).train) == 24
+    for other in (TASKS["pair"], task.with_(labels=("film", "phone", "other"))):
+        with pytest.raises(UsageError, match=r"compress\.small\.data: it has rows of task t, kind single; the teacher"):
+            compressing._data("small", entry, other, checkout / "encoded", 0)

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field
 from torch import nn
 from transformers import MobileBertConfig, PreTrainedModel
 
+from pipelines.checkpoints import formats
 from pipelines.compression import distillation, states, students, teacher_outputs, transfer
 from pipelines.compression.context import Context
 from pipelines.core import seeding
@@ -84,7 +85,7 @@ def build(context: Context, params: Params) -> PreTrainedModel:
     torch.manual_seed(seeding.derive(context.seed, "student"))
     student: PreTrainedModel = heads.AUTO[context.task.kind].from_config(config)
     sizes = [sum(parameter.numel() for parameter in each.parameters()) for each in (student, context.teacher)]
-    if sizes[0] >= sizes[1]:
+    if sizes[0] >= sizes[1] and formats.of_model(context.teacher).trains:  # else its weights are no parameters
         why = f": a student of {sizes[0]:,} parameters, a teacher of {sizes[1]:,}; make the bottleneck smaller"
         raise students.refused("bottleneck", params.bottleneck, f"{why}, or intermediate_size, or feed_forwards")
     return student

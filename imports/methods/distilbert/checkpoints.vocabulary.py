@@ -1,0 +1,1 @@
+../../../pipelines/checkpoints/vocabulary.py
