@@ -56,7 +56,7 @@ def soft_and_hard(
 
 
 def squared(kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """The summed ||z_student - z_teacher||^2 of logits in the shapes of `states.Seen` (Tang et al. 2019, eq. 3)."""
+    """The summed ||z_student - z_teacher||^2 of logits in the shapes of `states.Seen` (Tang et al. 2019)."""
     found = (student.float() - teacher.float()).square().sum(dim=-1)
     if kind == "span":
         return ((found * batch["attention_mask"]).sum(dim=1) * counts(kind, batch)).sum()

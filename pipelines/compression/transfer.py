@@ -44,7 +44,7 @@ def scores(told: Told, layer: int, count: int) -> torch.Tensor:
 def apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The mean squared difference of states (B, ..., T, H) over the tokens of each row: (B,).
 
-    Jiao et al. 2020, eq. 8 and 9; Sun et al. 2020 (MobileBERT), eq. 1.
+    Jiao et al. 2020, eq. 8 and 9; Sun et al. 2020 (MobileBERT), section 3.5.
     """
     return distillation.per_row((student.float() - teacher).square().mean(dim=-1), mask)
 

@@ -3,7 +3,7 @@
 Sanh et al. 2019, "DistilBERT", section 2: the student begins with one of two layers; its loss has soft targets with a
 temperature (L_ce), the cosine between the last hidden states (L_cos) and a supervised loss. The paper distils while it
 pretrains, with masked tokens as the supervised loss; here the teacher is fine-tuned, and the labels take their place
-(section 3, "additional distillation step"). Weights and temperature are those of the authors' training script. The
+(its "additional distillation step"). Weights and temperature are those of the authors' training script. The
 student keeps the teacher's family, so it has a pooler and token types, which the paper's architecture drops.
 """
 

@@ -2,10 +2,10 @@
 
 "MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices", section 3: inside a layer the states are
 narrow, and several small feed-forward networks follow the attention; between layers they are as wide as the teacher's,
-so states and attention are compared layer by layer without projections (section 3.4, eq. 1 and 2). Then the student
-learns probabilities and labels (section 3.4, pre-training distillation, with the labels for the masked tokens). The
+so states and attention are compared layer by layer without projections (section 3.5: feature map transfer, attention
+transfer). Then the student learns probabilities and labels, which take the place of the paper's masked tokens. The
 paper's teacher has bottlenecks too and is pretrained, and its best result transfers one layer after another; here any
-family is the teacher of one task, and all layers are transferred at once (section 3.5, joint knowledge transfer).
+family is the teacher of one task, and all layers are transferred at once (section 3.6, joint knowledge transfer).
 """
 
 from functools import partial
@@ -43,7 +43,7 @@ class Params(Fit):
     transfer_epochs: Positive = 10
     transfer_learning_rate: Rate = 1e-3
     temperature: Positive = 1.0
-    soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest (alpha of section 3.4)
+    soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest (alpha of section 3.5)
     learning_rate: Rate = 1e-4
 
 
@@ -92,7 +92,7 @@ def build(context: Context, params: Params) -> PreTrainedModel:
 
 
 def inside(model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, attention: float) -> losses.Sums:
-    """The sum over layers of L_FMT + `attention` * L_AT (eq. 1 and 2), for each row."""
+    """The sum over layers of L_FMT + `attention` * L_AT (section 3.5), for each row."""
     seen = states.see(model, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
     found = torch.zeros(len(counted), device=mask.device)
@@ -105,7 +105,7 @@ def inside(model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: 
 
 
 def divergence(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """KL(teacher || student) of attention scores (S, h, T, T), the mean over heads and tokens: (B,) (eq. 2)."""
+    """KL(teacher || student) of attention scores (S, h, T, T), the mean over heads and tokens: (B,) (L_AT)."""
     outside = ~mask.flatten(0, -2).bool()[:, None, None]
     found, wanted = (each.float().masked_fill(outside, -1e9).log_softmax(dim=-1) for each in (student, teacher))
     apart = (wanted.exp() * (wanted - found)).sum(dim=-1).mean(dim=1)  # (S, T)

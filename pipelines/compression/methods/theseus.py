@@ -2,10 +2,10 @@
 
 "BERT-of-Theseus: Compressing BERT by Progressive Module Replacing", section 3: the teacher's layers are divided into
 modules, and each has a substitute of one layer, the successor, which begins as one of the teacher's first layers. At
-every step each module is replaced with a probability (eq. 1 and 2): a constant one, or one that rises linearly to 1
-(eq. 6). Only successors train; embeddings, head and the replaced layers stay as they are. Then the successors
-alone are fine-tuned with embeddings and head (section 3.3). The loss is that of the task. Layers that are replaced run
-without dropout, as all frozen layers do here.
+every step each module is replaced with a probability: a constant one (section 3.1), or one that rises linearly (3.3).
+Only successors train; embeddings, head and the replaced layers stay as they are. Then the successors alone are
+fine-tuned with embeddings and head (section 3.2). The loss is that of the task. Layers that are replaced run without
+dropout, as all frozen layers do here.
 """
 
 from copy import deepcopy
@@ -34,9 +34,9 @@ class Params(Fit):
 
     layers: Count | None = None  # of the student; by default half of the teacher's
     replacing: Literal["constant", "linear"] = "linear"
-    rate: Fraction = 0.3  # the probability, or where it begins (b of eq. 6)
-    # what it rises by at every step (k of eq. 6); by default it is 1 after half of the steps, about as in the authors'
-    # example of 0.0006 over 2,500 steps
+    rate: Fraction = 0.3  # the probability, or where it begins (b of section 3.3)
+    # what it rises by at every step (k of section 3.3); by default it is 1 after half of the steps, about as in the
+    # authors' example of 0.0006 over 2,500 steps
     slope: Annotated[float, Field(gt=0)] | None = None
     replacing_epochs: Positive = 3
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 2e-5  # of both fits
@@ -111,7 +111,7 @@ def board(ship: PreTrainedModel, successors: Any) -> list[Any]:
 
 
 def rate_at(step: int, steps: int, params: Params) -> float:
-    """The probability of a replacement at `step`: p, or min(1, k * step + b) (eq. 6)."""
+    """The probability of a replacement at `step`: p, or min(1, k * step + b) (section 3.3)."""
     if params.replacing == "constant":
         return params.rate
     slope = 2 * (1 - params.rate) / steps if params.slope is None else params.slope

@@ -176,7 +176,7 @@ def test_tinybert_compares_states_and_attention_without_padding() -> None:
 
 
 def test_mobile_compares_attention_by_its_divergence() -> None:
-    """Sun et al. 2020, eq. 2, over the tokens of each row."""
+    """Sun et al. 2020, section 3.5, over the tokens of each row."""
     student, teacher = RNG.normal(size=(3, 2, 6, 6)) * 2, RNG.normal(size=(3, 2, 6, 6)) * 2
     wanted = []
     for row, length in enumerate(LENGTHS):

@@ -37,7 +37,7 @@ def test_tinybert_follows_the_layers_of_the_paper() -> None:
 
 
 def test_the_rate_of_replacement_is_constant_or_rises_to_one() -> None:
-    """Xu et al. 2020, eq. 6: min(1, k t + b)."""
+    """Xu et al. 2020, section 3.3: min(1, k t + b)."""
     constant = theseus.Params(replacing="constant", rate=0.5)
     assert [theseus.rate_at(step, 100, constant) for step in (0, 50, 99)] == [0.5, 0.5, 0.5]
     linear = theseus.Params(rate=0.3, slope=0.0006)
