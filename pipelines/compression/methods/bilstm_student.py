@@ -1,9 +1,10 @@
 """bilstm_student: one bidirectional LSTM with the teacher's vocabulary learns its logits (Tang et al. 2019).
 
 "Distilling Task-Specific Knowledge from BERT into Simple Neural Networks", section 3: the last states of both
-directions, a hidden layer, and logits; the loss is their squared distance from the teacher's, without labels. Two texts are compared by u, v, |u - v| and u * v (section 3.1). Here the embeddings are learned from the rows and as
-wide as one direction, where the paper has word2vec's; the hidden layer has GELU; u and v are means over one reading of
-both texts; and the rows are those of the task, not augmented ones.
+directions, a hidden layer, and logits; the loss is their squared distance from the teacher's, without labels. Two
+texts are compared by u, v, |u - v| and u * v (section 3.1). Here the embeddings are learned from the rows and as wide
+as one direction, where the paper has word2vec's; the hidden layer has GELU; u and v are means over one reading of both
+texts; and the rows are those of the task, not augmented ones.
 """
 
 from functools import partial
