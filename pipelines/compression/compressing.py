@@ -79,7 +79,13 @@ def _check_vocabulary(key: str, entry: Compress, data: Path, tokenizer: Any) -> 
 
 
 def _data(key: str, entry: Compress, task: Task, folder: Path, pad_id: int) -> Data:
-    splits = Task.load(folder).splits
+    own = Task.load(folder)
+    if (own.kind, own.labels) != (task.kind, task.labels):
+        raise UsageError(
+            f"params.yaml: compress.{key}.data: {entry.data} has rows of task {own.name}, kind {own.kind}; the teacher "
+            f"learned {task.name}, kind {task.kind}, or other labels"
+        )
+    splits = own.splits
     if entry.dev and entry.dev not in splits:
         raise UsageError(f"params.yaml: compress.{key}.dev: {choices('split', entry.dev, splits)}")
     return Data(Encoded.read(folder, task.train), Encoded.read(folder, entry.dev) if entry.dev else None, pad_id)

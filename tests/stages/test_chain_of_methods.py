@@ -10,12 +10,13 @@ import torch
 import yaml
 
 from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import quantized
 from pipelines.compression import masks
 from pipelines.core import paths, provenance, schema, tables
 from pipelines.core.errors import UsageError
 from pipelines.inference import cost
 from pipelines.inference.predictor import Predictor
-from pipelines.models import backbones, int8, shapes
+from pipelines.models import backbones, shapes
 from pipelines.stages import compress, encode, finetune
 from pipelines.training.loop import Training
 from tests.support import kinds, tiny

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
-from pipelines.checkpoints import formats
+from pipelines.checkpoints import formats, loading
 from pipelines.core.errors import InputError
 from pipelines.models import backbones, shapes
 from pipelines.models.factorized import Factorized
