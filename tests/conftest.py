@@ -34,6 +34,7 @@ SETTINGS = [
 STARTS_RAY = (
     "tests/faults/test_cluster.py",
     "tests/faults/test_placement.py",
+    "tests/faults/test_distillation_faults.py",
     "tests/faults/test_ray_workers.py",
     "tests/flows/test_services.py",
     "tests/serving/",

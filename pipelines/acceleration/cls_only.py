@@ -36,8 +36,9 @@ def _modernbert(
     **_: Any,
 ) -> torch.Tensor:
     """A layer of ModernBERT, with norms before its parts and rotary positions; shapes as for `_bert`."""
-    attention, normed, width = layer.attn, layer.attn_norm(states), states.shape[-1]
+    attention, normed = layer.attn, layer.attn_norm(states)
     weight, bias = attention.Wqkv.weight, attention.Wqkv.bias
+    width = len(weight) // 3  # that of the states, unless heads were removed
     query = nn.functional.linear(normed[:, :1], weight[:width], None if bias is None else bias[:width])
     both = nn.functional.linear(normed, weight[width:], None if bias is None else bias[width:])
     query, key, value = (_heads(part, width // attention.head_dim) for part in (query, *both.chunk(2, dim=-1)))

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from pipelines.models import backbones
+from pipelines.models.factorized import Factorized
 
 SHARE = 0.8  # if more of the vocabulary is used, the table stays whole
 
@@ -67,7 +68,8 @@ def only(model: nn.Module, ids: np.ndarray, pad_id: int) -> Iterator[bool]:
         yield False
         return
     encoder = backbones.encoder(model)
-    whole: Any = encoder.get_input_embeddings()
+    given: Any = encoder.get_input_embeddings()
+    whole = given.words if isinstance(given, Factorized) else given
     counts = np.bincount(ids, minlength=whole.num_embeddings)
     counts[pad_id] += 1
     used = np.flatnonzero(counts)
@@ -75,8 +77,16 @@ def only(model: nn.Module, ids: np.ndarray, pad_id: int) -> Iterator[bool]:
         yield False
         return
     words = EmbeddingSubset(whole, torch.from_numpy(used)).train(whole.training)
-    encoder.set_input_embeddings(words)
+    _put(encoder, given, words)
     try:
         yield True
     finally:
-        encoder.set_input_embeddings(words.give_back())
+        _put(encoder, given, words.give_back())
+
+
+def _put(encoder: Any, given: Any, words: nn.Module) -> None:
+    """Replace the table of all words, which may be the first of two matrices."""
+    if isinstance(given, Factorized):
+        setattr(given, "words", words)  # noqa: B010 (it is typed as a whole table)
+    else:
+        encoder.set_input_embeddings(words)

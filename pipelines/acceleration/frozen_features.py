@@ -183,7 +183,7 @@ def _can(model: nn.Module, data: Any) -> bool:
 def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int, precision: str) -> None:
     """Write the output of layer number `frozen` for every token, in batches of similar length."""
     data = batches.data
-    states_of = _reserved(path, np.float16, (len(data.ids), width))
+    states_of = reserved(path, np.float16, (len(data.ids), width))
     caught: list[torch.Tensor] = []
 
     def catch(_: nn.Module, __: Any, output: Any) -> None:
@@ -192,7 +192,7 @@ def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int,
     encoder = backbones.encoder(model)
     hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
     with backbones.only_layers(model, list(range(frozen))), sequence_packing.rows(model):
-        for rows, batch in _read_through(model, batches):
+        for rows, batch in read_through(model, batches, "frozen layers"):
             with autocast(precision):
                 encoder(**backbones.inputs(encoder, batch))
             states = caught.pop()[batch["attention_mask"].bool()]
@@ -205,15 +205,15 @@ def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int,
 @torch.inference_mode()
 def _build_pooled(model: Any, batches: Rows, path: Path, width: int, precision: str) -> None:
     """Write for every row the vector that the head reads, without dropout."""
-    vectors = _reserved(path, np.float32, (len(batches.data), width))
-    for rows, batch in _read_through(model, batches):
+    vectors = reserved(path, np.float32, (len(batches.data), width))
+    for rows, batch in read_through(model, batches, "frozen layers"):
         inputs = backbones.inputs(model, batch)
         with autocast(precision):
             vectors[rows] = model.pool(inputs.pop("input_ids"), inputs).float().cpu().numpy()
     vectors.flush()
 
 
-def _reserved(path: Path, kind: Any, shape: tuple[int, int]) -> np.memmap:
+def reserved(path: Path, kind: Any, shape: tuple[int, ...]) -> np.memmap:
     """A new file of this size, mapped into memory. Its disk space is taken at once.
 
     On a full disk that is an OSError here; a write into a mapped hole would end the process (SIGBUS).
@@ -223,14 +223,18 @@ def _reserved(path: Path, kind: Any, shape: tuple[int, int]) -> np.memmap:
     return np.memmap(path, kind, "r+", shape=shape)
 
 
-def _read_through(model: nn.Module, batches: Rows) -> Iterator[tuple[np.ndarray, Batch]]:
-    """All rows in batches of similar length, on the model's device; the model is in eval mode."""
+def read_through(model: nn.Module, batches: Rows, told: str) -> Iterator[tuple[np.ndarray, Batch]]:
+    """All rows in batches of similar length, on the model's device; the model is in eval mode. `told` names the work.
+
+    The length of a row with several sequences is that of its longest.
+    """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).eval()
-    lengths = batches.data.lengths
-    with onednn_linear.by_onednn(model), progress("frozen layers", len(batches.data), "rows") as advance:
+    data = batches.data
+    lengths = data.lengths.reshape(len(data), -1).max(axis=1)
+    with onednn_linear.by_onednn(model), progress(told, len(data), "rows") as advance:
         done = 0
-        for rows in by_length(lengths, BUILD_TOKENS[device.type]):
+        for rows in by_length(lengths, BUILD_TOKENS[device.type] // data.choices):
             yield rows, {name: tensor.to(device) for name, tensor in batches.collate(rows).items()}
             done += len(rows)
             advance(done)

@@ -139,6 +139,19 @@ def rows(model: nn.Module) -> Iterator[bool]:
             del layer.forward
 
 
+@contextmanager
+def off(model: nn.Module) -> Iterator[None]:
+    """Inside the block, `rows` leaves the layers of `model` as they are: a loss reads their attention row by row."""
+    layers = [layer for layer in backbones.layers(model) if "forward" not in vars(layer)]
+    for layer in layers:
+        layer.forward = partial(type(layer).forward, layer)  # its own, which `rows` takes for a replacement
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
 def _rows(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """The states (N, M, H) at `places` (A, B), which count through N * M: (A, B, H)."""
     return states.flatten(0, 1).index_select(0, places.flatten()).unflatten(0, places.shape)

@@ -54,7 +54,8 @@ def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
     kept = formats.of_config(config(folder))
     if not kept.trains:
         raise InputError(
-            f"{folder}: its layers are {kept.name}, which does not train; start from the model that it was made from"
+            f"{folder}: its weights are in the format {kept.name}, from which fine-tuning cannot start; start from the "
+            "model that it was made from"
         )
     own = tokenizer.encoder_config(folder)
     backbones.known(own.get("model_type"), f"{folder}: ")

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
 from torch import nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
-from pipelines.checkpoints import loading
-from pipelines.checkpoints.loading import WEIGHTS
-from pipelines.models import int8
-
-CONFIG = "config.json"
-INT8 = "bertline_int8"  # in config.json: the names of the layers kept as int8
+from pipelines.checkpoints import loading, quantized
+from pipelines.checkpoints.loading import CONFIG as CONFIG
+from pipelines.checkpoints.loading import WEIGHTS as WEIGHTS
+from pipelines.models import shapes
 
 
 @dataclass(frozen=True)
@@ -42,27 +41,40 @@ class Format:
         return self.name and f"bertline_{self.name}"
 
 
-def _save_int8(model: PreTrainedModel, folder: Path) -> None:
-    """config.json with the mark, and model.safetensors with int8 weights and their scales."""
-    names = [name for name, module in model.named_modules() if isinstance(module, int8.Int8Linear)]
+def written(model: PreTrainedModel, folder: Path, **marks: Any) -> None:
+    """Write config.json with the marks of a format, and the weights; what parts of the model share is written once."""
     model.config.save_pretrained(folder)
     path = folder / CONFIG
-    settings = json.loads(path.read_text(encoding="utf-8")) | {INT8: names, "architectures": [type(model).__name__]}
+    settings = json.loads(path.read_text(encoding="utf-8")) | {"architectures": [type(model).__name__]} | marks
     path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / WEIGHTS)
+    save_file(distinct(model), folder / WEIGHTS, {"format": "pt"})
 
 
-def _load_int8(folder: Path, auto: Any) -> PreTrainedModel:
-    config = AutoConfig.from_pretrained(folder)
-    names = getattr(config, INT8)
-    delattr(config, INT8)
-    model = auto.from_config(config)
+def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The weights by name, without the further names of weights that are shared."""
+    found: dict[str, torch.Tensor] = {}
+    seen: set[tuple[int, torch.Size]] = set()
+    for name, tensor in model.state_dict().items():
+        place = (tensor.data_ptr(), tensor.shape)
+        if tensor.numel() and place in seen:
+            continue
+        seen.add(place)
+        found[name] = tensor.contiguous()
+    return found
+
+
+def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """Fill `model` with the weights in `folder`. Raises InputError unless they are its weights, all of them."""
     tensors = loading.tensors(folder / WEIGHTS)
-    for name in names:
-        parts = (tensors[f"{name}.{part}"] for part in ("weight", "scale", "bias"))
-        int8.replace(model, name, int8.Int8Linear(*parts))
-    model.load_state_dict(tensors, assign=True)
+    wanted = model.state_dict()
+    other = {name for name, tensor in tensors.items() if name not in wanted or wanted[name].shape != tensor.shape}
+    loading.require_whole(folder, (distinct(model).keys() - tensors.keys()) | other)
+    model.load_state_dict(tensors, strict=False)
     return model
+
+
+def _load_reshaped(folder: Path, auto: Any) -> PreTrainedModel:
+    return filled(loading.built(auto, loading.config(folder)), folder)
 
 
 def _save_native(model: PreTrainedModel, folder: Path) -> None:
@@ -76,7 +88,14 @@ def _load_native(folder: Path, auto: Any) -> PreTrainedModel:
 
 
 NATIVE = Format("", True, lambda model: True, _save_native, _load_native)
-FORMATS = (Format("int8", False, int8.is_quantized, _save_int8, _load_int8), NATIVE)  # the first that fits
+RESHAPED = Format("reshaped", False, lambda model: bool(shapes.of(model)), written, _load_reshaped)
+FORMATS = (  # the first that fits
+    Format("int8", False, quantized.is_int8, quantized.save_int8, quantized.load_int8),
+    Format("qdq", False, quantized.is_qdq, quantized.save_qdq, quantized.load_qdq),
+    Format("packed", False, quantized.is_packed, quantized.save_packed, quantized.load_packed),
+    RESHAPED,
+    NATIVE,
+)
 
 
 def of_model(model: nn.Module) -> Format:
@@ -86,4 +105,6 @@ def of_model(model: nn.Module) -> Format:
 
 def of_config(settings: Mapping[str, Any]) -> Format:
     """The format of a folder with this config.json."""
-    return next(each for each in FORMATS if not each.mark or each.mark in settings)
+    inner = settings.get("encoder")  # of an encoder under a head of ours
+    marks = {*settings, *(inner if isinstance(inner, dict) else ())}
+    return next(each for each in FORMATS if not each.mark or each.mark in marks)

@@ -14,9 +14,10 @@ from transformers import AutoConfig, PreTrainedModel
 from transformers import logging as hf_logging
 
 from pipelines.core.errors import InputError, one_line
-from pipelines.models import backbones
+from pipelines.models import backbones, shapes
 
 NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a family without a model of that class
+CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")  # of a config
 OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # heads that are not wanted have other names
@@ -105,3 +106,10 @@ def require_whole(folder: Path, random: set[str]) -> None:
             f"{folder}: {len(random)} weights that its config.json asks for are missing or of another size, such as "
             f"{min(random)}"
         )
+
+
+def built(auto: Any, config: Any) -> PreTrainedModel:
+    """A model with random weights in all the shapes that `config` names."""
+    model: PreTrainedModel = auto.from_config(config)
+    shapes.take(model)
+    return model

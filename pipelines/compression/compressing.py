@@ -2,8 +2,10 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
-from pipelines.checkpoints import folder
+from pipelines.checkpoints import folder, vocabulary
+from pipelines.compression import claims, variant
 from pipelines.compression.context import Context, Data
 from pipelines.core import params, paths, plugins, provenance, resources
 from pipelines.core.errors import UsageError, choices
@@ -11,6 +13,7 @@ from pipelines.core.task import Task
 from pipelines.entries.compress import Compress
 from pipelines.inference import watch
 from pipelines.models import backbones
+from pipelines.text import interface
 from pipelines.text import tokenizer as text_tokenizer
 from pipelines.training.batches import Encoded
 from pipelines.training.distributed import fitting
@@ -24,7 +27,9 @@ def compress(key: str, entry: Compress, out: Path) -> None:
         raise UsageError(f"params.yaml: compress.{key}.patience: {options.patience}; it needs a split as dev")
     teacher_folder, data = paths.model(entry.teacher), paths.encoded(entry.data)
     teacher, task = folder.load_tuned(teacher_folder)
+    claims.check(key, method, teacher, task, entry.teacher)
     tokenizer = text_tokenizer.load(teacher_folder)
+    _check_vocabulary(key, entry, data, tokenizer)
     digest = backbones.digest(teacher)
     cache = _cache(key, f"{digest} {provenance.digest(data)}")
     with fitting("compress", key, resources.read("compress", key), depends=digest) as fit:
@@ -37,11 +42,20 @@ def compress(key: str, entry: Compress, out: Path) -> None:
             seed=entry.seed,
             fit=fit,
             cache=cache,
+            source=teacher_folder,
         )
         model = method.compress(context, options)
-        folder.save(model, out, teacher_folder, task)
+        folder.save(model, out, tokenizer_folder(context), task)
         provenance.write(out, "compress", entry.model_dump(), [teacher_folder, data], ("torch", "transformers"))
+        step = {"run": key, "method": entry.method, "params": options.model_dump(mode="json")}
+        variant.write(out, model, task.kind, step, entry.teacher, teacher_folder, context.found)
     shutil.rmtree(cache)
+
+
+def tokenizer_folder(context: Context) -> Path:
+    """The folder with the result's tokenizer: what the method wrote, or else the teacher's."""
+    own = context.own_tokenizer
+    return own if (own / interface.CONFIG).is_file() else context.source
 
 
 def _cache(key: str, of: str) -> Path:
@@ -55,8 +69,23 @@ def _cache(key: str, of: str) -> Path:
     return folder
 
 
+def _check_vocabulary(key: str, entry: Compress, data: Path, tokenizer: Any) -> None:
+    """Raise UsageError unless the rows are encoded with the vocabulary of the teacher, which may be a shortened one."""
+    if not vocabulary.same(tokenizer, text_tokenizer.load(data / "tokenizer")):
+        raise UsageError(
+            f"params.yaml: compress.{key}.data: {entry.data} is encoded with another vocabulary than that of "
+            f"{entry.teacher}; encode the rows with it: vocab: {paths.model(entry.teacher)}"
+        )
+
+
 def _data(key: str, entry: Compress, task: Task, folder: Path, pad_id: int) -> Data:
-    splits = Task.load(folder).splits
+    own = Task.load(folder)
+    if (own.kind, own.labels) != (task.kind, task.labels):
+        raise UsageError(
+            f"params.yaml: compress.{key}.data: {entry.data} has rows of task {own.name}, kind {own.kind}; the teacher "
+            f"learned {task.name}, kind {task.kind}, or other labels"
+        )
+    splits = own.splits
     if entry.dev and entry.dev not in splits:
         raise UsageError(f"params.yaml: compress.{key}.dev: {choices('split', entry.dev, splits)}")
     return Data(Encoded.read(folder, task.train), Encoded.read(folder, entry.dev) if entry.dev else None, pad_id)

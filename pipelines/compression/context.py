@@ -1,17 +1,30 @@
 """What a compression method is given: the teacher, the rows, and functions to train and to score a model."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import numpy as np
+from pydantic import ConfigDict, Field
 from transformers import PreTrainedModel
 
 from pipelines.core.task import Task
 from pipelines.entries.parts.fit import Fit
+from pipelines.models.batch import Batch
 from pipelines.text.interface import Tokenizer
-from pipelines.training.batches import Encoded, RowBatches
+from pipelines.training import losses
+from pipelines.training.batches import Encoded, RowBatches, collate
 from pipelines.training.distributed import Fitting
 from pipelines.training.loop import Watch
+
+
+class Afterwards(Fit):
+    """The settings of the fine-tuning that follows a method, which `epochs: 0` leaves out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: Annotated[float, Field(ge=0)] = 3
 
 
 @dataclass(frozen=True)
@@ -26,6 +39,12 @@ class Data:
         """The training rows in batches, as `params` sets them."""
         return RowBatches(self.train, params.batch_size, params.epochs, params.seed, self.pad_id)
 
+    def once(self, most: int | None, batch_size: int, seed: int) -> Iterator[Batch]:
+        """At most `most` training rows, drawn with the seed, once each, in their order; all rows without `most`."""
+        data = self.train.sample(most, seed)
+        for start in range(0, len(data), batch_size):
+            yield collate(data, np.arange(start, min(start + batch_size, len(data))), self.pad_id)
+
 
 @dataclass(frozen=True)
 class Context:
@@ -39,6 +58,8 @@ class Context:
         seed: of all random numbers that a method draws.
         fit: trains a model. Its checkpoints are valid only with this teacher.
         cache: a folder for the teacher's outputs; it is removed when the stage succeeds.
+        source: the teacher's folder.
+        found: what a method says of its result, by names of its own; it stands in the result's variant.json.
     """
 
     teacher: PreTrainedModel
@@ -49,9 +70,23 @@ class Context:
     seed: int
     fit: Fitting
     cache: Path
+    source: Path = Path()
+    found: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def own_tokenizer(self) -> Path:
+        """Where a method writes the files of a tokenizer that takes the place of the teacher's."""
+        return self.cache / "tokenizer"
 
     def train(self, model: PreTrainedModel, loss: Any, params: Fit, **options: Any) -> PreTrainedModel:
         """`fit` on the training rows; if there is a `dev` split, the weights with the best score on it are kept."""
         if self.watch:
             options = {"watch": self.watch, "select": self.task.metric} | options
         return self.fit(model, loss, self.data.batches(params), params, **options)
+
+    def fine_tune(self, model: PreTrainedModel, params: Afterwards, **options: Any) -> PreTrainedModel:
+        """`train` with the labels, as the finetune stage does; without any epochs the model stays as it is."""
+        if not params.epochs:
+            return model.eval()
+        kind = self.task.kind
+        return self.train(model, losses.for_kind(kind), params, kind=kind, **options)

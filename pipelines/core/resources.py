@@ -23,7 +23,7 @@ class Resources(Section):
     )
     # auto: bf16 on a GPU, fp32 on a CPU; on a CPU bf16 is faster only with AVX512-BF16 or AMX, and slower without
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features; 0 keeps none
+    cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features, or a teacher's states; 0 keeps none
     # how often Ray Train restarts dead workers, and a placed stage runs again after its node died; -1: without limit
     max_failures: Annotated[int, Field(ge=-1)] = 2
     retries: Annotated[int, Field(ge=0)] = 0  # how often `bertline run` runs a failed stage again

@@ -1,4 +1,12 @@
-"""What a model costs: parameters, bytes, and milliseconds on this machine."""
+"""What a model costs: parameters, bytes, operations, and milliseconds on this machine.
+
+Floating-point operations (FLOPs) are counted as Clark et al. 2020 (ELECTRA, appendix) count them, with these
+assumptions. A multiplication and an addition are two operations, whatever their precision: an int8 product counts as
+much as a float's. Only matrix products count: those of linear layers, of attention with its T x T scores, and of LSTMs.
+Looking up an embedding, biases, norms, activations, softmax and dropout do not. A layer that is used twice counts
+twice. All that the model computes counts, so a zero in a matrix is multiplied like any number. The count is that of one
+sequence of FLOPS_TOKENS tokens without padding, divided by its tokens.
+"""
 
 import math
 import time
@@ -11,19 +19,73 @@ from pipelines.evaluation.split import Split
 from pipelines.inference.predictor import Predictor
 
 SINGLE_ROWS = 50  # timed one at a time
+FLOPS_TOKENS = 128  # of the sequence whose operations are counted; a model with fewer positions reads as many as it has
 
 
 def size(folder: Path) -> dict[str, int]:
-    """Parameters and bytes of the safetensors in `folder`; scales of int8 weights are bytes and no parameters."""
+    """Parameters and bytes of the safetensors in `folder`; a file of rounded weights says how many parameters it has.
+
+    Their scales are bytes and no parameters, and several packed weights share a byte.
+    """
     from safetensors import safe_open
+
+    from pipelines.checkpoints.quantized import PARAMETERS
 
     parameters = size_bytes = 0
     for path in folder.glob("*.safetensors"):
         size_bytes += path.stat().st_size
         with safe_open(path, "numpy") as tensors:
-            shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
-        parameters += sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(".scale"))
+            said = (tensors.metadata() or {}).get(PARAMETERS)
+            shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+        parameters += int(said) if said else sum(map(math.prod, shapes))
     return {"parameters": parameters, "size_bytes": size_bytes}
+
+
+def zeros(folder: Path) -> int:
+    """How many weights of the safetensors in `folder` are exactly zero."""
+    import torch
+    from safetensors import safe_open
+
+    count = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118
+                tensor = tensors.get_tensor(name)
+                if tensor.is_floating_point():
+                    tensor = tensor.float()  # torch cannot count in every kind of float
+                count += tensor.numel() - int(torch.count_nonzero(tensor))
+    return count
+
+
+def flops_per_token(model: Any, kind: str) -> int:
+    """Operations for a token of a sequence; the assumptions are at the top of this file."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from pipelines.models import backbones, heads, int8
+
+    tokens, found = min(FLOPS_TOKENS, backbones.max_positions(model)), [0]
+
+    def linear(module: Any, inputs: Any, output: Any) -> None:
+        found[0] += 2 * module.weight.numel() * (output.numel() // len(module.weight))
+
+    def lstm(module: Any, inputs: Any, output: Any) -> None:
+        found[0] += 2 * tokens * sum(p.numel() for p in module.parameters() if p.dim() == 2)
+
+    # these run outside the operators that torch counts
+    unseen = {int8.Int8Linear: linear, torch.nn.LSTM: lstm}
+    hooks = [m.register_forward_hook(unseen[type(m)]) for m in model.modules() if type(m) in unseen]
+    device = next(iter(model.state_dict().values())).device
+    batch = {name: torch.ones(1, tokens, dtype=torch.int64, device=device) for name in ("input_ids", "attention_mask")}
+    batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counted:
+            heads.outputs(model.eval(), kind, batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return (counted.get_total_flops() + found[0]) // tokens
 
 
 def latency(predictor: Predictor, split: Split) -> dict[str, Any]:

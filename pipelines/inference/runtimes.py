@@ -6,9 +6,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pipelines.core import cpu
 from pipelines.core.errors import InputError, UsageError, choices, one_line, shown
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
+from pipelines.inference import onnx_precise
 
 Inputs = dict[str, np.ndarray]  # input_ids, attention_mask and, where the model takes it, token_type_ids: int64
 ONNX_FILE = "model.onnx"
@@ -73,7 +75,8 @@ class Onnx:
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
         self.task = Task.load(folder)
         try:
-            self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            model = onnx_precise.model(path) if cpu.saturates() else path
+            self.session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
             facts = self.session.get_modelmeta().custom_metadata_map
             known = {name: json.loads(facts[name]) for name in ("positions", "vocab_size", "kind", "labels")}
         except Exception as error:  # onnxruntime's own share no class

@@ -14,6 +14,7 @@ from pipelines.core.errors import InputError, choices
 from pipelines.models.batch import Batch
 from pipelines.text import tokenizer
 
+SHAPES = "bertline_reshaped"  # in an encoder's config: what the family's own config cannot say, see `shapes`
 POOLING = "classifier_pooling"  # in a config: the vector of a sequence that the family's native head reads
 
 
@@ -180,14 +181,18 @@ def set_layers(model: nn.Module, kept: list[int]) -> None:
             setattr(config, row.count, len(kept))
         if getattr(config, "layer_types", None):
             config.layer_types = [config.layer_types[i] for i in kept]
+        if noted := getattr(config, SHAPES, None):  # its lists have an item for each layer
+            left = {key: [v[i] for i in kept] if isinstance(v, list) else v for key, v in noted.items()}
+            setattr(config, SHAPES, left)
 
 
 @contextmanager
 def only_layers(model: nn.Module, kept: list[int]) -> Iterator[None]:
     """Inside the block, the encoder has only the layers with these numbers."""
     row, every = backbone(model), layers(model)
+    names = (row.count, "layer_types", SHAPES)
     configs: list[Any] = [m.config for m in model.modules() if hasattr(m, "config")]
-    before = [{name: getattr(c, name) for name in (row.count, "layer_types") if hasattr(c, name)} for c in configs]
+    before = [{name: getattr(c, name) for name in names if hasattr(c, name)} for c in configs]
     set_layers(model, kept)
     try:
         yield

@@ -37,7 +37,8 @@ class FeaturesConfig(PreTrainedConfig):
 
     features: a name of COMBINATIONS or "weighted_sum"; head: "linear", "mlp" or "bilstm"; pooling: the vector of a
     sequence, which is "cls", the "mean" of all tokens, or "compare": the means u and v of its two texts, |u - v| and
-    u * v (Conneau et al. 2017, InferSent).
+    u * v (Conneau et al. 2017, InferSent). Of an encoder that reads in two directions it may also be "ends": the last
+    state of each, forward at the last token and backward at the first (Tang et al. 2019).
     """
 
     model_type = "bertline_features"
@@ -133,6 +134,10 @@ class FeaturesForSequenceClassification(FeaturesModel):
             return features[:, 0]
         mask = inputs.get("attention_mask")
         inside = torch.ones_like(features[:, :, 0]) if mask is None else mask.to(features.dtype)
+        if self.config.pooling == "ends":
+            last = (inside.sum(dim=1).long() - 1)[:, None, None].expand(-1, 1, features.shape[2])
+            forward, backward = features.gather(1, last)[:, 0].chunk(2, dim=1)[0], features[:, 0].chunk(2, dim=1)[1]
+            return torch.cat([forward, backward], dim=1)
         if self.config.pooling == "mean":
             return _mean(features, inside)
         second = inputs["token_type_ids"].to(features.dtype)

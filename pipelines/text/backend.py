@@ -90,4 +90,5 @@ def _given(folder: Path) -> dict[str, str]:
     for file in ("special_tokens_map.json", CONFIG):
         if (folder / file).is_file():
             found |= json_file.mapping(folder / file)
-    return {key: value["content"] if isinstance(value, dict) else value for key, value in found.items() if value}
+    named = {key: value for key, value in found.items() if value and key.endswith("_token")}
+    return {key: value["content"] if isinstance(value, dict) else value for key, value in named.items()}

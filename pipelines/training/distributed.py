@@ -14,6 +14,7 @@ from pipelines.core import paths
 from pipelines.core.errors import InputError
 from pipelines.core.resources import Resources
 from pipelines.entries.parts.fit import Fit
+from pipelines.models import arrived
 from pipelines.training import resuming, workers
 from pipelines.training.batches import Batches
 from pipelines.training.loop import EachStep, Groups, Job, Loss, Watch, train
@@ -174,4 +175,10 @@ def _shared(job: Job) -> Callable[[], Job]:
     import ray
 
     handle = ray.put(job)
-    return lambda: ray.get(handle)
+
+    def get() -> Job:
+        found: Job = ray.get(handle)
+        arrived.note(found.model)
+        return found
+
+    return get

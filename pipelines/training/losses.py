@@ -20,11 +20,17 @@ Loss = Callable[[nn.Module, Batch, int], Sums]  # (model, batch, number of the s
 def classification(
     model: nn.Module, batch: Batch, step: int = 0, label_smoothing: float = 0.0, weights: tuple[float, ...] = ()
 ) -> Sums:
+    """`cross_entropy` of the model's logits."""
+    return cross_entropy(model(**backbones.inputs(model, batch)).logits, batch["labels"], label_smoothing, weights)
+
+
+def cross_entropy(
+    logits: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0, weights: tuple[float, ...] = ()
+) -> Sums:
     """Cross-entropy of (B, C) logits against labels (B,), or of (B, T, C) logits against tags (B, T).
 
     `weights` has a number for each class, 1 on average over the training rows.
     """
-    logits, labels = model(**backbones.inputs(model, batch)).logits, batch["labels"]
     total = nn.functional.cross_entropy(
         logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORE, reduction="sum",
         label_smoothing=label_smoothing, weight=torch.tensor(weights, device=logits.device) if weights else None,
@@ -33,26 +39,49 @@ def classification(
 
 
 def regression(model: nn.Module, batch: Batch, step: int = 0) -> Sums:
-    """Squared error of (B, 1) logits against labels (B,)."""
-    predicted, labels = model(**backbones.inputs(model, batch)).logits[:, 0].float(), batch["labels"]
+    """`squared_error` of the model's numbers."""
+    return squared_error(model(**backbones.inputs(model, batch)).logits, batch["labels"])
+
+
+def squared_error(predicted: torch.Tensor, labels: torch.Tensor) -> Sums:
+    """Squared error of numbers (B, 1) against labels (B,)."""
     known = labels != IGNORE
-    return (predicted - labels)[known].square().sum(), known.sum()
+    return (predicted[:, 0].float() - labels)[known].square().sum(), known.sum()
 
 
 def span(model: nn.Module, batch: Batch, step: int = 0, label_smoothing: float = 0.0) -> Sums:
+    """`ends` of the model's logits."""
+    output = model(**backbones.inputs(model, batch))
+    logits = torch.stack([output.start_logits, output.end_logits], dim=-1)
+    return ends(logits, batch["attention_mask"], batch["labels"], label_smoothing)
+
+
+def ends(logits: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0) -> Sums:
     """Mean of the cross-entropies of a span's first and last token (Devlin et al. 2018, section 4.2).
 
-    Padding has no probability, because no answer lies in it; label smoothing gives it none either.
+    Logits (B, T, 2), labels (B, 2). Padding has no probability, because no answer lies in it; label smoothing gives it
+    none either.
     """
-    output, labels = model(**backbones.inputs(model, batch)), batch["labels"]
-    inside = batch["attention_mask"].bool().repeat(2, 1)
-    ends = torch.cat([output.start_logits, output.end_logits]).float().masked_fill(~inside, -1e9)  # (2B, T)
+    inside = mask.bool().repeat(2, 1)
+    both = torch.cat(logits.float().unbind(-1)).masked_fill(~inside, -1e9)  # (2B, T)
     right = torch.cat(labels.unbind(1))
-    total = nn.functional.cross_entropy(ends, right, ignore_index=IGNORE, reduction="sum")
+    total = nn.functional.cross_entropy(both, right, ignore_index=IGNORE, reduction="sum")
     if label_smoothing:
-        even = -(ends.log_softmax(dim=-1) * inside).sum(dim=-1) / inside.sum(dim=-1)
+        even = -(both.log_softmax(dim=-1) * inside).sum(dim=-1) / inside.sum(dim=-1)
         total = (1 - label_smoothing) * total + label_smoothing * even[right != IGNORE].sum()
     return total / 2, (labels[:, 0] != IGNORE).sum()
+
+
+def of_logits(kind: str, logits: torch.Tensor, batch: Batch) -> Sums:
+    """The loss of fine-tuning on rows of `kind`, for logits that a model has given for the batch.
+
+    (B, C), (B, 1) for a number, (B, T, C) for tags, (B, T, 2) for the ends of a span.
+    """
+    if kind == "regression":
+        return squared_error(logits, batch["labels"])
+    if kind == "span":
+        return ends(logits, batch["attention_mask"], batch["labels"])
+    return cross_entropy(logits, batch["labels"])
 
 
 def for_kind(kind: str, label_smoothing: float = 0.0, weights: tuple[float, ...] = ()) -> Loss:

@@ -66,12 +66,12 @@ def encoded(kind: str, folder: Path, source: Path) -> Encoded:
     return Encoded.read(folder, "train")
 
 
-def model_and_rows(kind: str, family: str, place: Path) -> tuple[torch.nn.Module, Encoded]:
+def model_and_rows(kind: str, family: str, place: Path, head: str = "native") -> tuple[torch.nn.Module, Encoded]:
     """A model of `family` that does not drop anything, and rows for it; skips where the family has no such head."""
     source = tiny.of_family(family, place / "encoder")
     torch.manual_seed(2)
     try:
-        model = new_head.for_task(source, TASKS[kind]).eval()
+        model = new_head.for_task(source, TASKS[kind], head).eval()
     except InputError:
         pytest.skip("the family has no such head")
     return model, encoded(kind, place / "encoded", source)

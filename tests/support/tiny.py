@@ -73,12 +73,13 @@ def shape(family: str, folder: Path) -> Path:
     return path
 
 
-def of_family(family: str, folder: Path, dropout: bool = True, tokens: str = "") -> Path:
+def of_family(family: str, folder: Path, dropout: bool = True, tokens: str = "", layers: int = 2) -> Path:
     """A random encoder's folder, of any family, with the tokenizer plugin of that name."""
     loaded = text_tokenizer.load(tokenizer(folder, name=tokens))
     drops = {name: 0.0 for name, value in _config(family).items() if "drop" in name and isinstance(value, float)}
     torch.manual_seed(1)
-    changes = SMALL[family] | ({} if dropout else drops)
+    depth = next(name for name in SMALL[family] if name in ("num_hidden_layers", "n_layers", "n_layer"))
+    changes = SMALL[family] | ({} if dropout else drops) | {depth: layers}
     pretrained.start(shape(family, folder), changes, AutoModel, loaded, seed=1).save_pretrained(folder)
     return folder
 

@@ -1,46 +1,121 @@
-"""drop_layers: remove whole layers and fine-tune the rest (Sajjad et al. 2020, "Poor Man's BERT")."""
+"""drop_layers: remove whole layers and fine-tune the rest (Sajjad et al. 2020, "Poor Man's BERT").
 
-from typing import Annotated, Literal
+Section 3 of the paper has these ways to choose, with layers numbered from 1 at the bottom: the top ones; every second
+one from the top, the even or the odd; those in the middle, so that both ends stay (symmetric); the bottom ones; and
+those that contribute little. A layer contributes little if the cosine of [CLS] before and after it, on average over
+rows, is above a threshold. The paper takes the rows of the development set; here they are training rows, because the
+dev split already picks the weights.
+"""
 
-from pydantic import ConfigDict, Field
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import nn
 from transformers import PreTrainedModel
 
-from pipelines.compression.context import Context
+from pipelines.compression.context import Afterwards, Context
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
-from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones
-from pipelines.training import losses
+
+FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # whose layers are one
 
 
-class Params(Fit):
+class Params(Afterwards):
     """How many layers are removed, and which; then the settings of fine-tuning, which epochs 0 leaves out."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    layers: Annotated[int, Field(ge=0)] = 0  # to drop; a threshold decides that for contribution
+    which: Literal["top", "bottom", "even", "odd", "symmetric", "contribution"] = "top"
+    threshold: Annotated[float, Field(gt=-1, le=1)] | None = None  # of contribution: layers with more similarity go
+    rows: Count = 2000  # of contribution: training rows that similarity is measured on
 
-    layers: Count  # to drop
-    which: Literal["top", "bottom", "symmetric"] = "top"  # symmetric: from the middle, both ends stay
-    epochs: Annotated[float, Field(ge=0)] = 3
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Params":
+        if self.which == "contribution" and (self.threshold is None or self.layers):
+            raise ValueError("which: contribution takes a threshold, such as 0.95, and no number of layers")
+        if self.which != "contribution" and (self.threshold is not None or not self.layers):
+            raise ValueError(f"which: {self.which} takes the number of layers, and no threshold")
+        return self
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
     """The teacher with fewer layers."""
     model, count = context.teacher, len(backbones.layers(context.teacher))
-    if params.layers >= count:
-        raise UsageError(f"params.yaml: compress: layers: {params.layers} to drop of {count}; at least one must stay")
-    backbones.set_layers(model, kept(count, params))
-    if not params.epochs:
-        return model
-    kind = context.task.kind
-    return context.train(model, losses.for_kind(kind), params, kind=kind)
+    if params.which == "contribution":
+        similarity = similarities(context, params.rows)
+        context.found["similarity"] = [round(value, 6) for value in similarity]
+        stay = contributing(similarity, params.threshold or 0.0)
+    else:
+        stay = kept(count, params.layers, params.which)
+    if 0 not in stay and backbones.encoder(model).config.model_type == "modernbert":
+        raise UsageError(
+            f"params.yaml: compress: which: {params.which} drops ModernBERT's first layer; it has no norm of its own, "
+            "so no other can take its place"
+        )
+    context.found["layers"] = stay
+    backbones.set_layers(model, stay)
+    return context.fine_tune(model, params)
 
 
-def kept(count: int, params: Params) -> list[int]:
-    """Numbers of the layers that stay, lowest first."""
-    left = count - params.layers
-    if params.which == "top":
+def kept(count: int, layers: int, which: str) -> list[int]:
+    """Numbers of the layers that stay of `count`, lowest first; the lowest is 0. Raises UsageError if none would."""
+    if layers >= count:
+        raise UsageError(f"params.yaml: compress: layers: {layers} to drop of {count}; at least one must stay")
+    left = count - layers
+    if which == "top":
         return [*range(left)]
-    if params.which == "bottom":
-        return [*range(params.layers, count)]
-    low = (left + 1) // 2
-    return [*range(low), *range(count - (left - low), count)]
+    if which == "bottom":
+        return [*range(layers, count)]
+    if which == "symmetric":
+        low = (left + 1) // 2
+        return [*range(low), *range(count - (left - low), count)]
+    some = [i for i in reversed(range(count)) if (i + 1) % 2 == (which == "odd")]
+    if layers > len(some):
+        raise UsageError(f"params.yaml: compress: layers: {layers} to drop; of {count} layers {len(some)} are {which}")
+    return [i for i in range(count) if i not in some[:layers]]
+
+
+def contributing(similarity: list[float], threshold: float) -> list[int]:
+    """Numbers of the layers whose similarity is not above the threshold. Raises UsageError if it drops all or none."""
+    stay = [i for i, value in enumerate(similarity) if value <= threshold]
+    if 0 < len(stay) < len(similarity):
+        return stay
+    what = "none" if stay else f"all {len(similarity)}"
+    told = ", ".join(f"{value:.4f}" for value in similarity)
+    raise UsageError(
+        f"params.yaml: compress: threshold: {threshold} drops {what} of the layers; their similarities are {told}"
+    )
+
+
+def _first(states: Any, family: str) -> torch.Tensor:
+    """The first token's state (B, H), of what a layer takes or returns."""
+    if family == "bilstm":  # a state for each direction
+        return torch.cat(states[:2], dim=-1)[:, 0]
+    found: torch.Tensor = states[0] if isinstance(states, tuple) else states
+    return found[0] if family == "xlnet" else found[:, 0]  # XLNet's are (T, B, H)
+
+
+def similarities(context: Context, rows: int) -> list[float]:
+    """For each layer the mean over rows of the cosine between the first token's states before and after it."""
+    model, layers = context.teacher, backbones.layers(context.teacher)
+    family = backbones.encoder(model).config.model_type
+    sums, count = [0.0] * len(layers), 0
+
+    def of(number: int) -> Any:
+        def see(_: nn.Module, before: Any, after: Any) -> None:
+            x, y = _first(before, family).double(), _first(after, family).double()
+            sums[number] += float(nn.functional.cosine_similarity(x, y, dim=-1).sum())
+
+        return see
+
+    hooks = [layer.register_forward_hook(of(i)) for i, layer in enumerate(layers)]
+    try:
+        with torch.inference_mode():
+            for batch in context.data.once(rows, 32, context.seed):
+                count += batch["input_ids"].flatten(0, -2).shape[0]  # sequences: a choice has several a row
+                model(**backbones.inputs(model, batch))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return [total / count for total in sums]

@@ -1,7 +1,7 @@
-"""dynamic_int8: int8 weights in linear layers, whose inputs are quantized at run time; nothing is trained.
+"""dynamic_int8: int8 linear layers and embeddings; inputs are quantized at run time, and nothing is trained.
 
-Zafrir et al. 2019 (Q8BERT) compare with it as "dynamic quantization". Linear layers take about a quarter of their
-bytes; embeddings stay as they are. The speed depends on the CPU: int8 is fast with VNNI.
+Zafrir et al. 2019 (Q8BERT) compare with it as "dynamic quantization". Both take about a quarter of their bytes. The
+speed depends on the CPU: int8 is fast with VNNI.
 """
 
 from transformers import PreTrainedModel
@@ -16,5 +16,5 @@ class Params(Section):
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The teacher with int8 linear layers."""
+    """The teacher with int8 linear layers and embeddings."""
     return int8.quantize(context.teacher)

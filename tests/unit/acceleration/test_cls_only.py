@@ -7,7 +7,7 @@ import torch
 
 from pipelines.acceleration import cls_only
 from pipelines.checkpoints import new_head
-from pipelines.models import backbones
+from pipelines.models import backbones, shapes
 from pipelines.training import losses
 from pipelines.training.batches import collate
 from pipelines.training.loop import Loss
@@ -15,6 +15,18 @@ from tests.support import tiny
 from tests.support.kinds import TASKS, encoded
 
 HEADS = [("single", "native"), ("regression", "linear"), ("choice", "native")]
+
+
+@pytest.mark.parametrize("family", sorted(cls_only.LAYERS))
+def test_a_layer_may_have_lost_heads(family: str, checkout: Path) -> None:
+    model, batch = head_and_batch(family, "single", "native", checkout)
+    shapes.keep_heads(model, len(backbones.layers(model)) - 1, [1])
+    inputs = backbones.inputs(model, batch)
+    with torch.inference_mode():
+        whole = model.eval()(**inputs).logits
+        with cls_only.only(model, "single") as on:
+            assert on
+            assert model(**inputs).logits.allclose(whole, atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "head"), HEADS)
@@ -29,11 +41,11 @@ def test_scores_and_gradients_are_the_whole_layers(family: str, kind: str, head:
             model.zero_grad()
             if only:
                 with cls_only.only(model, kind):
-                    shapes = last_states(model, loss, batch)
-                assert set(shapes) == {1}
+                    lengths = last_states(model, loss, batch)
+                assert set(lengths) == {1}
             else:
-                shapes = last_states(model, loss, batch)
-                assert set(shapes) == {batch["input_ids"].shape[-1]}
+                lengths = last_states(model, loss, batch)
+                assert set(lengths) == {batch["input_ids"].shape[-1]}
             found[attention, only] = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
     whole = found["eager", False]
     assert sum(float(gradient.abs().sum()) for gradient in whole.values()) > 0

@@ -11,7 +11,8 @@ from pipelines.acceleration import embedding_subset
 from pipelines.checkpoints import new_head
 from pipelines.core.resources import Resources
 from pipelines.entries.finetune import Finetune
-from pipelines.models import backbones
+from pipelines.models import backbones, shapes
+from pipelines.models.factorized import Factorized
 from pipelines.training import losses, strategies
 from pipelines.training.batches import Encoded, RowBatches
 from pipelines.training.distributed import fitting
@@ -91,3 +92,26 @@ def test_a_table_that_is_frozen_or_all_in_use_stays(strategy: str, checkout: Pat
     ids = np.arange(5, 20) if strategy == "frozen" else every(model)
     with embedding_subset.only(model, ids, 0):
         assert backbones.encoder(model).get_input_embeddings() is words
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_first_of_two_matrices_is_the_table(family: str, checkout: Path) -> None:
+    source, data, found = tiny.of_family(family, checkout / "encoder", dropout=False), few_words(), []
+    for ids in (data.ids, None):
+        torch.manual_seed(2)
+        model = new_head.for_task(source, tiny.TASK, "linear")
+        shapes.add(model, "embedding", 6)
+        encoder = backbones.encoder(model)
+        with (
+            fitting("compress", family, Resources(acceleration=False)) as fit,
+            embedding_subset.only(model, every(model) if ids is None else ids, 0) as on,
+        ):
+            words = encoder.get_input_embeddings().words
+            assert on == (ids is not None) == isinstance(words, embedding_subset.EmbeddingSubset)
+            params = Finetune(data="d", encoder="e", epochs=2, batch_size=4, weight_decay=0.5, learning_rate=1e-2)
+            fit(model, losses.classification, RowBatches(data, 4, 2, 1, 0), params)
+        made = encoder.get_input_embeddings()
+        assert isinstance(made, Factorized)
+        assert made.words.weight.shape == (encoder.config.vocab_size, 6)
+        found.append(made.words.weight.detach().clone())
+    assert found[0].allclose(found[1], atol=1e-5)

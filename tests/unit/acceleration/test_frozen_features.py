@@ -171,6 +171,6 @@ def test_whoever_watches_sees_the_whole_model(family: str, checkout: Path) -> No
 
 def test_the_room_for_the_states_is_taken_before_they_are_computed(tmp_path: Path) -> None:
     """A file with holes would end the process by SIGBUS where the disk is full; a full disk is an OSError here."""
-    states = frozen_features._reserved(tmp_path / "states", np.float16, (1000, 64))
+    states = frozen_features.reserved(tmp_path / "states", np.float16, (1000, 64))
     assert states.shape == (1000, 64)
     assert (tmp_path / "states").stat().st_blocks * 512 >= states.nbytes

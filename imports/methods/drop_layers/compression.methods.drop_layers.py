@@ -1,0 +1,1 @@
+../../../pipelines/compression/methods/drop_layers.py

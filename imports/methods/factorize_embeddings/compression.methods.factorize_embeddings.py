@@ -1,0 +1,1 @@
+../../../pipelines/compression/methods/factorize_embeddings.py

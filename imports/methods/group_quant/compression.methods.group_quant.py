@@ -1,0 +1,1 @@
+../../../pipelines/compression/methods/group_quant.py

@@ -1,0 +1,1 @@
+../../../pipelines/compression/methods/q8bert.py

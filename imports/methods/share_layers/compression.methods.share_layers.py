@@ -1,0 +1,1 @@
+../../../pipelines/compression/methods/share_layers.py

@@ -1,0 +1,135 @@
+"""Save and load models whose weights are rounded: config.json names the layers, model.safetensors has their parts."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from transformers import AutoConfig, PreTrainedModel
+
+from pipelines.checkpoints import loading
+from pipelines.checkpoints.loading import CONFIG, WEIGHTS
+from pipelines.core.errors import InputError, one_line, shown
+from pipelines.models import int8, matrices, packed, qdq
+
+INT8, QDQ, PACKED = "bertline_int8", "bertline_qdq", "bertline_packed"  # keys of config.json: the layers in that form
+PARAMETERS = "parameters"  # in the weights' metadata: how many the model has, which packed bytes do not show
+ROUNDED = (int8.Int8Linear, int8.Int8Embedding, qdq.QdqLinear)
+
+Parts = dict[str, torch.Tensor]
+
+
+def is_qdq(model: nn.Module) -> bool:
+    return any(isinstance(part, qdq.QdqLinear) for part in model.modules())
+
+
+def is_packed(model: nn.Module) -> bool:
+    return any(isinstance(part, packed.PackedWeight) for part in model.modules())
+
+
+def is_int8(model: nn.Module) -> bool:
+    return any(isinstance(part, ROUNDED) for part in model.modules()) and not is_qdq(model)
+
+
+def save_int8(model: PreTrainedModel, folder: Path) -> None:
+    """A model of int8 linear layers and embeddings."""
+    _save(model, folder, INT8, _names(model))
+
+
+def save_qdq(model: PreTrainedModel, folder: Path) -> None:
+    """The same with fixed ranges of the layers' inputs."""
+    _save(model, folder, QDQ, _names(model))
+
+
+def save_packed(model: PreTrainedModel, folder: Path) -> None:
+    """A model of packed weights; config.json has the shape and the grid of each."""
+    _save(model, folder, PACKED, {name: [*each.shape, *vars(each.grid).values()] for name, each in _packed(model)})
+
+
+def load_int8(folder: Path, auto: Any) -> PreTrainedModel:
+    """What `save_int8` wrote."""
+    return _load_rounded(folder, auto, INT8, int8.Int8Linear)
+
+
+def load_qdq(folder: Path, auto: Any) -> PreTrainedModel:
+    """What `save_qdq` wrote."""
+    return _load_rounded(folder, auto, QDQ, qdq.QdqLinear)
+
+
+def load_packed(folder: Path, auto: Any) -> PreTrainedModel:
+    """What `save_packed` wrote, its weights unpacked: a model of floats, as fast and as large in memory as any."""
+
+    def unpack(model: nn.Module, name: str, given: Any, parts: Parts) -> Parts:
+        rows, columns, *grid = given
+        weight = packed.PackedWeight(packed.Grid(*grid), (rows, columns), **parts).weight()
+        return {f"{name.removesuffix('.matrix')}.weight": weight}
+
+    return _load(folder, auto, PACKED, unpack)
+
+
+def parameters(model: nn.Module) -> int:
+    """The number of parameters, as if none were rounded or packed."""
+    count = sum(each.numel() for each in model.parameters())
+    for part in model.modules():
+        if isinstance(part, packed.PackedWeight):
+            count += part.shape[0] * part.shape[1]
+        elif isinstance(part, ROUNDED):
+            bias = getattr(part, "bias", None)
+            count += part.weight.numel() + (0 if bias is None else bias.numel())
+    return count
+
+
+def _names(model: nn.Module) -> list[str]:
+    """The rounded layers; one that is several layers has several names."""
+    return [name for name, part in model.named_modules(remove_duplicate=False) if isinstance(part, ROUNDED)]
+
+
+def _packed(model: nn.Module) -> Iterator[tuple[str, packed.PackedWeight]]:
+    every = model.named_modules(remove_duplicate=False)
+    return ((name, part) for name, part in every if isinstance(part, packed.PackedWeight))
+
+
+def _save(model: PreTrainedModel, folder: Path, mark: str, layers: Any) -> None:
+    """config.json with `layers` under `mark`, and all tensors; those that layers share are written for each."""
+    model.config.save_pretrained(folder)
+    path = folder / CONFIG
+    settings = json.loads(path.read_text(encoding="utf-8")) | {mark: layers, "architectures": [type(model).__name__]}
+    path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
+    save_file(tensors, folder / WEIGHTS, {PARAMETERS: str(parameters(model))})
+
+
+def _load_rounded(folder: Path, auto: Any, mark: str, linear: type[nn.Module]) -> PreTrainedModel:
+    def insert(model: nn.Module, name: str, _: Any, parts: Parts) -> Parts:
+        kind = int8.Int8Embedding if isinstance(model.get_submodule(name), nn.Embedding) else linear
+        matrices.replace(model, name, kind(**parts))
+        return {f"{name}.{part}": tensor for part, tensor in parts.items()}
+
+    return _load(folder, auto, mark, insert)
+
+
+def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, Any, Parts], Parts]) -> PreTrainedModel:
+    """The folder's model; `build` puts a layer's form into it, and returns the tensors that this form has."""
+    config = AutoConfig.from_pretrained(folder)
+    layers = getattr(config, mark)
+    delattr(config, mark)
+    model = loading.built(auto, config)
+    tensors = loading.tensors(folder / WEIGHTS)
+    try:
+        for name in layers:
+            parts = {key.removeprefix(f"{name}."): tensors.pop(key) for key in _under(name, tensors)}
+            tensors |= build(model, name, layers[name] if isinstance(layers, dict) else None, parts)
+        model.load_state_dict(tensors, assign=True)
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{folder}: its weights are not those of the layers that {CONFIG} lists under {shown(mark)}: "
+            f"{one_line(error)}"
+        ) from None
+    return model
+
+
+def _under(name: str, tensors: Parts) -> list[str]:
+    return [key for key in tensors if key.startswith(f"{name}.")]

@@ -1,0 +1,95 @@
+"""Ranges of the inputs of linear layers, measured on training rows: least and greatest values, or percentiles.
+
+Wu et al. 2020, *Integer Quantization for Deep Learning Inference*, section 3.3: a percentile leaves out the rare large
+values, so that the 256 steps are finer for all others.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from pipelines.compression.context import Context
+from pipelines.core.ragged import Ragged, by_length, model_inputs
+from pipelines.models import heads, matrices
+from pipelines.training.batches import Encoded
+
+BATCH_TOKENS = 4096
+BINS = 4096  # of the histogram that a percentile is read from
+
+Range = tuple[float, float]
+See = Callable[[str, torch.Tensor], None]  # (name of a linear layer, its inputs at tokens (N, K))
+
+
+def ranges(context: Context, model: nn.Module, rows: int, percentile: float) -> dict[str, Range]:
+    """The range of the inputs of each linear layer of `model`, by its name, on `rows` training rows.
+
+    Args:
+        percentile: of the values of a layer, this share in percent lies within its range, half of the others below it
+            and half above; 100 takes all.
+    """
+    data = context.data.train.sample(rows, context.seed)
+    found = least_and_greatest(context, model, data)
+    if percentile == 100:
+        return found
+    counts = {name: np.zeros(BINS, np.int64) for name in found}
+
+    def count(name: str, x: torch.Tensor) -> None:
+        counts[name] += torch.histc(x.float(), BINS, *found[name]).to(torch.int64).cpu().numpy()
+
+    watch(context, model, data, count)
+    return {name: within(counts[name], found[name], percentile) for name in found}
+
+
+def least_and_greatest(context: Context, model: nn.Module, data: Encoded) -> dict[str, Range]:
+    """The least and the greatest input of each linear layer that the rows reach."""
+    found: dict[str, Range] = {}
+
+    def widen(name: str, x: torch.Tensor) -> None:
+        low, high = (float(each) for each in torch.aminmax(x))
+        before = found.get(name, (low, high))
+        found[name] = min(low, before[0]), max(high, before[1])
+
+    watch(context, model, data, widen)
+    return found
+
+
+def within(counts: np.ndarray, span: Range, percentile: float) -> Range:
+    """The part of `span` that holds `percentile` percent of what the bins (B,) counted, to a bin's width."""
+    left_out = counts.sum() * (100 - percentile) / 200  # at either end
+    below, above = np.cumsum(counts), np.cumsum(counts[::-1])
+    width = (span[1] - span[0]) / len(counts)
+    first, last = np.searchsorted(below, left_out, "right"), np.searchsorted(above, left_out, "right")
+    return span[0] + float(first) * width, span[1] - float(last) * width
+
+
+def watch(context: Context, model: nn.Module, data: Encoded, see: See) -> None:
+    """Run the rows through `model`, and show `see` what each linear layer is given, without padding."""
+    inside = torch.zeros(0)
+
+    def hook(name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
+        def shown(_: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
+            x = given[0].detach()
+            see(name, x[inside] if x.shape[:2] == inside.shape else x.flatten(0, -2))
+
+        return shown
+
+    hooks = [part.register_forward_pre_hook(hook(name)) for name, part in matrices.linears(model).items()]
+    device = next(model.parameters()).device
+    try:
+        with torch.inference_mode():
+            for batch in _batches(data, context.data.pad_id):
+                inside = batch["attention_mask"].to(device).bool()
+                heads.outputs(model, context.task.kind, {name: each.to(device) for name, each in batch.items()})
+    finally:
+        for each in hooks:
+            each.remove()
+
+
+def _batches(data: Encoded, pad_id: int) -> Iterator[dict[str, torch.Tensor]]:
+    """All sequences, (B, T) each batch."""
+    ids = Ragged(data.ids, data.offsets)
+    for chosen in by_length(ids.lengths, BATCH_TOKENS):
+        inputs = model_inputs(ids, chosen, data.first_length, pad_id, data.longest)
+        yield {name: torch.from_numpy(array) for name, array in inputs.items()}

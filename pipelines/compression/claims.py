@@ -1,0 +1,34 @@
+"""What a method claims: the families and kinds of rows that it knows. Others are one sentence before any work."""
+
+from types import ModuleType
+
+from transformers import PreTrainedModel
+
+from pipelines.checkpoints import formats
+from pipelines.core.errors import UsageError
+from pipelines.core.task import Task
+from pipelines.models import backbones
+
+
+def check(key: str, method: ModuleType, teacher: PreTrainedModel, task: Task, name: str) -> None:
+    """Raise UsageError unless `method` can take the teacher of the run `name` apart.
+
+    A method says so in `FAMILIES` and `KINDS`. One without `FAMILIES` takes its teacher as it is.
+    """
+    plugin = method.__name__.rpartition(".")[2]
+    where = f"params.yaml: compress.{key}.method: {plugin}"
+    families: tuple[str, ...] = getattr(method, "FAMILIES", ())
+    kinds: tuple[str, ...] = getattr(method, "KINDS", ())
+    family = backbones.encoder(teacher).config.model_type
+    if kinds and task.kind not in kinds:
+        raise UsageError(f"{where} does not take rows of kind {task.kind}; it takes {', '.join(kinds)}")
+    if not families:
+        return
+    if family not in families:
+        raise UsageError(f"{where} does not take the {family} family of {name}; it takes {', '.join(families)}")
+    form = formats.of_model(teacher)
+    if form not in (formats.NATIVE, formats.RESHAPED):
+        raise UsageError(
+            f"{where} changes weights, and those of {name} are {form.name}; compress the model that it was made from, "
+            f"and make the result {form.name} at the end"
+        )

@@ -1,0 +1,69 @@
+"""What distillation methods share: soft targets for every kind of rows, and how much each row counts.
+
+B rows, T tokens, C classes. A method's losses are sums over rows of what each row learns, times how often it counts.
+"""
+
+import torch
+from torch import nn
+
+from pipelines.compression import states
+from pipelines.models.batch import IGNORE, Batch
+from pipelines.training import losses
+
+
+def soft_cross_entropy(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """-T^2 sum_c p_c log q_c of logits (..., C), p and q at temperature T: (...) (Hinton et al. 2015, section 2).
+
+    The gradients of soft targets shrink as 1/T^2; the factor keeps their share beside hard labels (section 2).
+    """
+    wanted = (teacher.float() / temperature).softmax(dim=-1)
+    return -(wanted * (student.float() / temperature).log_softmax(dim=-1)).sum(dim=-1) * temperature**2
+
+
+def counts(kind: str, batch: Batch) -> torch.Tensor:
+    """How often each row counts (B,): as often as it has tags (tagging), else once; 0 without labels."""
+    known = batch["labels"] != IGNORE
+    if kind == "tagging":
+        return known.sum(dim=1)
+    return (known if known.dim() == 1 else known[:, 0]).long()
+
+
+def soft_targets(
+    kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batch, temperature: float = 1.0
+) -> torch.Tensor:
+    """The summed `soft_cross_entropy` of logits in the shapes of `states.Seen`.
+
+    Tags count where a token has one; of a span both ends count half, and padding has no probability. A number has no
+    classes to soften: its squared difference counts.
+    """
+    if kind == "regression":
+        return squared(kind, student, teacher, batch)
+    if kind == "span":
+        outside = ~batch["attention_mask"].bool()[:, None]
+        student, teacher = (each.float().transpose(1, 2).masked_fill(outside, -1e9) for each in (student, teacher))
+        found = soft_cross_entropy(student, teacher, temperature).mean(dim=1)
+        return (found * counts(kind, batch)).sum()
+    return soft_cross_entropy(student, teacher, temperature)[batch["labels"] != IGNORE].sum()
+
+
+def soft_and_hard(
+    model: nn.Module, batch: Batch, told: dict[str, torch.Tensor], *, kind: str, temperature: float, soft: float
+) -> losses.Sums:
+    """`soft` * T^2 CE(p_T, q_T) + (1 - `soft`) * CE(labels, q), T the temperature (Hinton et al. 2015, section 2)."""
+    found = states.logits(model, kind, batch)
+    hard, count = losses.of_logits(kind, found, batch)
+    return soft * soft_targets(kind, found, told["logits"], batch, temperature) + (1 - soft) * hard, count
+
+
+def squared(kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """The summed ||z_student - z_teacher||^2 of logits in the shapes of `states.Seen` (Tang et al. 2019)."""
+    found = (student.float() - teacher.float()).square().sum(dim=-1)
+    if kind == "span":
+        return ((found * batch["attention_mask"]).sum(dim=1) * counts(kind, batch)).sum()
+    return found[batch["labels"] != IGNORE].sum()
+
+
+def per_row(of_tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mean of (B, T), or (B, choices, T), over the tokens of each row: (B,)."""
+    inside = mask.to(of_tokens.dtype)
+    return (of_tokens * inside).flatten(1).sum(dim=1) / inside.flatten(1).sum(dim=1)

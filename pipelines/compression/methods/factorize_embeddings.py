@@ -1,0 +1,47 @@
+"""factorize_embeddings: the word embedding (V, H) becomes (V, E) and (E, H), then fine-tuning (Lan et al. 2020, 3.1).
+
+The two matrices begin as the best approximation of the table in least squares, its singular value decomposition cut
+to E dimensions; with E as large as H they are the table. ALBERT and ELECTRA have an `embedding_size` of their own, but
+their projection stands above the sum with positions and above its LayerNorm. A model with a smaller one would be
+another function even at full rank, and no decomposition of the table gives it. So every family has the two matrices in
+the table's place, config.json notes E (`bertline_reshaped`), and bertline opens the folder.
+"""
+
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from pipelines.compression.context import Afterwards, Context
+from pipelines.core.errors import UsageError
+from pipelines.core.section import Count
+from pipelines.models import backbones, shapes
+from pipelines.models.factorized import Factorized
+
+FAMILIES = tuple(backbones.BACKBONES)
+
+
+class Params(Afterwards):
+    """E; then the settings of fine-tuning, which epochs 0 leaves out."""
+
+    size: Count  # E
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher with a factorized word embedding."""
+    model = context.teacher
+    encoder: Any = backbones.encoder(model)
+    whole = encoder.get_input_embeddings()
+    if isinstance(whole, Factorized):
+        raise UsageError(f"params.yaml: compress: size: the teacher's embedding is factorized already, to {whole.rank}")
+    table = whole.weight.detach().clone()
+    (entries, width), size = table.shape, params.size
+    if size * (entries + width) >= entries * width:
+        least = (entries * width - 1) // (entries + width)
+        raise UsageError(
+            f"params.yaml: compress: size: {size} makes a table of {entries:,} x {width} no smaller; {least} would"
+        )
+    shapes.add(model, shapes.RANK, size)
+    made = encoder.get_input_embeddings()
+    assert isinstance(made, Factorized), type(made)
+    context.found["kept_of_squares"] = round(made.fill(table), 6)
+    return context.fine_tune(model, params)

@@ -1,0 +1,112 @@
+"""mobile: a student with MobileBERT's bottlenecks, as deep as its teacher and as wide between layers (Sun et al. 2020).
+
+"MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices", section 3: inside a layer the states are
+narrow, and several small feed-forward networks follow the attention; between layers they are as wide as the teacher's,
+so states and attention are compared layer by layer without projections (section 3.5: feature map transfer, attention
+transfer). Then the student learns probabilities and labels, which take the place of the paper's masked tokens. The
+paper's teacher has bottlenecks too and is pretrained, and its best result transfers one layer after another; here any
+family is the teacher of one task, and all layers are transferred at once (section 3.6, joint knowledge transfer).
+"""
+
+from functools import partial
+from typing import Annotated
+
+import torch
+from pydantic import ConfigDict, Field
+from torch import nn
+from transformers import MobileBertConfig, PreTrainedModel
+
+from pipelines.checkpoints import formats
+from pipelines.compression import distillation, states, students, teacher_outputs, transfer
+from pipelines.compression.context import Context
+from pipelines.core import seeding
+from pipelines.core.section import Count, Fraction, Positive
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import backbones, heads
+from pipelines.models.batch import Batch
+from pipelines.training import losses
+
+LONGEST = 512  # tokens, where the teacher has no limit of its own
+Rate = Annotated[float, Field(gt=0, lt=10)]
+
+
+class Params(Fit):
+    """The student's sizes, and the settings of both fits."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bottleneck: Count = 128  # width inside a layer; the heads share it
+    intermediate_size: Count = 512  # of each feed-forward network
+    feed_forwards: Count = 4  # networks in a layer
+    embedding_size: Count = 128
+    attention: Annotated[float, Field(ge=0)] = 1.0  # weight of the attention's loss
+    transfer_epochs: Positive = 10
+    transfer_learning_rate: Rate = 1e-3
+    temperature: Positive = 1.0
+    soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest (alpha of section 3.5)
+    learning_rate: Rate = 1e-4
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The student."""
+    student = build(context, params)
+    if params.attention:
+        transfer.check_heads(context, student)
+    every = tuple(range(1, students.depth(context.teacher) + 1))
+    asked = teacher_outputs.Asked(hidden=every, attention=every if params.attention else ())
+    teaching = teacher_outputs.ask(context, asked)
+    kind = context.task.kind
+    rates = {"epochs": params.transfer_epochs, "learning_rate": params.transfer_learning_rate}
+    first = partial(inside, kind=kind, attention=params.attention)
+    transfer.fit(teaching, student, student, first, params.model_copy(update=rates))
+    second = partial(distillation.soft_and_hard, kind=kind, temperature=params.temperature, soft=params.soft)
+    return teaching.train(student, second, params, logits_only=True)
+
+
+def build(context: Context, params: Params) -> PreTrainedModel:
+    """A MobileBERT of random weights for the teacher's ids and task."""
+    inner, texts = backbones.encoder(context.teacher).config, context.tokenizer
+    count = inner.num_attention_heads
+    if params.bottleneck % count:
+        raise students.refused("bottleneck", params.bottleneck, f" is not divisible by the teacher's {count} heads")
+    config = MobileBertConfig(
+        vocab_size=texts.vocab_size,
+        hidden_size=inner.hidden_size,
+        num_hidden_layers=students.depth(context.teacher),
+        num_attention_heads=count,
+        intermediate_size=params.intermediate_size,
+        embedding_size=params.embedding_size,
+        intra_bottleneck_size=params.bottleneck,
+        num_feedforward_networks=params.feed_forwards,
+        max_position_embeddings=min(backbones.max_positions(context.teacher), LONGEST),
+        pad_token_id=texts.pad_id,
+        **heads.names(context.task),
+    )
+    torch.manual_seed(seeding.derive(context.seed, "student"))
+    student: PreTrainedModel = heads.AUTO[context.task.kind].from_config(config)
+    sizes = [sum(parameter.numel() for parameter in each.parameters()) for each in (student, context.teacher)]
+    if sizes[0] >= sizes[1] and formats.of_model(context.teacher).trains:  # else its weights are no parameters
+        why = f": a student of {sizes[0]:,} parameters, a teacher of {sizes[1]:,}; make the bottleneck smaller"
+        raise students.refused("bottleneck", params.bottleneck, f"{why}, or intermediate_size, or feed_forwards")
+    return student
+
+
+def inside(model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, attention: float) -> losses.Sums:
+    """The sum over layers of L_FMT + `attention` * L_AT (section 3.5), for each row."""
+    seen = states.see(model, kind, batch, attention=bool(attention))
+    mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
+    found = torch.zeros(len(counted), device=mask.device)
+    for layer, state in enumerate(seen.hidden[1:], start=1):
+        found = found + transfer.apart(state.reshape(*mask.shape, -1), told[f"hidden.{layer}"], mask)
+        if attention:
+            wanted = transfer.scores(told, layer, seen.attention[layer - 1][0].shape[1])
+            found = found + attention * divergence(seen.scores(layer), wanted, mask)
+    return (found * counted).sum(), counted.sum()
+
+
+def divergence(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """KL(teacher || student) of attention scores (S, h, T, T), the mean over heads and tokens: (B,) (L_AT)."""
+    outside = ~mask.flatten(0, -2).bool()[:, None, None]
+    found, wanted = (each.float().masked_fill(outside, -1e9).log_softmax(dim=-1) for each in (student, teacher))
+    apart = (wanted.exp() * (wanted - found)).sum(dim=-1).mean(dim=1)  # (S, T)
+    return distillation.per_row(apart.reshape(mask.shape), mask)

@@ -1,0 +1,74 @@
+"""pkd: the lowest layers of the teacher learn from its [CLS] states (Sun et al. 2019, patient knowledge distillation).
+
+"Patient Knowledge Distillation for BERT Model Compression", section 3: a student of k layers begins with the teacher's
+first k. Its [CLS] states, of unit length, follow those of k - 1 of the teacher's layers: every so many (`skip`), or the
+last ones (`last`); the last layer of each is left to the soft targets. BERT6-PKD is `layers: 6`, BERT3-PKD `layers: 3`.
+The squared distance is the mean over layers and dimensions, as in the authors' code, for which they chose beta among
+10, 100, 500 and 1000 (section 4.2; alpha among 0.2, 0.5 and 0.7, the temperature among 5, 10 and 20).
+"""
+
+from functools import partial
+from typing import Annotated, Literal
+
+import torch
+from pydantic import ConfigDict, Field
+from torch import nn
+from transformers import PreTrainedModel
+
+from pipelines.compression import distillation, states, students, teacher_outputs
+from pipelines.compression.context import Context
+from pipelines.core.section import Count, Fraction, Positive
+from pipelines.entries.parts.fit import Fit
+from pipelines.models.batch import Batch
+from pipelines.training import losses
+
+
+class Params(Fit):
+    """How many layers the student has, and which of the teacher's it follows; the settings of the training."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    layers: Count  # of the student
+    map: Literal["skip", "last"] = "skip"
+    temperature: Positive = 10.0
+    alpha: Fraction = 0.5  # weight of the soft targets; the labels have the rest
+    beta: Annotated[float, Field(ge=0)] = 100.0  # weight of the [CLS] states
+    learning_rate: Annotated[float, Field(gt=0, lt=10)] = 5e-5
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The student."""
+    count = students.depth(context.teacher)
+    if not 2 <= params.layers < count:
+        why = f" of a student whose teacher has {count}; it takes from 2, to have one to follow, to {count - 1}"
+        raise students.refused("layers", params.layers, why)
+    student = students.shallower(context, [*range(params.layers)])
+    taught = followed(count, params.layers, params.map)
+    teaching = teacher_outputs.ask(context, teacher_outputs.Asked(first=taught))
+    return teaching.train(student, partial(loss, kind=context.task.kind, params=params, taught=taught), params)
+
+
+def followed(count: int, layers: int, how: str) -> tuple[int, ...]:
+    """The layers, of `count`, that layers 1 to `layers` - 1 of the student follow (section 3.2)."""
+    if how == "last":
+        return tuple(range(count - layers + 1, count))
+    return tuple(i * count // layers for i in range(1, layers))
+
+
+def loss(
+    model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, params: Params, taught: tuple[int, ...]
+) -> losses.Sums:
+    """(1 - alpha) * CE(labels) + alpha * L_DS + beta * L_PT (eq. 8)."""
+    seen = states.see(model, kind, batch)
+    hard, count = losses.of_logits(kind, seen.logits, batch)
+    soft = distillation.soft_targets(kind, seen.logits, told["logits"], batch, params.temperature)
+    wanted = torch.stack([told[f"first.{layer}"] for layer in taught], dim=-2)
+    found = torch.stack([state[:, 0] for state in seen.hidden[1:-1]], dim=-2).reshape(wanted.shape)
+    apart = (patience(found, wanted) * distillation.counts(kind, batch)).sum()
+    return (1 - params.alpha) * hard + params.alpha * soft + params.beta * apart, count
+
+
+def patience(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """The mean squared difference of states (B, ..., k - 1, H) of unit length: (B,) (eq. 7)."""
+    apart = nn.functional.normalize(student.float(), dim=-1) - nn.functional.normalize(teacher, dim=-1)
+    return apart.square().flatten(1).mean(dim=1)

@@ -1,0 +1,52 @@
+"""prune_ffn: remove the feed-forward rows that matter least, and fine-tune the rest.
+
+The importance of a row, which is one number between the two matrices of a layer's feed-forward part, is that of Michel
+et al. 2019 for heads; McCarley et al. 2019 ("Structured Pruning of a BERT-based Question Answering Model") take rows so
+too. Rows are really removed. By default every layer loses as many, and the result is a native model with a smaller
+`intermediate_size`. With `among: model` all layers' rows compete, config.json notes how many each has
+(`bertline_reshaped`), and bertline opens the folder.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from transformers import PreTrainedModel
+
+from pipelines.compression import importance
+from pipelines.compression.context import Afterwards, Context
+from pipelines.core.section import Count
+from pipelines.models import shapes
+from pipelines.training import losses
+
+FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "deberta-v2", "modernbert")  # MobileBERT has stacks
+
+
+class Params(Afterwards):
+    """Which share of all rows is removed, and how it is chosen; then the settings of fine-tuning."""
+
+    share: Annotated[float, Field(gt=0, lt=1)]  # of the rows that there are
+    among: Literal["layer", "model"] = "layer"
+    rounds: Count = 1
+    least: Count = 1  # rows that every layer keeps
+    rows: Count = 2000  # training rows that importance is measured on
+    measure_batch: Count = 32  # rows at once while it is measured
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher with fewer feed-forward rows."""
+    model, apart = context.teacher, params.among == "layer"
+    counts = shapes.rows(model)
+    remove = importance.number_of(params.share, [min(counts)] if apart else counts, params.least, "feed-forward rows")
+    for some in importance.rounds(remove, params.rounds):
+        after = [shapes.feed_forward(model, i).after for i in range(len(counts))]
+        batches = context.data.once(params.rows, params.measure_batch, context.seed)
+        found = importance.measure(model, batches, losses.for_kind(context.task.kind), after, [1] * len(after))
+        if apart:
+            chosen = [importance.staying([each], some, params.least)[0] for each in found]
+        else:
+            chosen = importance.staying(importance.normalized(found), some, params.least)
+        for number, stay in enumerate(chosen):
+            shapes.keep_rows(model, number, stay)
+    shapes.note(model)
+    context.found["intermediate"] = shapes.rows(model)
+    return context.fine_tune(model, params)

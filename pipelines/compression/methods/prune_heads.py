@@ -1,0 +1,49 @@
+"""prune_heads: remove the attention heads that matter least, and fine-tune the rest (Michel et al. 2019).
+
+A head is really removed: its rows of query, key and value go, and its columns of the output, so matrices get smaller.
+transformers has no name for layers with different numbers of heads, so config.json notes them (`bertline_reshaped`),
+and bertline opens the folder. With several rounds the importance is measured again before each (section 4.1).
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+from transformers import PreTrainedModel
+
+from pipelines.compression import importance
+from pipelines.compression.context import Afterwards, Context
+from pipelines.core.section import Count
+from pipelines.models import shapes
+from pipelines.training import losses
+
+FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "mobilebert", "modernbert")
+
+
+class Params(Afterwards):
+    """Which share of all heads is removed, and how it is chosen; then the settings of fine-tuning."""
+
+    share: Annotated[float, Field(gt=0, lt=1)]  # of the heads that there are
+    rounds: Count = 1
+    least: Count = 1  # heads that every layer keeps
+    normalize: bool = True  # importances of a layer are divided by their l2 norm
+    rows: Count = 2000  # training rows that importance is measured on
+    measure_batch: Count = 32  # rows at once while it is measured
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher with fewer heads."""
+    model = context.teacher
+    counts = shapes.heads(model)
+    remove = importance.number_of(params.share, counts, params.least, "heads")
+    for some in importance.rounds(remove, params.rounds):
+        after = [shapes.attention(model, i).after for i in range(len(counts))]
+        batches = context.data.once(params.rows, params.measure_batch, context.seed)
+        sizes = [shapes.head_size(model)] * len(after)
+        found = importance.measure(model, batches, losses.for_kind(context.task.kind), after, sizes)
+        if params.normalize:
+            found = importance.normalized(found)
+        for number, stay in enumerate(importance.staying(found, some, params.least)):
+            shapes.keep_heads(model, number, stay)
+    shapes.note(model)
+    context.found["heads"] = shapes.heads(model)
+    return context.fine_tune(model, params)

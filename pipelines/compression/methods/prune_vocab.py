@@ -1,0 +1,79 @@
+"""prune_vocab: drop the pieces of the vocabulary that the training rows never use; nothing is trained.
+
+Abdaoui et al. 2020 ("Load What You Need: Smaller Versions of Multilingual BERT") keep the pieces of one language so.
+The tokenizer loses the same entries as the embedding, and the model folder holds its own, shorter vocabulary. A text of
+pieces that stay is cut into the same pieces and predicted the same (`pipelines/text/shortening.py` says why). Another
+text is cut into smaller pieces: into single characters at worst, where they are kept.
+
+Rows for a further method on the result must be encoded with its vocabulary: `vocab: artifacts/models/NAME`.
+"""
+
+import shutil
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from pipelines.compression.context import Context
+from pipelines.core.errors import UsageError
+from pipelines.core.section import Section
+from pipelines.models import backbones
+from pipelines.models.factorized import Factorized
+from pipelines.text import shortening
+from pipelines.text import tokenizer as text_tokenizer
+
+FAMILIES = tuple(backbones.BACKBONES)
+
+
+class Params(Section):
+    """What stays besides the pieces in use and the special tokens."""
+
+    characters: bool = True  # pieces of a single character, so that unseen words can still be spelt
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher with a smaller vocabulary; its tokenizer is written into `context.own_tokenizer`."""
+    model, tokenizer = context.teacher, context.tokenizer
+    shortening.check(tokenizer.name, params.characters, "params.yaml: compress: prune_vocab")
+    used = np.unique(context.data.train.ids)
+    stay = shortening.staying(tokenizer, used.tolist(), params.characters, context.source)
+    if len(stay) == tokenizer.vocab_size:
+        raise UsageError(f"params.yaml: compress: prune_vocab: all {len(stay):,} pieces of the vocabulary are needed")
+    shutil.rmtree(context.own_tokenizer, ignore_errors=True)
+    shortening.write(context.source, context.own_tokenizer, stay)
+    new = text_tokenizer.load(context.own_tokenizer)
+    assert new.tokens(range(new.vocab_size)) == tokenizer.tokens(stay), "another order of the pieces"
+    keep(model, stay)
+    context.found.update(pieces=len(stay), of=tokenizer.vocab_size)
+    return model
+
+
+@torch.no_grad()
+def keep(model: PreTrainedModel, stay: list[int]) -> None:
+    """Keep only these rows of the word embedding, and update every config inside `model`."""
+    encoder: Any = backbones.encoder(model)
+    given = encoder.get_input_embeddings()
+    old = given.words if isinstance(given, Factorized) else given
+    new_id = {old_id: i for i, old_id in enumerate(stay)}
+    made = nn.Embedding(len(stay), old.embedding_dim, None if old.padding_idx is None else new_id[old.padding_idx])
+    made.weight.copy_(old.weight[stay])
+    if isinstance(given, Factorized):
+        given.words = made
+    else:
+        encoder.set_input_embeddings(made)
+    configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
+    for config in configs.values():
+        _renumber(config, new_id)
+
+
+def _renumber(config: Any, new_id: dict[int, int]) -> None:
+    """The new size of the vocabulary and the new ids of special tokens, where the config names them."""
+    if config.model_type == "roberta" and new_id.get(config.pad_token_id) != config.pad_token_id:
+        raise UsageError("params.yaml: compress: prune_vocab: RoBERTa's positions count from the id of its padding")
+    for name, value in list(config.to_dict().items()):
+        if name == "vocab_size":
+            config.vocab_size = len(new_id)
+        elif name.endswith("_token_id") and isinstance(value, int) and getattr(config, name, None) == value:
+            setattr(config, name, new_id.get(value))

@@ -1,0 +1,53 @@
+"""q8bert: fine-tuning that computes with 8-bit numbers, and then int8 for good (Zafrir et al. 2019, Q8BERT).
+
+Every linear layer and embedding computes with its weight in 255 symmetric steps, a linear layer also with its inputs,
+whose range is an exponential moving average of the largest magnitudes; gradients pass the rounding as they are
+(`models/fake_quantization.py`). Softmax, normalization and GELU stay in fp32. It is exported as ONNX with
+QuantizeLinear and DequantizeLinear. Where inputs exceed their range the export has one more step, -128.
+"""
+
+from typing import Annotated
+
+import torch
+from pydantic import ConfigDict, Field
+from transformers import PreTrainedModel
+
+from pipelines.compression.context import Context
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import fake_quantization, int8, matrices, qdq
+from pipelines.training import losses
+
+
+class Params(Fit):
+    """How much a range keeps of what it was, as in the authors' code; then the settings of fine-tuning."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.9999
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher, trained for int8, with int8 linear layers and embeddings."""
+    model = context.teacher
+    matrices.require_all(model, "q8bert")
+    fake_quantization.insert(model, fake_quantization.by_largest, fake_quantization.by_largest, decay=params.ema_decay)
+    loss = losses.for_kind(context.task.kind)
+    # without `kind`: what makes steps faster for a head's sake would pass by these layers, or show them other tokens
+    return rounded(context.train(model, loss, params, each_step=fake_quantization.end_step))
+
+
+def rounded(model: PreTrainedModel) -> PreTrainedModel:
+    """The fake-quantized `model` with the integers that its weights stand for."""
+    for name, part in [*model.named_modules()]:
+        if isinstance(part, fake_quantization.FakeLinear) and part.inputs is not None:
+            step, zero = qdq.symmetric(part.inputs.now())
+            matrices.replace(model, name, qdq.QdqLinear.of(part, scale(part), step, zero))
+        elif isinstance(part, fake_quantization.FakeEmbedding):
+            weight = int8.rounded(part.weight.detach().float(), scale(part))
+            matrices.replace(model, name, int8.Int8Embedding(weight, scale(part)))
+    return model.eval()
+
+
+def scale(part: fake_quantization.FakeLinear | fake_quantization.FakeEmbedding) -> torch.Tensor:
+    """The one step of a weight, (1,)."""
+    return part.weight.detach().float().abs().amax().reshape(1).clamp(min=1e-8) / int8.MOST

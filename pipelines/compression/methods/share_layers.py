@@ -1,0 +1,120 @@
+"""share_layers: layers share one set of weights, as in ALBERT (Lan et al. 2020, section 3.1), then fine-tuning.
+
+ALBERT is pretrained so; here the shared weights begin as the mean of the layers that come to share them, or as the
+lowest of them, and fine-tuning has to repair what that breaks. Layers of one group are neighbours, as ALBERT's groups.
+
+A BERT becomes a native `Albert*` model: in evaluation a layer of both computes the same, and ALBERT's projection of
+embeddings is the identity at first. (ALBERT has no dropout after the feed-forward part.) Other families differ:
+RoBERTa counts positions from the padding's id, ELECTRA's and DistilBERT's heads have other activations, ModernBERT
+has its norms before its parts, DeBERTa its own attention. They, a BERT under a head of ours, and one whose shapes
+ALBERT cannot have, keep their own architecture with shared weights, which are stored once; config.json notes the groups
+(`bertline_reshaped`), and bertline opens the folder.
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import AlbertConfig, PreTrainedModel
+
+from pipelines.compression.context import Afterwards, Context
+from pipelines.core.errors import UsageError
+from pipelines.core.section import Count
+from pipelines.models import backbones, heads, shapes
+
+FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # which shares already
+IN_ALBERT = {  # parts of a layer in BERT -> in ALBERT
+    "attention.self.query": "attention.query",
+    "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value",
+    "attention.output.dense": "attention.dense",
+    "attention.output.LayerNorm": "attention.LayerNorm",
+    "intermediate.dense": "ffn",
+    "output.dense": "ffn_output",
+    "output.LayerNorm": "full_layer_layer_norm",
+}
+SAME = (  # values of the config that have one name in both
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
+    "initializer_range", "layer_norm_eps", "pad_token_id", "bos_token_id", "eos_token_id",
+)  # fmt: skip
+
+
+class Params(Afterwards):
+    """How many sets of weights there are, and how they begin; then the settings of fine-tuning."""
+
+    groups: Count = 1
+    start: Literal["mean", "lowest"] = "mean"
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher with layers that share their weights."""
+    model, count = context.teacher, len(backbones.layers(context.teacher))
+    if params.groups >= count:
+        raise UsageError(f"params.yaml: compress: groups: {params.groups} for {count} layers; fewer share something")
+    groups = divided(count, params.groups)
+    _check_alike(model, groups)
+    for group in range(params.groups):
+        _begin([layer for g, layer in zip(groups, backbones.layers(model), strict=True) if g == group], params.start)
+    context.found["groups"] = groups
+    if type(model).__module__.startswith("transformers.models.bert.") and not shapes.of(model):
+        model = as_albert(model, context.task.kind, params.groups)
+    else:
+        shapes.add(model, shapes.GROUPS, groups)
+    return context.fine_tune(model, params)
+
+
+def divided(count: int, groups: int) -> list[int]:
+    """The group of each of `count` layers, as transformers' AlbertTransformer has it."""
+    return [int(i / (count / groups)) for i in range(count)]
+
+
+def _check_alike(model: nn.Module, groups: list[int]) -> None:
+    """Raise UsageError if layers of a group have parts of different sizes, as heads pruned apart leave them."""
+    sizes: dict[tuple[int, str], torch.Size] = {}
+    for group, layer in zip(groups, backbones.layers(model), strict=True):
+        for name, parameter in layer.named_parameters():
+            if sizes.setdefault((group, name), parameter.shape) != parameter.shape:
+                raise UsageError(f"params.yaml: compress: groups: layers of one group differ in the size of {name}")
+
+
+@torch.no_grad()
+def _begin(layers: list[nn.Module], start: str) -> None:
+    """Set each parameter of the lowest layer that has it to the mean over the layers, or leave it as it is there."""
+    named: dict[str, list[nn.Parameter]] = {}
+    for layer in layers:
+        for name, parameter in layer.named_parameters():
+            named.setdefault(name, []).append(parameter)
+    for parameters in named.values() if start == "mean" else ():
+        parameters[0].copy_(torch.stack([p.double() for p in parameters]).mean(dim=0))
+
+
+@torch.no_grad()
+def as_albert(model: PreTrainedModel, kind: str, groups: int) -> PreTrainedModel:
+    """A BERT with its head as an ALBERT whose groups have the weights of the lowest layer of each group."""
+    old: Any = model.config
+    names = {name: getattr(old, name) for name in ("id2label", "label2id", "problem_type") if kind != "span"}
+    dropout = old.hidden_dropout_prob if old.classifier_dropout is None else old.classifier_dropout
+    config = AlbertConfig(
+        **{name: getattr(old, name) for name in SAME},
+        **names,
+        embedding_size=old.hidden_size,
+        num_hidden_groups=groups,
+        classifier_dropout_prob=dropout,
+    )
+    albert: PreTrainedModel = heads.AUTO[kind].from_config(config)
+    numbers = divided(old.num_hidden_layers, groups)
+    outside = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("bert.encoder.")}
+    weights = {
+        name.replace("bert.", "albert.", 1).replace("pooler.dense", "pooler"): tensor
+        for name, tensor in outside.items()
+    }
+    for group in range(groups):
+        layer = backbones.layers(model)[numbers.index(group)]
+        for part, place in IN_ALBERT.items():
+            for last, tensor in layer.get_submodule(part).state_dict().items():
+                weights[f"albert.encoder.albert_layer_groups.{group}.albert_layers.0.{place}.{last}"] = tensor
+    mapping = "albert.encoder.embedding_hidden_mapping_in"
+    weights |= {f"{mapping}.weight": torch.eye(old.hidden_size), f"{mapping}.bias": torch.zeros(old.hidden_size)}
+    albert.load_state_dict(weights)
+    return albert.eval()

@@ -1,0 +1,32 @@
+"""soft_targets: a student learns the teacher's probabilities, and the labels (Hinton et al. 2015; Turc et al. 2019).
+
+The student has any size, and random weights or pretrained ones: with those, and a teacher that was fine-tuned, this is
+the pre-trained distillation of Turc et al. 2019 ("Well-Read Students Learn Better"). Hinton et al. used temperature 2
+and weighted the hard labels by half of the soft ones' weight in sum (section 3, table 1).
+"""
+
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field
+from transformers import PreTrainedModel
+
+from pipelines.compression import distillation, students, teacher_outputs
+from pipelines.compression.context import Context
+from pipelines.core.section import Fraction, Positive
+
+
+class Params(students.Sized):
+    """The student's size or folder; how soft the targets are; the settings of the training."""
+
+    temperature: Positive = 2.0
+    soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest
+    learning_rate: Annotated[float, Field(gt=0, lt=10)] = 1e-4
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The student."""
+    student = students.sized(context, params)
+    teaching = teacher_outputs.ask(context)
+    told = partial(distillation.soft_and_hard, kind=context.task.kind, temperature=params.temperature, soft=params.soft)
+    return teaching.train(student, told, params, logits_only=True)

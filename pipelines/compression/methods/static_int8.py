@@ -1,0 +1,38 @@
+"""static_int8: int8 weights, and inputs of linear layers in 256 fixed steps, whose ranges training rows tell.
+
+Jacob et al. 2018, *Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference*,
+section 2.1, after training: inputs have a scale and a zero, weights a scale for each output channel (Krishnamoorthi
+2018). Softmax, normalization and activation functions stay in fp32. It is exported as ONNX with QuantizeLinear and
+DequantizeLinear.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+from transformers import PreTrainedModel
+
+from pipelines.compression import calibration
+from pipelines.compression.context import Context
+from pipelines.core.section import Count, Section
+from pipelines.models import int8, matrices, qdq
+
+
+class Params(Section):
+    """Which rows the ranges are measured on, and how."""
+
+    rows: Count = 300  # of the training rows, drawn with the entry's seed
+    percentile: Annotated[float, Field(gt=50, le=100)] = 99.99  # of a layer's values within its range; 100 takes all
+
+
+def compress(context: Context, params: Params) -> PreTrainedModel:
+    """The teacher with int8 linear layers and embeddings."""
+    model = context.teacher
+    matrices.require_all(model, "static_int8")
+    ranges = calibration.ranges(context, model, params.rows, params.percentile)
+    for name, linear in matrices.linears(model).items():
+        if name in ranges:  # what no row reaches stays as it is
+            scale = int8.scales(linear.weight.detach().float())
+            matrices.replace(model, name, qdq.QdqLinear.of(linear, scale, *qdq.affine(*ranges[name])))
+    for name, embedding in matrices.embeddings(model).items():
+        matrices.replace(model, name, int8.Int8Embedding.of(embedding))
+    return model

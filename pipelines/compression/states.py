@@ -1,0 +1,105 @@
+"""What a model computes on the way to its logits: hidden states, and the queries and keys of its attention.
+
+B rows, each of one sequence or of several choices; S sequences of T tokens; L layers; h heads of d dimensions.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import eager_mask
+
+from pipelines.acceleration import attention_kernels
+from pipelines.models import backbones
+from pipelines.models.batch import Batch
+
+KERNEL = "bertline_watched"  # our kernel's name in transformers
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+_caught: list[Pair] = []  # by the kernel, while `see` runs
+
+
+class Seen(NamedTuple):
+    """One forward pass."""
+
+    logits: torch.Tensor  # (B, C); (B, 1) for a number, (B, T, C) for tags, (B, T, 2) for the ends of a span
+    hidden: tuple[torch.Tensor, ...]  # L + 1 times (S, T, H), the embeddings first
+    attention: list[
+        Pair
+    ]  # L times queries and keys (S, h, T, d), the queries divided by the root of d; [] if not asked
+
+    def scores(self, layer: int) -> torch.Tensor:
+        """Attention before its softmax in layer 1 to L: (S, h, T, T)."""
+        return scores(*self.attention[layer - 1])
+
+
+def logits(model: nn.Module, kind: str, batch: Batch) -> torch.Tensor:
+    """The model's logits for the rows of a batch, in the shapes of `Seen`."""
+    output = model(**backbones.inputs(model, batch))
+    return torch.stack([output.start_logits, output.end_logits], dim=-1) if kind == "span" else output.logits
+
+
+def see(model: nn.Module, kind: str, batch: Batch, attention: bool = False) -> Seen:
+    """One forward pass of `model`, whose gradients flow through all that is returned.
+
+    Queries and keys are caught in the attention kernel, where positions have turned them already. Families with
+    attention of their own (DeBERTa, XLNet) and the BiLSTM have none to catch.
+    """
+    hidden: list[tuple[torch.Tensor, ...]] = []
+
+    def ask(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return given, named | {"output_hidden_states": True}
+
+    def catch(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        hidden.append(output.hidden_states)
+
+    encoder = backbones.encoder(model)
+    hooks = [encoder.register_forward_pre_hook(ask, with_kwargs=True), encoder.register_forward_hook(catch)]
+    _caught.clear()
+    try:
+        with _kernel(model) if attention else nullcontext():
+            found = logits(model, kind, batch)
+        return Seen(found, hidden[0], [*_caught])
+    finally:
+        _caught.clear()
+        for hook in hooks:
+            hook.remove()
+
+
+def scores(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """Attention before its softmax, (S, h, T, d) twice to (S, h, T, T) (Vaswani et al. 2017, eq. 1)."""
+    return queries @ keys.transpose(-1, -2)
+
+
+@contextmanager
+def _kernel(model: nn.Module) -> Iterator[None]:
+    """Inside the block, the attention of `model` leaves its queries and keys in `_caught`."""
+    AttentionInterface.register(KERNEL, _attend)
+    AttentionMaskInterface.register(KERNEL, eager_mask)
+    parts = [each for each in model.modules() if isinstance(each, PreTrainedModel) and each.config._attn_implementation]
+    given = [part.config._attn_implementation for part in parts]
+    for part in parts:
+        part.set_attn_implementation(KERNEL)
+    try:
+        yield
+    finally:
+        for part, name in zip(parts, given, strict=True):
+            part.set_attn_implementation(name)
+
+
+def _attend(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **more: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`attention_kernels.attend`, which it is, with a note of what went in."""
+    _caught.append((query * (query.shape[-1] ** -0.5 if scaling is None else scaling), key))
+    return attention_kernels.attend(module, query, key, value, attention_mask, scaling, dropout, **more)

@@ -1,0 +1,150 @@
+"""Students: a model of the teacher's family in other sizes, with some of its layers, or a pretrained one."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ConfigDict
+from torch import nn
+from transformers import PreTrainedModel
+
+from pipelines.checkpoints import folder, formats, new_head, vocabulary
+from pipelines.compression.context import Context
+from pipelines.core import seeding
+from pipelines.core.errors import UsageError, one_line
+from pipelines.core.section import Count
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import backbones
+from pipelines.text import tokenizer
+
+FEED_FORWARD = ("intermediate_size", "hidden_dim", "d_inner")  # what families call the width between up and down
+SIZES = ("layers", "hidden_size", "heads", "intermediate_size")
+
+
+class Sized(Fit):
+    """A student of any size: sizes, which are the teacher's where they are not given, or a pretrained encoder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    layers: Count | None = None
+    hidden_size: Count | None = None
+    heads: Count | None = None  # by default of the size that the teacher's have
+    intermediate_size: Count | None = None  # by default in the teacher's proportion
+    student: str = ""  # the folder of a pretrained encoder with the teacher's tokenizer, in place of sizes
+
+
+def refused(key: str, value: object, why: str) -> UsageError:
+    return UsageError(f"params.yaml: compress: {key}: {value}{why}")
+
+
+def depth(model: nn.Module) -> int:
+    """How many layers a sequence passes; those of ALBERT share their weights."""
+    return int(backbones.encoder(model).config.num_hidden_layers)
+
+
+def sized(context: Context, params: Sized) -> PreTrainedModel:
+    """The student that `params` asks for, with random weights or those of its folder under a new head."""
+    given = {name: getattr(params, name) for name in SIZES if getattr(params, name) is not None}
+    if params.student:
+        if given:
+            raise refused("student", params.student, f" has its own sizes; remove {', '.join(given)}")
+        return _pretrained(context, Path(params.student))
+    if not given:
+        raise UsageError(
+            f"params.yaml: compress: the student is as large as its teacher; set {', '.join(SIZES)} or student"
+        )
+    teacher, config = context.teacher, backbones.encoder(context.teacher).config
+    for name, most in (("layers", depth(teacher)), ("hidden_size", config.hidden_size)):
+        if given.get(name, 0) > most:
+            raise refused(name, given[name], f" of a student whose teacher has {most}; it takes at most as many")
+    return build(teacher, given, range(params.layers or depth(teacher)), context.seed)
+
+
+def _pretrained(context: Context, place: Path) -> PreTrainedModel:
+    """The encoder in `place` with a new head for the teacher's task."""
+    folder.config(place)
+    folder.require_tokenizer(place)
+    if not vocabulary.same(tokenizer.load(place), context.tokenizer):
+        raise refused("student", place, " has another vocabulary than the teacher; both must read the same ids")
+    folder.check_fit(place, context.tokenizer.vocab_size, context.data.train.longest)
+    torch.manual_seed(seeding.derive(context.seed, "student"))
+    return new_head.for_task(place, context.task)
+
+
+def shallower(context: Context, kept: list[int], kinds: list[int] | None = None) -> PreTrainedModel:
+    """A student with the teacher's layers of these numbers, from 0, and all that stands below and above them.
+
+    Args:
+        kinds: for each layer the number of the teacher's layer whose kind it has, if that is another.
+    """
+    teacher = context.teacher
+    if not formats.of_model(teacher).trains:
+        raise UsageError("params.yaml: compress: teacher: its layers do not train, so a student cannot begin with them")
+    student = build(teacher, {"layers": len(kept)}, kinds or kept, context.seed)
+    take_over(student, teacher, kept)
+    return student
+
+
+def build(teacher: PreTrainedModel, sizes: dict[str, int], kept: Any, seed: int) -> PreTrainedModel:
+    """A model like the teacher in these sizes, with random weights.
+
+    Args:
+        kept: for each layer the number of the teacher's layer whose kind it has: some families have several.
+    """
+    config: Any = copy.deepcopy(teacher.config)
+    inner = getattr(config, "encoder", config)
+    _resize(inner, sizes, [*kept])
+    torch.manual_seed(seeding.derive(seed, "student"))
+    try:
+        width, heads = inner.hidden_size, inner.num_attention_heads
+        if getattr(inner, "true_hidden_size", width) % heads:
+            raise ValueError(f"hidden_size {width} is not divisible by {heads} heads")
+        student = type(teacher)(config)
+        with torch.inference_mode():  # some sizes do not fit together, which only a forward pass shows
+            backbones.encoder(student.eval())(input_ids=torch.zeros(1, 2, dtype=torch.int64))
+    except Exception as error:  # of any type: transformers or torch cannot use these sizes
+        asked = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        raise UsageError(f"params.yaml: compress: no student can be built with {asked}: {one_line(error)}") from error
+    return student
+
+
+def _resize(config: Any, sizes: dict[str, int], kept: list[int]) -> None:
+    """Change the config of an encoder."""
+    feed_forward = next((name for name in FEED_FORWARD if hasattr(config, name)), None)
+    if not feed_forward and "intermediate_size" in sizes:
+        raise refused("intermediate_size", sizes["intermediate_size"], f": the {config.model_type} family has none")
+    width = config.hidden_size
+    if "hidden_size" in sizes:
+        config.hidden_size = sizes["hidden_size"]
+        if not hasattr(config, "true_hidden_size"):  # the heads of MobileBERT are as wide as its bottleneck
+            config.num_attention_heads = max(1, config.num_attention_heads * config.hidden_size // width)
+        if feed_forward:
+            setattr(config, feed_forward, getattr(config, feed_forward) * config.hidden_size // width)
+    config.num_hidden_layers = len(kept)
+    if "heads" in sizes:
+        config.num_attention_heads = sizes["heads"]
+    if feed_forward and "intermediate_size" in sizes:
+        setattr(config, feed_forward, sizes["intermediate_size"])
+    if hasattr(config, "d_head"):  # XLNet
+        config.d_head = config.hidden_size // config.num_attention_heads
+    if hasattr(config, "pooler_hidden_size"):  # DeBERTa
+        config.pooler_hidden_size = config.hidden_size
+    if getattr(config, "layer_types", None):
+        config.layer_types = [config.layer_types[i] for i in kept]
+
+
+def take_over(student: PreTrainedModel, teacher: PreTrainedModel, kept: list[int]) -> None:
+    """Give the student the weights of the teacher's layers `kept`, and all other weights of the same name and size."""
+    shared = len(backbones.layers(student)) < depth(student)  # layers that are one serve at every depth
+    inside = backbones.layers(student)
+    prefix = next(name for name, module in student.named_modules() if module is inside)
+    source, found = teacher.state_dict(), student.state_dict()
+    for name, tensor in found.items():
+        place = name
+        if name.startswith(f"{prefix}.") and not shared:
+            number, _, rest = name.removeprefix(f"{prefix}.").partition(".")
+            place = f"{prefix}.{kept[int(number)]}.{rest}"
+        if place in source and source[place].shape == tensor.shape:
+            found[name] = source[place]
+    student.load_state_dict(found)

@@ -1,0 +1,237 @@
+"""What the teacher says of the training rows: asked once, without dropout, and kept in files until the stage succeeds.
+
+Rows are found by their numbers, so the order of batches does not matter. Logits are always kept. Hidden states and
+attention are kept, in float16, if `resources.cache_gb` has room for them; if not, or if workers on other machines
+cannot read the files, the teacher is asked again at every step.
+"""
+
+import copy
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from pipelines.acceleration import frozen_features
+from pipelines.acceleration.precision import autocast
+from pipelines.compression import states
+from pipelines.compression.context import Context
+from pipelines.core.progress import say
+from pipelines.core.ragged import positions
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import arrived
+from pipelines.models.batch import Batch
+from pipelines.training.batches import RowBatches
+from pipelines.training.losses import Sums
+
+FILE = "outputs.json"  # written when all arrays are
+MARK = "teacher."  # of the names of the teacher's tensors in a batch
+
+Told = dict[str, torch.Tensor]  # "logits", "first.2", "hidden.0", "queries.4", ...: see `Asked`
+Loss = Callable[[nn.Module, Batch, Told], Sums]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a loss reads besides logits. Layer 0 is the embeddings, layer 1 the lowest layer.
+
+    As tensors of a batch: first.N (B, H), hidden.N (B, T, H), queries.N and keys.N (B, T, h * d); a choice has
+    (B, choices, ...).
+    """
+
+    first: tuple[int, ...] = ()  # layers whose state of the first token is read
+    hidden: tuple[int, ...] = ()  # layers whose states of all tokens are read
+    attention: tuple[int, ...] = ()  # layers whose queries and keys are read
+
+
+def told(teacher: nn.Module, kind: str, asked: Asked, batch: Batch) -> Told:
+    """What the teacher, in eval mode, says of the rows of a batch."""
+    if asked == Asked():
+        return {"logits": states.logits(teacher, kind, batch)}
+    seen = states.see(teacher, kind, batch, attention=bool(asked.attention))
+    rows = batch["input_ids"].shape[:-1]  # (B,), or (B, choices)
+    found = {"logits": seen.logits}
+    found |= {f"first.{layer}": seen.hidden[layer][:, 0].unflatten(0, rows) for layer in asked.first}
+    found |= {f"hidden.{layer}": seen.hidden[layer].unflatten(0, rows) for layer in asked.hidden}
+    for layer in asked.attention:
+        pair = zip(("queries", "keys"), seen.attention[layer - 1], strict=True)
+        found |= {f"{name}.{layer}": part.transpose(1, 2).flatten(2).unflatten(0, rows) for name, part in pair}
+    return found
+
+
+@dataclass(frozen=True)
+class Array:
+    """One kept array: a row for each of the training rows, or for each of their tokens."""
+
+    shape: tuple[int, ...]
+    kind: str  # of its numbers
+    tokens: bool
+    file: str = ""  # each process opens it
+    inside: np.ndarray | None = field(default=None, compare=False)  # in place of a file that workers cannot read
+
+    @property
+    def size_bytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.kind).itemsize
+
+    def open(self) -> np.ndarray:
+        return np.memmap(self.file, self.kind, "r", shape=self.shape) if self.inside is None else self.inside
+
+    def of(self, data: Any, rows: np.ndarray, mask: torch.Tensor) -> torch.Tensor:
+        """The array for these rows: (B, ...), or padded as their `mask` is."""
+        if not self.tokens:
+            return torch.from_numpy(np.asarray(self.open()[rows]))
+        found = torch.zeros(*mask.shape, *self.shape[1:], dtype=torch.from_numpy(np.zeros(0, self.kind)).dtype)
+        found[mask.bool()] = torch.from_numpy(np.asarray(self.open()[_places(data, rows)]))
+        return found
+
+
+class Lessons:
+    """The batches of `inner`, and with each row what the teacher said of it."""
+
+    def __init__(self, inner: RowBatches, arrays: dict[str, Array]) -> None:
+        self.inner, self.arrays, self.data, self.pad_id = inner, arrays, inner.data, inner.pad_id
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, step: int) -> Batch:
+        return self.collate(self.rows(step))
+
+    def collate(self, rows: np.ndarray) -> Batch:
+        batch = self.inner.collate(rows)
+        said = {MARK + name: each.of(self.data, rows, batch["attention_mask"]) for name, each in self.arrays.items()}
+        return batch | said
+
+    def rows(self, step: int) -> np.ndarray:
+        return self.inner.rows(step)
+
+    def fingerprint(self) -> str:
+        """That of the rows: a fit depends on its teacher in any case (`distributed.fitting`)."""
+        return self.inner.fingerprint()
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A loss of the training loop from a loss that also reads what the teacher says."""
+
+    loss: Loss
+    kind: str
+    asked: Asked
+    teacher: PreTrainedModel | None  # None if all that is asked is in the batches
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.teacher is not None:
+            arrived.note(self.teacher)
+
+    def __call__(self, model: nn.Module, batch: Batch, step: int) -> Sums:
+        own = {name: tensor for name, tensor in batch.items() if not name.startswith(MARK)}
+        said = {name.removeprefix(MARK): tensor.float() for name, tensor in batch.items() if name.startswith(MARK)}
+        if self.teacher is not None:
+            with torch.no_grad():
+                now = told(self.teacher.to(own["input_ids"].device), self.kind, self.asked, own)  # type: ignore[arg-type]
+            said = {name: tensor.float() for name, tensor in now.items()} | said
+        return self.loss(model, own, said)
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """A teacher whose outputs are ready; trains a student on them."""
+
+    context: Context
+    asked: Asked
+    arrays: dict[str, Array]
+    again: bool  # whether the teacher is asked at every step
+
+    def train(
+        self, model: nn.Module, loss: Loss, params: Fit, scored: bool = True, logits_only: bool = False, **options: Any
+    ) -> Any:
+        """`context.fit` with a loss that reads the teacher's outputs.
+
+        Args:
+            scored: whether the weights with the best score on `dev` are kept, if there is such a split.
+            logits_only: whether `loss` reads nothing but logits, of the student and of the teacher.
+            options: more arguments of `context.fit`.
+        """
+        context, kind = self.context, self.context.task.kind
+        if scored and context.watch:
+            options = {"watch": context.watch, "select": context.task.metric} | options
+        arrays = {name: each for name, each in self.arrays.items() if name == "logits" or not logits_only}
+        teacher = context.teacher if self.again and not logits_only else None
+        taught = Taught(loss, kind, self.asked, teacher)
+        lessons = Lessons(context.data.batches(params), arrays)
+        return context.fit(model, taught, lessons, params, kind=kind if logits_only else "", **options)
+
+
+def ask(context: Context, asked: Asked | None = None) -> Teaching:
+    """Ask the teacher for its logits, and for all that `asked` names if there is room to keep it."""
+    asked = asked or Asked()
+    context.teacher.eval().requires_grad_(False)
+    remote, resources = bool(os.environ.get("RAY_ADDRESS")), context.fit.resources
+    wanted = _wanted(context, asked)
+    needed = sum(each.size_bytes for each in wanted.values())
+    again = len(wanted) > 1 and (remote or needed > resources.cache_gb * 1e9)
+    if again:
+        say(f"the teacher's states would take {needed / 1e9:.1f} GB, or cannot be read; it is asked at every step")
+        wanted = {"logits": wanted["logits"]}
+    _keep(context, Asked() if again else asked, wanted)
+    if remote:
+        wanted = {name: replace(each, inside=np.array(each.open())) for name, each in wanted.items()}
+    return Teaching(context, asked, wanted, again)
+
+
+def _wanted(context: Context, asked: Asked) -> dict[str, Array]:
+    """The arrays that are to be kept; one row shows their widths.
+
+    A copy is asked: transformers hooks a model that is asked for hidden states, and it cannot go to workers any more.
+    """
+    data, kind = context.data.train, context.task.kind
+    one = RowBatches(data, 1, 1, 0, context.data.pad_id).collate(np.arange(1))
+    with torch.inference_mode():
+        said = told(copy.deepcopy(context.teacher).cpu(), kind, asked, one)
+    found = {}
+    for name, tensor in said.items():
+        tokens = kind in ("span", "tagging") if name == "logits" else not name.startswith("first")
+        shape = (len(data.ids), tensor.shape[-1]) if tokens else (len(data), *tensor.shape[1:])
+        file = (context.cache / name).resolve()
+        found[name] = Array(shape, "float32" if name == "logits" else "float16", tokens, str(file))
+    return found
+
+
+@torch.inference_mode()
+def _keep(context: Context, asked: Asked, wanted: dict[str, Array]) -> None:
+    """Write the arrays, if no run before this one has finished them."""
+    about = {name: [*each.shape, each.kind] for name, each in wanted.items()}
+    done: Path = context.cache / FILE
+    if done.is_file() and about.items() <= json.loads(done.read_text()).items():
+        return
+    context.cache.mkdir(parents=True, exist_ok=True)
+    files = {name: frozen_features.reserved(Path(each.file), each.kind, each.shape) for name, each in wanted.items()}
+    data, teacher = context.data.train, context.teacher
+    for rows, batch in frozen_features.read_through(
+        teacher, RowBatches(data, 1, 1, 0, context.data.pad_id), "what the teacher says"
+    ):
+        with autocast(context.fit.resources.precision):
+            said = told(teacher, context.task.kind, asked, batch)
+        for name, each in wanted.items():
+            tensor = said[name][batch["attention_mask"].bool()] if each.tokens else said[name]
+            files[name][_places(data, rows) if each.tokens else rows] = tensor.float().cpu().numpy()
+    for file in files.values():
+        file.flush()
+    aside = done.with_suffix(".partial")
+    aside.write_text(json.dumps(about))
+    os.replace(aside, done)
+
+
+def _places(data: Any, rows: np.ndarray) -> np.ndarray:
+    """The places of all tokens of these rows, in their order."""
+    sequences = (rows[:, None] * data.choices + np.arange(data.choices)).reshape(-1)
+    starts = data.offsets[sequences]
+    return positions(starts, data.offsets[sequences + 1] - starts)

@@ -1,0 +1,67 @@
+"""The first fit of methods whose student learns how the teacher computes: attention and hidden states, not the head."""
+
+import copy
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from pipelines.acceleration import sequence_packing
+from pipelines.compression import distillation, states, students
+from pipelines.compression.context import Context
+from pipelines.compression.teacher_outputs import Loss, Teaching, Told
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import backbones, heads
+from pipelines.training import optim
+from pipelines.training.batches import RowBatches
+
+
+def check_heads(context: Context, student: PreTrainedModel) -> None:
+    """Raise UsageError unless teacher and student show attention, of as many heads in every layer."""
+    batch, kind = RowBatches(context.data.train, 1, 1, 0, context.data.pad_id)[0], context.task.kind
+    counts = []
+    for model in (context.teacher, student):
+        with torch.inference_mode():  # of a copy, as in `teacher_outputs`
+            seen = states.see(copy.deepcopy(model).cpu().eval(), kind, batch, attention=True)
+        if len(seen.attention) != students.depth(model):
+            family = backbones.encoder(model).config.model_type
+            raise students.refused("attention", 1, f": the {family} family shows no queries and keys; set it to 0")
+        counts.append({queries.shape[1] for queries, _ in seen.attention})
+    if counts[0] != counts[1] or len(counts[0]) > 1:
+        teacher, own = (" or ".join(map(str, sorted(count))) for count in counts)
+        raise students.refused("heads", own, f" of a student whose teacher has {teacher}; attention needs as many")
+
+
+def scores(told: Told, layer: int, count: int) -> torch.Tensor:
+    """The teacher's attention before its softmax, of `count` heads: (S, h, T, T)."""
+    pair = (told[f"{name}.{layer}"].unflatten(-1, (count, -1)) for name in ("queries", "keys"))
+    return states.scores(*(part.flatten(0, -4).transpose(1, 2) for part in pair))
+
+
+def apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mean squared difference of states (B, ..., T, H) over the tokens of each row: (B,).
+
+    Jiao et al. 2020, eq. 8 and 9; Sun et al. 2020 (MobileBERT), section 3.5.
+    """
+    return distillation.per_row((student.float() - teacher).square().mean(dim=-1), mask)
+
+
+def fit(teaching: Teaching, model: nn.Module, student: PreTrainedModel, loss: Loss, params: Fit) -> None:
+    """Train all of `model`, which is the student or holds it, but the student's head; then its head trains again.
+
+    Rows are not packed if attention is asked for: it is compared row by row.
+    """
+    with sequence_packing.off(student) if teaching.asked.attention else nullcontext():
+        groups: Any = partial(_below_head, rate=params.learning_rate)
+        teaching.train(model, loss, params, scored=False, groups=groups)
+    student.requires_grad_(True)
+
+
+def _below_head(model: nn.Module, rate: float) -> list[optim.Group]:
+    """All parameters but those of the head, which the loss does not read."""
+    for parameter in heads.head_parameters(getattr(model, "student", model)):
+        parameter.requires_grad_(False)
+    return optim.all_parameters(model, rate)

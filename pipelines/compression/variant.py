@@ -1,0 +1,64 @@
+"""variant.json of a compressed model: what it was made of, and what it costs.
+
+Its bytes depend on the model alone. Its score is not in it: `evaluate` runs later.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from pipelines.checkpoints import formats
+from pipelines.core import json_file, paths, provenance
+from pipelines.inference import cost
+
+FILE = "variant.json"
+
+
+def write(
+    out: Path,
+    model: PreTrainedModel,
+    kind: str,
+    step: Mapping[str, Any],
+    teacher: str,
+    teacher_folder: Path,
+    found: Mapping[str, Any],
+) -> None:
+    """Write variant.json into the model folder `out`, whose other files are written.
+
+    Args:
+        step: run, method and params of this compression.
+        teacher: the name of its run.
+        found: what the method says of its result, such as the layers that it dropped.
+    """
+    parent = {"run": teacher, "sha256": provenance.sha256(teacher_folder / formats.WEIGHTS)}
+    size, zeros = cost.size(out), cost.zeros(out)
+    record = {
+        **step,
+        "teacher": parent,
+        "chain": [*_before(teacher_folder, parent), {**step}],
+        "parameters": size["parameters"],
+        "sparsity": round(zeros / max(1, size["parameters"]), 6),
+        "flops_per_token": cost.flops_per_token(model, kind),
+        "size_bytes": {"weights": size["size_bytes"], "folder": 0},
+        "found": dict(found),
+    }
+    _with_its_own_size(out, record)
+
+
+def _before(folder: Path, parent: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The steps that led to the teacher, from the first teacher on, which no method made."""
+    if (folder / FILE).is_file():
+        return list(json_file.mapping(folder / FILE)["chain"])
+    return [{"run": parent["run"], "method": None, "sha256": parent["sha256"]}]
+
+
+def _with_its_own_size(out: Path, record: dict[str, Any]) -> None:
+    """Write the record; the folder's bytes count this file too, which is as long as they are written."""
+    path, told = out / FILE, -1
+    while told != record["size_bytes"]["folder"]:
+        told = record["size_bytes"]["folder"]
+        path.write_text(json.dumps(record, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        record["size_bytes"]["folder"] = paths.size_bytes(out)

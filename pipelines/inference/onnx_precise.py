@@ -1,0 +1,48 @@
+"""Exported int8 models on CPUs whose products of int8 saturate: their weights become uint8, with 128 as their zero.
+
+An x86 CPU without VNNI adds two products of a uint8 and an int8 in 16 bits, which hold no sum above 32,767; those of
+two uint8 take another, slower way. The numbers stay the same. ONNX Runtime can do so itself
+(`session.x64quantprecision`), but fails where two layers share a weight (1.31.1).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MIDDLE = 128
+WEIGHT_OF = {"MatMulInteger": 1, "DequantizeLinear": 0}  # which input is the weight
+ZERO_OF = {"MatMulInteger": 3, "DequantizeLinear": 2}  # which is its zero
+
+
+def model(path: Path) -> bytes:
+    """The ONNX model at `path` with its int8 weights as uint8."""
+    import onnx
+
+    found = onnx.load(path)
+    weights = {each.name: each for each in found.graph.initializer if each.data_type == onnx.TensorProto.INT8}
+    taken = {}
+    for node in found.graph.node:
+        at = WEIGHT_OF.get(node.op_type)
+        if at is None or node.input[at] not in weights:
+            continue
+        name = node.input[at]
+        taken[name] = True
+        per_row = node.op_type == "DequantizeLinear"
+        zero = np.full(weights[name].dims[1] if per_row else (), MIDDLE, np.uint8)
+        zero_name = f"{name}.zero.{node.op_type}"
+        if zero_name not in {each.name for each in found.graph.initializer}:
+            found.graph.initializer.append(onnx.numpy_helper.from_array(zero, zero_name))
+        node.input.extend([""] * (ZERO_OF[node.op_type] + 1 - len(node.input)))
+        node.input[ZERO_OF[node.op_type]] = zero_name
+    for name in taken:
+        _shift(weights[name])
+    return bytes(found.SerializeToString())
+
+
+def _shift(weight: Any) -> None:
+    """The int8 tensor as uint8, 128 higher."""
+    import onnx
+
+    numbers = onnx.numpy_helper.to_array(weight).astype(np.int16) + MIDDLE
+    weight.CopyFrom(onnx.numpy_helper.from_array(numbers.astype(np.uint8), weight.name))

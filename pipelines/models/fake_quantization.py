@@ -1,0 +1,133 @@
+"""Fake quantization: while a model trains, it computes with rounded numbers, and learns as if they were not rounded.
+
+Zafrir et al. 2019 (Q8BERT), section 2. A number x becomes the nearest of 255 steps between -range and range: with
+M = 127, clamp(round(x * M / range), -M, M) * range / M. The range of a weight is its largest magnitude; that of an
+input is the exponential moving average (EMA) of the largest magnitudes of the batches.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from pipelines.models import int8, matrices
+
+Rounding = Callable[[torch.Tensor], torch.Tensor]  # a weight (N, K) to its rounded form
+
+
+class _StraightThrough(torch.autograd.Function):
+    """The rounded numbers, with the gradient of x itself: 1, also where x was clamped (Bengio et al. 2013)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
+        return rounded.view_as(rounded)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradients[0], None
+
+
+def straight_through(x: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
+    """`rounded`, whose gradient goes to `x` as it is."""
+    return _StraightThrough.apply(x, rounded)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def symmetric(x: torch.Tensor, extent: torch.Tensor) -> torch.Tensor:
+    """`x` at the nearest of 255 steps between -extent and extent."""
+    step = extent.clamp(min=1e-8) / int8.MOST
+    return torch.round(x / step).clamp(-int8.MOST, int8.MOST) * step
+
+
+def by_largest(weight: torch.Tensor) -> torch.Tensor:
+    """A weight in 255 steps up to its largest magnitude."""
+    return symmetric(weight, weight.abs().amax())
+
+
+class Ema(nn.Module):
+    """The range of a layer's inputs.
+
+    A step may be computed in several parts, so what it shows is kept aside, and added once it is over. Both numbers
+    are buffers: a checkpoint has them.
+    """
+
+    extent: torch.Tensor  # () of the steps before; 0 before the first
+    seen: torch.Tensor  # () the largest magnitude in this step
+
+    def __init__(self, decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("extent", torch.zeros(()))
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Rounded inputs; in training their magnitudes are counted first."""
+        if self.training:
+            torch.maximum(self.seen, x.detach().abs().amax().float(), out=self.seen)
+        return straight_through(x, symmetric(x.detach(), self.now()))
+
+    def now(self) -> torch.Tensor:
+        """The average with this step in it: r + (1 - decay) (seen - r). The first step is taken as it is."""
+        moved = self.extent + (1 - self.decay) * (self.seen - self.extent)
+        moved = torch.where(self.extent > 0, moved, self.seen)
+        return torch.where(self.seen > 0, moved, self.extent)
+
+    def end_step(self) -> None:
+        """Take this step into the average."""
+        self.extent.copy_(self.now())
+        self.seen.zero_()
+
+
+class FakeLinear(nn.Module):
+    """A linear layer that computes with a rounded weight and, if it has an `inputs`, with rounded inputs."""
+
+    def __init__(self, linear: nn.Linear, rounding: Rounding, decay: float | None) -> None:
+        super().__init__()
+        self.weight, self.bias, self.rounding = linear.weight, linear.bias, rounding
+        self.inputs = None if decay is None else Ema(decay)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = straight_through(self.weight, self.rounding(self.weight.detach()))
+        return nn.functional.linear(x if self.inputs is None else self.inputs(x), weight, self.bias)
+
+
+class FakeEmbedding(nn.Module):
+    """An embedding with a rounded table."""
+
+    def __init__(self, embedding: nn.Embedding, rounding: Rounding) -> None:
+        super().__init__()
+        self.weight, self.rounding, self.padding_idx = embedding.weight, rounding, embedding.padding_idx
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        weight = straight_through(self.weight, self.rounding(self.weight.detach()))
+        return nn.functional.embedding(ids, weight, self.padding_idx)
+
+
+def insert(model: nn.Module, linear: Rounding, embedding: Rounding, decay: float | None = None) -> None:
+    """Let every linear layer and embedding of `model` compute with rounded numbers; its weights stay its parameters.
+
+    Args:
+        decay: of the average of the inputs' magnitudes; None leaves inputs as they are.
+    """
+    for name, found in matrices.linears(model).items():
+        matrices.replace(model, name, FakeLinear(found, linear, decay))
+    for name, table in matrices.embeddings(model).items():
+        matrices.replace(model, name, FakeEmbedding(table, embedding))
+
+
+def counts_inputs(model: nn.Module) -> bool:
+    """Whether training `model` counts the magnitudes of inputs, at tokens and at padding alike."""
+    return any(isinstance(part, Ema) for part in model.modules())
+
+
+def end_step(model: nn.Module, step: int = 0, steps: int = 0) -> None:
+    """Called before every step: the ranges take up the step before, as all workers saw it."""
+    found = [part for part in model.modules() if isinstance(part, Ema)]
+    if found and dist.is_initialized() and dist.get_world_size() > 1:
+        seen = torch.stack([each.seen for each in found])
+        dist.all_reduce(seen, dist.ReduceOp.MAX)
+        for each, value in zip(found, seen, strict=True):
+            each.seen.copy_(value)
+    for each in found:
+        each.end_step()

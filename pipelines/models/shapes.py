@@ -1,0 +1,178 @@
+"""Shapes that a family's own config cannot say: heads and feed-forward rows of each layer, and what layers share.
+
+They stand in the encoder's config, under `KEY`, so whoever saves the config keeps them. `take` gives a model that was
+built from such a config its shapes; then its weights fit.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from pipelines.core.errors import InputError
+from pipelines.models import backbones
+from pipelines.models.factorized import Factorized
+
+KEY = backbones.SHAPES
+HEADS, ROWS, RANK, GROUPS = "heads", "intermediate", "embedding", "groups"
+# families whose layers have query, key and value in one matrix, and two matrices in `up`: paths below a layer
+FUSED = {"modernbert": ("attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo")}
+INTERMEDIATE = ("intermediate_size", "hidden_dim")  # names of the config's number of feed-forward rows
+
+
+class Between(NamedTuple):
+    """The linear layers before and after what is cut, whose width they share.
+
+    A matrix of `before` is (blocks * width, H): query, key and value may be one matrix of three blocks. `after` is
+    (H, width).
+    """
+
+    before: list[tuple[nn.Linear, int]]
+    after: nn.Linear
+
+
+def attention(model: nn.Module, number: int) -> Between:
+    """The linear layers around the heads of the encoder's layer `number`."""
+    if fused := FUSED.get(_family(model)):
+        layer: Any = backbones.layers(model)[number]
+        return Between([(layer.get_submodule(fused[0]), 3)], layer.get_submodule(fused[1]))
+    parts = backbones.parts(model, number)
+    return Between([(parts[name], 1) for name in ("query", "key", "value")], parts["output"])
+
+
+def feed_forward(model: nn.Module, number: int) -> Between:
+    """The linear layers around the feed-forward rows of the encoder's layer `number`."""
+    if fused := FUSED.get(_family(model)):
+        layer: Any = backbones.layers(model)[number]
+        return Between([(layer.get_submodule(fused[2]), 2)], layer.get_submodule(fused[3]))
+    parts = backbones.parts(model, number)
+    return Between([(parts["up"], 1)], parts["down"])
+
+
+def head_size(model: nn.Module) -> int:
+    """Dimensions of a head, which stay as they are when other heads go."""
+    config = backbones.encoder(model).config
+    width = getattr(config, "true_hidden_size", config.hidden_size)  # MobileBERT's layers are narrower
+    return int(width) // int(config.num_attention_heads)
+
+
+def heads(model: nn.Module) -> list[int]:
+    """How many heads each layer has."""
+    size = head_size(model)
+    return [attention(model, i).after.in_features // size for i in range(len(backbones.layers(model)))]
+
+
+def rows(model: nn.Module) -> list[int]:
+    """How many feed-forward rows each layer has."""
+    return [feed_forward(model, i).after.in_features for i in range(len(backbones.layers(model)))]
+
+
+@torch.no_grad()
+def keep_heads(model: nn.Module, number: int, stay: list[int]) -> None:
+    """Keep only these heads in the layer `number`; they compute the same as before. `note` must follow."""
+    size = head_size(model)
+    _check("head", number, stay, heads(model)[number])
+    _cut(attention(model, number), torch.tensor([head * size + i for head in stay for i in range(size)]))
+    counts = {"num_attention_heads": len(stay), "n_heads": len(stay), "all_head_size": len(stay) * size}
+    for module in backbones.layers(model)[number].modules():
+        for name, value in counts.items():
+            if name in vars(module):
+                setattr(module, name, value)
+
+
+@torch.no_grad()
+def keep_rows(model: nn.Module, number: int, stay: list[int]) -> None:
+    """Keep only these feed-forward rows in the layer `number`. `note` must follow."""
+    _check("row", number, stay, rows(model)[number])
+    _cut(feed_forward(model, number), torch.tensor(stay))
+
+
+def _check(what: str, number: int, stay: list[int], count: int) -> None:
+    if not stay:
+        raise InputError(f"layer {number}: all of its {count} {what}s are to go; at least one must stay")
+    if max(stay) >= count:
+        raise InputError(f"layer {number} has {what}s 0 to {count - 1}; there is no {what} {max(stay)}")
+
+
+def _cut(between: Between, stay: torch.Tensor) -> None:
+    width = between.after.in_features
+    for linear, blocks in between.before:
+        places = torch.cat([block * width + stay for block in range(blocks)])
+        linear.weight, linear.out_features = _part(linear.weight, linear.weight[places]), len(places)
+        if linear.bias is not None:
+            linear.bias = _part(linear.bias, linear.bias[places])
+    after = between.after
+    after.weight, after.in_features = _part(after.weight, after.weight[:, stay]), len(stay)
+
+
+def _part(whole: torch.Tensor, part: torch.Tensor) -> nn.Parameter:
+    return nn.Parameter(part.contiguous(), requires_grad=whole.requires_grad)
+
+
+def note(model: nn.Module) -> None:
+    """Write the model's shapes into its encoder's config: in the family's own words where it has some."""
+    config = backbones.encoder(model).config
+    found: dict[str, Any] = dict(getattr(config, KEY, None) or {})
+    counts, widths = heads(model), rows(model)
+    if {*counts} != {config.num_attention_heads}:
+        found[HEADS] = counts
+    if len({*widths}) == 1:
+        found.pop(ROWS, None)
+        for name in INTERMEDIATE:
+            if hasattr(config, name):
+                setattr(config, name, widths[0])
+    else:
+        found[ROWS] = widths
+    _write(config, found)
+
+
+def add(model: nn.Module, name: str, value: Any) -> None:
+    """Write one more shape into the config, and take it."""
+    config = backbones.encoder(model).config
+    _write(config, {**(getattr(config, KEY, None) or {}), name: value})
+    take(model)
+
+
+def _write(config: Any, found: dict[str, Any]) -> None:
+    if found:
+        setattr(config, KEY, found)
+    elif hasattr(config, KEY):
+        delattr(config, KEY)
+
+
+def of(model: nn.Module) -> dict[str, Any]:
+    """The shapes that the model's config notes; {} if its family's own config says all."""
+    return getattr(backbones.encoder(model).config, KEY, None) or {}
+
+
+def take(model: nn.Module) -> None:
+    """Give a model the shapes that its config notes; what it has already stays as it is."""
+    noted = of(model)
+    if RANK in noted:
+        Factorized.put(backbones.encoder(model), int(noted[RANK]))
+    for number, count in enumerate(noted.get(HEADS, ())):
+        if count != heads(model)[number]:
+            keep_heads(model, number, [*range(count)])
+    for number, count in enumerate(noted.get(ROWS, ())):
+        if count != rows(model)[number]:
+            keep_rows(model, number, [*range(count)])
+    if GROUPS in noted:
+        _share(backbones.layers(model), noted[GROUPS])
+
+
+def _share(layers: nn.ModuleList, groups: list[int]) -> None:
+    """Let layers of one group have the same parameters: those of the group's lowest layer.
+
+    A parameter that a layer has alone stays its own, as the norm that ModernBERT's first layer lacks.
+    """
+    if len(groups) != len(layers):
+        raise InputError(f"the config notes groups for {len(groups)} layers; the model has {len(layers)}")
+    shared: dict[tuple[int, str], nn.Parameter] = {}
+    for group, layer in zip(groups, layers, strict=True):
+        for name, parameter in [*layer.named_parameters(remove_duplicate=False)]:
+            path, _, last = name.rpartition(".")
+            setattr(layer.get_submodule(path), last, shared.setdefault((group, name), parameter))
+
+
+def _family(model: nn.Module) -> str:
+    return str(backbones.encoder(model).config.model_type)

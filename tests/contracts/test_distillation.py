@@ -1,0 +1,216 @@
+"""Every distillation method on every kind of rows and family that it serves, and one sentence for those it does not."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import new_head
+from pipelines.compression import compressing
+from pipelines.compression.context import Context, Data
+from pipelines.core import plugins, schema
+from pipelines.core.errors import InputError, UsageError
+from pipelines.core.resources import Resources
+from pipelines.entries.compress import Compress
+from pipelines.inference.predictor import Predictor
+from pipelines.models import backbones, int8
+from pipelines.text import tokenizer
+from pipelines.training.distributed import fitting
+from tests.support import tiny
+from tests.support.kinds import FAMILIES, TASKS, encoded, rows
+
+FEW: dict[str, Any] = {"epochs": 1, "batch_size": 12}  # two steps
+STUDENTS: dict[str, dict[str, Any]] = {
+    "soft_targets": {"layers": 2, "hidden_size": 16},
+    "distilbert": {},
+    "pkd": {"layers": 2},
+    "tinybert": {"layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 1},
+    "theseus": {"layers": 2, "replacing_epochs": 1},
+    "bilstm_student": {"hidden_size": 16},
+    "mobile": {"bottleneck": 8, "intermediate_size": 8, "feed_forwards": 1, "embedding_size": 8, "transfer_epochs": 1},
+}
+NOT_SERVED = {  # (method, family or kind) -> what is said
+    **{
+        (name, family): f"attention: 1: the {family} family shows no queries and keys; set it to 0"
+        for name in ("tinybert", "mobile")
+        for family in ("xlnet", "deberta-v2")
+    },
+    **{
+        ("theseus", family): f"method: theseus: the layers of the {family} family cannot be replaced one by one"
+        for family in ("albert", "xlnet", "mobilebert", "deberta-v2")
+    },
+    **{
+        ("bilstm_student", kind): f"method: bilstm_student: a BiLSTM has no head for rows of kind {kind}"
+        for kind in ("span", "choice")
+    },
+}
+PAIRS = [(family, "single") for family in FAMILIES] + [("bert", kind) for kind in TASKS if kind != "single"]
+
+
+def context(place: Path, family: str = "bert", kind: str = "single", layers: int = 4, head: str = "native") -> Context:
+    """A random teacher, and rows for it."""
+    source, task = tiny.of_family(family, place / "encoder", layers=layers), TASKS[kind]
+    torch.manual_seed(2)
+    features = "weighted_sum" if head != "native" else "last"
+    try:
+        teacher = new_head.for_task(source, task, head, features=features).eval()
+    except InputError:
+        pytest.skip("the family has no such head")
+    data = Data(encoded(kind, place / "encoded", source), None, tokenizer.load(source).pad_id)
+    with fitting("compress", "t", Resources()) as fit:
+        return Context(teacher, task, data, tokenizer.load(source), None, 1, fit, place / "cache")
+
+
+def made(name: str, given: Context, **more: Any) -> Any:
+    method = plugins.load("pipelines.compression.methods", name)
+    given.fit.folder.mkdir(parents=True, exist_ok=True)
+    return method.compress(given, method.Params(**FEW | STUDENTS[name] | more))
+
+
+def size(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def opened(model: Any, given: Context, place: Path) -> Predictor:
+    place.mkdir()
+    model_folder.save(model, place, place.parent / "encoder", given.task)
+    return Predictor.load(place)
+
+
+@pytest.mark.parametrize(("family", "kind"), PAIRS)
+@pytest.mark.parametrize("name", STUDENTS)
+def test_a_student_is_smaller_and_predicts(name: str, family: str, kind: str, checkout: Path) -> None:
+    given = context(checkout, family, kind)
+    before = size(given.teacher)
+    said = NOT_SERVED.get((name, family if kind == "single" else kind))
+    if said:
+        with pytest.raises(UsageError, match=f"^params.yaml: compress: {said}"):
+            made(name, given)
+        assert not given.cache.exists(), "the teacher was asked for nothing"
+        return
+    digest = backbones.digest(given.teacher)
+    student = made(name, given)
+    assert backbones.digest(given.teacher) == digest, "the teacher stays as it is"
+    assert not student.training
+    assert all(parameter.requires_grad for parameter in student.parameters())
+    assert size(student) < before or (name, family) in {("distilbert", "albert"), ("pkd", "albert")}  # shared layers
+    answers = opened(student, given, checkout / "out").predict(rows(kind))
+    assert answers.schema.names == schema.PREDICTIONS[kind].names
+    numbers = [row[key] for row in answers.to_pylist() for key in ("score", "value") if key in row]
+    assert len(numbers) == 24
+    assert np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize("name", ["tinybert", "mobile"])
+@pytest.mark.parametrize("family", ["xlnet", "deberta-v2"])
+def test_without_attention_every_family_is_served(family: str, name: str, checkout: Path) -> None:
+    given = context(checkout, family)
+    assert size(made(name, given, attention=0.0)) < size(given.teacher)
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_a_teacher_under_a_head_of_ours_that_reads_all_layers(name: str, checkout: Path) -> None:
+    given = context(checkout, head="linear")
+    if name == "theseus":
+        with pytest.raises(UsageError, match="the teacher's head reads weighted_sum, and modules show the last"):
+            made(name, given)
+        return
+    student = made(name, given)
+    assert size(student) < size(given.teacher)
+    opened(student, given, checkout / "out").predict(rows("single"))
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_the_same_seed_makes_the_same_student(name: str, checkout: Path) -> None:
+    digests = {backbones.digest(made(name, context(checkout / str(i)))) for i in range(2)}
+    assert len(digests) == 1
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("soft_targets", {"layers": 5}, "layers: 5 of a student whose teacher has 4; it takes at most as many"),
+    ("soft_targets", {"hidden_size": 64}, "hidden_size: 64 of a student whose teacher has 32; it takes at most"),
+    ("soft_targets", {"layers": None, "hidden_size": None}, "the student is as large as its teacher; set layers, hid"),
+    ("soft_targets", {"hidden_size": 15, "heads": 2}, "no student can be built with layers 2, hidden_size 15, heads 2"),
+    ("soft_targets", {"student": "else"}, "student: else has its own sizes; remove layers, hidden_size"),
+    ("pkd", {"layers": 4}, "layers: 4 of a student whose teacher has 4; it takes from 2, to have one to foll"),
+    ("pkd", {"layers": 1}, "layers: 1 of a student whose teacher has 4"),
+    ("tinybert", {"layers": 5}, "layers: 5 of a student whose teacher has 4"),
+    ("tinybert", {"hidden_size": 48}, "hidden_size: 48 of a student whose teacher has 32"),
+    ("tinybert", {"heads": 4}, "heads: 4 of a student whose teacher has 2; attention needs as many"),
+    ("tinybert", {"layers": 3}, "map: uniform: 4 layers of the teacher do not divide evenly among 3"),
+    ("tinybert", {"map": [2]}, r"map: \[2\] names 1 layers; the student has 2, each needs one"),
+    ("tinybert", {"map": [2, 5]}, r"map: \[2, 5\]: the teacher has no layer 5; it has layers 1 to 4"),
+    ("tinybert", {"map": [3, 2]}, r"map: \[3, 2\]: a higher layer of the student must follow a higher one"),
+    ("theseus", {"layers": 3}, "layers: 3 of a student whose teacher has 4; modules of equal size are possible with 1"),
+    ("theseus", {"layers": 4}, "layers: 4 of a student whose teacher has 4"),
+    ("mobile", {"bottleneck": 9}, "bottleneck: 9 is not divisible by the teacher's 2 heads"),
+    ("mobile", {"bottleneck": 64}, "bottleneck: 64: a student of .* parameters, a teacher of .*; make the bottleneck"),
+    ("bilstm_student", {"hidden_size": 15}, "hidden_size: 15: hidden_size 15 is not divisible by 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong", "said"), BAD)
+def test_what_cannot_be_is_said_before_any_training(
+    name: str, wrong: dict[str, Any], said: str, checkout: Path
+) -> None:
+    given = context(checkout)
+    with pytest.raises(UsageError, match=f"^params.yaml: compress: {said}"):
+        made(name, given, **wrong)
+    assert not given.cache.exists()
+
+
+def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(checkout: Path) -> None:
+    given = context(checkout)
+    own = {"layers": None, "hidden_size": None}
+    source = tiny.of_family("electra", checkout / "small", layers=1)
+    student = made("soft_targets", given, student=str(source), learning_rate=1e-9, weight_decay=0.0, **own)
+    before = new_head.encoder(source).state_dict()
+    after = backbones.encoder(student).state_dict()
+    assert all(torch.allclose(tensor, before[name], atol=1e-6) for name, tensor in after.items())
+    with pytest.raises(UsageError, match=r"student: .*other has another vocabulary than the teacher; both must read"):
+        made("soft_targets", given, student=str(tiny.of_family("bert", checkout / "other", tokens="bpe")), **own)
+    with pytest.raises(InputError, match=r"nowhere: no config\.json; it is not a model folder"):
+        made("soft_targets", given, student=str(checkout / "nowhere"), **own)
+
+
+def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:
+    given = context(checkout)
+    quantized = dataclasses.replace(given, teacher=int8.quantize(given.teacher))
+    for name in ("distilbert", "pkd", "theseus"):
+        with pytest.raises(UsageError, match="teacher: its layers do not train, so a student cannot begin with them"):
+            made(name, quantized)
+    for name in ("soft_targets", "tinybert", "bilstm_student", "mobile"):
+        assert not int8.is_quantized(made(name, quantized))
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, checkout: Path) -> None:
+    """A score that falls: the weights after the first of two steps are kept, and nothing else is scored."""
+    scored: list[dict[str, torch.Tensor]] = []
+
+    def watch(model: torch.nn.Module) -> dict[str, float]:
+        scored.append({key: tensor.clone() for key, tensor in model.state_dict().items()})
+        return {"accuracy": -float(len(scored))}
+
+    student = made(name, dataclasses.replace(context(checkout), watch=watch), evaluations=2)
+    assert len(scored) == 2
+    after = student.state_dict()
+    same = [key for key in scored[0] if scored[0][key].shape == after[key].shape]  # the table of words is cut
+    assert len(same) >= len(after) - 1
+    assert all(scored[0][key].equal(after[key]) for key in same)
+    assert not all(scored[1][key].equal(after[key]) for key in same)
+
+
+def test_rows_of_another_task_are_refused(checkout: Path) -> None:
+    given = context(checkout)
+    entry = Compress(teacher="t", data="it", method="pkd")
+    task = TASKS["single"].with_(splits=("train",))
+    task.save(checkout / "encoded")
+    assert len(compressing._data("small", entry, given.task, checkout / "encoded", 0).train) == 24
+    for other in (TASKS["pair"], task.with_(labels=("film", "phone", "other"))):
+        with pytest.raises(UsageError, match=r"compress\.small\.data: it has rows of task t, kind single; the teacher"):
+            compressing._data("small", entry, other, checkout / "encoded", 0)

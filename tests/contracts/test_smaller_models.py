@@ -1,0 +1,121 @@
+"""Every compression method on every family that it claims: made, saved, opened again, predicting the same."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.core import json_file, plugins
+from pipelines.core.errors import InputError, UsageError
+from pipelines.core.task import Task
+from pipelines.inference import cost, onnx_export
+from pipelines.inference.predictor import Predictor
+from pipelines.inference.runtimes import Torch
+from pipelines.models import backbones
+from tests.support import compressed, kinds
+
+METHODS = [name for name in plugins.names(compressed.METHODS) if compressed.families(name)]
+EVERY = [(name, family) for name in METHODS for family in compressed.families(name)]
+
+
+def check_it_answers_as_before(model: torch.nn.Module, folder: Path, kind: str, within: float = 1e-5) -> None:
+    """The model in memory and the one in its folder, by the one predictor and with its own tokenizer."""
+    given = kinds.rows(kind)
+    opened = Predictor.load(folder)
+    task = Task.load(folder)
+    answers = opened.predict(given).to_pylist()
+    wanted = Predictor(Torch.of(model, task), folder).predict(given).to_pylist()
+    assert len(answers) == 24
+    for one, other in zip(answers, wanted, strict=True):
+        for name in one:
+            number = name in ("score", "scores", "value", "no_answer")
+            assert one[name] == (pytest.approx(other[name], abs=within) if number else other[name]), name
+
+
+def test_there_are_methods_that_claim_families() -> None:
+    claimed = {"drop_layers", "prune_heads", "prune_ffn", "prune_magnitude", "share_layers", "factorize_embeddings"}
+    assert claimed | {"prune_vocab"} <= {*METHODS}
+    assert all(family in backbones.BACKBONES for _, family in EVERY)
+
+
+@pytest.mark.parametrize(("name", "family"), EVERY)
+def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, checkout: Path) -> None:
+    folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "out"
+    model, found = compressed.compressed(name, folder, "single", out)
+    check_it_answers_as_before(model, out, "single")
+    assert found
+    before, after = cost.size(folder), cost.size(out)
+    if name in compressed.SAME_SIZE:
+        assert cost.zeros(out) > cost.zeros(folder) + 1000
+    else:
+        assert after["parameters"] < before["parameters"]
+        assert after["size_bytes"] < before["size_bytes"]
+    numbers = np.concatenate([tensor.flatten().float().numpy() for tensor in model.state_dict().values()])
+    assert np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "modernbert"])
+@pytest.mark.parametrize(
+    ("name", "more", "found"),
+    [
+        ("prune_heads", {"share": 0.25, "rounds": 2}, {"heads": {1, 2}}),
+        ("prune_ffn", {"share": 0.5, "among": "model", "least": 8, "rounds": 3}, {"intermediate": set()}),
+    ],
+)
+def test_layers_may_differ(name: str, more: Any, found: dict[str, set[int]], family: str, checkout: Path) -> None:
+    """config.json notes the sizes of each layer; what transformers' classes cannot say, its card says."""
+    folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "out"
+    model, says = compressed.compressed(name, folder, "single", out, **more)
+    check_it_answers_as_before(model, out, "single")
+    (key,) = found
+    noted = json_file.mapping(out / "config.json")["bertline_reshaped"]
+    assert noted == says
+    assert len({*noted[key]}) == 2
+    assert {*noted[key]} == found[key] or min(noted[key]) >= 8
+    assert "Its reshaped weights are in a format that transformers does not open" in (out / "README.md").read_text()
+    with pytest.raises(InputError, match="its weights are in the format reshaped, from which fine-tuning cannot start"):
+        model_folder.check_fit(out, model.config.vocab_size, 32)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds.TASKS if kind != "single"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_takes_every_kind_of_rows(name: str, kind: str, checkout: Path) -> None:
+    folder = compressed.teacher("bert", kind, checkout / "teacher")
+    model, _ = compressed.compressed(name, folder, kind, checkout / "out")
+    check_it_answers_as_before(model, checkout / "out", kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_smaller_model_is_exported(name: str, family: str, checkout: Path) -> None:
+    folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "onnx"
+    model, _ = compressed.compressed(name, folder, "single", checkout / "out")
+    out.mkdir()
+    assert onnx_export.export(checkout / "out", out, 18, 1e-3) < 1e-3
+    check_it_answers_as_before(model, out, "single", 1e-3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_does_not_claim_is_one_sentence(name: str, checkout: Path) -> None:
+    others = [family for family in (*kinds.FAMILIES, "bilstm") if family not in compressed.families(name)]
+    if not others:
+        assert {*compressed.families(name)} == {*backbones.BACKBONES}
+        return
+    folder = compressed.teacher(others[0], "single", checkout / "teacher")
+    said = rf"params\.yaml: compress\.out\.method: {name} does not take the {others[0]} family of teacher; it takes "
+    with pytest.raises(UsageError, match=said):
+        compressed.compressed(name, folder, "single", checkout / "out")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_weights_in_int8_are_not_changed(name: str, checkout: Path) -> None:
+    folder = compressed.teacher("bert", "single", checkout / "teacher")
+    compressed.compressed("dynamic_int8", folder, "single", checkout / "int8")
+    with pytest.raises(
+        UsageError, match=f"{name} changes weights, and those of int8 are int8; compress the model that"
+    ):
+        compressed.compressed(name, checkout / "int8", "single", checkout / "out")

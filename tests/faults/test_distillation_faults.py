@@ -1,0 +1,119 @@
+"""Distillation that is killed goes on to the same student; with several workers it learns the same as with none."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+import yaml
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import loading, new_head
+from pipelines.core import paths, schema, tables
+from pipelines.stages import compress, encode
+from tests.support import kinds, tiny
+from tests.support.fits import EACH_STEP
+from tests.support.places import ROOT
+
+pytestmark = pytest.mark.slow
+EPOCHS = 30  # of 3 steps, of tinybert's second stage
+SGD = {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.01, "batch_size": 8}
+TINYBERT = {"method": "tinybert", "layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 2}
+THESEUS = {"method": "theseus", "layers": 2, "replacing_epochs": 4, "rate": 0.5}
+
+
+@pytest.fixture
+def place(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A teacher that drops nothing, and encoded rows."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    source = tiny.of_family("bert", checkout / "encoder", dropout=False, layers=4)
+    torch.manual_seed(2)
+    teacher = new_head.for_task(source, kinds.TASKS["single"])
+    paths.model("teacher").mkdir(parents=True)
+    model_folder.save(teacher, paths.model("teacher"), source, kinds.TASKS["single"])
+    tables.write(paths.rows("it") / "train.parquet", kinds.rows("single").to_batches(), schema.ROWS["single"])
+    kinds.TASKS["single"].with_(splits=("train",)).save(paths.rows("it"))
+    asked({})
+    encode.main("it")
+    return checkout
+
+
+def asked(entries: dict[str, dict[str, Any]], **resources: Any) -> None:
+    """params.yaml with these entries of compress."""
+    values = {
+        "resources": {"checkpoint_minutes": EACH_STEP} | resources,
+        "encode": {"it": {"task": "it", "vocab": str(paths.model("teacher")), "max_length": 32}},
+        "compress": {name: {"teacher": "teacher", "data": "it", **entry} for name, entry in entries.items()},
+    }
+    Path("params.yaml").write_text(yaml.safe_dump(values))
+
+
+def command(name: str) -> list[str]:
+    return [sys.executable, "-m", "pipelines.stages.compress", name]
+
+
+def weights(name: str) -> dict[str, torch.Tensor]:
+    return loading.tensors(paths.model(name) / "model.safetensors")
+
+
+def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> None:
+    entry = {**TINYBERT, "epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}
+    asked({"whole": entry, "cut": entry})
+    subprocess.run(command("whole"), check=True)
+    second = paths.checkpoints("compress", "cut") / "fit-2.pt"
+    with subprocess.Popen(command("cut")) as process:
+        deadline = time.monotonic() + 300
+        while not second.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        psutil.Process(process.pid).kill()
+    assert 0 < torch.load(second, weights_only=True)["step"] < EPOCHS * 3, "it was killed in its second stage"
+    assert not paths.model("cut").exists()
+    said = {path.name: path.stat().st_mtime_ns for path in paths.teacher_outputs("cut").iterdir()}
+    assert {"logits", "hidden.0", "queries.2", "outputs.json"} < set(said)
+    first = second.with_name("fit-1.pt")
+    before = first.stat().st_mtime_ns
+    with subprocess.Popen(command("cut"), stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 300
+        while process.poll() is None and time.monotonic() < deadline:
+            now = paths.teacher_outputs("cut")
+            if now.exists() and (now / "outputs.json").exists():
+                found = {path.name: path.stat().st_mtime_ns for path in now.iterdir()}
+                assert found == said or not found.items() - said.items(), "the teacher is not asked again"
+            assert not first.exists() or first.stat().st_mtime_ns == before, "the first stage does not run again"
+            time.sleep(0.05)
+    assert process.returncode == 0
+    whole, cut = weights("whole"), weights("cut")
+    assert whole.keys() == cut.keys()
+    assert all(tensor.equal(cut[name]) for name, tensor in whole.items())
+    assert not [name for name in whole if "of_layers" in name or "of_embeddings" in name], "projections are not kept"
+
+
+@pytest.fixture
+def cluster() -> Iterator[None]:
+    import ray
+
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.parametrize("cache_gb", [4.0, 0.0], ids=["kept", "asked again"])
+@pytest.mark.parametrize("entry", [TINYBERT, THESEUS], ids=lambda entry: entry["method"])
+def test_two_workers_make_the_student_that_one_process_makes(
+    entry: dict[str, Any], cache_gb: float, place: Path, cluster: None
+) -> None:
+    """Whether workers read what the teacher said from files, or each has the teacher and asks it."""
+    if entry["method"] == "theseus" and not cache_gb:
+        pytest.skip("it asks the teacher nothing")
+    entry = {**entry, "epochs": 2, **SGD}
+    asked({"alone": entry, "both": entry})
+    compress.main("alone")
+    asked({"alone": entry, "both": entry}, workers=2, cache_gb=cache_gb)
+    compress.main("both")
+    alone, both, begun = weights("alone"), weights("both"), weights("teacher")
+    assert any(name in begun and not tensor.equal(begun[name]) for name, tensor in alone.items() if "layer" in name)
+    assert all(torch.allclose(tensor, both[name], atol=1e-4) for name, tensor in alone.items())

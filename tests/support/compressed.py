@@ -1,0 +1,81 @@
+"""One compression method on a tiny model of any family and kind, as the compress stage runs it but for its entry."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import new_head
+from pipelines.compression import claims, compressing
+from pipelines.compression.context import Context, Data
+from pipelines.core import plugins
+from pipelines.core.resources import Resources
+from pipelines.text import tokenizer
+from pipelines.training.distributed import fitting
+from tests.support import kinds, tiny
+
+METHODS = "pipelines.compression.methods"
+TWO_STEPS = {"epochs": 0.67, "batch_size": 8, "learning_rate": 1e-3}  # of 24 rows
+# what a method cannot do without, on a model of two layers with two heads each
+OPTIONS: dict[str, dict[str, Any]] = {
+    "drop_layers": {"layers": 1},
+    "prune_heads": {"share": 0.5},
+    "prune_ffn": {"share": 0.5},
+    "prune_magnitude": {"sparsity": 0.75, "rounds": 2, "rewind": "teacher"},
+    "share_layers": {},
+    "factorize_embeddings": {"size": 8},
+    "prune_vocab": {},
+}
+SAME_SIZE = ("prune_magnitude",)  # methods whose weights take as many bytes as before
+
+
+def options(name: str, **more: Any) -> dict[str, Any]:
+    """The least that params.yaml must say for this method."""
+    trains = "epochs" in plugins.load(METHODS, name).Params.model_fields
+    return OPTIONS.get(name, {}) | (TWO_STEPS if trains else {}) | more
+
+
+def teacher(family: str, kind: str, folder: Path) -> Path:
+    """The folder of a fine-tuned model (of random weights); a BiLSTM has a head of ours."""
+    source = tiny.of_family(family, folder.parent / f".{folder.name}.encoder")
+    torch.manual_seed(5)
+    model = new_head.for_task(source, kinds.TASKS[kind], "linear" if family == "bilstm" else "native")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter *= 4  # large enough that answers differ
+    folder.mkdir(parents=True)
+    model_folder.save(model, folder, source, kinds.TASKS[kind])
+    return folder
+
+
+def can(family: str, kind: str) -> bool:
+    """Whether a tiny teacher of the family has a head for the kind; our own heads read labels and numbers."""
+    return family != "bilstm" or kind in ("single", "tagging")
+
+
+def context(folder: Path, fit: Any, kind: str, place: Path, key: str = "it") -> Context:
+    """All that a method is given for the teacher in `folder`, with the rows of `kinds`."""
+    model, task = model_folder.load_tuned(folder)
+    texts, data = tokenizer.load(folder), kinds.encoded(kind, place / f"{key}.encoded", folder)
+    return Context(model, task, Data(data, None, texts.pad_id), texts, None, 1, fit, place / f"{key}.cache", folder)
+
+
+def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The model that the method makes of the teacher in `folder`, saved in `out`, and what the method found."""
+    method = plugins.load(METHODS, name)
+    params = method.Params(**options(name, **more))
+    with fitting("compress", out.name, Resources()) as fit:
+        given = context(folder, fit, kind, out.parent, out.name)
+        claims.check(out.name, method, given.teacher, given.task, folder.name)
+        model = method.compress(given, params)
+    out.mkdir()
+    model_folder.save(model, out, compressing.tokenizer_folder(given), given.task)
+    return model, given.found
+
+
+def families(name: str) -> tuple[str, ...]:
+    """The families that a method claims."""
+    return getattr(plugins.load(METHODS, name), "FAMILIES", ())

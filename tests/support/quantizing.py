@@ -1,0 +1,48 @@
+"""Quantize a tiny model of any family, and keep both it and what it was made of in folders."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.compression.context import Context, Data
+from pipelines.core import plugins
+from pipelines.core.resources import Resources
+from pipelines.models import heads
+from pipelines.text import tokenizer
+from pipelines.training.distributed import fitting
+from tests.support import kinds
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dynamic_int8": {},
+    "static_int8": {"rows": 24},
+    "q8bert": {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "ema_decay": 0.9},
+    "group_quant": {"bits": 4, "rows": 2},
+}
+FAMILIES = sorted({*kinds.FAMILIES} - {"xlnet"})  # xlnet's attention has no linear layers
+
+
+def teacher(kind: str, family: str, place: Path) -> Context:
+    """The context of a compression; its teacher, a model of random weights, is in `place`/teacher."""
+    model, data = kinds.model_and_rows(kind, family, place, "linear" if family == "bilstm" else "native")
+    for parameter in heads.head_parameters(model):  # large enough that logits differ, small enough that steps tell
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.2)
+    task, texts = kinds.TASKS[kind], tokenizer.load(place / "encoder")
+    (place / "teacher").mkdir()
+    model_folder.save(model, place / "teacher", place / "encoder", task)
+    with fitting("compress", "t", Resources()) as fit:
+        return Context(model, task, Data(data, None, texts.pad_id), texts, None, 1, fit, place)
+
+
+def quantized(method: str, context: Context, resources: Resources | None = None, **options: Any) -> Path:
+    """The folder of what a method makes of the context's teacher."""
+    plugin = plugins.load("pipelines.compression.methods", method)
+    with fitting("compress", method, resources or Resources()) as fit:
+        given = Context(**{**vars(context), "fit": fit})
+        model = plugin.compress(given, plugin.Params(**OPTIONS[method] | options))
+    out = context.cache / method
+    out.mkdir()
+    model_folder.save(model, out, context.cache / "encoder", context.task)
+    return out

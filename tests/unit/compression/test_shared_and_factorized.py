@@ -1,0 +1,129 @@
+"""Layers that share weights, and tables of two matrices: by NumPy, and against the models that they come from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import new_head
+from pipelines.compression.methods import share_layers
+from pipelines.core.errors import UsageError
+from pipelines.models import backbones, heads
+from pipelines.models.factorized import Factorized
+from tests.support import compressed, kinds, tiny
+
+IDS = torch.tensor([[2, 9, 7, 8, 3], [2, 8, 3, 0, 0]])
+INPUTS = {"input_ids": IDS, "attention_mask": (IDS > 0).long(), "token_type_ids": torch.zeros_like(IDS)}
+
+
+def test_groups_are_those_of_albert() -> None:
+    assert share_layers.divided(12, 1) == [0] * 12
+    assert share_layers.divided(12, 3) == [0] * 4 + [1] * 4 + [2] * 4
+    assert share_layers.divided(5, 2) == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("kind", kinds.TASKS)
+def test_a_bert_as_an_albert_is_the_same_function(kind: str, checkout: Path) -> None:
+    """As many groups as layers: nothing is shared yet, and the outputs are BERT's."""
+    folder = compressed.teacher("bert", kind, checkout / "teacher")
+    model, _ = model_folder.load_tuned(folder)
+    albert = share_layers.as_albert(model, kind, 2)
+    with torch.inference_mode():
+        wanted, found = (heads.outputs(each, kind, INPUTS) for each in (model, albert))
+    assert found.allclose(wanted, atol=1e-5)
+    assert type(albert).__name__ == type(model).__name__.replace("Bert", "Albert")
+
+
+@pytest.mark.parametrize("start", ["mean", "lowest"])
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_the_shared_weights_begin_as_they_are_asked_to(family: str, start: str, checkout: Path) -> None:
+    folder = compressed.teacher(family, "single", checkout / "teacher")
+    model, _ = model_folder.load_tuned(folder)
+    both = [layer.intermediate.dense.weight.detach().double().numpy() for layer in backbones.layers(model)]
+    assert not np.allclose(*both)
+    made, found = compressed.compressed("share_layers", folder, "single", checkout / "out", start=start, epochs=0)
+    assert found == {"groups": [0, 0]}
+    layer = backbones.layers(made)[0]
+    weight = (layer.albert_layers[0].ffn if family == "bert" else layer.intermediate.dense).weight
+    assert weight.detach().numpy() == pytest.approx((both[0] + both[1]) / 2 if start == "mean" else both[0], abs=1e-6)
+    native = "AlbertForSequenceClassification" if family == "bert" else "RobertaForSequenceClassification"
+    assert type(made).__name__ == native
+
+
+def test_what_cannot_be_shared_is_one_sentence(checkout: Path) -> None:
+    folder = compressed.teacher("bert", "single", checkout / "teacher")
+    with pytest.raises(UsageError, match="groups: 2 for 2 layers; fewer share something"):
+        compressed.compressed("share_layers", folder, "single", checkout / "out", groups=2)
+    compressed.compressed("prune_heads", folder, "single", checkout / "cut", share=0.25)
+    with pytest.raises(UsageError, match="layers of one group differ in the size of attention"):
+        compressed.compressed("share_layers", checkout / "cut", "single", checkout / "out")
+
+
+def test_a_bert_under_a_head_of_ours_keeps_its_architecture(checkout: Path) -> None:
+    source = tiny.of_family("bert", checkout / "encoder")
+    model = new_head.for_task(source, kinds.TASKS["single"], "mlp", "mean")
+    (checkout / "teacher").mkdir()
+    model_folder.save(model, checkout / "teacher", source, kinds.TASKS["single"])
+    made, _ = compressed.compressed("share_layers", checkout / "teacher", "single", checkout / "out")
+    assert type(made) is type(model)
+    opened, _ = model_folder.load_tuned(checkout / "out")
+    first, second = backbones.layers(opened)
+    assert all(p is q for p, q in zip(first.parameters(), second.parameters(), strict=True))
+    with torch.inference_mode():
+        assert opened(**INPUTS).logits.equal(made.eval()(**INPUTS).logits)
+
+
+@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+def test_what_is_shared_can_be_int8(family: str, checkout: Path) -> None:
+    """Norms stay shared; every layer has its own int8 copy of a matrix."""
+    folder = compressed.teacher(family, "single", checkout / "teacher")
+    compressed.compressed("share_layers", folder, "single", checkout / "shared")
+    made, _ = compressed.compressed("dynamic_int8", checkout / "shared", "single", checkout / "int8")
+    opened, _ = model_folder.load_tuned(checkout / "int8")
+    taken = backbones.inputs(opened, INPUTS)
+    with torch.inference_mode():
+        assert opened(**taken).logits.equal(made(**taken).logits)
+    norms = [[p for p in layer.parameters() if p.dim() == 1][-1] for layer in backbones.layers(opened)]
+    assert norms[0] is norms[1]
+
+
+def test_the_best_two_matrices_by_numpy() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(30, 12)) @ rng.normal(size=(12, 12))
+    made = Factorized(30, 5, 12, padding_idx=0)
+    kept = made.fill(torch.from_numpy(table))
+    u, s, vt = np.linalg.svd(table, full_matrices=False)
+    found = (made.words.weight @ made.up.weight.T).detach().numpy()
+    assert found == pytest.approx(u[:, :5] * s[:5] @ vt[:5], abs=1e-4)
+    assert np.linalg.norm(table - found) ** 2 == pytest.approx((s[5:] ** 2).sum(), rel=1e-4)  # Eckart and Young
+    assert kept == pytest.approx((s[:5] ** 2).sum() / (s**2).sum())
+    assert made(torch.tensor([[3, 4]]))[0].detach().numpy() == pytest.approx(found[3:5], abs=1e-5)
+
+
+def test_an_encoder_takes_its_table_apart_once() -> None:
+    table = nn.Embedding(10, 4)
+
+    class Encoder(nn.Module):
+        def get_input_embeddings(self) -> nn.Module:
+            return self.words
+
+        def set_input_embeddings(self, value: nn.Module) -> None:
+            self.words = value
+
+    encoder = Encoder()
+    encoder.words = table
+    made = Factorized.put(encoder, 2)
+    assert Factorized.put(encoder, 2) is made
+    assert (made.rank, made(torch.tensor([1])).shape) == (2, (1, 4))
+
+
+def test_a_size_that_saves_nothing_is_one_sentence(checkout: Path) -> None:
+    folder = compressed.teacher("bert", "single", checkout / "teacher")
+    with pytest.raises(UsageError, match=r"size: 32 makes a table of \d+ x 32 no smaller; \d+ would"):
+        compressed.compressed("factorize_embeddings", folder, "single", checkout / "out", size=32)
+    compressed.compressed("factorize_embeddings", folder, "single", checkout / "small", size=4)
+    with pytest.raises(UsageError, match="size: the teacher's embedding is factorized already, to 4"):
+        compressed.compressed("factorize_embeddings", checkout / "small", "single", checkout / "out", size=2)

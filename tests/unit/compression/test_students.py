@@ -1,0 +1,71 @@
+"""Students: the sizes that were asked for, and the teacher's own weights where they were taken over."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipelines.checkpoints import new_head
+from pipelines.compression import students
+from pipelines.models import backbones
+from tests.support import tiny
+from tests.support.kinds import FAMILIES, TASKS
+
+
+def teacher(family: str, place: Path, layers: int = 4) -> Any:
+    source = tiny.of_family(family, place / "encoder", layers=layers)
+    torch.manual_seed(2)
+    return new_head.for_task(source, TASKS["single"]).eval()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_narrow_student_keeps_the_proportions_of_its_family(family: str, checkout: Path) -> None:
+    given = teacher(family, checkout)
+    student = students.build(given, {"layers": 3, "hidden_size": 16}, range(3), 1)
+    own, config = backbones.encoder(student).config, backbones.encoder(given).config
+    assert students.depth(student) == 3
+    assert own.hidden_size == 16
+    heads = config.num_attention_heads
+    assert own.num_attention_heads == (heads if family == "mobilebert" else heads // 2)
+    name = next(name for name in students.FEED_FORWARD if hasattr(own, name))
+    assert getattr(own, name) == getattr(config, name) // 2
+    assert backbones.encoder(given).config.hidden_size == 32, "the teacher's config stays as it is"
+    again = students.build(given, {"layers": 3, "hidden_size": 16}, range(3), 1)
+    assert backbones.digest(again) == backbones.digest(student)
+
+
+@pytest.mark.parametrize("family", [each for each in FAMILIES if each != "albert"])
+def test_layers_and_all_around_them_are_the_teachers(family: str, checkout: Path) -> None:
+    given = teacher(family, checkout)
+    student = students.build(given, {"layers": 2}, [0, 2], 1)
+    students.take_over(student, given, [0, 2])
+    for mine, theirs in ((0, 0), (1, 2)):
+        one, other = (backbones.layers(model)[i].state_dict() for model, i in ((student, mine), (given, theirs)))
+        assert one
+        assert all(tensor.equal(other[name]) for name, tensor in one.items())
+    whole, around = given.state_dict(), 0
+    inside = ("layer.", "layers.")
+    for name, tensor in student.state_dict().items():
+        if not any(part in name for part in inside):
+            assert tensor.equal(whole[name]), name
+            around += 1
+    assert around >= 3
+
+
+def test_a_shallow_albert_has_all_of_the_teachers_weights(checkout: Path) -> None:
+    given = teacher("albert", checkout)
+    student = students.build(given, {"layers": 2}, [0, 2], 1)
+    students.take_over(student, given, [0, 2])
+    assert students.depth(student) == 2
+    assert backbones.digest(student) == backbones.digest(given)
+
+
+def test_kinds_of_layers_are_those_of_the_layers_that_stay(checkout: Path) -> None:
+    given = teacher("modernbert", checkout)
+    types = ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]
+    given.config.layer_types = types
+    for kept, wanted in (([0, 3], [types[0], types[3]]), ([0, 2], [types[0], types[2]])):
+        found = students.build(given, {"layers": 2}, kept, 1)
+        assert found.config.layer_types == wanted
+        assert [layer.attention_type for layer in backbones.layers(found)] == wanted

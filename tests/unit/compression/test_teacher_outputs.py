@@ -1,0 +1,160 @@
+"""What the teacher says: the same from files as from the teacher, whatever the order of batches, and asked once."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.compression import states, teacher_outputs
+from pipelines.compression.context import Context, Data
+from pipelines.compression.teacher_outputs import MARK, Asked
+from pipelines.core.resources import Resources
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import attention_heads, backbones
+from pipelines.training.batches import RowBatches
+from pipelines.training.distributed import fitting
+from tests.support.kinds import FAMILIES, TASKS, model_and_rows
+
+ASKED = Asked(first=(0, 2), hidden=(0, 1), attention=(2,))
+PARAMS = Fit(batch_size=5, epochs=1, seed=3)
+
+
+def given(checkout: Path, kind: str = "single", family: str = "bert", cache_gb: float = 1.0) -> Context:
+    teacher, data = model_and_rows(kind, family, checkout)
+    with fitting("compress", "t", Resources(cache_gb=cache_gb)) as fit:
+        rows: Any = Data(data, None, 0)
+        return Context(teacher, TASKS[kind], rows, None, None, 1, fit, checkout / "cache")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@pytest.mark.parametrize("kind", TASKS)
+def test_files_say_what_the_teacher_says(kind: str, family: str, checkout: Path) -> None:
+    context = given(checkout, kind, family)
+    teaching = teacher_outputs.ask(context, ASKED)
+    assert not teaching.again
+    lessons = teacher_outputs.Lessons(context.data.batches(PARAMS), teaching.arrays)
+    names = {"logits", "first.0", "first.2", "hidden.0", "hidden.1", "queries.2", "keys.2"}
+    seen = 0
+    for step in range(len(lessons)):
+        batch = lessons[step]
+        own = {name: tensor for name, tensor in batch.items() if not name.startswith(MARK)}
+        with torch.no_grad():
+            wanted = teacher_outputs.told(context.teacher, kind, ASKED, own)
+        assert {name.removeprefix(MARK) for name in batch if name.startswith(MARK)} == names == set(wanted)
+        for name, tensor in wanted.items():
+            found = batch[MARK + name].float()
+            assert found.shape == tensor.shape, name
+            if teaching.arrays[name].tokens:
+                tensor = tensor * batch["attention_mask"][..., None]
+            assert found.allclose(tensor, atol=1e-4 if name == "logits" else 5e-3, rtol=1e-3), name
+        seen += len(lessons.rows(step))
+    assert seen == len(context.data.train)
+
+
+def test_the_teacher_is_asked_once_and_a_killed_run_takes_the_files_up(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = given(checkout)
+    teacher_outputs.ask(context, ASKED)
+    files = {path.name: path.stat().st_mtime_ns for path in context.cache.iterdir()}
+    assert "outputs.json" in files
+    asked: list[int] = []
+    through = teacher_outputs.frozen_features.read_through
+    monkeypatch.setattr(
+        teacher_outputs.frozen_features, "read_through", lambda *given: asked.append(1) or through(*given)
+    )
+    teacher_outputs.ask(context, ASKED)
+    teacher_outputs.ask(context)
+    assert {path.name: path.stat().st_mtime_ns for path in context.cache.iterdir()} == files
+    assert not asked
+    teacher_outputs.ask(context, Asked(hidden=(2,)))  # not among those
+    assert asked == [1]
+    (context.cache / "outputs.json").unlink()  # killed before it was finished
+    teacher_outputs.ask(context, ASKED)
+    assert asked == [1, 1]
+
+
+@pytest.mark.parametrize("why", ["no room", "other machines"])
+def test_without_files_the_teacher_is_asked_at_every_step(
+    why: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = given(checkout, cache_gb=0.0 if why == "no room" else 1.0)
+    if why == "other machines":
+        monkeypatch.setenv("RAY_ADDRESS", "ray://elsewhere")
+    teaching = teacher_outputs.ask(context, ASKED)
+    assert teaching.again
+    assert [*teaching.arrays] == ["logits"]
+    assert (teaching.arrays["logits"].inside is not None) == (why == "other machines")
+    told: list[teacher_outputs.Told] = []
+
+    def loss(model: torch.nn.Module, batch: Any, said: teacher_outputs.Told) -> Any:
+        assert not any(name.startswith(MARK) for name in batch)
+        told.append(said)
+        return torch.zeros(()), torch.ones(())
+
+    batch = teacher_outputs.Lessons(context.data.batches(PARAMS), teaching.arrays)[0]
+    teacher_outputs.Taught(loss, "single", ASKED, context.teacher)(context.teacher, batch, 0)
+    files = teacher_outputs.ask(given(checkout / "b"), ASKED)
+    batch = teacher_outputs.Lessons(context.data.batches(PARAMS), files.arrays)[0]
+    if why == "no room":
+        teacher_outputs.Taught(loss, "single", ASKED, None)(context.teacher, batch, 0)
+        assert told[0].keys() == told[1].keys()
+    inside = batch["attention_mask"][..., None].bool()
+    found, wanted = told[0]["hidden.1"], batch[f"{MARK}hidden.1"].float() if why == "no room" else told[0]["hidden.1"]
+    assert found.masked_fill(~inside, 0).allclose(wanted.masked_fill(~inside, 0), atol=5e-3)
+
+
+def test_a_full_disk_is_an_error_before_anything_is_asked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(teacher_outputs.frozen_features.os, "posix_fallocate", full)
+    context = given(checkout)
+    with pytest.raises(OSError, match="No space left on device"):
+        teacher_outputs.ask(context, ASKED)
+    assert not (context.cache / "outputs.json").exists()
+
+
+@pytest.mark.parametrize("family", [each for each in FAMILIES if each not in ("xlnet", "deberta-v2")])
+def test_what_is_seen_is_what_the_layers_compute(family: str, checkout: Path) -> None:
+    """Hidden states are transformers' own; softmax of the scores over tokens inside is transformers' own attention."""
+    model, data = model_and_rows("single", family, checkout)
+    batch = RowBatches(data, 4, 1, 0, 0)[0]
+    plain: Any = backbones.inputs(model, batch)
+    own = backbones.encoder(model)
+    with torch.inference_mode():
+        seen = states.see(model, "single", batch, attention=True)
+        assert seen.logits.allclose(model(**plain).logits, atol=1e-5)
+        own.set_attn_implementation("eager")
+        wanted = own(**plain, output_hidden_states=True, output_attentions=True)
+    assert len(seen.hidden) == len(wanted.hidden_states) == 3
+    assert all(a.allclose(b, atol=1e-5) for a, b in zip(seen.hidden, wanted.hidden_states, strict=True))
+    assert len(seen.attention) == len(wanted.attentions) == 2
+    outside = ~batch["attention_mask"].bool()[:, None, None]
+    for layer, weights in enumerate(wanted.attentions, start=1):
+        found = seen.scores(layer).masked_fill(outside, -1e9).softmax(dim=-1)
+        rows = batch["attention_mask"].bool()[:, None, :, None].expand_as(found)
+        assert found[rows].allclose(weights[rows], atol=1e-5)
+    if family != "modernbert":
+        assert seen.attention[0][0].shape[1] == attention_heads.count(model, 0)
+
+
+def test_attention_kernels_are_as_before_and_nothing_is_kept(checkout: Path) -> None:
+    model, data = model_and_rows("single", "bert", checkout)
+    batch = RowBatches(data, 4, 1, 0, 0)[0]
+    before = model.config._attn_implementation
+    assert len(states.see(model, "single", batch, attention=True).attention) == 2
+    assert model.config._attn_implementation == before != states.KERNEL
+    assert not states._caught
+    assert not backbones.encoder(model)._forward_hooks
+    assert states.see(model, "single", batch).attention == []
+
+
+def test_tokens_of_rows_with_several_sequences_are_found(checkout: Path) -> None:
+    _, data = model_and_rows("choice", "bert", checkout)
+    rows = np.array([4, 1])
+    places = teacher_outputs._places(data, rows)
+    wanted = [np.arange(data.offsets[s], data.offsets[s + 1]) for s in (12, 13, 14, 3, 4, 5)]
+    assert places.tolist() == np.concatenate(wanted).tolist()
