@@ -122,7 +122,7 @@ def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, A
         for name in layers:
             parts = {key.removeprefix(f"{name}."): tensors.pop(key) for key in _under(name, tensors)}
             tensors |= build(model, name, layers[name] if isinstance(layers, dict) else None, parts)
-        model.load_state_dict(tensors, assign=True)
+        model.load_state_dict(tensors)
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(
             f"{folder}: its weights are not those of the layers that {CONFIG} lists under {shown(mark)}: "

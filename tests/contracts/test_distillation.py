@@ -10,6 +10,7 @@ import torch
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
+from pipelines.checkpoints import quantized as quantized_weights
 from pipelines.compression import compressing
 from pipelines.compression.context import Context, Data
 from pipelines.core import plugins, schema
@@ -184,7 +185,7 @@ def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:
         with pytest.raises(UsageError, match="teacher: its layers do not train, so a student cannot begin with them"):
             made(name, quantized)
     for name in ("soft_targets", "tinybert", "bilstm_student", "mobile"):
-        assert not int8.is_quantized(made(name, quantized))
+        assert not quantized_weights.is_int8(made(name, quantized))
 
 
 @pytest.mark.parametrize("name", STUDENTS)

@@ -37,7 +37,7 @@ def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> Non
     off, size = np.abs(np.array(found) - np.array(wanted)).max(), np.abs(np.array(wanted)).max()
     assert 0 < off < (0.5 if method == "group_quant" else 0.15) * size
     assert loaded.predict(kinds.rows("single")).num_rows == 24
-    with pytest.raises(InputError, match=f"its layers are {FORMS[method]}, which does not train"):
+    with pytest.raises(InputError, match=f"in the format {FORMS[method]}, from which fine-tuning"):
         model_folder.check_fit(out, context.tokenizer.vocab_size, 8)
 
 

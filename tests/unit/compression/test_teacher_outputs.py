@@ -12,7 +12,7 @@ from pipelines.compression.context import Context, Data
 from pipelines.compression.teacher_outputs import MARK, Asked
 from pipelines.core.resources import Resources
 from pipelines.entries.parts.fit import Fit
-from pipelines.models import attention_heads, backbones
+from pipelines.models import backbones, shapes
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
 from tests.support.kinds import FAMILIES, TASKS, model_and_rows
@@ -138,7 +138,7 @@ def test_what_is_seen_is_what_the_layers_compute(family: str, checkout: Path) ->
         rows = batch["attention_mask"].bool()[:, None, :, None].expand_as(found)
         assert found[rows].allclose(weights[rows], atol=1e-5)
     if family != "modernbert":
-        assert seen.attention[0][0].shape[1] == attention_heads.count(model, 0)
+        assert seen.attention[0][0].shape[1] == shapes.heads(model)[0]
 
 
 def test_attention_kernels_are_as_before_and_nothing_is_kept(checkout: Path) -> None:
