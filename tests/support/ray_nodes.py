@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,22 +33,37 @@ class Cluster:
 
     def head(self) -> None:
         self._start("--head", f"--port={self.port}", "--include-dashboard=false")
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            listening = [each.laddr for each in psutil.net_connections("tcp") if each.status == "LISTEN" and each.laddr]
-            if any(each.port == self.port for each in listening):
-                return
-            time.sleep(0.2)
-        raise TimeoutError(f"no head at {self.address}")
+        wait_until(lambda: listens("127.0.0.1", self.port), f"no head at {self.address}")
 
     def second(self) -> subprocess.Popen[bytes]:
-        return self._start(f"--address={self.address}", f"--node-ip-address={SECOND}")
+        """Another node, which listens. It ends at once while the head, which listens too, knows no node yet."""
+        for _ in range(10):
+            node = self._start(f"--address={self.address}", f"--node-ip-address={SECOND}")
+            wait_until(lambda one=node: one.poll() is not None or listens(SECOND), "no second node")  # type: ignore[misc]
+            if node.poll() is None:
+                return node
+            time.sleep(1)
+        raise TimeoutError(f"no second node for {self.address}")
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """A node, whose processes are this one's children."""
         command = [*RAY, *SMALL, f"--temp-dir={self.session}", *arguments]
         self.nodes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         return self.nodes[-1]
+
+
+def listens(address: str, port: int = 0) -> bool:
+    """Whether a process listens there; on any port if none is named."""
+    every = [each.laddr for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN and each.laddr]
+    return any(each.port == port if port else each.ip == address for each in every)
+
+
+def wait_until(true: Callable[[], bool], why: str) -> None:
+    deadline = time.monotonic() + 120
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(why)
+        time.sleep(0.2)
 
 
 def kill(node: subprocess.Popen[bytes]) -> None:
