@@ -10,17 +10,17 @@ from pipelines.core import json_file
 TOLD = Path("state/events.json")  # which events were told, and must not be told again
 
 
-def tell(what: str, model: str, **payload: str) -> bool:
-    """Tell the server `bertline.WHAT` of a model. Without a server of its own nobody listens, and nothing is told."""
+def tell(what: str, about: str, **payload: str) -> bool:
+    """Tell the server `bertline.WHAT` about a model, or `data`. Without a server nobody listens; nothing is told."""
     if not get_current_settings().api.url:
         return False
-    resource = {"prefect.resource.id": f"bertline.model.{model}", "prefect.resource.name": model}
-    emit_event(event=f"bertline.{what}", resource=resource, payload={"model": model, **payload})
+    resource = {"prefect.resource.id": f"bertline.about.{about}", "prefect.resource.name": about}
+    emit_event(event=f"bertline.{what}", resource=resource, payload={"model": about, **payload})
     return True
 
 
-def tell_once(key: str, what: str, model: str, **payload: str) -> None:
+def tell_once(key: str, what: str, about: str, **payload: str) -> None:
     """Tell an event that has a name of its own, and not a second time."""
     told = json_file.mapping(TOLD) if TOLD.is_file() else {}
-    if key not in told and tell(what, model, **payload):
+    if key not in told and tell(what, about, **payload):
         json_file.write(TOLD, told | {key: what})

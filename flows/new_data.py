@@ -4,7 +4,6 @@ from prefect import flow
 
 from flows import events
 from flows.notices import HOOKS
-from pipelines.core import checking
 from pipelines.graph import why
 
 
@@ -12,6 +11,6 @@ from pipelines.graph import why
 def new_data() -> list[str]:
     """Tell of new data, once for each state of it; returns a line for each source that changed."""
     found = why.changed_sources()
-    for model in checking.check()["promote"] if found else ():
-        events.tell_once(f"data {model} {' '.join(found.values())}", "data", model, sources=", ".join(found))
+    if found:  # one event: a retraining takes all models
+        events.tell_once(f"data {' '.join(found.values())}", "data", "data", sources=", ".join(found))
     return [f"{source} changed" for source in found]

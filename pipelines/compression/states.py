@@ -91,15 +91,9 @@ def _kernel(model: nn.Module) -> Iterator[None]:
 
 
 def _attend(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **more: Any,
+    module: nn.Module, query: torch.Tensor, key: torch.Tensor, *rest: Any, **more: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`attention_kernels.attend`, which it is, with a note of what went in."""
+    scaling = more.get("scaling")  # every family names it
     _caught.append((query * (query.shape[-1] ** -0.5 if scaling is None else scaling), key))
-    return attention_kernels.attend(module, query, key, value, attention_mask, scaling, dropout, **more)
+    return attention_kernels.attend(module, query, key, *rest, **more)

@@ -109,7 +109,8 @@ def test_packed_weights_take_their_bits(checkout: Path) -> None:
     """Four bits a weight, eight a word; of each group a step and a least weight."""
     out = quantized("group_quant", teacher("single", "bert", checkout))
     with safe_open(out / "model.safetensors", "pt") as file:
-        layer = {name.split(".")[-1]: file.get_tensor(name) for name in file.keys() if "layer.0.output.dense" in name}  # noqa: SIM118
+        names = [name for name in list(file.keys()) if "layer.0.output.dense" in name]
+        layer = {name.split(".")[-1]: file.get_tensor(name) for name in names}
         words = file.get_tensor("bert.embeddings.word_embeddings.matrix.packed")
         count = file.get_tensor("bert.embeddings.word_embeddings.matrix.step")
     assert layer["packed"].shape == (32 * 64 // 2,)

@@ -32,9 +32,8 @@ def nodes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subp
     import ray
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # a head would take up the token of an earlier Ray of this user
-    monkeypatch.setenv("RAY_health_check_period_ms", "500")
-    monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
+    for name, value in ray_nodes.SETTINGS.items():
+        monkeypatch.setenv(name, value)
     with ray_nodes.started() as found:
         found.second()
         monkeypatch.setenv("RAY_ADDRESS", found.address)

@@ -25,13 +25,12 @@ Write = Callable[..., None]
 SLOW = "echo {0} >> began; echo {0} > {0}.txt; sleep {1} & wait; echo whole >> {0}.txt"
 WAITS = "echo {0} >> began; echo {0} > {0}.txt; until test -e go; do sleep 0.1; done; echo whole >> {0}.txt"
 SLEEP = "86.9"  # no other process of this machine sleeps so long
-RAY = {"RAY_AUTH_MODE": "disabled", "RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3"}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ray_nodes.Cluster]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in RAY.items():
+        for name, value in ray_nodes.SETTINGS.items():
             patch.setenv(name, value)
         with ray_nodes.started() as found:
             yield found
@@ -66,7 +65,8 @@ class Run:
     """`bertline run`, and what it says."""
 
     def __init__(self, address: str, *words: str) -> None:
-        environment = os.environ | RAY | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
+        given = {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
+        environment = os.environ | ray_nodes.SETTINGS | given
         self.process = subprocess.Popen(
             [sys.executable, "-m", "flows.cli", "run", *words], env=environment, stderr=subprocess.PIPE, text=True
         )
@@ -175,7 +175,7 @@ def test_a_node_dies_and_its_stage_runs_again_elsewhere(
         run.until("a: starts on")
         run.until("b: starts on")  # a node has one CPU, so they run on both
         there = next(line[0] for line in run.lines if line.endswith(f"starts on {ray_nodes.SECOND}"))
-        wait_for(lambda: there in Path("began").read_text())
+        wait_for(lambda: Path("began").exists() and there in Path("began").read_text())
         ray_nodes.kill(second)
         # Ray may see that the process is gone before it sees that of the node
         assert f"the node {ray_nodes.SECOND} died, after" in run.until(f"{there}: lost, for ")

@@ -3,9 +3,8 @@
 import json
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -63,13 +62,6 @@ def server(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.
     mlflow.set_tracking_uri(None)
 
 
-def wait_until(true: Callable[[], object], why: str, seconds: float = 240) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, why
-        time.sleep(0.3)
-
-
 def post(server: servers.Prefect, path: str, **body: Any) -> Any:
     data = json.dumps(body).encode()
     request = urllib.request.Request(f"{server.api}/{path}", data, {"Content-Type": "application/json"})
@@ -103,10 +95,10 @@ def test_a_retrain_outlives_its_server(server: servers.Prefect) -> None:
         [sys.executable, "-m", "flows.cli", "retrain"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        wait_until(lambda: Path("begun").exists() or retrain.poll() is not None, "the stage does not begin")
+        servers.wait_until(lambda: Path("begun").exists() or retrain.poll() is not None, "the stage does not begin")
         server.kill()
         Path("go").touch()
-        wait_until(lambda: Path("dvc.lock").exists() or retrain.poll() is not None, "the stage does not end")
+        servers.wait_until(lambda: Path("dvc.lock").exists() or retrain.poll() is not None, "the stage does not end")
         server.start()
         said, _ = retrain.communicate(timeout=300)
     finally:
@@ -126,11 +118,13 @@ def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Pre
     prefect("--no-prompt", "deploy", "--all")
     (deployment,) = post(server, "deployments/filter")
     create = f"deployments/{deployment['id']}/create_flow_run"
-    with servers.running(Worker(checkout)) as worker:
+    with servers.running(servers.Worker(checkout)) as worker:
         post(server, create, name="first", parameters={"number": 1})
-        wait_until(Path("begun-1").exists, "the first run does not begin")
+        servers.wait_until(Path("begun-1").exists, "the first run does not begin")
         post(server, create, name="second", parameters={"number": 2})
-        wait_until(lambda: states(server)["second"] == "AwaitingConcurrencySlot", "the second run is not held back")
+        servers.wait_until(
+            lambda: states(server)["second"] == "AwaitingConcurrencySlot", "the second run is not held back"
+        )
         worker.kill()  # and its children, one of which is the run
     (first,) = [run for run in post(server, "flow_runs/filter") if run["name"] == "first"]
     lease = first["state"]["state_details"]["deployment_concurrency_lease_id"]
@@ -138,23 +132,13 @@ def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Pre
     post(server, f"v2/concurrency_limits/leases/{lease}/renew", lease_duration=60)
     server.kill()
     server.start()
-    with servers.running(Worker(checkout)):
-        wait_until(Path("begun-2").exists, "the slot does not come free")
+    with servers.running(servers.Worker(checkout)):
+        servers.wait_until(Path("begun-2").exists, "the slot does not come free")
         Path("go").touch()
-        wait_until(lambda: states(server)["second"] == "Completed", "the second run does not end")
+        servers.wait_until(lambda: states(server)["second"] == "Completed", "the second run does not end")
     assert states(server)["first"] == "Running"  # which nobody can know better
 
 
 def prefect(*arguments: str) -> None:
     done = subprocess.run([servers.BIN / "prefect", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-class Worker(servers.Server):
-    """A worker of the pool; it has no address of its own."""
-
-    def command(self) -> list[str]:
-        return [str(servers.BIN / "prefect"), "worker", "start", "--pool", "bertline"]
-
-    def answers(self) -> bool:
-        return True

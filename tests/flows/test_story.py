@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from itertools import permutations, product
@@ -33,6 +33,7 @@ from tests.support.places import ROOT
 from tests.support.servers import BIN, BUCKET
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), postgres.needed]
+PATIENCE = 600.0  # seconds for what the worker is to do
 TODAY = Window.at(datetime.now(UTC), "day").begin
 DAYS = [(TODAY - timedelta(days=back)).strftime("%Y-%m-%d") for back in (5, 4, 3, 2, 1)]
 THINGS = {
@@ -107,16 +108,6 @@ def arrive(day: str, topics: list[str]) -> None:
     tables.write(Path(f"incoming/headlines-{day}.parquet"), rows.to_batches(), rows.schema)
 
 
-class Worker(servers.Server):
-    """A worker of the pool; it has no address of its own."""
-
-    def command(self) -> list[str]:
-        return [str(BIN / "prefect"), "worker", "start", "--pool", "bertline"]
-
-    def answers(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def api(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """All services; a workspace with two topics of news. Yields the address of Prefect's API."""
@@ -152,7 +143,7 @@ def api(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "WARNING")
         shell("prefect work-pool create bertline --type process")
         shell("prefect --no-prompt deploy --all")
-        worker = Worker(place / "worker")
+        worker = servers.Worker(place / "worker")
         worker.place.mkdir()
         stack.enter_context(servers.running(worker))
         yield prefect.api
@@ -185,13 +176,6 @@ def ended(api: str, flow: str) -> int:
     return [each["name"] for each in states].count("Completed")
 
 
-def wait_until(true: Callable[[], object], why: str) -> None:
-    until = time.monotonic() + 600
-    while not true():
-        assert time.monotonic() < until, why
-        time.sleep(1)
-
-
 def test_the_story(api: str) -> None:
     the_first_champion(api)
     days_are_scored_once_each()
@@ -202,7 +186,7 @@ def test_the_story(api: str) -> None:
 
 def the_first_champion(api: str) -> None:
     assert "headlines version 1 is the challenger" in shell("bertline retrain")
-    wait_until(lambda: ended(api, "promote") == 1, "its event starts no promotion")
+    servers.wait_until(lambda: ended(api, "promote") == 1, "its event starts no promotion", PATIENCE)
     assert "promote  version 1, the story: it passed the gate" in shell("bertline history headlines")
 
 
@@ -228,7 +212,7 @@ def drift_asks_for_a_retraining(api: str) -> None:
     """Which finds the same data, and so makes no new version."""
     said = shell("bertline watch nightly", status=4)
     assert [("drifted" in line) for line in said.splitlines()[:5]] == [False, False, False, True, True], said
-    wait_until(lambda: ended(api, "retrain") == 2, "drift starts no retraining")
+    servers.wait_until(lambda: ended(api, "retrain") == 2, "drift starts no retraining", PATIENCE)
     assert mlflow_versions() == [1]
     shell("bertline watch nightly", status=4)  # which is no new event
 
@@ -236,7 +220,7 @@ def drift_asks_for_a_retraining(api: str) -> None:
 def a_wrong_delivery_is_refused_and_a_right_one_taken(api: str) -> None:
     deliver({"sport": "phone", "phone": "sport", "food": "food"})
     shell("prefect deployment run new-data/sources --watch")
-    wait_until(lambda: ended(api, "promote") == 2, "new data leads to no challenger")
+    servers.wait_until(lambda: ended(api, "promote") == 2, "new data leads to no challenger", PATIENCE)
     assert mlflow_versions() == [1, 2]
     assert "version 2" not in shell("bertline history headlines")
     assert "refused: " in shell("bertline promote headlines", status=3)
@@ -244,7 +228,7 @@ def a_wrong_delivery_is_refused_and_a_right_one_taken(api: str) -> None:
     deliver({topic: topic for topic in THINGS})
     assert "news: modified" in shell("bertline why prepare@headlines")
     shell("prefect deployment run retrain/weekly --watch")
-    wait_until(lambda: "version 3" in shell("bertline history headlines"), "the better one is not taken")
+    servers.wait_until(lambda: "version 3" in shell("bertline history headlines"), "it is not taken", PATIENCE)
     assert ended(api, "retrain") == 4, "the second retraining by drift would be one more"
 
 

@@ -6,16 +6,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from flows.serve import free_port
+from pipelines.training import workers
 
 RAY = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus=1"]
 SMALL = ["--object-store-memory=100000000", "--dashboard-agent-listen-port=0"]
+SETTINGS = {
+    "RAY_AUTH_MODE": "disabled",  # a head would take up the token of an earlier Ray of this user
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_failure_threshold": "3",
+    workers.LOOPBACK: "1",  # a Ray of this process alone may have been told to listen nowhere else: no cluster then
+}
 SECOND = "127.0.0.2"  # the other node's address, or a driver might join that instead of the head
 
 
@@ -31,6 +39,11 @@ class Cluster:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def log(self) -> Path:
+        """What `ray start` says."""
+        return Path(self.session, "nodes.log")
+
     def head(self) -> None:
         self._start("--head", f"--port={self.port}", "--include-dashboard=false")
         wait_until(lambda: listens("127.0.0.1", self.port), f"no head at {self.address}")
@@ -39,16 +52,17 @@ class Cluster:
         """Another node, which listens. It ends at once while the head, which listens too, knows no node yet."""
         for _ in range(10):
             node = self._start(f"--address={self.address}", f"--node-ip-address={SECOND}")
-            wait_until(lambda one=node: one.poll() is not None or listens(SECOND), "no second node")  # type: ignore[misc]
+            wait_until(partial(ended_or_listens, node), "no second node")
             if node.poll() is None:
                 return node
             time.sleep(1)
-        raise TimeoutError(f"no second node for {self.address}")
+        raise TimeoutError(f"no second node for {self.address}: {self.log.read_text()[-2000:]}")
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """A node, whose processes are this one's children."""
         command = [*RAY, *SMALL, f"--temp-dir={self.session}", *arguments]
-        self.nodes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        with self.log.open("ab") as log:
+            self.nodes.append(subprocess.Popen(command, stdout=log, stderr=log))
         return self.nodes[-1]
 
 
@@ -56,6 +70,10 @@ def listens(address: str, port: int = 0) -> bool:
     """Whether a process listens there; on any port if none is named."""
     every = [each.laddr for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN and each.laddr]
     return any(each.port == port if port else each.ip == address for each in every)
+
+
+def ended_or_listens(node: subprocess.Popen[bytes]) -> bool:
+    return node.poll() is not None or listens(SECOND)
 
 
 def wait_until(true: Callable[[], bool], why: str) -> None:
@@ -69,7 +87,8 @@ def wait_until(true: Callable[[], bool], why: str) -> None:
 def kill(node: subprocess.Popen[bytes]) -> None:
     """The whole node at once, as when its power goes."""
     for process in [psutil.Process(node.pid), *psutil.Process(node.pid).children(recursive=True)]:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):  # a child may end in between, since its parent did
+            process.kill()
     node.wait()
 
 

@@ -5,8 +5,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,13 +31,13 @@ def stop(process: subprocess.Popen) -> None:
     except psutil.NoSuchProcess:
         return
     for member in family:
-        if member.is_running():
+        with suppress(psutil.NoSuchProcess):  # a child may end in between, since its parent did
             member.kill()
     psutil.wait_procs(family, 20)
     process.wait(20)
 
 
-class Server:
+class Server(ABC):
     """A server in a folder, which can be killed and started again at the same address."""
 
     def __init__(self, place: Path, **environment: str) -> None:
@@ -45,8 +46,9 @@ class Server:
         self.environment = os.environ | environment
         self.process: subprocess.Popen | None = None
 
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """What starts it."""
 
     health = "/health"
 
@@ -110,6 +112,16 @@ class Prefect(Server):
         return [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(self.port)]
 
 
+class Worker(Server):
+    """A worker of Prefect's pool `bertline`; it has no address of its own."""
+
+    def command(self) -> list[str]:
+        return [str(BIN / "prefect"), "worker", "start", "--pool", "bertline"]
+
+    def answers(self) -> bool:
+        return True
+
+
 class S3(Server):
     """moto's server with one bucket. It forgets what it holds when it is killed; starting it makes the bucket again."""
 
@@ -134,6 +146,13 @@ class S3(Server):
     def for_mlflow(self) -> dict[str, str]:
         """What makes an MLflow server use it; to be given with `artifacts`."""
         return {"MLFLOW_S3_ENDPOINT_URL": self.address, **KEYS}
+
+
+def wait_until(true: Callable[[], object], why: str, seconds: float = START_SECONDS) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, why
+        time.sleep(0.3)
 
 
 @contextmanager
