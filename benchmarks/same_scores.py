@@ -155,6 +155,9 @@ def claims(runs: list[dict], which: str) -> list[harness.Claim]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 9], help="first, end, step")
+    parser.add_argument(
+        "--tasks", nargs="+", choices=[*TASKS], default=[*TASKS], help="those to train; all are told of"
+    )
     parser.add_argument("--only", default="", choices=["", *SWITCHES])
     parser.add_argument("--runs", type=Path, default=Path("benchmarks/results/same_scores.jsonl"))
     parser.add_argument("--threads", type=int, default=1)
@@ -168,7 +171,7 @@ def main() -> None:
         set_up()
         for seed in range(*given.seeds):
             done = {(run["task"], run["seed"], run["way"]) for run in _runs(file)}
-            for name in TASKS:
+            for name in given.tasks:
                 for way in ("plain", which):
                     if (name, seed, way) not in done:
                         run = {"task": name, "seed": seed, "way": way, "score": score(name, seed, way != "plain")}

@@ -17,7 +17,7 @@ from pipelines.core.errors import UsageError
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 DEBUG = {"on": False}
 INTERRUPTED = 130  # the exit status after Ctrl-C
-REFUSED = 3  # of a challenger that the gate refuses
+REFUSED = 3  # of a challenger that the gate refuses, or a search that finds nothing
 DRIFTED = 4  # windows of a scoring job
 Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml")]
 Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
@@ -99,6 +99,25 @@ def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yam
     trials = search(run)
     print(tuning.plain(trials))
     print(f"the best of them, to put into finetune.{run}:\n{tuning.best(trials)}", end="")
+
+
+@cli.command()
+def compress(
+    run: Annotated[str, typer.Argument(help="the teacher: a run that compress entries of params.yaml name")],
+    max_loss: Annotated[float, typer.Option(min=0, help="points that a result may score below it")] = 1.0,
+    target: Annotated[Literal["size", "latency"], typer.Option(help="what is to be small")] = "size",
+    steps: Annotated[int, typer.Option(min=1, help="methods in a chain")] = 3,
+    width: Annotated[int, typer.Option(min=1, help="results of a round that the next goes on from")] = 2,
+) -> None:
+    """Search methods and chains for the smallest or fastest model; an interrupted search goes on where it was."""
+    from flows.compress import compress as search
+    from pipelines.compression import searched
+    from pipelines.compression.chains import Budget
+
+    result = search(run, Budget(max_loss, target, steps, width))
+    print(searched.plain(result))
+    if not result.winner:
+        raise typer.Exit(REFUSED)
 
 
 @cli.command()

@@ -58,6 +58,11 @@ def reports() -> Path:
     return ARTIFACTS / "reports"
 
 
+def compression(name: str) -> Path:
+    """What a search for a smaller model tried. Not a DVC output."""
+    return ARTIFACTS / "compression" / name
+
+
 def tuning(name: str) -> Path:
     return ARTIFACTS / "tuning" / name
 

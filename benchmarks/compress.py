@@ -1,0 +1,175 @@
+"""Every compression of a teacher beside it: score over several seeds, bytes, operations, and speed measured in turn.
+
+FOLDER is a checkout in which a params file of compression is active and its graph was run, such as:
+
+    git clone . ../compress && cd ../compress && bertline use params/compress-livedoor.yaml && bertline run
+    python benchmarks/compress.py ../compress livedoor-adapted --json benchmarks/results/compress_livedoor.json
+
+That run is the first seed. The others are made here, in FOLDER/state/seeds, once. The teacher
+has one seed. The aims are those of the methods' papers, or below them where the teacher is small.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import harness
+import yaml
+
+from pipelines.core import json_file, params, paths
+from pipelines.entries.evaluate import Evaluate
+from pipelines.inference import in_turn
+
+# method -> the least share of the teacher's score, the greatest share of its bytes
+AIMS: dict[str, tuple[float, float | None]] = {
+    "q8bert": (0.99, 0.27),
+    "dynamic_int8": (0.98, 0.30),
+    "drop_layers": (0.95, None),
+    "distilbert": (0.97, None),
+    "pkd": (0.97, None),
+    "theseus": (0.97, None),
+    "prune_heads": (0.98, None),
+    "share_layers": (0.95, None),
+    "factorize_embeddings": (0.95, None),
+}
+CHAIN = (0.10, 3.0)  # of the bytes at most, times the throughput at least, within one point
+Entries = dict[str, dict[str, Any]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("teacher", help="a run of finetune")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[2, 3], help="besides that of the params file")
+    parser.add_argument("--rounds", type=int, default=5, help="of speed; 0 measures none")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    to = given.json.resolve() if given.json else None
+    with chdir(given.folder):
+        entries = made_from(given.teacher, params.read()["compress"])
+        for seed in given.seeds:
+            make(seed, entries)
+        found = [variant(name, entries, given.teacher, given.seeds) for name in entries]
+        speeds = compared(given.teacher, entries, given.rounds) if given.rounds else {}
+        for each in found:
+            each["speed"] = {way: asdict(speeds[key]) for way, key in ways(each["run"]) if key in speeds}
+        teacher = {"run": given.teacher, "score": score(given.teacher, Path())}
+        teacher["speed"] = {way: asdict(speeds[key]) for way, key in ways(given.teacher) if key in speeds}
+    harness.report([*claims(found)], ("torch", "transformers", "onnxruntime"), to, teacher=teacher, variants=found)
+
+
+def made_from(teacher: str, entries: Entries) -> Entries:
+    """The entries that `teacher` leads to, also through others, in the order of the file."""
+    found: Entries = {}
+    for name, entry in entries.items():
+        if entry["teacher"] == teacher or entry["teacher"] in found:
+            found[name] = entry
+    return found
+
+
+def place(seed: int) -> Path:
+    return Path("state/seeds") / str(seed)
+
+
+def make(seed: int, entries: Entries) -> None:
+    """Make and evaluate every entry with another seed, in a folder that sees what the first seed's run has."""
+    values, here = params.read(), place(seed)
+    again = {name: entry | {"seed": seed} for name, entry in entries.items()}
+    shortened = {name for name, entry in values["encode"].items() if Path(entry["vocab"]).name in entries}
+    link(here, {*again, *shortened})
+    (here / params.FILE).write_text(yaml.safe_dump(values | {"compress": again}, sort_keys=False), encoding="utf-8")
+    for name, entry in again.items():
+        if entry["data"] in shortened:
+            stage(here, "encode", entry["data"], paths.encoded(entry["data"]))
+        stage(here, "compress", name, paths.model(name))
+        stage(here, "evaluate", name, paths.metrics(name))
+
+
+def link(here: Path, own: set[str]) -> None:
+    """Let stages in `here` find the artefacts of the checkout but those with these names, which they make."""
+    for kind in ("rows", "vocab", "encoded", "models"):
+        (here / paths.ARTIFACTS / kind).mkdir(parents=True, exist_ok=True)
+        folder = paths.ARTIFACTS / kind
+        for each in folder.iterdir() if folder.is_dir() else ():
+            if each.name not in own and not (here / each).exists():
+                (here / each).symlink_to(each.resolve())
+    if not (here / "encoders").exists():
+        (here / "encoders").symlink_to(Path("encoders").resolve())
+
+
+def stage(here: Path, name: str, key: str, out: Path) -> None:
+    if not (here / out).exists():
+        code = {"PYTHONPATH": str(Path.cwd()), "BERTLINE_QUIET": "1"}
+        subprocess.run(
+            [sys.executable, "-m", f"pipelines.stages.{name}", key], cwd=here, env=os.environ | code, check=True
+        )
+
+
+def score(name: str, here: Path) -> float:
+    record = json_file.mapping(here / paths.metrics(name))
+    return float(record["metrics"][record["metric"]])
+
+
+def variant(name: str, entries: Entries, teacher: str, seeds: list[int]) -> dict[str, Any]:
+    """What one entry costs, and its score of each seed."""
+    said, whole = json_file.mapping(paths.model(name) / "variant.json"), score(teacher, Path())
+    scores = [score(name, here) for here in (Path(), *map(place, seeds))]
+    weights = (paths.model(teacher) / "model.safetensors").stat().st_size
+    return {
+        "run": name,
+        "methods": [step["method"] for step in said["chain"][1:]],
+        "scores": scores,
+        "retention": [each / whole for each in scores],
+        "points": [100 * (each - whole) for each in scores],
+        "bytes": said["size_bytes"]["weights"],
+        "bytes_share": said["size_bytes"]["weights"] / weights,
+        "flops_per_token": said["flops_per_token"],
+        "sparsity": said["sparsity"],
+    }
+
+
+def ways(name: str) -> list[tuple[str, str]]:
+    return [("torch", name), ("onnx", f"{name} as ONNX")]
+
+
+def compared(teacher: str, entries: Entries, rounds: int) -> dict[str, in_turn.Compared]:
+    """The teacher by torch, and beside it each variant, and whatever is exported."""
+    names = (teacher, *entries)
+    folders = {name: paths.model(name) for name in names}
+    folders |= {f"{name} as ONNX": paths.onnx(name) for name in names if paths.onnx(name).is_dir()}
+    scored = params.entry("evaluate", teacher, Evaluate)
+    return in_turn.compare(folders, paths.rows(scored.task) / f"{scored.split}.parquet", rounds=rounds)
+
+
+def claims(found: list[dict[str, Any]]) -> Iterator[harness.Claim]:
+    for each in found:
+        if len(each["methods"]) == 1 and each["methods"][0] in AIMS:
+            least, most = AIMS[each["methods"][0]]
+            yield of(f"{each['run']}_score_vs_teacher", least, each["retention"])
+            if most:
+                share = round(each["bytes_share"], 3)
+                yield harness.Claim(f"{each['run']}_bytes_vs_teacher", most, share, (share, share), share <= most)
+    chains = [each for each in found if len(each["methods"]) > 1 and each["bytes_share"] <= CHAIN[0]]
+    for each in chains:
+        yield of(f"{each['run']}_points_vs_teacher", -1.0, each["points"])
+        for way, speed in each["speed"].items():
+            middle, low, high = (round(ratio, 2) for ratio in speed["throughput"])
+            name = f"{each['run']}_{way}_throughput_vs_teacher_torch"
+            yield harness.Claim(name, CHAIN[1], middle, (low, high), middle >= CHAIN[1])
+
+
+def of(name: str, aim: float, numbers: list[float]) -> harness.Claim:
+    """The mean over the seeds, with the least and the most of them."""
+    mean = round(statistics.fmean(numbers), 3)
+    return harness.Claim(name, aim, mean, (round(min(numbers), 3), round(max(numbers), 3)), mean >= aim)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Chains of compression methods: the search for the smallest, or the fastest, that loses no more than a budget.
+
+A chain is a list of compress entries, each made from the result of the one before. Every entry is tried on the teacher.
+Those that keep the budget are then tried on the best results, round by round (a beam search).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+FIRST = ("prune_vocab",)  # what follows learns to do without the pieces that went
+LAST = ("dynamic_int8", "static_int8", "q8bert", "group_quant")  # nothing takes rounded weights apart
+Chain = tuple[str, ...]  # names of compress entries
+Target = Literal["size", "latency"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is looked for.
+
+    Attributes:
+        max_loss: the most points that a result may score below its teacher.
+        target: what is to be small.
+        steps: the longest chain.
+        width: results of a round that the next round goes on from.
+    """
+
+    max_loss: float = 1.0
+    target: Target = "size"
+    steps: int = 3
+    width: int = 2
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One chain and what came out.
+
+    Attributes:
+        loss: points below the teacher; negative above it.
+        size: bytes of its weights; its part of the teacher's is `size_share`.
+        latency_share: its median latency for a row alone as a part of the teacher's, measured in turn; None unless it
+            keeps the budget.
+        refused: why it could not be made; the numbers are NaN then.
+    """
+
+    chain: Chain
+    score: float = float("nan")
+    loss: float = float("nan")
+    size_bytes: int = 0
+    size_share: float = float("nan")
+    latency_share: float | None = None
+    refused: str = ""
+
+    def keeps(self, budget: Budget) -> bool:
+        return not self.refused and self.loss <= budget.max_loss
+
+    def cost(self, budget: Budget) -> float:
+        """What the budget's target makes small."""
+        share = self.size_share if budget.target == "size" else self.latency_share
+        return float("inf") if share is None else share
+
+
+def search(methods: Mapping[str, str], attempt: Callable[[Chain], Tried], budget: Budget) -> list[Tried]:
+    """Every chain that was tried, in order.
+
+    Args:
+        methods: name of a compress entry -> its method, in the order of params.yaml.
+        attempt: makes a chain and measures it.
+    """
+    alone = [attempt((name,)) for name in methods]
+    useful = [each.chain[0] for each in alone if each.keeps(budget)]
+    tried, beam = list(alone), best(alone, budget)[: budget.width]
+    for _ in range(budget.steps - 1):
+        beam = _longer(beam, useful, methods, attempt, budget, tried)
+    return tried
+
+
+def _longer(
+    beam: Sequence[Tried],
+    useful: Sequence[str],
+    methods: Mapping[str, str],
+    attempt: Callable[[Chain], Tried],
+    budget: Budget,
+    tried: list[Tried],
+) -> list[Tried]:
+    """Try each chain of the beam with one step more; returns the best that cost less than what they began with."""
+    better = []
+    for each in beam:
+        for name in useful:
+            if follows(each.chain, name, methods):
+                longer = attempt((*each.chain, name))
+                tried.append(longer)
+                if longer.cost(budget) < each.cost(budget):
+                    better.append(longer)
+    return best(better, budget)[: budget.width]
+
+
+def follows(chain: Chain, name: str, methods: Mapping[str, str]) -> bool:
+    """Whether an entry may come next: vocabularies go first, rounding last, and the others in the order of the file."""
+    order = list(methods)
+
+    def place(each: str) -> tuple[int, int]:
+        method = methods[each]
+        return (0 if method in FIRST else 2 if method in LAST else 1, order.index(each))
+
+    used = {methods[each] for each in chain}
+    if methods[name] in used or (methods[name] in LAST and used & {*LAST}):
+        return False
+    return place(name) > place(chain[-1])
+
+
+def best(tried: Sequence[Tried], budget: Budget) -> list[Tried]:
+    """Those that keep the budget, the cheapest first; of equals the one that scores more."""
+    return sorted((each for each in tried if each.keeps(budget)), key=lambda each: (each.cost(budget), -each.score))

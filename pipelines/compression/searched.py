@@ -1,0 +1,125 @@
+"""What a search for a smaller model tried, as a table, and as a page with the pictures of score against cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.compression.chains import Budget, Chain, Tried
+from pipelines.reports import page, plots, tables
+
+HEADER = ("chain", "score", "points lost", "MB", "of the bytes", "of the latency", "")
+
+
+@dataclass(frozen=True)
+class Searched:
+    """One search.
+
+    Attributes:
+        teacher: as a chain of no steps.
+        winner: None if nothing keeps the budget.
+        entries: the sections of params.yaml that make the winner.
+        gate: what the gate of promote says of it, a line each.
+    """
+
+    run: str
+    metric: str
+    split: str
+    budget: Budget
+    teacher: Tried
+    tried: list[Tried]
+    winner: Tried | None
+    entries: Mapping[str, Mapping[str, Any]]
+    gate: list[str]
+
+
+def write(out: Path, found: Searched) -> None:
+    """Write index.html, table.md and, if there is a winner, winner.yaml into `out`."""
+    (out / "index.html").write_text(html(found), encoding="utf-8")
+    (out / "table.md").write_text(tables.pipes([HEADER, *_lines(found)], text=1), encoding="utf-8")
+    if found.winner:
+        (out / "winner.yaml").write_text(_yaml(found), encoding="utf-8")
+
+
+def plain(found: Searched) -> str:
+    """For a terminal: the table, the winner, what params.yaml takes to make it, and what the gate says."""
+    said = [tables.aligned([HEADER, *_lines(found)], text=1), "", _sentence(found)]
+    if found.winner:
+        said += [*found.gate, f"to make it part of the graph, add to params.yaml:\n{_yaml(found).rstrip()}"]
+    return "\n".join(said)
+
+
+def html(found: Searched) -> str:
+    """The page: the winner, score against bytes and against latency, and the table."""
+    of_latency = [each for each in _scored(found) if each.latency_share is not None]
+    pictures = [
+        (_picture(found, {each.chain: each.size_bytes / 1e6 for each in _scored(found)}, "size, MB"), "Score by size"),
+        (
+            _picture(found, {each.chain: float(each.latency_share or 0) for each in of_latency}, "part of the latency"),
+            "Score by latency of a row alone, each beside the teacher in turn; measured where the budget is kept",
+        ),
+    ]
+    figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
+    gate = "".join(f"<li>{escape(line)}</li>" for line in found.gate)
+    recipe = f"<ul>{gate}</ul>\n<pre>{escape(_yaml(found))}</pre>\n" if found.winner else ""
+    says = f"{found.metric} on {found.split}. The chain was chosen on these rows, so its score is a little too high."
+    body = (
+        f"<h1>compress {escape(found.run)}</h1>\n<p>{escape(_sentence(found))}</p>\n<p>{escape(says)}</p>\n{figures}"
+        f"{page.table(HEADER, _lines(found), text=1)}{recipe}"
+    )
+    return page.document(f"compress {found.run}", body)
+
+
+def _sentence(found: Searched) -> str:
+    budget = found.budget
+    asked = f"at most {budget.max_loss:g} points below {found.run}"
+    if not found.winner:
+        return f"no chain of {len(found.tried)} that were tried is {asked}"
+    what = "smallest" if budget.target == "size" else "fastest"
+    return f"{' + '.join(found.winner.chain)} is the {what} of {len(found.tried)} that were tried, {asked}"
+
+
+def _scored(found: Searched) -> list[Tried]:
+    return [found.teacher, *(each for each in found.tried if not each.refused)]
+
+
+def _lines(found: Searched) -> list[tuple[str, ...]]:
+    """The smallest first, the refused last."""
+    order = sorted(_scored(found), key=lambda each: (each.size_bytes, each.chain))
+    return [_line(found, each) for each in order] + [
+        (_name(found, each.chain), *["-"] * (len(HEADER) - 2), each.refused) for each in found.tried if each.refused
+    ]
+
+
+def _line(found: Searched, each: Tried) -> tuple[str, ...]:
+    note = "the winner" if each is found.winner else "" if each.keeps(found.budget) else "loses too much"
+    return (
+        _name(found, each.chain),
+        f"{each.score:.4f}",
+        f"{each.loss:.2f}",
+        f"{each.size_bytes / 1e6:.2f}",
+        f"{each.size_share:.1%}",
+        f"{each.latency_share:.2f}" if each.latency_share is not None else "-",
+        note,
+    )
+
+
+def _name(found: Searched, chain: Chain) -> str:
+    return " + ".join(chain) or f"{found.run} (the teacher)"
+
+
+def _picture(found: Searched, costs: Mapping[Chain, float], label: str) -> str:
+    points = [
+        plots.Point(_name(found, each.chain), costs[each.chain], each.score, not each.chain)
+        for each in _scored(found)
+        if each.chain in costs
+    ]
+    return plots.pareto(points, label, found.metric, found.budget.max_loss / 100)
+
+
+def _yaml(found: Searched) -> str:
+    sections = {name: dict(entries) for name, entries in found.entries.items() if entries}
+    return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=100)

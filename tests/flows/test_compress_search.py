@@ -1,0 +1,107 @@
+"""bertline compress: on a real graph, what it makes, what it names, and that what it names can be made again."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow
+import pytest
+import yaml
+
+from pipelines.checkpoints import folder as model_folder
+from pipelines.core import paths
+from pipelines.models import backbones
+from tests.support.places import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+TUNED = {"teacher": "it", "data": "entailment", "epochs": 1, "batch_size": 16, "learning_rate": 5e-4}
+PARAMS = {
+    "resources": {"threads": 1},
+    "ingest": {},
+    "prepare": {
+        "entailment": {
+            "corpus": "custom",
+            "source": "samples/entailment",
+            "kind": "pair",
+            "files": {"train": "train.tsv", "test": "dev.tsv"},
+            "columns": {"text": "sentence1", "text_pair": "sentence2", "id": "index"},
+        }
+    },
+    "build_vocab": {},
+    "import_weights": {},
+    "encode": {"entailment": {"task": "entailment", "vocab": "encoders/mini-en", "max_length": 64}},
+    "pretrain": {},
+    "finetune": {"it": {"data": "entailment", "encoder": "encoders/mini-en", "epochs": 2, "batch_size": 16}},
+    "baseline": {},
+    "compress": {
+        "int8": {"teacher": "it", "data": "entailment", "method": "dynamic_int8"},
+        "half": {**TUNED, "method": "drop_layers", "layers": 2},
+        "short": {"teacher": "it", "data": "entailment", "method": "prune_vocab"},
+        "none-left": {**TUNED, "method": "prune_magnitude", "sparsity": 0.9, "rewind": "encoder"},
+    },
+    "evaluate": {name: {"task": "entailment"} for name in ("it", "int8", "half", "short", "none-left")},
+    "export": {},
+    "promote": {"entailment": {"run": "it", "at_least": 0.1, "may_lose": 0.9}},
+}
+
+
+def bertline(*arguments: str, status: int = 0) -> str:
+    done = subprocess.run([sys.executable, "-m", "flows.cli", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_search_names_a_chain_that_the_graph_makes_again(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("BERTLINE_QUIET", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{workspace}/mlflow.db")
+    Path("params.yaml").write_text(yaml.safe_dump(PARAMS, sort_keys=False))
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+
+    said = bertline("compress", "it", "--max-loss", "90")  # so that the smallest is taken, whatever it scores
+    assert "short + half + int8 is the smallest of" in said
+    assert "the gate of entailment accepts it as champion in the teacher's place:" in said
+    out = paths.compression("it")
+    page = (out / "index.html").read_text()
+    assert page.count("<svg") == 2
+    table = (out / "table.md").read_text()
+    assert table.index("| short + half + int8 |") < table.index("| it (the teacher) |")
+    assert_logged(workspace)
+
+    named = yaml.safe_load((out / "winner.yaml").read_text())
+    assert [*named["compress"]] == ["short.half", "short.half.int8"]  # `short` is an entry already
+    values = {**PARAMS, **{section: {**PARAMS[section], **own} for section, own in named.items()}}  # type: ignore[dict-item]
+    Path("params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    bertline("run", "evaluate@short.half.int8")
+    (place,) = Path("state/compressing").iterdir()
+    made, again = (model_folder.load_tuned(top / paths.model("short.half.int8"))[0] for top in (place, Path()))
+    assert backbones.digest(made) == backbones.digest(again)
+
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("model.safetensors")}
+    Path("params.yaml").write_text(yaml.safe_dump(PARAMS, sort_keys=False))
+    bertline("compress", "it", "--max-loss", "90", "--target", "latency", "--steps", "2")
+    assert {path: path.stat().st_mtime_ns for path in before} == before, "what was made is made again"
+
+    alone = {**PARAMS, "compress": {"half": PARAMS["compress"]["half"]}, "evaluate": {"it": {"task": "entailment"}}}  # type: ignore[index]
+    Path("params.yaml").write_text(yaml.safe_dump(alone, sort_keys=False))
+    lost = float(next(line for line in table.splitlines() if line.startswith("| half |")).split("|")[3])
+    none = bertline("compress", "it", "--max-loss", "0", status=3 if lost > 0 else 0)
+    assert ("no chain of 1 that were tried" in none) == (lost > 0)
+
+
+def assert_logged(workspace: Path) -> None:
+    """Each chain that was tried has an MLflow run."""
+    client = mlflow.MlflowClient(f"sqlite:///{workspace}/mlflow.db")
+    runs = client.search_runs([each.experiment_id for each in client.search_experiments()], max_results=500)
+    tried = [run.data.params["chain"] for run in runs if run.data.tags["stage"] == "compress-search@it"]
+    assert len({*tried}) == len(tried) >= 8
+    assert "short.half.int8" in tried
+
+
+def test_what_cannot_be_searched_is_one_sentence(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    Path("params.yaml").write_text(yaml.safe_dump({**PARAMS, "compress": {}}, sort_keys=False))
+    (line,) = bertline("compress", "it", status=2).splitlines()
+    assert line.startswith("bertline: params.yaml: no compress entry has the teacher it; ")
+    (line,) = bertline("compress", "itt", status=2).splitlines()
+    assert line.startswith("bertline: params.yaml: no finetune or compress entry 'itt'")

@@ -1,0 +1,109 @@
+"""The search for a chain: what follows what, what is tried, and which result is taken."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.compression import chains
+from pipelines.compression.chains import Budget, Chain, Tried
+
+METHODS = {
+    "round": "q8bert",
+    "half": "drop_layers",
+    "thin": "prune_ffn",
+    "short": "prune_vocab",
+    "other-half": "drop_layers",
+    "round-too": "dynamic_int8",
+}
+
+
+@pytest.mark.parametrize(
+    ("chain", "name", "expected"),
+    [
+        (("short",), "half", True),
+        (("half",), "short", False),  # the vocabulary goes first
+        (("half",), "thin", True),
+        (("thin",), "half", False),  # in the order of the file, so that two chains are not tried both ways
+        (("half",), "other-half", False),  # a method once
+        (("half",), "round", True),
+        (("round",), "half", False),  # nothing takes rounded weights apart
+        (("round",), "round-too", False),
+        (("short", "half"), "round-too", True),
+    ],
+)
+def test_what_follows(chain: Chain, name: str, expected: bool) -> None:
+    assert chains.follows(chain, name, METHODS) == expected
+
+
+def made(of: dict[str, tuple[float, float]], refused: Chain = ()) -> tuple[list[Chain], Callable[[Chain], Tried]]:
+    """What was tried, and an attempt whose losses add up and whose shares multiply."""
+    asked: list[Chain] = []
+
+    def attempt(chain: Chain) -> Tried:
+        asked.append(chain)
+        if chain == refused:
+            return Tried(chain, refused="it does not go")
+        share = 1.0
+        for name in chain:
+            share *= of[name][1]
+        loss = sum(of[name][0] for name in chain)
+        return Tried(chain, 1 - loss / 100, loss, int(1000 * share), share, share**0.5)
+
+    return asked, attempt
+
+
+OF = {"round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8), "short": (0.1, 0.6), "other-half": (3, 0.4)}
+
+
+def test_chains_grow_from_the_best_within_the_budget() -> None:
+    methods = {name: METHODS[name] for name in OF}
+    asked, attempt = made(OF)
+    tried = chains.search(methods, attempt, Budget(max_loss=1.0, steps=3, width=2))
+    assert asked[:5] == [(name,) for name in OF]
+    # after "round" nothing can follow; "half" and "round" are the smallest that lose a point or less
+    assert asked[5:] == [("half", "round"), ("half", "thin"), ("half", "thin", "round")]
+    winner = chains.best(tried, Budget(max_loss=1.0))[0]
+    assert winner.chain == ("half", "round")  # with "thin" too it would lose 1.1
+    assert [each.chain for each in tried] == asked
+
+
+def test_of_a_budget_that_nothing_keeps() -> None:
+    asked, attempt = made(OF)
+    tried = chains.search({"other-half": "drop_layers"}, attempt, Budget(max_loss=1.0))
+    assert chains.best(tried, Budget(max_loss=1.0)) == []
+    assert asked == [("other-half",)]
+
+
+def test_what_is_refused_is_told_and_never_taken() -> None:
+    asked, attempt = made(OF, refused=("round",))
+    tried = chains.search({"round": "q8bert", "half": "drop_layers"}, attempt, Budget())
+    assert asked == [("round",), ("half",)]  # what cannot be made alone is not tried in a chain
+    assert [each.refused for each in tried] == ["it does not go", ""]
+    assert chains.best(tried, Budget())[0].chain == ("half",)
+
+
+def test_the_target_says_what_is_best() -> None:
+    small, fast = Tried(("a",), 0.9, 0.5, 10, 0.1, 0.9), Tried(("b",), 0.9, 0.5, 50, 0.5, 0.3)
+    unmeasured = Tried(("c",), 0.9, 0.5, 5, 0.05)
+    assert chains.best([fast, small], Budget(target="size")) == [small, fast]
+    assert chains.best([small, unmeasured, fast], Budget(target="latency"))[0] == fast
+
+
+@given(
+    st.lists(st.sampled_from(sorted(METHODS)), min_size=1, max_size=6, unique=True),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.floats(0, 3),
+)
+def test_every_chain_is_tried_once_and_may_be(names: list[str], steps: int, width: int, max_loss: float) -> None:
+    methods = {name: METHODS[name] for name in names}
+    asked, attempt = made(OF | {"round-too": (0.3, 0.3)})
+    tried = chains.search(methods, attempt, Budget(max_loss=max_loss, steps=steps, width=width))
+    assert len({*asked}) == len(asked) == len(tried)
+    for chain in asked:
+        assert len(chain) <= steps
+        assert all(chains.follows(chain[:i], chain[i], methods) for i in range(1, len(chain)))
+    for each in chains.best(tried, Budget(max_loss=max_loss)):
+        assert each.loss <= max_loss
