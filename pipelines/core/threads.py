@@ -5,6 +5,13 @@ import sys
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
+_used = 0
+
+
+def used() -> int:
+    """What `use` was told last, for a library that takes the number when it opens a model; 0 leaves it to that."""
+    return _used
+
 
 def use(count: int) -> None:
     """Compute with `count` threads from here on; 0 leaves it to the libraries.
@@ -13,6 +20,8 @@ def use(count: int) -> None:
     """
     if not count:
         return
+    global _used
+    _used = count
     os.environ.update(dict.fromkeys(VARIABLES, str(count)))
     if "numpy" in sys.modules:
         import threadpoolctl

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipelines.evaluation.split import Split
 from pipelines.inference.predictor import Predictor
@@ -90,7 +91,12 @@ def flops_per_token(model: Any, kind: str) -> int:
 
 def latency(predictor: Predictor, split: Split) -> dict[str, Any]:
     """Milliseconds for one row at a time, spread over the split, after a warm-up."""
-    rows = split.spread(SINGLE_ROWS)
+    p50, p95, p99 = np.quantile(one_at_a_time(predictor, split.spread(SINGLE_ROWS)), [0.5, 0.95, 0.99])
+    return {"p50": round(float(p50), 3), "p95": round(float(p95), 3), "p99": round(float(p99), 3)}
+
+
+def one_at_a_time(predictor: Predictor, rows: pa.Table) -> list[float]:
+    """Milliseconds that each of `rows` takes alone, after a warm-up."""
     singles = [rows.slice(i, 1) for i in range(rows.num_rows)]
     for row in singles[:5]:
         predictor.predict(row)
@@ -99,5 +105,4 @@ def latency(predictor: Predictor, split: Split) -> dict[str, Any]:
         start = time.perf_counter()
         predictor.predict(row)
         times.append((time.perf_counter() - start) * 1000)
-    p50, p95, p99 = np.quantile(times, [0.5, 0.95, 0.99])
-    return {"p50": round(float(p50), 3), "p95": round(float(p95), 3), "p99": round(float(p99), 3)}
+    return times

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.core import cpu
+from pipelines.core import cpu, threads
 from pipelines.core.errors import InputError, UsageError, choices, one_line, shown
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
@@ -74,9 +74,11 @@ class Onnx:
         if not path.is_file():
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
         self.task = Task.load(folder)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads.used()  # it has threads of its own, and reads no OMP_NUM_THREADS
         try:
             model = onnx_precise.model(path) if cpu.saturates() else path
-            self.session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+            self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             facts = self.session.get_modelmeta().custom_metadata_map
             known = {name: json.loads(facts[name]) for name in ("positions", "vocab_size", "kind", "labels")}
         except Exception as error:  # onnxruntime's own share no class
