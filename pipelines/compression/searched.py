@@ -10,6 +10,7 @@ import yaml
 
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.reports import page, plots, tables
+from pipelines.reports.frontier import Point
 
 HEADER = ("chain", "score", "points lost", "MB", "of the bytes", "of the latency", "")
 
@@ -113,7 +114,7 @@ def _name(found: Searched, chain: Chain) -> str:
 
 def _picture(found: Searched, costs: Mapping[Chain, float], label: str) -> str:
     points = [
-        plots.Point(_name(found, each.chain), costs[each.chain], each.score, not each.chain)
+        Point(_name(found, each.chain), costs[each.chain], each.score, not each.chain)
         for each in _scored(found)
         if each.chain in costs
     ]
