@@ -235,7 +235,7 @@ def serve(
     name: Name,
     host: str = "127.0.0.1",
     port: int = 8000,
-    runtime: Annotated[str, typer.Option(help="onnx or torch; onnx if the version has its export")] = "",
+    runtime: Annotated[str, typer.Option(help="onnx or torch; by default what the version's tag says")] = "",
 ) -> None:
     """Serve the champion over HTTP until interrupted."""
     from flows.serve import serving

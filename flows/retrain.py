@@ -12,12 +12,12 @@ from prefect import flow, task
 from flows import dag, events
 from flows.board import TaskRuns
 from flows.notices import HOOKS
-from pipelines.core import checking, json_file, params, paths, tables
+from pipelines.core import checking, json_file, params, paths, resources, tables
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.inference import profiling
+from pipelines.inference import faster_runtime, profiling
 from pipelines.tracking import ledger, registry, runs
 
 CODE = Path(__file__).parents[1] / "pipelines" / "serving" / "registered.py"
@@ -46,13 +46,15 @@ def log_runs(stages: list[str]) -> None:
 
 @task
 def register(name: str) -> registry.Version:
-    """Make the run that promote.<name> names the challenger; the same model has one version."""
+    """Make the run that promote.<name> names the challenger; the same model has one version, and is measured once."""
     rules = params.entry("promote", name, Promote)
     folder = paths.model(rules.run)
     tags = provenance_tags(rules.run)
     kind = Task.load(folder).kind
     exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
     entry = params.entry("evaluate", rules.run, Evaluate)
+    if not registry.same(name, tags):
+        tags |= faster_runtime.tags(folder, exported, _rows(entry), resources.read())
     with tempfile.TemporaryDirectory() as place:
         profile = Path(place) / "profile.parquet"
         pq.write_table(profiling.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
@@ -100,5 +102,9 @@ def provenance_tags(run: str) -> dict[str, str]:
 
 def _example(entry: Evaluate, kind: str) -> dict[str, Any]:
     """The first row that the run was evaluated on."""
-    rows = tables.read(paths.rows(entry.task) / f"{entry.split}.parquet", INPUTS[kind])
-    return rows.slice(0, 1).to_pylist()[0]
+    return tables.read(_rows(entry), INPUTS[kind]).slice(0, 1).to_pylist()[0]
+
+
+def _rows(entry: Evaluate) -> Path:
+    """The rows that a run is evaluated on."""
+    return paths.rows(entry.task) / f"{entry.split}.parquet"

@@ -29,6 +29,8 @@ class Resources(Section):
     retries: Annotated[int, Field(ge=0)] = 0  # how often `bertline run` runs a failed stage again
     checkpoint_minutes: Positive = 5
     acceleration: bool = True  # off: every step is computed the plain way, for debugging
+    # what answers for a version that has an export; auto: `bertline retrain` measures both, and the faster one does
+    runtime: Literal["auto", "torch", "onnx"] = "auto"
     placement: Literal["here", "ray"] = "here"  # ray: `bertline run` runs the stage on a node of a Ray cluster
     # for a stage or one entry of it, such as {pretrain: {threads: 2}, finetune@livedoor: {gpus: 1}}
     stages: dict[str, dict[str, Any]] = {}

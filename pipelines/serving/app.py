@@ -64,7 +64,7 @@ class Service:
     def reconfigure(self, config: dict[str, Any]) -> None:
         """config: {"model": a registered name, "alias": "champion", "runtime": "onnx" or "torch"}.
 
-        Without a runtime, a version that was registered with its export answers by ONNX Runtime, without torch.
+        Without a runtime, a version answers by the one in its tag `runtime`.
         """
         self.config = config
         self._open(self._wanted())

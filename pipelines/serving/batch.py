@@ -26,9 +26,9 @@ BATCH_ROWS = 2048
 class Scorer:
     """A predictor that stamps its rows; the same class works in this process and in Ray Data's actors."""
 
-    def __init__(self, name: str, version: int, prefix: str = "", folder: str = "") -> None:
+    def __init__(self, name: str, version: int, prefix: str, folder: str) -> None:
         self.stamp, self.prefix = registry.Version(name, version, {}), prefix
-        self.predictor = Predictor.load(Path(folder) if folder else registry.folder(self.stamp))
+        self.predictor = Predictor.load(Path(folder))
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         answers = self.predictor.predict(rows)
@@ -55,18 +55,19 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     `target` appears only when it is whole. A file that is there already is replaced only if this job wrote it: if it
     holds the rows of the same source, scored by the same model's name under the same prefix.
     """
-    file = tables.open_parquet(source)
-    added = [f"{prefix}{name}" for name in (*_says(Task.load(registry.folder(version)).kind), *STAMP)]
+    file, folder = tables.open_parquet(source), registry.folder(version)
+    added = [f"{prefix}{name}" for name in (*_says(Task.load(folder).kind), *STAMP)]
     taken = [name for name in added if name in file.schema_arrow.names]
     if taken:
         raise InputError(f"{source}: it has a column {taken[0]!r} already; a prefix for the new columns makes room")
     job = {"source": str(source.resolve()), "model": version.name, "prefix": prefix}
     with paths.fresh_file(target) as aside:
         _refuse_others(target, job)
-        arguments: dict[str, Any] = {"name": version.name, "version": version.version, "prefix": prefix}
+        stamp = {"name": version.name, "version": version.version}
+        arguments: dict[str, Any] = {**stamp, "prefix": prefix, "folder": str(folder.resolve())}
         rows = file.metadata.num_rows
         on_ray = ray or (ray is None and rows >= ROWS_FOR_RAY)
-        scored = _on_ray(source, version, arguments) if on_ray else scored_here(source, Scorer(**arguments))
+        scored = _on_ray(source, arguments) if on_ray else scored_here(source, Scorer(**arguments))
         _write(aside, scored, job, rows)
     return rows
 
@@ -104,7 +105,7 @@ def scored_here(source: Path, scorer: Scorer) -> Iterator[pa.Table]:
         yield scorer(pa.Table.from_batches([batch]))
 
 
-def _on_ray(source: Path, version: registry.Version, arguments: dict[str, Any]) -> Iterator[pa.Table]:
+def _on_ray(source: Path, arguments: dict[str, Any]) -> Iterator[pa.Table]:
     """The scored rows from Ray Data's actors, which hold the model; one core is left for reading and writing."""
     workers.start()
     import ray.data
@@ -113,7 +114,7 @@ def _on_ray(source: Path, version: registry.Version, arguments: dict[str, Any]) 
     actors = max(1, int(ray.cluster_resources().get("CPU", 1)) - 1)
     scored = ray.data.read_parquet(str(source.resolve())).map_batches(
         Scorer,
-        fn_constructor_kwargs={**arguments, "folder": str(registry.folder(version).resolve())},
+        fn_constructor_kwargs=arguments,
         batch_format="pyarrow",
         batch_size=BATCH_ROWS,
         compute=ray.data.ActorPoolStrategy(size=actors),

@@ -13,8 +13,10 @@ from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import Array, Object, Property
 
 from pipelines.core import schema
+from pipelines.core.errors import InputError, choices
 
-FOLDERS = {"onnx": "onnx", "torch": "model"}  # runtime -> the artifact that it opens; the first that is there serves
+# runtime -> the artifact that it opens; without a runtime the first that is there
+FOLDERS = {"onnx": "onnx", "torch": "model"}
 
 
 class Predicts(Protocol):
@@ -26,9 +28,7 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
 
     class Model(PythonModel):
         def load_context(self, context: PythonModelContext) -> None:
-            self.predictor = load(
-                Path(next(context.artifacts[name] for name in FOLDERS.values() if name in context.artifacts))
-            )
+            self.predictor = load(_folder(context.artifacts, context.model_config or {}))
 
         def predict(
             self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
@@ -43,6 +43,15 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
             return pd.DataFrame(plain)
 
     mlflow.models.set_model(Model())
+
+
+def _folder(artifacts: dict[str, str], config: dict[str, Any]) -> Path:
+    """What config["runtime"] opens: what the version was registered with, unless load_model was given another."""
+    runtime = config.get("runtime")
+    if runtime and FOLDERS.get(runtime) not in artifacts:
+        raise InputError(choices("runtime", runtime, [each for each in FOLDERS if FOLDERS[each] in artifacts]))
+    names = [FOLDERS[runtime]] if runtime else FOLDERS.values()
+    return Path(next(artifacts[name] for name in names if name in artifacts))
 
 
 def signature(kind: str) -> ModelSignature:

@@ -24,6 +24,7 @@ PROFILE = "profile"  # the artifact that drift is measured against
 PAGE = 1000  # versions of one request
 CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
+RUNTIME = "runtime"  # the tag that says which of them answers
 # what opening a model and asking it imports; the package itself goes with each version, since no index has it
 NEEDS = ("fugashi", "ipadic", "mlflow", "numpy", "pandas", "pyarrow", "pydantic", "tokenizers", "unidic-lite")
 RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensors")}
@@ -57,19 +58,21 @@ def register(
     A version appears whole, with its tags. Two that register the same model at the same time end with one version.
 
     Args:
-        exported: the same model as ONNX. It is what answers then, and needs no torch.
+        exported: the same model as ONNX. It answers, and needs no torch, unless the tag `runtime` is torch.
         code: the file that MLflow runs to open the model (models from code).
         kind: of the rows that it takes; `example` is one of them.
         tags: provenance. Versions with the same md5s are the same model.
         profile: a file of what it was trained on and says, which drift is measured against.
     """
     client = store.connect()
+    tags = {RUNTIME: "onnx" if exported else "torch"} | tags
     model = {
         "python_model": str(code),
         "artifacts": _artifacts(folder, exported, profile),
         "signature": pyfunc.signature(kind),
         "input_example": [example],
-        "pip_requirements": _requirements("onnx" if exported else "torch"),
+        "pip_requirements": _requirements(tags[RUNTIME]),
+        "model_config": {RUNTIME: tags[RUNTIME]},
     }
     with store.explained(f"{name}: no version is registered"):
         number = _equal(client, name, tags)
@@ -79,6 +82,14 @@ def register(
             say(f"{name} version {number} is this model already")
         client.set_registered_model_alias(name, CHALLENGER, str(number))
         return _version(client, name, number)
+
+
+def same(name: str, tags: dict[str, str]) -> Version | None:
+    """The version of `name` that is the model with these tags; None if there is none yet."""
+    client = store.connect()
+    with store.explained(f"{name}: its versions cannot be read"):
+        number = _equal(client, name, tags)
+        return _version(client, name, number) if number else None
 
 
 def _first(client: MlflowClient, name: str, tags: dict[str, str], ours: int) -> int:
@@ -167,9 +178,10 @@ def versions() -> list[Version]:
 def folder(version: Version, runtime: str = "") -> Path:
     """What `version` is opened from, downloaded if the store is elsewhere.
 
-    It is the exported folder if the version has one, else the model folder; or that of `runtime`, torch or onnx.
+    It is the folder for `runtime`, torch or onnx; without one for that in its tag `runtime`. Versions of before have
+    no such tag: theirs is the exported folder, else the model folder.
     """
-    logged = _logged(version)
+    logged, runtime = _logged(version), runtime or version.tags.get(RUNTIME, "")
     if runtime and runtime not in pyfunc.FOLDERS:
         raise InputError(choices("runtime", runtime, pyfunc.FOLDERS))
     names = [pyfunc.FOLDERS[runtime]] if runtime else list(pyfunc.FOLDERS.values())

@@ -1,0 +1,135 @@
+"""A version is registered with the runtime that answers for it, and everything that opens it follows its tag."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mlflow
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mlflow import MlflowClient
+from packaging.requirements import Requirement
+
+from flows import retrain
+from pipelines.core import paths, schema, tables
+from pipelines.core.errors import InputError
+from pipelines.inference import in_turn, onnx_export
+from pipelines.inference.predictor import Predictor
+from pipelines.inference.runtimes import Onnx, Torch
+from pipelines.serving import batch
+from pipelines.serving.app import Service
+from pipelines.tracking import ledger, registry
+from tests.support import tiny
+
+PARAMS = """
+prepare: {rows: {corpus: custom, source: x}}
+encode: {rows: {task: rows, vocab: v, max_length: 16}}
+finetune: {tiny: {data: rows, encoder: e}}
+evaluate: {tiny: {task: rows}}
+export: {tiny: {}}
+promote: {tiny: {run: tiny}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder and its export."""
+    place = tmp_path_factory.mktemp("folders")
+    (place / "onnx").mkdir()
+    onnx_export.export(tiny.classifier(place / "model"), place / "onnx", 18, 1e-4)
+    return place
+
+
+@pytest.fixture
+def trained(checkout: Path, folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The artefacts of a run with an export, as the graph leaves them; the digests are in place of dvc.lock's."""
+    (checkout / "params.yaml").write_text(PARAMS)
+    folder = Path(shutil.copytree(folders / "model", paths.model("tiny")))
+    shutil.copytree(folders / "onnx", paths.onnx("tiny"))
+    rows = pa.table({"id": list(map(str, range(16))), "text": tiny.TEXTS, "label": [*tiny.LABELS, "film"] * 4})
+    rows = rows.cast(schema.ROWS["single"])
+    for split in ("train", "test"):
+        tables.write(paths.rows("rows") / f"{split}.parquet", rows.to_batches(), rows.schema)
+    tiny.TASK.with_(splits=("train", "test")).save(paths.rows("rows"))
+    answers = Predictor.load(folder).predict(rows)
+    tables.write(paths.predictions("tiny") / "test.parquet", answers.to_batches(), answers.schema)
+    md5s = {"md5": "1" * 32, "md5_onnx": "2" * 32}
+    monkeypatch.setattr(retrain, "provenance_tags", lambda run: {"run": run} | md5s)
+    yield
+    mlflow.set_tracking_uri(None)
+
+
+def name_runtime(runtime: str) -> None:
+    Path("params.yaml").write_text(f"{PARAMS}resources: {{runtime: {runtime}}}\n")
+
+
+def replica(config: dict[str, str]) -> Predictor:
+    """What a replica opens, without the application around it, which ends in Ray alone."""
+    its: Any = Service.func_or_class  # type: ignore[attr-defined]
+    held = SimpleNamespace(config=config)
+    its._open(held, registry.get(config["model"], "champion"))
+    return held.model_in_use[1]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("trained")
+def test_both_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = retrain.register.fn("tiny")
+    runtime, measured = version.tags["runtime"], json.loads(version.tags["runtime_measured"])
+    assert runtime in ("onnx", "torch")
+    assert measured["torch_p50_ms"] > 0
+    assert measured["onnx_p50_ms"] > 0
+    ratio = measured["onnx_faster"]
+    assert 0 < ratio["least"] <= ratio["median"] <= ratio["greatest"]
+    assert runtime == ("torch" if ratio["greatest"] < 1 else "onnx")
+    monkeypatch.setattr(in_turn, "compare", lambda *args, **more: pytest.fail("measured again"))
+    again = retrain.register.fn("tiny")
+    assert (again.version, again.tags) == (version.version, version.tags)
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize(("runtime", "opened"), [("torch", Torch), ("onnx", Onnx)])
+def test_everything_opens_what_the_version_was_registered_with(
+    runtime: str, opened: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_turn, "compare", lambda *args, **more: pytest.fail("measured, though one is named"))
+    name_runtime(runtime)
+    version = retrain.register.fn("tiny")
+    assert version.tags["runtime"] == runtime
+    assert "runtime_measured" not in version.tags
+    (requirements,) = Path("state").rglob("requirements.txt")
+    needs = {Requirement(line).name for line in requirements.read_text().split()}
+    assert ("torch" in needs, "onnxruntime" in needs) == (runtime == "torch", runtime == "onnx")
+
+    ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
+    other = {"torch": "onnx", "onnx": "torch"}[runtime]
+    assert isinstance(replica({"model": "tiny"}).runtime, opened)
+    assert not isinstance(replica({"model": "tiny", "runtime": other}).runtime, opened)
+
+    served: list[Predictor] = []
+    plain = Predictor.predict
+    monkeypatch.setattr(Predictor, "predict", lambda self, rows: served.append(self) or plain(self, rows))
+    pq.write_table(pa.table({"text": ["犬"]}), "in.parquet")
+    batch.score(Path("in.parquet"), Path("out.parquet"), registry.get("tiny", "champion"))
+    assert served
+    assert all(isinstance(each.runtime, opened) for each in served)
+
+    found = mlflow.pyfunc.load_model("models:/tiny/1").unwrap_python_model()
+    assert found.predictor.runtime.__class__.__name__ == opened.__name__
+    found = mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": other}).unwrap_python_model()
+    assert found.predictor.runtime.__class__.__name__ != opened.__name__
+    with pytest.raises(InputError, match=r"no runtime 'rust'; there are: onnx, torch"):
+        mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": "rust"})
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_version_of_before_has_no_tag_and_answers_by_its_export() -> None:
+    name_runtime("torch")
+    version = retrain.register.fn("tiny")
+    assert (registry.folder(version) / "model.safetensors").is_file()
+    MlflowClient().delete_model_version_tag("tiny", "1", "runtime")
+    assert (registry.folder(registry.version("tiny", 1)) / "model.onnx").is_file()
