@@ -194,8 +194,9 @@ def _point(link: Path, folder: Path) -> None:
 def _latency(teacher: Path, folder: Path, scored: Evaluate) -> float:
     """The median latency of a row alone as a part of the teacher's."""
     split = paths.rows(scored.task) / f"{scored.split}.parquet"
-    compared = in_turn.compare({"teacher": teacher, "result": folder}, split, rounds=ROUNDS, starts=1, seconds=1)["result"]
-    return 1 / compared.faster[0]
+    both = {"teacher": teacher, "result": folder}
+    found = in_turn.compare(both, split, rounds=ROUNDS, starts=1, seconds=1)
+    return 1 / found["result"].faster[0]
 
 
 @task

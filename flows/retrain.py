@@ -25,7 +25,7 @@ CODE = Path(__file__).parents[1] / "pipelines" / "serving" / "registered.py"
 
 @task(retries=0)
 def log_runs(stages: list[str]) -> None:
-    """Log an MLflow run for each stage that ran."""
+    """Log an MLflow run for each stage that ran; that of the report has its page and tables."""
     values, locked = params.read(), dag.locked()
     commit = git_commit()
     for stage in stages:
@@ -41,7 +41,8 @@ def log_runs(stages: list[str]) -> None:
         for file in curve:
             numbers["final_loss"] = json.loads(file.read_text())["curve"][-1][1]["loss"]
         tags = {f"md5 {path}": md5 for path, md5 in made.items()} | commit
-        runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags)
+        shown = paths.reports() if str(paths.reports()) in made else None
+        runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags, shown)
 
 
 @task

@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import formats
 from pipelines.core import json_file, paths, provenance
 from pipelines.inference import cost
@@ -46,6 +47,22 @@ def write(
         "found": dict(found),
     }
     _with_its_own_size(out, record)
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """What a run's metrics say of its model, the same on every machine.
+
+    `model`: parameters, size_bytes (of the weights), flops_per_token. And of a compressed one `variant`: the run that
+    was its teacher, the runs and methods that led to it (`chain`), and its sparsity.
+    """
+    size = cost.size(folder)
+    if not (folder / FILE).is_file():
+        model, task = model_folder.load_tuned(folder)  # apart from the one that predicts, whose layers may be others
+        return {"model": size | {"flops_per_token": cost.flops_per_token(model, task.kind)}}
+    record = json_file.mapping(folder / FILE)
+    chain = [{name: step[name] for name in ("run", "method")} for step in record["chain"]]
+    known = {"teacher": record["teacher"]["run"], "chain": chain, "sparsity": record["sparsity"]}
+    return {"model": size | {"flops_per_token": record["flops_per_token"]}, "variant": known}
 
 
 def _before(folder: Path, parent: Mapping[str, Any]) -> list[dict[str, Any]]:

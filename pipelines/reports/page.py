@@ -5,8 +5,9 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from pipelines.reports import plots, tables
+from pipelines.reports import plots, tables, variants
 
+Picture = tuple[str, str]  # SVG and a caption
 STYLE = """
 :root { color-scheme: light dark; --ink: #111827; --paper: #fff; --soft: #e5e7eb; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e5e7eb; --paper: #111827; --soft: #374151; } }
@@ -24,8 +25,8 @@ def html(
 ) -> str:
     """The page: a section per task and one per pretrained encoder.
 
-    A task has its table, scores by size, the best model's confusions and its rows by length and label; an encoder its
-    learning curve.
+    A task has its table, scores by size, compressed runs beside their teachers, the best model's confusions and its
+    rows by length and label; an encoder its learning curve.
     """
     sections = "".join(
         _section(task, list(group), qualities.get(task))
@@ -46,10 +47,8 @@ def document(title: str, body: str) -> str:
 
 
 def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] | None) -> str:
-    scored = [record for record in records if record["metrics"]]
-    pictures = []
-    if len(scored) > 1:
-        pictures.append((plots.size_and_score(scored), "Score by size"))
+    scored, groups = [record for record in records if record["metrics"]], variants.groups(records)
+    pictures = [] if groups else _pareto(records, variants.SIZE)
     if scored and "confusion" in scored[0]:
         best = scored[0]
         caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
@@ -61,14 +60,40 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
         pictures.append((plots.reliability(best["calibration"]["bins"]), caption))
     if quality:
         pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))
-    figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
     every = [table(tables.HEADER, map(tables.line, records), text=4)]
     if scored:
         every += [table(*part, text=1) for part in (tables.classes(scored[0]), tables.slices(scored[0])) if part[1]]
     checks = tables.behaviour(records)
     if checks:
         every.append(table(tables.CHECKS, checks, text=3))
-    return f"<h2>{escape(task)}</h2>\n{''.join(every)}{figures}"
+    compressed = "".join(map(_variants, groups))
+    return f"<h2>{escape(task)}</h2>\n{''.join(every)}{compressed}{_figures(pictures)}"
+
+
+def _variants(group: variants.Group) -> str:
+    """A teacher and what was made of it: the answer in a sentence, the table, a picture for each cost."""
+    pictures = [
+        picture for cost in (variants.SIZE, variants.FLOPS) for picture in _pareto(group.runs, cost, group.teacher)
+    ]
+    header, lines = variants.table(group)
+    return (
+        f"<h3>Compressed from {escape(group.teacher)}</h3>\n<p>{escape(variants.answer(group))}</p>\n"
+        f"{table(header, lines, text=2)}{_figures(pictures)}"
+    )
+
+
+def _pareto(records: list[dict[str, Any]], cost: variants.Cost, teacher: str = "") -> list[Picture]:
+    """Score by a cost, if there are two runs to compare."""
+    points = variants.points(records, cost, teacher)
+    if len(points) < 2:
+        return []
+    what = "size" if cost is variants.SIZE else "operations"
+    says = f"Score by {what}" + (f", of {teacher} and what was made of it" if teacher else "")
+    return [(plots.pareto(points, cost.label, records[0]["metric"], variants.BUDGET), says)]
+
+
+def _figures(pictures: Iterable[Picture]) -> str:
+    return "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
 
 
 def _pretraining(record: dict[str, Any]) -> str:

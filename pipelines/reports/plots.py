@@ -2,10 +2,14 @@
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+
+from pipelines.reports import labels, tables
+from pipelines.reports.frontier import Point, frontier
 
 INK, SOFT, BLUE = "#6b7280", "#d1d5db", "#2563eb"  # readable on white and on black
 SHADES = (BLUE, "#f59e0b", "#10b981", "#a855f7", "#ef4444")  # of splits
@@ -42,21 +46,51 @@ def reliability(bins: list[dict[str, Any]]) -> str:
     return _svg(figure)
 
 
-def size_and_score(records: list[dict[str, Any]]) -> str:
-    """Each run as a point: megabytes across on a logarithmic scale, score up."""
-    figure, axes = _figure(6.4, 3.6)
-    for record in records:
-        x, y = record["model"]["size_bytes"] / 1e6, record["metrics"][record["metric"]]
-        axes.plot(x, y, "o", color=INK if record["how"] == "baseline" else BLUE)
-        axes.annotate(record["run"], (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8, color=INK)
-    axes.set_xscale("log")
-    axes.margins(x=0.3, y=0.15)
-    for formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
-        formatter("{x:g}")
-    axes.set_xlabel("size, MB")
-    axes.set_ylabel(records[0]["metric"])
+def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -> str:
+    """Score up, cost across on a logarithmic scale: a point a run, and a step line through those that none beats.
+
+    The teacher is a diamond; a dashed line lies `budget`, a part of a score, below it.
+    """
+    figure, axes = _figure(7.2, 4.2)
+    best = frontier(points)
+    teachers, others = [p for p in points if p.is_teacher], [p for p in points if not (p.is_teacher or p in best)]
+    axes.step([p.x for p in best], [p.score for p in best], where="post", color=BLUE, linewidth=1)
+    for shown, form, color, label in (
+        (others, ".", INK, "beaten"),
+        ([p for p in best if not p.is_teacher], "o", BLUE, "not beaten"),
+        (teachers, "D", SHADES[1], "teacher"),
+    ):
+        if shown:
+            axes.plot([p.x for p in shown], [p.score for p in shown], form, color=color, label=label)
+    for teacher in teachers:
+        axes.axhline(
+            teacher.score - budget, linestyle="--", color=INK, linewidth=1, label=f"{tables.points(budget)} below it"
+        )
+    _by_logarithm(axes, [p.x for p in points])
+    axes.margins(x=0.12, y=0.15)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
     axes.grid(color=SOFT, linewidth=0.5)
+    axes.legend(
+        frameon=False, fontsize=8, labelcolor=INK, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2
+    )
+    first = [p for p in points if p.is_teacher or p in best]
+    drawn = [line for a, b in pairwise(best) for line in ((a.x, b.x, a.score, a.score), (b.x, b.x, a.score, b.score))]
+    ends = min(p.x for p in points), max(p.x for p in points)
+    drawn += [(*ends, teacher.score - budget, teacher.score - budget) for teacher in teachers]
+    labels.beside(figure, axes, [(p.name, p.x, p.score, p in first) for p in [*first, *others]], drawn, INK)
     return _svg(figure)
+
+
+def _by_logarithm(axes: Any, values: list[float]) -> None:
+    """A logarithmic scale across with plain numbers at its ticks, however narrow it is."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    axes.set_xscale("log")
+    wide = max(values) >= 8 * min(values)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if wide else MaxNLocator(6))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:g}")
 
 
 def learning(curve: list[list[Any]]) -> str:

@@ -67,6 +67,12 @@ def ranked(records: list[Metrics]) -> list[Metrics]:
     return sorted(records, key=lambda r: (r["task"], -r["metrics"].get(r["metric"], float("-inf")), r["run"]))
 
 
+def points(share: float) -> str:
+    """A part of a score in words: 0.01 is 1 point."""
+    number = f"{100 * share:g}"
+    return f"{number} point{'' if number == '1' else 's'}"
+
+
 def plain(records: list[Metrics]) -> str:
     return aligned([HEADER, *map(line, ranked(records))], text=4)
 

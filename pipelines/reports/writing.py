@@ -5,7 +5,7 @@ from typing import Any
 
 from pipelines.core import json_file, params, paths
 from pipelines.core.errors import InputError
-from pipelines.reports import page, tables
+from pipelines.reports import page, tables, variants
 
 Records = list[dict[str, Any]]  # of artifacts/metrics/<run>.json
 
@@ -19,8 +19,11 @@ def write(out: Path) -> None:
     files = {record["task"]: paths.rows(record["task"]) / "quality.json" for record in records}
     qualities = {task: json_file.mapping(file) for task, file in files.items() if file.is_file()}
     (out / "index.html").write_text(page.html(records, qualities, pretrained), encoding="utf-8")
-    (out / "table.md").write_text(tables.markdown(records), encoding="utf-8")
-    (out / "table.txt").write_text(tables.plain(records) + "\n", encoding="utf-8")
+    compressed = variants.groups(records)
+    markdown = [tables.markdown(records), *(variants.markdown(group) for group in compressed)]
+    plain = [tables.plain(records) + "\n", *(variants.plain(group) for group in compressed)]
+    (out / "table.md").write_text("\n".join(markdown), encoding="utf-8")
+    (out / "table.txt").write_text("\n".join(plain), encoding="utf-8")
 
 
 def comparison() -> str:

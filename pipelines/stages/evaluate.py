@@ -8,6 +8,7 @@ from pipelines.evaluation.split import Split
 
 def main(key: str) -> None:
     entry = params.entry("evaluate", key, Evaluate)
+    from pipelines.compression import variant
     from pipelines.inference import behaviour, cost
     from pipelines.inference.predictor import Predictor
 
@@ -18,7 +19,7 @@ def main(key: str) -> None:
         seconds = split.write(predictor.predict, out)
         facts = {
             "how": provenance.how(folder),
-            "model": cost.size(folder),
+            **variant.facts(folder),
             "truncated": predictor.truncated,
             "behaviour": behaviour.check(predictor, split.parts, entry.behaviour),
         }

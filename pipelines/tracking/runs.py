@@ -1,6 +1,7 @@
 """Log an MLflow run for each entry of a stage that ran."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -10,12 +11,19 @@ from pipelines.tracking import store
 NAME = re.compile(r"[\w./ :-]+")  # what MLflow takes as a part of a name
 
 
-def log(stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[str, str]) -> str:
-    """Log the params, metrics and tags of a stage's entry, such as `finetune@livedoor`; returns the run's id."""
+def log(
+    stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[str, str], folder: Path | None = None
+) -> str:
+    """Log the params, metrics and tags of a stage's entry, such as `finetune@livedoor`; returns the run's id.
+
+    The files in `folder` become the run's artifacts.
+    """
     store.connect()
     tags = {"stage": stage, **tags}
     with store.explained(f"{stage}: its run is not logged"), mlflow.start_run(run_name=stage, tags=tags) as run:
         mlflow.log_params({name: str(value)[:500] for name, value in flatten(params).items()})
+        if folder:
+            mlflow.log_artifacts(str(folder))
         mlflow.log_metrics({k: float(v) for k, v in flatten(metrics).items() if isinstance(v, int | float)})
     return run.info.run_id
 

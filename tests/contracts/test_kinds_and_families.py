@@ -11,6 +11,7 @@ import torch
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
+from pipelines.compression import variant
 from pipelines.core import schema
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
@@ -56,6 +57,7 @@ def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, resourc
     opened = predictor.runtime.model.state_dict()  # type: ignore[attr-defined]
     assert all(tensor.equal(opened[name]) for name, tensor in model.state_dict().items())
     check_that_company_changes_nothing(predictor, rows(kind), answers)
+    assert variant.facts(checkout / "model")["model"]["flops_per_token"] > 0
     found = score(rows(kind), answers, task)["metrics"]
     assert 0 <= found[task.metric] <= 1 or kind == "regression"
 

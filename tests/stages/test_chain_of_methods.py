@@ -12,12 +12,12 @@ import yaml
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import quantized
 from pipelines.compression import masks
-from pipelines.core import paths, provenance, schema, tables
+from pipelines.core import json_file, paths, provenance, schema, tables
 from pipelines.core.errors import UsageError
 from pipelines.inference import cost
 from pipelines.inference.predictor import Predictor
 from pipelines.models import backbones, shapes
-from pipelines.stages import compress, encode, finetune
+from pipelines.stages import compress, encode, evaluate, finetune
 from pipelines.training.loop import Training
 from tests.support import kinds, tiny
 from tests.support.fits import EACH_STEP
@@ -122,6 +122,38 @@ def test_what_layers_share_is_counted_and_stored_once(rows: Path) -> None:
     )
     compress.main("int8")
     assert variant("int8")["flops_per_token"] == found["flops_per_token"]
+
+
+def test_evaluate_tells_the_report_what_a_run_costs(rows: Path) -> None:
+    """The same bytes twice, with acceleration and without."""
+    chain: Entries = {
+        "zeros": {"method": "prune_magnitude", "sparsity": 0.5, **FIT},
+        "last": {"method": "dynamic_int8", "teacher": "zeros"},
+    }
+    scored = {name: {"task": "it", "split": "dev"} for name in ("teacher", *chain)}
+    asked(chain, evaluate=scored)
+    for name in chain:
+        compress.main(name)
+    found = {}
+    for name in scored:
+        evaluate.main(name)
+        found[name] = json_file.mapping(paths.metrics(name))
+    assert "variant" not in found["teacher"]
+    steps = [{"run": "teacher", "method": None}, {"run": "zeros", "method": "prune_magnitude"}]
+    told = variant("zeros")
+    assert found["zeros"]["variant"] == {"teacher": "teacher", "chain": steps, "sparsity": told["sparsity"]}
+    assert told["sparsity"] > 0.1
+    assert found["last"]["variant"]["teacher"] == "zeros"
+    assert found["last"]["variant"]["chain"] == [*steps, {"run": "last", "method": "dynamic_int8"}]
+    for name, record in found.items():
+        assert record["model"].keys() == {"parameters", "size_bytes", "flops_per_token"}
+        assert record["model"]["size_bytes"] == (paths.model(name) / "model.safetensors").stat().st_size
+    operations = {record["model"]["flops_per_token"] for record in found.values()}
+    assert operations == {told["flops_per_token"]}, "neither zeros nor integers are fewer operations"
+    before = paths.metrics("teacher").read_bytes()
+    asked(chain, evaluate=scored, resources={"acceleration": False})
+    evaluate.main("teacher")
+    assert paths.metrics("teacher").read_bytes() == before
 
 
 def test_a_killed_lottery_goes_on_to_the_same_weights(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:

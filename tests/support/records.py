@@ -23,3 +23,14 @@ def record(run: str, accuracy: float, **changes: Any) -> dict[str, Any]:
 
 
 RECORDS = [record("worse", 0.5), record("日本語", 0.75), record("other", 0.1, task="another", how="baseline")]
+
+
+def variant(run: str, accuracy: float, methods: list[str], teacher: str = "big", **changes: Any) -> dict[str, Any]:
+    """The metrics of a run that these methods made of `teacher`, one after the other."""
+    model = {"size_bytes": 2_000_000, "parameters": 1_000_000, "flops_per_token": 4_000_000}
+    own = {name: changes.pop(name, value) for name, value in model.items()}
+    sparsity = changes.pop("sparsity", 0.0)
+    steps = [(f"{run}-{i}", method) for i, method in enumerate(methods[:-1])] + [(run, methods[-1])]
+    chain = [{"run": name, "method": method} for name, method in [(teacher, None), *steps]]
+    made = {"teacher": chain[-2]["run"], "chain": chain, "sparsity": sparsity}
+    return record(run, accuracy, model=own, variant=made, **changes)

@@ -1,6 +1,9 @@
 """Pictures are the same for the same numbers."""
 
-from pipelines.reports import plots
+import re
+
+from pipelines.reports import labels, plots
+from pipelines.reports.frontier import Point, frontier
 
 
 def test_a_picture_is_the_same_bytes_for_the_same_numbers() -> None:
@@ -8,3 +11,41 @@ def test_a_picture_is_the_same_bytes_for_the_same_numbers() -> None:
     assert plots.confusion([[5, 1], [2, 4]], ["a", "b"]) == picture
     assert plots.confusion([[5, 1], [3, 4]], ["a", "b"]) != picture
     assert picture.startswith("<svg")
+
+
+def crowd(count: int) -> list[Point]:
+    """A teacher and so many smaller runs, most of them in one corner."""
+    return [
+        Point("teacher", 17.0, 0.8, is_teacher=True),
+        *(Point(f"run-{i}", 4 + (i * 37 % 100) / 50, 0.79 + (i * 61 % 100) / 5000) for i in range(count)),
+    ]
+
+
+def test_a_frontier_is_the_same_bytes_and_names_what_is_not_beaten() -> None:
+    points = crowd(25)
+    picture = plots.pareto(points, "size, MB", "accuracy", 0.02)
+    assert plots.pareto(points, "size, MB", "accuracy", 0.02) == picture
+    named = set(re.findall(r">(teacher|run-\d+)<", picture))
+    assert {point.name for point in frontier(points)} | {"teacher"} <= named
+    assert "2 points below it" in picture
+    assert "size, MB" in picture
+
+
+def test_a_frontier_needs_no_teacher_and_no_width() -> None:
+    picture = plots.pareto([Point("one", 2.5, 0.5), Point("二", 2.5, 0.5)], "latency, ms", "f1", 0.01)
+    assert "below it" not in picture
+    assert ">teacher<" not in picture
+
+
+def test_small_names_meet_no_other() -> None:
+    """Of names that need not be there, those are written that have room."""
+    figure, axes = plots._figure(6, 4)
+    named = [(point.name, point.x, point.score, False) for point in crowd(25)]
+    axes.plot([x for _, x, _, _ in named], [y for _, _, y, _ in named], ".")
+    labels.beside(figure, axes, named, [], plots.INK)
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert 5 < len(boxes) <= 26
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i])
+        assert axes.bbox.x0 <= box.x0 < box.x1 <= axes.bbox.x1

@@ -1,0 +1,27 @@
+"""The frontier of cost and score: the runs that no other beats in both (Pareto 1896, *Cours d'économie politique*)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    """A run in a picture. `x` is what it costs, in any unit: less is better. Of `score` more is better."""
+
+    name: str
+    x: float
+    score: float
+    is_teacher: bool = False
+
+
+def beats(one: Point, other: Point) -> bool:
+    """Whether `one` costs no more and scores no less than `other`, and is better in one of the two."""
+    return one.x <= other.x and one.score >= other.score and (one.x, one.score) != (other.x, other.score)
+
+
+def frontier(points: Sequence[Point]) -> list[Point]:
+    """The points that no other beats, the cheapest first; equal points stay together."""
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.x, -p.score, p.name, p.is_teacher)):
+        if not (kept and beats(kept[-1], point)):
+            kept.append(point)
+    return kept

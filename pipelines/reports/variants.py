@@ -1,0 +1,165 @@
+"""Compressed runs beside their teacher: what each loses and what it saves, and the least that loses little."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pipelines.reports import tables
+from pipelines.reports.frontier import Point
+from pipelines.reports.tables import Metrics, Part
+
+BUDGET = 0.01  # of a score: what a compressed run may lose
+
+
+class Group(NamedTuple):
+    """The runs that were made from one teacher and scored on the same rows.
+
+    Attributes:
+        teacher: the run that stands first in their chains, which no method made.
+        own: its metrics; None if it was not scored on these rows.
+        variants: metrics of the compressed runs, the largest first.
+    """
+
+    teacher: str
+    own: Metrics | None
+    variants: list[Metrics]
+
+    @property
+    def runs(self) -> list[Metrics]:
+        return [*([self.own] if self.own else []), *self.variants]
+
+
+class Cost(NamedTuple):
+    """What a picture has across: a word for the least of it, the axis, and its value for a run, None if unknown."""
+
+    least: str
+    label: str
+    of: Callable[[Metrics], float | None]
+
+
+def _megabytes(record: Metrics) -> float:
+    return record["model"]["size_bytes"] / 1e6
+
+
+def _mflops(record: Metrics) -> float | None:
+    flops = record["model"].get("flops_per_token")  # a baseline has none
+    return None if flops is None else flops / 1e6
+
+
+SIZE = Cost("the smallest", "size, MB", _megabytes)
+FLOPS = Cost("that of the fewest operations", "MFLOPs per token", _mflops)
+
+
+def groups(records: Sequence[Metrics]) -> list[Group]:
+    """The groups among these runs, by task and teacher."""
+    found: dict[tuple[str, str, str], list[Metrics]] = {}
+    for record in records:
+        if "variant" in record:
+            teacher = record["variant"]["chain"][0]["run"]
+            found.setdefault((record["task"], teacher, record["split"]), []).append(record)
+    scored = {(record["task"], record["run"], record["split"]): record for record in records}
+    return [
+        Group(key[1], scored.get(key), sorted(found[key], key=lambda r: (-r["model"]["size_bytes"], r["run"])))
+        for key in sorted(found)
+    ]
+
+
+def table(group: Group) -> Part:
+    """A header, and a line for the teacher and for each compressed run; the first two columns are words.
+
+    Points are 100 times the difference from the teacher's score. Percents are of the teacher's bytes and operations.
+    """
+    sparse = any(_sparsity(record) for record in group.variants)
+    metric = group.variants[0]["metric"]
+    header = ("run", "methods", metric, "points", "size MB", "size %", "parameters", "MFLOPs/token", "FLOPs %")
+    lines = [_line(record, group.own, sparse) for record in group.runs]
+    return (*header, *(["sparsity"] if sparse else [])), lines
+
+
+def markdown(group: Group) -> str:
+    header, lines = table(group)
+    return f"{_title(group)}\n\n{tables.pipes([header, *lines], text=2)}\n{answer(group)}\n"
+
+
+def plain(group: Group) -> str:
+    header, lines = table(group)
+    return f"{_title(group)}\n{tables.aligned([header, *lines], text=2)}\n{answer(group)}\n"
+
+
+def _title(group: Group) -> str:
+    return f"{group.variants[0]['task']}, compressed from {group.teacher}:"
+
+
+def _line(record: Metrics, teacher: Metrics | None, sparse: bool) -> tuple[str, ...]:
+    own = record is teacher
+    return (
+        record["run"],
+        "teacher" if own else methods(record),
+        _number(_score(record), ".3f"),
+        _number(None if own else change(record, teacher), "+.2f"),
+        _number(SIZE.of(record), ",.2f"),
+        _number(_share(record, teacher, SIZE), ".0f"),
+        _number(record["model"].get("parameters"), ",d"),
+        _number(FLOPS.of(record), ",.2f"),
+        _number(_share(record, teacher, FLOPS), ".0f"),
+        *([_number(_sparsity(record) or None, ".2f")] if sparse else []),
+    )
+
+
+def methods(record: Metrics) -> str:
+    """The methods that made a compressed run, in their order."""
+    return ", ".join(step["method"] for step in record["variant"]["chain"] if step["method"])
+
+
+def change(record: Metrics, teacher: Metrics | None) -> float | None:
+    """What the run scores above its teacher, in points of a hundredth; None if one of them has no score."""
+    score, before = _score(record), _score(teacher) if teacher else None
+    # 0.75 - 0.76 is a little under -0.01, and so would be more than a point
+    return None if score is None or before is None else round(100 * (score - before), 6)
+
+
+def answer(group: Group, budget: float = BUDGET) -> str:
+    """One sentence: the cheapest compressed runs that lose at most `budget` of the teacher's score."""
+    changes = [(record, change(record, group.own)) for record in group.variants]
+    if group.own is None or all(found is None for _, found in changes):
+        return f"{group.teacher} has no score on these rows, so what was lost is not known."
+    within = [record for record, found in changes if found is not None and found >= -100 * budget]
+    if not within:
+        return f"Every compressed run loses more than {tables.points(budget)} against {group.teacher}."
+    said = ", and ".join(_least(within, group.own, cost) for cost in (SIZE, FLOPS))
+    return f"Of the compressed runs that lose at most {tables.points(budget)} against {group.teacher}, {said}."
+
+
+def _least(records: list[Metrics], teacher: Metrics, cost: Cost) -> str:
+    """The run of the least cost, and of those the best."""
+    known = [record for record in records if cost.of(record) is not None]
+    if not known:
+        return f"{cost.least} is not known"
+    least = min(known, key=lambda r: (cost.of(r), -(_score(r) or 0.0), r["run"]))
+    return f"{cost.least} is {least['run']} ({_number(_share(least, teacher, cost), '.0f')}% of the teacher's)"
+
+
+def points(records: Sequence[Metrics], cost: Cost, teacher: str = "") -> list[Point]:
+    """A point for each run that has a score and costs something; a logarithmic scale has no zero."""
+    return [
+        Point(record["run"], x, score, record["run"] == teacher)
+        for record in records
+        if (x := cost.of(record)) and (score := _score(record)) is not None
+    ]
+
+
+def _score(record: Metrics) -> float | None:
+    return record["metrics"].get(record["metric"])
+
+
+def _sparsity(record: Metrics) -> float:
+    return record["variant"]["sparsity"] if "variant" in record else 0.0
+
+
+def _share(record: Metrics, teacher: Metrics | None, cost: Cost) -> float | None:
+    """Percent of what the teacher costs."""
+    own, whole = cost.of(record), cost.of(teacher) if teacher else None
+    return 100 * own / whole if own is not None and whole else None
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
