@@ -146,7 +146,7 @@ class Search:
         for i, step in enumerate(chain, start=1):
             name, entry = name_of(chain[:i]), dict(self.entries[step])
             if shorter:
-                data = f"{entry['data']}.{shorter}"
+                data = name_of((entry["data"], shorter))
                 encode[data] = {**every[entry["data"]], "vocab": str(paths.model(shorter))}
                 entry["data"] = data
             compress[name] = {**entry, "teacher": teacher}
@@ -210,5 +210,5 @@ def _stage(place: Path, name: str, key: str) -> None:
 
 
 def name_of(chain: Chain) -> str:
-    """The run of a chain: the entries' names, joined."""
-    return ".".join(chain)
+    """The run of a chain: the entries' names, joined. Not by a dot, which DVC reads as a step into a mapping."""
+    return "--".join(chain)

@@ -69,12 +69,12 @@ def test_a_search_names_a_chain_that_the_graph_makes_again(workspace: Path, monk
     assert_logged(workspace)
 
     named = yaml.safe_load((out / "winner.yaml").read_text())
-    assert [*named["compress"]] == ["short.half", "short.half.int8"]  # `short` is an entry already
+    assert [*named["compress"]] == ["short--half", "short--half--int8"]  # `short` is an entry already
     values = {**PARAMS, **{section: {**PARAMS[section], **own} for section, own in named.items()}}  # type: ignore[dict-item]
     Path("params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
-    bertline("run", "evaluate@short.half.int8")
+    bertline("run", "evaluate@short--half--int8")
     (place,) = Path("state/compressing").iterdir()
-    made, again = (model_folder.load_tuned(top / paths.model("short.half.int8"))[0] for top in (place, Path()))
+    made, again = (model_folder.load_tuned(top / paths.model("short--half--int8"))[0] for top in (place, Path()))
     assert backbones.digest(made) == backbones.digest(again)
 
     before = {path: path.stat().st_mtime_ns for path in place.rglob("model.safetensors")}
@@ -94,8 +94,8 @@ def assert_logged(workspace: Path) -> None:
     client = mlflow.MlflowClient(f"sqlite:///{workspace}/mlflow.db")
     runs = client.search_runs([each.experiment_id for each in client.search_experiments()], max_results=500)
     tried = [run.data.params["chain"] for run in runs if run.data.tags["stage"] == "compress-search@it"]
-    alone, pairs = ["half", "int8", "none-left", "short"], ["short.half", "short.int8"]
-    assert sorted(tried) == sorted([*alone, *pairs, "short.half.int8"])
+    alone, pairs = ["half", "int8", "none-left", "short"], ["short--half", "short--int8"]
+    assert sorted(tried) == sorted([*alone, *pairs, "short--half--int8"])
 
 
 def test_what_cannot_be_searched_is_one_sentence(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
