@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import PIPE
 
@@ -19,20 +19,22 @@ from flows.watch import watch
 from flows.windows import backfill, score_windows
 from pipelines.core import paths, tables
 from pipelines.core.errors import InputError, UsageError
-from pipelines.core.windows import Window
 from pipelines.inference import profiling
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
+from tests.support.days import last_five
 from tests.support.places import CODE, ROOT
 
 pytestmark = pytest.mark.slow
-TODAY = Window.at(datetime.now(UTC), "day").begin
-DAYS = [(TODAY - timedelta(days=back)).strftime("%Y-%m-%d") for back in (5, 4, 3, 2, 1)]
 USUAL = [
     f"{text}{more}" for text in tiny.TEXTS[:4] for more in ("", "犬", "映画", "試合", "予約", "監督", "延長", "語る")
 ]
 OTHER = [f"blorptzang {i} wuggle" for i in range(32)]
+
+
+def days() -> list[str]:
+    return last_five(lasting_seconds=300)
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def write_params(policy: str) -> None:
         "finetune: {tiny: {data: rows, encoder: e}}\nencode: {rows: {task: rows, vocab: v, max_length: 16}}\n"
         "prepare: {rows: {corpus: custom, source: x}}\npromote: {tiny: {run: tiny}}\nwatch: {daily: {}}\n"
         "score: {daily: {model: tiny, source: 'in/{window}.parquet', target: 'out/{window}.parquet', "
-        f"since: '{DAYS[0]}', catch_up: {policy}}}}}\n"
+        f"since: '{days()[0]}', catch_up: {policy}}}}}\n"
     )
 
 
@@ -73,62 +75,62 @@ def scored() -> list[str]:
 
 @pytest.mark.usefixtures("champion")
 def test_what_is_due_is_scored_once() -> None:
-    for day in (DAYS[1], DAYS[4]):
+    for day in (days()[1], days()[4]):
         arrive(day)
     lines = score_windows("daily")
     assert lines == [
-        f"{DAYS[0]}: no file in/{DAYS[0]}.parquet",
-        f"{DAYS[1]}: 32 rows into out/{DAYS[1]}.parquet",
-        f"{DAYS[2]}: no file in/{DAYS[2]}.parquet",
-        f"{DAYS[3]}: no file in/{DAYS[3]}.parquet",
-        f"{DAYS[4]}: 32 rows into out/{DAYS[4]}.parquet",
+        f"{days()[0]}: no file in/{days()[0]}.parquet",
+        f"{days()[1]}: 32 rows into out/{days()[1]}.parquet",
+        f"{days()[2]}: no file in/{days()[2]}.parquet",
+        f"{days()[3]}: no file in/{days()[3]}.parquet",
+        f"{days()[4]}: 32 rows into out/{days()[4]}.parquet",
     ]
-    first = Path(f"out/{DAYS[4]}.parquet").stat().st_mtime_ns
-    arrive(DAYS[4], OTHER)  # whoever rewrites the past must remove the scores too
-    assert score_windows("daily")[4] == f"{DAYS[4]}: scored before, out/{DAYS[4]}.parquet"
-    assert Path(f"out/{DAYS[4]}.parquet").stat().st_mtime_ns == first
+    first = Path(f"out/{days()[4]}.parquet").stat().st_mtime_ns
+    arrive(days()[4], OTHER)  # whoever rewrites the past must remove the scores too
+    assert score_windows("daily")[4] == f"{days()[4]}: scored before, out/{days()[4]}.parquet"
+    assert Path(f"out/{days()[4]}.parquet").stat().st_mtime_ns == first
 
 
 @pytest.mark.usefixtures("champion")
 def test_the_newest_window_alone_by_the_policy_latest_and_the_rest_by_a_backfill() -> None:
     write_params("latest")
-    for day in DAYS:
+    for day in days():
         arrive(day)
     score_windows("daily")
-    assert scored() == DAYS[4:]
-    assert backfill("daily", DAYS[1], DAYS[4]) == [
-        *(f"{day}: 32 rows into out/{day}.parquet" for day in DAYS[1:4]),
-        f"{DAYS[4]}: scored before, out/{DAYS[4]}.parquet",
+    assert scored() == days()[4:]
+    assert backfill("daily", days()[1], days()[4]) == [
+        *(f"{day}: 32 rows into out/{day}.parquet" for day in days()[1:4]),
+        f"{days()[4]}: scored before, out/{days()[4]}.parquet",
     ]
-    assert scored() == DAYS[1:]
+    assert scored() == days()[1:]
     with pytest.raises(UsageError, match=r"--to \d.*ends on .* UTC only"):
-        backfill("daily", DAYS[1], TODAY.strftime("%Y-%m-%d"))
+        backfill("daily", days()[1], datetime.now(UTC).strftime("%Y-%m-%d"))
     with pytest.raises(UsageError, match="is after --to"):
-        backfill("daily", DAYS[1], DAYS[0])
+        backfill("daily", days()[1], days()[0])
 
 
 @pytest.mark.usefixtures("champion")
 def test_a_window_that_fails_does_not_keep_the_others() -> None:
-    for day in DAYS:
+    for day in days():
         arrive(day)
-    Path(f"in/{DAYS[2]}.parquet").write_bytes(b"no Parquet")
+    Path(f"in/{days()[2]}.parquet").write_bytes(b"no Parquet")
     with pytest.raises(
-        InputError, match=rf"daily: 1 of 5 windows are not scored: {DAYS[2]}: in/{DAYS[2]}.parquet: not"
+        InputError, match=rf"daily: 1 of 5 windows are not scored: {days()[2]}: in/{days()[2]}.parquet: not"
     ):
         score_windows("daily")
-    assert scored() == [*DAYS[:2], *DAYS[3:]]
-    os.remove(f"in/{DAYS[4]}.parquet")
-    os.remove(f"out/{DAYS[4]}.parquet")
-    with pytest.raises(InputError, match=rf"{DAYS[4]}: in/{DAYS[4]}.parquet: no such file"):
+    assert scored() == [*days()[:2], *days()[3:]]
+    os.remove(f"in/{days()[4]}.parquet")
+    os.remove(f"out/{days()[4]}.parquet")
+    with pytest.raises(InputError, match=rf"{days()[4]}: in/{days()[4]}.parquet: no such file"):
         score_windows("daily")
 
 
 @pytest.mark.usefixtures("champion")
 def test_a_job_runs_once_at_a_time() -> None:
-    for day in DAYS:
+    for day in days():
         arrive(day)
     with another_process_has("daily"), pytest.raises(InputError, match="it is already running"):
-        backfill("daily", DAYS[0], DAYS[4])
+        backfill("daily", days()[0], days()[4])
     assert not Path("out").exists()
 
 
@@ -149,17 +151,17 @@ def another_process_has(job: str) -> Iterator[None]:
 
 @pytest.mark.usefixtures("champion")
 def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
-    for day, texts in zip(DAYS, (USUAL, USUAL, USUAL, OTHER, OTHER), strict=True):
+    for day, texts in zip(days(), (USUAL, USUAL, USUAL, OTHER, OTHER), strict=True):
         arrive(day, texts)
     assert watching.plain(watch("daily")) == "daily: no window is scored yet"
     score_windows("daily")
-    os.rename(f"out/{DAYS[4]}.parquet", "later.parquet")
+    os.rename(f"out/{days()[4]}.parquet", "later.parquet")
     before = watch("daily")
     assert not before.alarm
-    assert [before.drifted(day) for day in DAYS[:3]] == [[]] * 3
-    assert {"vocabulary", "unknown_words"} <= set(before.drifted(DAYS[3]))
-    os.rename("later.parquet", f"out/{DAYS[4]}.parquet")
-    kept = paths.drift("daily") / f"{DAYS[0]}.parquet"
+    assert [before.drifted(day) for day in days()[:3]] == [[]] * 3
+    assert {"vocabulary", "unknown_words"} <= set(before.drifted(days()[3]))
+    os.rename("later.parquet", f"out/{days()[4]}.parquet")
+    kept = paths.drift("daily") / f"{days()[0]}.parquet"
     measured = kept.stat().st_mtime_ns
     found = watch("daily")
     assert found.alarm
@@ -176,7 +178,7 @@ def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
 def test_a_version_without_a_profile_says_how_to_get_one(champion: registry.Version, checkout: Path) -> None:
     other = registry.register("tiny", checkout / "model", CODE, "single", {"text": "犬"}, {"md5": "1" * 32})
     ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
-    arrive(DAYS[4])
+    arrive(days()[4])
     write_params("latest")
     score_windows("daily")
     with pytest.raises(InputError, match=r"tiny version 2 has no profile .* `bertline retrain` registers it with one"):

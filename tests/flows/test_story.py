@@ -16,7 +16,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,13 @@ import pytest
 import yaml
 
 from pipelines.core import tables
-from pipelines.core.windows import Window
 from tests.support import postgres, servers
+from tests.support.days import last_five
 from tests.support.places import ROOT
 from tests.support.servers import BIN, BUCKET
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), postgres.needed]
 PATIENCE = 600.0  # seconds for what the worker is to do
-TODAY = Window.at(datetime.now(UTC), "day").begin
-DAYS = [(TODAY - timedelta(days=back)).strftime("%Y-%m-%d") for back in (5, 4, 3, 2, 1)]
 THINGS = {
     "sport": ["試合", "監督", "選手", "優勝", "得点", "球場"],
     "phone": ["スマートフォン", "アプリ", "端末", "電池", "画面", "通信"],
@@ -72,7 +70,6 @@ PARAMS: dict[str, Any] = {
             "model": "headlines",
             "source": "incoming/headlines-{window}.parquet",
             "target": "scored/headlines-{window}.parquet",
-            "since": DAYS[0],
             "catch_up": "latest",
         }
     },
@@ -101,6 +98,10 @@ def deliver(labels: dict[str, str]) -> None:
         Path(f"news/{split}.jsonl").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
 
+def days() -> list[str]:
+    return last_five(lasting_seconds=900)
+
+
 def arrive(day: str, topics: list[str]) -> None:
     """The rows of a day: 30 of each topic that the corpus does not have."""
     chosen = [text for topic in topics for text in random.Random(day).sample(texts(topic)[80:], 30)]
@@ -112,7 +113,8 @@ def arrive(day: str, topics: list[str]) -> None:
 def api(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """All services; a workspace with two topics of news. Yields the address of Prefect's API."""
     (workspace / "prefect.yaml").write_bytes((ROOT / "prefect.yaml").read_bytes())
-    (workspace / "params.yaml").write_text(yaml.safe_dump(PARAMS, allow_unicode=True))
+    scored = {"nightly": PARAMS["score"]["nightly"] | {"since": days()[0]}}
+    (workspace / "params.yaml").write_text(yaml.safe_dump(PARAMS | {"score": scored}, allow_unicode=True))
     monkeypatch.setenv("PYTHONPATH", str(workspace))
     monkeypatch.setenv("PWD", str(workspace))  # prefect.yaml has it
     monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
@@ -192,19 +194,19 @@ def the_first_champion(api: str) -> None:
 
 def days_are_scored_once_each() -> None:
     """The worker was away for four days; the rows of the last two are of a topic that nobody has seen."""
-    for day, topics in zip(DAYS, [["sport", "phone"]] * 3 + [["food"]] * 2, strict=True):
+    for day, topics in zip(days(), [["sport", "phone"]] * 3 + [["food"]] * 2, strict=True):
         arrive(day, topics)
     shell("prefect deployment run score-windows/nightly --watch")
-    assert [file.name for file in Path("scored").iterdir()] == [f"headlines-{DAYS[4]}.parquet"]
-    every = f"bertline backfill score nightly --from {DAYS[0]} --to {DAYS[4]}"
+    assert [file.name for file in Path("scored").iterdir()] == [f"headlines-{days()[4]}.parquet"]
+    every = f"bertline backfill score nightly --from {days()[0]} --to {days()[4]}"
     lines = shell(every).splitlines()
     assert [line.split(": ")[1].split(" into")[0] for line in lines] == [
         *["60 rows"] * 3,
         "30 rows",
-        f"scored before, scored/headlines-{DAYS[4]}.parquet",
+        f"scored before, scored/headlines-{days()[4]}.parquet",
     ]
     assert shell(every).count("scored before") == 5
-    scored = tables.read(Path(f"scored/headlines-{DAYS[0]}.parquet"))
+    scored = tables.read(Path(f"scored/headlines-{days()[0]}.parquet"))
     assert set(scored.column("model_version").to_pylist()) == {1}
 
 
