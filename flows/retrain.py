@@ -54,11 +54,12 @@ def register(name: str) -> registry.Version:
     kind = Task.load(folder).kind
     exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
     entry = params.entry("evaluate", rules.run, Evaluate)
-    if not registry.same(name, tags):
-        tags |= faster_runtime.tags(folder, exported, _rows(entry), resources.read())
     with tempfile.TemporaryDirectory() as place:
-        profile = Path(place) / "profile.parquet"
-        pq.write_table(profiling.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
+        profile = None
+        if not registry.same(name, tags):
+            tags |= faster_runtime.tags(folder, exported, _rows(entry), resources.read())
+            profile = Path(place) / "profile.parquet"
+            pq.write_table(profiling.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
         return registry.register(name, folder, CODE, kind, _example(entry, kind), tags, exported, profile)
 
 
