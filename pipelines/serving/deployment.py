@@ -1,16 +1,21 @@
 """The application on a Ray of this process."""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pipelines.tracking import store
 from pipelines.training import workers
 
+# how long Serve's proxy may take to start; after Serve's own 5 s, too few on a busy machine, it kills the proxy
+READY = ("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
+
 
 @contextmanager
 def started(host: str, port: int) -> Iterator[None]:
     """Ray and its HTTP proxy on host:port, with no model yet. A Ray that runs already is used and left running."""
+    os.environ.setdefault(*READY)  # Serve's controller inherits it from the Ray that is started here
     environment = workers.runtime_environment()
     environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())  # replicas have another working folder
     ours = workers.start(runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
