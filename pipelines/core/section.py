@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, Strict
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
-# of an entry or a split: it becomes a part of paths and of commands
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
+# of an entry or a split: it becomes a part of paths and of commands. DVC reads a dot as a step into a mapping
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$", max_length=100)]
 Range = Annotated[tuple[Count, Count], Strict(False)]  # least and most; YAML has lists and no tuples
 
 

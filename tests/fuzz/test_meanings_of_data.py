@@ -214,6 +214,7 @@ def test_links_and_devices_in_a_folder_of_texts_are_refused(place: Path) -> None
 PARAMS = {
     "a name that leaves its folder": ("ingest: {../../x: {corpus: codah}}", "'../../x' cannot be a name"),
     "a name that is a command": ("ingest: {'x; touch F #': {corpus: codah}}", "'x; touch F #' cannot be a name"),
+    "a name with a dot, which DVC takes for a step": ("ingest: {a.b: {corpus: codah}}", "'a.b' cannot be a name"),
     "an empty name": ("ingest: {'': {corpus: codah}}", "'' cannot be a name"),
     "a name that is an option": ("ingest: {-rf: {corpus: codah}}", "'-rf' cannot be a name"),
     "a number as a name": ("ingest: {1: {corpus: codah}}", "the key 1 is not a text; write it in quotes"),
