@@ -96,7 +96,11 @@ def _lines(found: Searched) -> list[tuple[str, ...]]:
 
 
 def _line(found: Searched, each: Tried) -> tuple[str, ...]:
-    note = "the winner" if each is found.winner else "" if each.keeps(found.budget) else "loses too much"
+    note = "" if each.keeps(found.budget) else "loses too much"
+    if each.size_share < 1 < (each.latency_share or 0):
+        note = "smaller, but slower"
+    if each is found.winner:
+        note = f"the winner{note and ': '}{note}"
     return (
         _name(found, each.chain),
         f"{each.score:.4f}",

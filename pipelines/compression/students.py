@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from pipelines.checkpoints import folder, formats, new_head, vocabulary
 from pipelines.compression.context import Context
-from pipelines.core import seeding
+from pipelines.core import paths, seeding
 from pipelines.core.errors import UsageError, one_line
 from pipelines.core.section import Count
 from pipelines.entries.parts.fit import Fit
@@ -62,7 +62,15 @@ def sized(context: Context, params: Sized) -> PreTrainedModel:
 
 
 def _pretrained(context: Context, place: Path) -> PreTrainedModel:
-    """The encoder in `place` with a new head for the teacher's task."""
+    """The encoder in `place` with a new head for the teacher's task.
+
+    It is no output of the graph: deps of dvc.yaml cannot name what only some entries read, so it might be older than
+    what makes it, or not be there yet.
+    """
+    if paths.ARTIFACTS in place.parents:
+        raise refused(
+            "student", place, f" is made by the graph, which cannot see who reads it; copy it to encoders/{place.name}"
+        )
     folder.config(place)
     folder.require_tokenizer(place)
     if not vocabulary.same(tokenizer.load(place), context.tokenizer):

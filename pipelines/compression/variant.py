@@ -53,7 +53,7 @@ def facts(folder: Path) -> dict[str, Any]:
     """What a run's metrics say of its model, the same on every machine.
 
     `model`: parameters, size_bytes (of the weights), flops_per_token. And of a compressed one `variant`: the run that
-    was its teacher, the runs and methods that led to it (`chain`), and its sparsity.
+    was its teacher, the runs and methods that led to it (`chain`), the last method's params, and its sparsity.
     """
     size = cost.size(folder)
     if not (folder / FILE).is_file():
@@ -61,7 +61,8 @@ def facts(folder: Path) -> dict[str, Any]:
         return {"model": size | {"flops_per_token": cost.flops_per_token(model, task.kind)}}
     record = json_file.mapping(folder / FILE)
     chain = [{name: step[name] for name in ("run", "method")} for step in record["chain"]]
-    known = {"teacher": record["teacher"]["run"], "chain": chain, "sparsity": record["sparsity"]}
+    known = {"teacher": record["teacher"]["run"], "chain": chain, "params": record["params"]}
+    known["sparsity"] = record["sparsity"]
     return {"model": size | {"flops_per_token": record["flops_per_token"]}, "variant": known}
 
 

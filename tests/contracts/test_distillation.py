@@ -176,6 +176,10 @@ def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(chec
         made("soft_targets", given, student=str(tiny.of_family("bert", checkout / "other", tokens="bpe")), **own)
     with pytest.raises(InputError, match=r"nowhere: no config\.json; it is not a model folder"):
         made("soft_targets", given, student=str(checkout / "nowhere"), **own)
+    with pytest.raises(
+        UsageError, match=r"student: artifacts/models/small is made by the graph.*; copy it to encoders/small"
+    ):
+        made("soft_targets", given, student="artifacts/models/small", **own)
 
 
 def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:

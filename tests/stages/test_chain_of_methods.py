@@ -1,6 +1,7 @@
 """The compress stage, one method after the other: what each leaves in variant.json, and a kill in between."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,13 @@ def test_evaluate_tells_the_report_what_a_run_costs(rows: Path) -> None:
     assert "variant" not in found["teacher"]
     steps = [{"run": "teacher", "method": None}, {"run": "zeros", "method": "prune_magnitude"}]
     told = variant("zeros")
-    assert found["zeros"]["variant"] == {"teacher": "teacher", "chain": steps, "sparsity": told["sparsity"]}
+    assert found["zeros"]["variant"] == {
+        "teacher": "teacher",
+        "chain": steps,
+        "params": told["params"],
+        "sparsity": told["sparsity"],
+    }
+    assert told["params"]["sparsity"] == 0.5
     assert told["sparsity"] > 0.1
     assert found["last"]["variant"]["teacher"] == "zeros"
     assert found["last"]["variant"]["chain"] == [*steps, {"run": "last", "method": "dynamic_int8"}]
@@ -209,6 +216,30 @@ def _encoder(folder: Path) -> dict[str, torch.Tensor]:
     from transformers import AutoModel
 
     return dict(AutoModel.from_pretrained(folder).state_dict())
+
+
+def test_of_the_pieces_in_use_the_most_frequent_stay(rows: Path) -> None:
+    asked({"short": {"method": "prune_vocab"}, "least": {"method": "prune_vocab", "most": 5, "characters": False}})
+    compress.main("short")
+    compress.main("least")
+    (short, least), whole = (Predictor.load(paths.model(name)).tokenizer for name in ("short", "least")), counted()
+    pieces = least.tokens(range(least.vocab_size))
+    special = {least.pad_id, least.unk_id, least.cls_id, least.sep_id, least.mask_id}
+    often = {piece for piece, _ in whole.most_common(5)}
+    assert set(pieces) == {*least.tokens(sorted(special)), *often}
+    assert least.vocab_size < short.vocab_size
+    labels = Predictor.load(paths.model("least")).predict(kinds.rows("single")).column("label").to_pylist()
+    assert len(labels) == 24
+
+
+def counted() -> Counter[str]:
+    """How often the encoded rows have each piece; those that are equally frequent by their ids."""
+    table, tokenizer = (
+        tables.read(paths.encoded("it") / "train.parquet"),
+        Predictor.load(paths.model("teacher")).tokenizer,
+    )
+    ids = sorted(id_ for row in table.column("input_ids").to_pylist() for id_ in row)
+    return Counter(tokenizer.tokens(ids))
 
 
 def test_a_shorter_vocabulary_is_its_own_and_predicts_the_same(rows: Path) -> None:

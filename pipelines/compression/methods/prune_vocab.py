@@ -1,6 +1,7 @@
-"""prune_vocab: drop the pieces of the vocabulary that the training rows never use; nothing is trained.
+"""prune_vocab: drop the pieces of the vocabulary that the training rows never use, or seldom; nothing is trained.
 
-Abdaoui et al. 2020 ("Load What You Need: Smaller Versions of Multilingual BERT") keep the pieces of one language so.
+Abdaoui et al. 2020 ("Load What You Need: Smaller Versions of Multilingual BERT") keep the pieces of one language so,
+and those of them that its texts use most (section 3).
 The tokenizer loses the same entries as the embedding, and the model folder holds its own, shorter vocabulary. A text of
 pieces that stay is cut into the same pieces and predicted the same (`pipelines/text/shortening.py` says why). Another
 text is cut into smaller pieces: into single characters at worst, where they are kept.
@@ -18,7 +19,7 @@ from transformers import PreTrainedModel
 
 from pipelines.compression.context import Context
 from pipelines.core.errors import UsageError
-from pipelines.core.section import Section
+from pipelines.core.section import Count, Section
 from pipelines.models import backbones
 from pipelines.models.factorized import Factorized
 from pipelines.text import shortening
@@ -31,14 +32,15 @@ class Params(Section):
     """What stays besides the pieces in use and the special tokens."""
 
     characters: bool = True  # pieces of a single character, so that unseen words can still be spelt
+    most: Count | None = None  # pieces in use that stay, those used most first; all of them if not given
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
     """The teacher with a smaller vocabulary; its tokenizer is written into `context.own_tokenizer`."""
     model, tokenizer = context.teacher, context.tokenizer
     shortening.check(tokenizer.name, params.characters, "params.yaml: compress: prune_vocab")
-    used = np.unique(context.data.train.ids)
-    stay = shortening.staying(tokenizer, used.tolist(), params.characters, context.source)
+    used = in_use(context.data.train.ids, params.most)
+    stay = shortening.staying(tokenizer, used, params.characters, context.source)
     if len(stay) == tokenizer.vocab_size:
         raise UsageError(f"params.yaml: compress: prune_vocab: all {len(stay):,} pieces of the vocabulary are needed")
     shutil.rmtree(context.own_tokenizer, ignore_errors=True)
@@ -48,6 +50,12 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     keep(model, stay)
     context.found.update(pieces=len(stay), of=tokenizer.vocab_size)
     return model
+
+
+def in_use(ids: np.ndarray, most: int | None) -> list[int]:
+    """The ids that occur, or the `most` of them that occur most often; of equals the lower ids."""
+    found, times = np.unique(ids, return_counts=True)
+    return found[np.argsort(-times, kind="stable")[:most]].tolist()
 
 
 @torch.no_grad()
