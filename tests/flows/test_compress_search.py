@@ -8,7 +8,7 @@ import mlflow
 import pytest
 import yaml
 
-from pipelines.core import paths
+from pipelines.core import paths, provenance
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -66,8 +66,31 @@ def test_a_search_names_a_chain_and_what_makes_it(workspace: Path, monkeypatch: 
     assert table.index("| short + half + int8 |") < table.index("| it (the teacher) |")
     assert_logged(workspace)
 
-    named = yaml.safe_load((out / "winner.yaml").read_text())
+    found = made()
+    bertline("compress", "it", "--max-loss", "90")
+    assert made() == found  # nothing is made twice
+    assert_made_again_by_the_graph()
+
+
+def made() -> dict[str, int]:
+    """Each file of the search's models, and when it was written."""
+    files = Path("state/compressing").rglob("artifacts/models/*/*")
+    return {str(file): file.stat().st_mtime_ns for file in files if not file.is_symlink()}
+
+
+def assert_made_again_by_the_graph() -> None:
+    """With the entries that the search named, `bertline run` makes the winner's very weights."""
+    named = yaml.safe_load((paths.compression("it") / "winner.yaml").read_text())
     assert [*named["compress"]] == ["short--half", "short--half--int8"]  # `short` is an entry already
+    Path("params.yaml").write_text(yaml.safe_dump({k: v | named.get(k, {}) for k, v in PARAMS.items()}))
+    bertline("run", "evaluate@short--half--int8")
+    (searched,) = Path("state/compressing").glob("*/artifacts/models/short--half--int8")
+    assert weights(paths.model("short--half--int8")) == weights(searched) != {}
+
+
+def weights(folder: Path) -> dict[str, str]:
+    kinds = (".safetensors", ".onnx")
+    return {file.name: provenance.digest(file) for file in folder.iterdir() if file.suffix in kinds}
 
 
 def assert_logged(workspace: Path) -> None:
