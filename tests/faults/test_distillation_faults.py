@@ -93,6 +93,32 @@ def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> 
     assert not [name for name in whole if "of_layers" in name or "of_embeddings" in name], "projections are not kept"
 
 
+@pytest.mark.parametrize("method", ["q8bert", "share_layers"])
+def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
+    method: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a fit learns besides weights, such as q8bert's ranges of activations, goes on too."""
+    monkeypatch.setenv("BERTLINE_QUIET", "")
+    entry = {"method": method, "epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}
+    asked({"whole": entry, "cut": entry})
+    compress.main("whole")
+    checkpoint = paths.checkpoints("compress", "cut") / "fit-1.pt"
+    with subprocess.Popen(command("cut")) as process:
+        deadline = time.monotonic() + 300
+        while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        psutil.Process(process.pid).kill()
+    assert torch.load(checkpoint, weights_only=True)["step"] > 0
+    assert not paths.model("cut").exists()
+    with subprocess.Popen(command("cut"), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        said = process.stderr.read()
+    assert "training goes on after step" in said
+    whole, cut = weights("whole"), weights("cut")
+    assert whole.keys() == cut.keys()
+    assert all(tensor.equal(cut[name]) for name, tensor in whole.items())
+
+
 @pytest.fixture
 def cluster() -> Iterator[None]:
     import ray
