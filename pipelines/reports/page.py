@@ -5,7 +5,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from pipelines.reports import plots, tables, variants
+from pipelines.reports import plots, sweeps, tables, variants
 
 Picture = tuple[str, str]  # SVG and a caption
 STYLE = """
@@ -75,6 +75,7 @@ def _variants(group: variants.Group) -> str:
     pictures = [
         picture for cost in (variants.SIZE, variants.FLOPS) for picture in _pareto(group.runs, cost, group.teacher)
     ]
+    pictures += _ranking(group)
     header, lines = variants.table(group)
     return (
         f"<h3>Compressed from {escape(group.teacher)}</h3>\n<p>{escape(variants.answer(group))}</p>\n"
@@ -90,6 +91,21 @@ def _pareto(records: list[dict[str, Any]], cost: variants.Cost, teacher: str = "
     what = "size" if cost is variants.SIZE else "operations"
     says = f"Score by {what}" + (f", of {teacher} and what was made of it" if teacher else "")
     return [(plots.pareto(points, cost.label, records[0]["metric"], variants.BUDGET), says)]
+
+
+def _ranking(group: variants.Group) -> list[Picture]:
+    """The runs by score, and the scores of each method by a param of which there are several values."""
+    scored, metric = [record for record in group.variants if record["metrics"]], group.variants[0]["metric"]
+    level = variants.score(group.own) if group.own else None
+    if len(scored) < 2:
+        return []
+    order = tables.ranked(scored)
+    scores = {record["run"]: (record["metrics"][metric], *record["interval"]) for record in order}
+    pictures = [(plots.ranked(scores, metric, level), "By score, with 95% intervals; dashed: the teacher")]
+    for sweep in sweeps.found(scored):
+        says = f"{sweep.method} by {sweep.param}; dashed: the teacher"
+        pictures.append((plots.sweep(sweep.lines, sweep.param, metric, level), says))
+    return pictures
 
 
 def _figures(pictures: Iterable[Picture]) -> str:

@@ -82,6 +82,36 @@ def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -
     return _svg(figure)
 
 
+def ranked(scores: Mapping[str, tuple[float, float, float]], label: str, level: float | None) -> str:
+    """A point a run with its interval, in their order from the top; a dashed line at the teacher's score, `level`."""
+    figure, axes = _figure(7.2, 0.9 + 0.2 * len(scores))
+    places = range(len(scores))
+    middles, lows, highs = zip(*scores.values(), strict=True)
+    axes.hlines(places, lows, highs, color=SOFT)
+    axes.plot(middles, places, "o", color=BLUE, markersize=4)
+    if level is not None:
+        axes.axvline(level, linestyle="--", color=INK, linewidth=1)
+    axes.set_yticks(places, list(scores))
+    axes.invert_yaxis()
+    axes.set_xlabel(label)
+    return _svg(figure)
+
+
+def sweep(lines: Mapping[str, list[tuple[float, float]]], x_label: str, y_label: str, level: float | None) -> str:
+    """Scores by a param, a line for each setting of the others; a dashed line at the teacher's score, `level`."""
+    figure, axes = _figure(6.4, 3.2)
+    for i, (label, points) in enumerate(lines.items()):
+        axes.plot(*zip(*points, strict=True), "o-", color=SHADES[i % len(SHADES)], label=label, markersize=4)
+    if level is not None:
+        axes.axhline(level, linestyle="--", color=INK, linewidth=1, label="teacher")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(color=SOFT, linewidth=0.5)
+    if any(lines):
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    return _svg(figure)
+
+
 def _by_logarithm(axes: Any, values: list[float]) -> None:
     """A logarithmic scale across with plain numbers at its ticks, however narrow it is."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator

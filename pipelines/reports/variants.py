@@ -1,6 +1,6 @@
 """Compressed runs beside their teacher: what each loses and what it saves, and the least that loses little."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipelines.reports import tables
@@ -94,7 +94,7 @@ def _line(record: Metrics, teacher: Metrics | None, sparse: bool) -> tuple[str, 
     return (
         record["run"],
         "teacher" if own else methods(record),
-        _number(_score(record), ".3f"),
+        _number(score(record), ".3f"),
         _number(None if own else change(record, teacher), "+.2f"),
         _number(SIZE.of(record), ",.2f"),
         _number(_share(record, teacher, SIZE), ".0f"),
@@ -112,9 +112,9 @@ def methods(record: Metrics) -> str:
 
 def change(record: Metrics, teacher: Metrics | None) -> float | None:
     """What the run scores above its teacher, in points of a hundredth; None if one of them has no score."""
-    score, before = _score(record), _score(teacher) if teacher else None
+    own, before = score(record), score(teacher) if teacher else None
     # 0.75 - 0.76 is a little under -0.01, and so would be more than a point
-    return None if score is None or before is None else round(100 * (score - before), 6)
+    return None if own is None or before is None else round(100 * (own - before), 6)
 
 
 def answer(group: Group, budget: float = BUDGET) -> str:
@@ -134,20 +134,37 @@ def _least(records: list[Metrics], teacher: Metrics, cost: Cost) -> str:
     known = [record for record in records if cost.of(record) is not None]
     if not known:
         return f"{cost.least} is not known"
-    least = min(known, key=lambda r: (cost.of(r), -(_score(r) or 0.0), r["run"]))
+    least = min(known, key=lambda r: (cost.of(r), -(score(r) or 0.0), r["run"]))
     return f"{cost.least} is {least['run']} ({_number(_share(least, teacher, cost), '.0f')}% of the teacher's)"
+
+
+def slower(group: Group, timings: Mapping[str, Metrics]) -> str:
+    """One sentence: the runs that are smaller than their teacher and take longer for a row; "" if there are none."""
+    if group.own is None or group.teacher not in timings:
+        return ""
+    size, took = group.own["model"]["size_bytes"], _latency(timings[group.teacher])
+    smaller = [record["run"] for record in group.variants if record["model"]["size_bytes"] < size]
+    found = [run for run in smaller if run in timings and _latency(timings[run]) > took]
+    return f"Smaller than {group.teacher}, but slower for a row alone on this machine: {', '.join(found)}." * bool(
+        found
+    )
+
+
+def _latency(timing: Metrics) -> float:
+    return float(timing["latency_ms"]["p50"])
 
 
 def points(records: Sequence[Metrics], cost: Cost, teacher: str = "") -> list[Point]:
     """A point for each run that has a score and costs something; a logarithmic scale has no zero."""
     return [
-        Point(record["run"], x, score, record["run"] == teacher)
+        Point(record["run"], x, found, record["run"] == teacher)
         for record in records
-        if (x := cost.of(record)) and (score := _score(record)) is not None
+        if (x := cost.of(record)) and (found := score(record)) is not None
     ]
 
 
-def _score(record: Metrics) -> float | None:
+def score(record: Metrics) -> float | None:
+    """The task's metric; None on a split without labels."""
     return record["metrics"].get(record["metric"])
 
 

@@ -27,12 +27,17 @@ def write(out: Path) -> None:
 
 
 def comparison() -> str:
-    """A table for a terminal of all evaluated runs, with their speed if it was measured on this machine."""
+    """A table for a terminal of all evaluated runs, with their speed if it was measured on this machine.
+
+    Below it the runs that are smaller than their teacher, but slower.
+    """
     runs = [run for run in names("evaluate", "baseline") if paths.metrics(run).is_file()]
     if not runs:
         raise InputError(f"{paths.metrics('NAME')}: no run has been evaluated yet; `dvc repro` does it")
     timings = {run: json_file.mapping(paths.timings(run)) for run in runs if paths.timings(run).is_file()}
-    return tables.timed(read(runs), timings)
+    records = read(runs)
+    slower = [said for group in variants.groups(records) if (said := variants.slower(group, timings))]
+    return "\n\n".join([tables.timed(records, timings), *slower])
 
 
 def names(*sections: str) -> list[str]:

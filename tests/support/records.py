@@ -29,8 +29,8 @@ def variant(run: str, accuracy: float, methods: list[str], teacher: str = "big",
     """The metrics of a run that these methods made of `teacher`, one after the other."""
     model = {"size_bytes": 2_000_000, "parameters": 1_000_000, "flops_per_token": 4_000_000}
     own = {name: changes.pop(name, value) for name, value in model.items()}
-    sparsity = changes.pop("sparsity", 0.0)
+    sparsity, params = changes.pop("sparsity", 0.0), changes.pop("params", {})
     steps = [(f"{run}-{i}", method) for i, method in enumerate(methods[:-1])] + [(run, methods[-1])]
     chain = [{"run": name, "method": method} for name, method in [(teacher, None), *steps]]
-    made = {"teacher": chain[-2]["run"], "chain": chain, "sparsity": sparsity}
+    made = {"teacher": chain[-2]["run"], "chain": chain, "params": params, "sparsity": sparsity}
     return record(run, accuracy, model=own, variant=made, **changes)

@@ -90,6 +90,15 @@ def test_the_same_as_text() -> None:
     assert "| int8 | dynamic_int8 | 0.750 | -1.00 |" in variants.markdown(group)
 
 
+def test_what_is_smaller_but_slower_is_named() -> None:
+    (group,) = variants.groups(ALL)
+    took = {"big": 2.0, "int8": 2.5, "fewer": 1.0}
+    timings = {run: {"latency_ms": {"p50": ms}, "rows_per_second": 1} for run, ms in took.items()}
+    assert variants.slower(group, timings) == "Smaller than big, but slower for a row alone on this machine: int8."
+    assert variants.slower(group, {**timings, "int8": timings["fewer"]}) == ""
+    assert variants.slower(group, {"int8": timings["int8"]}) == "", "the teacher was not measured here"
+
+
 def test_the_reports_files_hold_it(checkout: Path) -> None:
     paths.metrics("x").parent.mkdir(parents=True)
     for each in (TEACHER, INT8):
