@@ -3,7 +3,7 @@
 FOLDER is a checkout in which a params file of compression is active and its graph was run, such as:
 
     git clone . ../compress && cd ../compress && bertline use params/compress-livedoor.yaml && bertline run
-    python benchmarks/compress.py ../compress livedoor-adapted --json benchmarks/results/compress_livedoor.json
+    python benchmarks/compress.py ../compress livedoor-adapted --json benchmarks/results/compress-livedoor.json
 
 That run is the first seed. The others are made here, in FOLDER/state/seeds, once. The teacher
 has one seed. The aims are those of the methods' papers, or below them where the teacher is small.
@@ -39,6 +39,23 @@ AIMS: dict[str, tuple[float, float | None]] = {
     "share_layers": (0.95, None),
     "factorize_embeddings": (0.95, None),
 }
+# what was kept of BERT: Rogers et al. 2020 ("A Primer in BERTology", table 1), or the papers themselves
+PAPERS = {
+    "dynamic_int8": "97%",
+    "q8bert": "99% at 25% of the bytes",
+    "group_quant": "99% at 8% of the bytes",
+    "drop_layers": "about DistilBERT's",
+    "distilbert": "97%, 6 layers of 12",
+    "pkd": "97%, 6 layers of 12",
+    "theseus": "98%, 6 layers of 12",
+    "tinybert": "96%, 4 layers of 12",
+    "mobile": "100% of 24 layers",
+    "bilstm_student": "91% at 1% of the bytes",
+    "prune_heads": "about 99%",
+    "share_layers": "97%",
+    "factorize_embeddings": "97%",
+}
+SECONDS = 1.0  # of a turn's half: thirty models take half an hour
 CHAIN = (0.10, 3.0)  # of the bytes at most, times the throughput at least, within one point
 Entries = dict[str, dict[str, Any]]
 
@@ -130,9 +147,14 @@ def variant(name: str, entries: Entries, teacher: str, seeds: list[int]) -> dict
         "points": [100 * (each - whole) for each in scores],
         "bytes": said["size_bytes"]["weights"],
         "bytes_share": said["size_bytes"]["weights"] / weights,
-        "flops_per_token": said["flops_per_token"],
+        "flops_share": said["flops_per_token"] / flops(teacher),
+        "paper": PAPERS.get(said["method"], "") if len(said["chain"]) == 2 else "",
         "sparsity": said["sparsity"],
     }
+
+
+def flops(run: str) -> float:
+    return float(json_file.mapping(paths.metrics(run))["model"]["flops_per_token"])
 
 
 def ways(name: str) -> list[tuple[str, str]]:
@@ -145,7 +167,7 @@ def compared(teacher: str, entries: Entries, rounds: int) -> dict[str, in_turn.C
     folders = {name: paths.model(name) for name in names}
     folders |= {f"{name} as ONNX": paths.onnx(name) for name in names if paths.onnx(name).is_dir()}
     scored = params.entry("evaluate", teacher, Evaluate)
-    return in_turn.compare(folders, paths.rows(scored.task) / f"{scored.split}.parquet", rounds=rounds)
+    return in_turn.compare(folders, paths.rows(scored.task) / f"{scored.split}.parquet", rounds=rounds, seconds=SECONDS)
 
 
 def claims(found: list[dict[str, Any]]) -> Iterator[harness.Claim]:
@@ -156,13 +178,30 @@ def claims(found: list[dict[str, Any]]) -> Iterator[harness.Claim]:
             if most:
                 share = round(each["bytes_share"], 3)
                 yield harness.Claim(f"{each['run']}_bytes_vs_teacher", most, share, (share, share), share <= most)
+    yield from beside_dropping(found)
+    for each in found:
+        if each["methods"] in (["prune_heads"], ["bilstm_student"]) and "torch" in each["speed"]:
+            name = f"{each['run']}_torch_one_row_vs_teacher_torch"
+            yield faster(name, 1.0, each["speed"]["torch"]["faster"])
     chains = [each for each in found if len(each["methods"]) > 1 and each["bytes_share"] <= CHAIN[0]]
     for each in chains:
         yield of(f"{each['run']}_points_vs_teacher", -1.0, each["points"])
         for way, speed in each["speed"].items():
-            middle, low, high = (round(ratio, 2) for ratio in speed["throughput"])
-            name = f"{each['run']}_{way}_throughput_vs_teacher_torch"
-            yield harness.Claim(name, CHAIN[1], middle, (low, high), middle >= CHAIN[1])
+            yield faster(f"{each['run']}_{way}_throughput_vs_teacher_torch", CHAIN[1], speed["throughput"])
+
+
+def beside_dropping(found: list[dict[str, Any]]) -> Iterator[harness.Claim]:
+    """What students of half the layers score as a part of what dropping the upper half and fine-tuning scores."""
+    dropped = next((each for each in found if each["methods"] == ["drop_layers"]), None)  # the first of the file
+    for each in found if dropped else ():
+        if each["methods"] in (["distilbert"], ["pkd"], ["theseus"]):
+            parts = [own / other for own, other in zip(each["scores"], dropped["scores"], strict=True)]
+            yield of(f"{each['run']}_score_vs_{dropped['run']}", 1.0, parts)
+
+
+def faster(name: str, aim: float, spread: in_turn.Spread) -> harness.Claim:
+    middle, low, high = (round(ratio, 2) for ratio in spread)
+    return harness.Claim(name, aim, middle, (low, high), middle >= aim)
 
 
 def of(name: str, aim: float, numbers: list[float]) -> harness.Claim:

@@ -3,6 +3,7 @@
 import json
 import textwrap
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -20,6 +21,13 @@ def section(file: Path) -> str:
     machine = textwrap.fill(f"On {found['cores']} cores; CPU: {found['cpu']}; {versions}.", 100)
     lines = [f"\n## {file.stem}\n", f"```sh\n{found['command']}\n```\n", f"{machine}\n"]
     lines += _runs(found["runs"]) if "runs" in found else _claims(found["claims"])
+    if "variants" in found:
+        lines += [
+            "",
+            *_variants(found["teacher"], found["variants"]),
+            "",
+            *_speeds(found["teacher"], found["variants"]),
+        ]
     notes = HERE / "results" / f"{file.stem}.md"
     return "\n".join(lines) + "\n" + (f"\n{notes.read_text(encoding='utf-8')}" if notes.is_file() else "")
 
@@ -46,6 +54,43 @@ def _runs(runs: list[dict[str, Any]]) -> list[str]:
             f"| {run['file']} | {run['run']} | {run['how']} | {run['rows']:,} | {run['metric']} | {run['score']:.3f} "
             f"| {low:.3f} to {high:.3f} | {minutes} |"
         )
+    return lines
+
+
+def _variants(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[str]:
+    """Scores over the seeds beside the teacher, bytes and operations, and what the method's paper kept."""
+    seeds = len(variants[0]["scores"])
+    lines = [
+        f"Mean of {seeds} seeds, with the least and the most. {teacher['run']}, the teacher: {teacher['score']:.3f}.\n",
+        "| run | methods | score | % of the teacher's | the paper's | bytes % | FLOPs % | zeros % |",
+        "|---|---|---:|---|---|---:|---:|---:|",
+    ]
+    for each in variants:
+        score, kept = fmean(each["scores"]), sorted(each["retention"])
+        lines.append(
+            f"| {each['run']} | {', '.join(each['methods'])} | {score:.3f} | {100 * fmean(kept):.1f} "
+            f"({100 * kept[0]:.1f} to {100 * kept[-1]:.1f}) | {each['paper']} | {100 * each['bytes_share']:.0f} "
+            f"| {100 * each['flops_share']:.0f} | {100 * each['sparsity']:.0f} |"
+        )
+    return lines
+
+
+def _speeds(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[str]:
+    """Speed by each runtime, beside the teacher by torch; slower ones say so by a number below 1."""
+    lines = [
+        "Times faster than the teacher by torch, measured in turn: median, least and most of the rounds.\n",
+        "| run | runtime | one row | many rows | p50, p95, p99 ms | rows/s | cold start s | peak MB |",
+        "|---|---|---|---|---|---:|---:|---:|",
+    ]
+    for each in (teacher, *variants):
+        for way, speed in each["speed"].items():
+            cost, ratios = speed["cost"], [speed["faster"], speed["throughput"]]
+            alone, many = (f"{middle:.2f} ({low:.2f} to {high:.2f})" for middle, low, high in ratios)
+            lines.append(
+                f"| {each['run']} | {way} | {alone} | {many} "
+                f"| {cost['p50_ms']:.2f}, {cost['p95_ms']:.2f}, {cost['p99_ms']:.2f} "
+                f"| {cost['rows_per_second']:,.0f} | {cost['cold_start_s']:.1f} | {cost['peak_mb']:,.0f} |"
+            )
     return lines
 
 
