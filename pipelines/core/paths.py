@@ -100,7 +100,7 @@ def fresh_folder(target: Path) -> Iterator[Path]:
     """
     partial, old = _beside(target, "partial"), _beside(target, "old")
     partial.parent.mkdir(parents=True, exist_ok=True)
-    with _own(target, partial, partial.mkdir):
+    with _own(target, partial, partial.mkdir, os.O_RDONLY):
         if old.exists() and not target.exists():  # a process was killed between the two renames below
             old.rename(target)
         _empty(partial)
@@ -124,7 +124,7 @@ def fresh_file(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(target, "partial")
-    with _own(target, partial, partial.touch):
+    with _own(target, partial, partial.touch, os.O_RDWR):
         os.truncate(partial, 0)
         try:
             yield partial
@@ -134,9 +134,12 @@ def fresh_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _own(target: Path, partial: Path, create: Callable[[], None]) -> Iterator[None]:
-    """Hold the kernel's lock on `partial`, which `create` creates. The lock ends with the process that holds it."""
-    while (held := _locked(target, partial, create)) is None:
+def _own(target: Path, partial: Path, create: Callable[[], None], access: int) -> Iterator[None]:
+    """Hold the kernel's lock on `partial`, which `create` creates. The lock ends with the process that holds it.
+
+    NFS locks a file only for a process that may write it (flock(2)); a folder cannot be opened to write.
+    """
+    while (held := _locked(target, partial, create, access)) is None:
         pass
     try:
         yield
@@ -155,13 +158,12 @@ def turn(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
-def _locked(target: Path, partial: Path, create: Callable[[], None]) -> int | None:
+def _locked(target: Path, partial: Path, create: Callable[[], None], access: int) -> int | None:
     """A descriptor that holds the lock; None if `partial` is another file since, because its writer has ended."""
     with suppress(FileExistsError):
         create()
     try:
-        # NFS locks a file only for a process that may write it (flock(2)); a folder cannot be opened to write
-        held = os.open(partial, os.O_RDONLY if partial.is_dir() else os.O_RDWR)
+        held = os.open(partial, access)
     except FileNotFoundError:
         return None
     try:
