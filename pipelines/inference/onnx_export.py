@@ -10,16 +10,13 @@ import torch
 from torch import nn
 
 from pipelines.checkpoints import folder as model_folder
-from pipelines.core import cpu
 from pipelines.core.errors import InputError
 from pipelines.inference import onnx_int8, runtimes
 from pipelines.models import heads
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 SHAPES = ((1, 8), (3, 17), (8, 64))  # batches and lengths that parity is shown on
-# by how much logits may differ: in floats; where int8 layers may round to the next step; where, as the CPU saturates,
-# torch rounds inputs of dynamic layers to 128 steps and ONNX Runtime to 256
-EXACT, ROUNDED, COARSE = 1e-4, 0.1, 1.0
+EXACT, ROUNDED = 1e-4, 0.1  # by how much logits may differ: in floats; where int8 layers may round to the next step
 
 
 class _Logits(nn.Module):
@@ -53,10 +50,8 @@ def export(folder: Path, out: Path, opset: int, tolerance: float | None = None) 
 
 
 def allowed(model: nn.Module) -> float:
-    """By how much logits of `model` may differ between torch and ONNX Runtime, on this CPU."""
-    if not onnx_int8.is_rounded(model):
-        return EXACT
-    return COARSE if cpu.saturates() and onnx_int8.is_dynamic(model) else ROUNDED
+    """By how much logits of `model` may differ between torch and ONNX Runtime."""
+    return ROUNDED if onnx_int8.is_rounded(model) else EXACT
 
 
 def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: int) -> None:
@@ -91,7 +86,8 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
 
 
 def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
-    """The largest absolute difference of a logit over SHAPES."""
+    """The largest absolute difference of a logit over SHAPES, int8 layers computed exactly."""
+    native = runtimes.Torch.of(onnx_int8.exact(native.model), native.task)
     batches = [_rows(native, rows, min(length, native.positions)) for rows, length in SHAPES]
     return max(float(np.abs(native.logits(batch) - exported.logits(batch)).max()) for batch in batches)
 

@@ -5,11 +5,15 @@ has. Weights are int8, inputs uint8. On CPUs without VNNI that product saturates
 """
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
 from pipelines.models import int8, matrices, qdq
+
+STEPS = 255  # of a uint8
 
 
 class _Linear(nn.Module):
@@ -44,6 +48,24 @@ class Dynamic(_Linear):
         return self.plus_bias(sums.float() * (step * self.scale))
 
 
+class Exact(nn.Module):
+    """What `Dynamic` computes, in torch's floats: torch's own kernel is coarser on a CPU whose products saturate."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(self, layer: int8.Int8Linear) -> None:
+        super().__init__()
+        self.register_buffer("weight", layer.weight.float() * layer.scale[:, None])
+        self.register_buffer("bias", layer.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        low, high = x.amin().clamp(max=0), x.amax().clamp(min=0)
+        step = ((high - low) / STEPS).clamp(min=1e-8)
+        near = torch.fake_quantize_per_tensor_affine(x, step, torch.round(-low / step).int(), 0, STEPS)
+        return nn.functional.linear(near, self.weight, self.bias)
+
+
 class Static(_Linear):
     """QuantizeLinear and DequantizeLinear before a MatMul of floats, which ONNX Runtime computes in integers."""
 
@@ -75,19 +97,22 @@ def is_rounded(model: nn.Module) -> bool:
     return any(isinstance(part, int8.Int8Linear | int8.Int8Embedding | qdq.QdqLinear) for part in model.modules())
 
 
-def is_dynamic(model: nn.Module) -> bool:
-    """Whether `model` has layers whose inputs' range is that of the batch."""
-    return any(isinstance(part, int8.Int8Linear) for part in model.modules())
-
-
 def exportable(model: nn.Module) -> nn.Module:
-    """`model`, or a copy of it with its int8 linear layers in these forms; embeddings are exported as they are."""
-    if not is_rounded(model):
+    """`model` with its int8 linear layers in ONNX's forms; embeddings are exported as they are."""
+    return _with(model, {int8.Int8Linear: Dynamic, qdq.QdqLinear: Static})
+
+
+def exact(model: nn.Module) -> nn.Module:
+    """`model` with the very numbers that its export should give, whatever the CPU."""
+    return _with(model, {int8.Int8Linear: Exact})
+
+
+def _with(model: nn.Module, forms: dict[type[nn.Module], Callable[[Any], nn.Module]]) -> nn.Module:
+    """`model`, or a copy of it where it has layers of the types in `forms`."""
+    found = {name: forms[type(part)](part) for name, part in model.named_modules() if type(part) in forms}
+    if not found:
         return model
     model = copy.deepcopy(model)
-    for name, part in [*model.named_modules()]:
-        if isinstance(part, int8.Int8Linear):
-            matrices.replace(model, name, Dynamic(part))
-        elif isinstance(part, qdq.QdqLinear):
-            matrices.replace(model, name, Static(part))
+    for name, part in found.items():
+        matrices.replace(model, name, part)
     return model

@@ -18,7 +18,7 @@ OPERATORS = {
     "static_int8": {"QuantizeLinear", "DequantizeLinear"},
     "q8bert": {"QuantizeLinear", "DequantizeLinear"},
 }
-NEAR = {"dynamic_int8": 0.1, "static_int8": 0.01, "q8bert": 0.01}
+NEAR = {"dynamic_int8": 0.01, "static_int8": 0.01, "q8bert": 0.01}
 SHAPED = {"bert": {"hidden_size": 128, "intermediate_size": 512}, "albert": {}, "modernbert": {}}
 
 
