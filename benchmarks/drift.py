@@ -63,17 +63,18 @@ def main() -> None:
             seconds.append(time.perf_counter() - start)
         return found
 
-    def share(name: str, hits: list[bool], aim: float, most: bool) -> harness.Claim:
+    def share(name: str, hits: list[bool], aim: float | None, most: bool = False) -> harness.Claim:
         value = statistics.mean(hits)
-        return harness.Claim(name, aim, round(value, 3), (value, value), value <= aim if most else value >= aim)
+        ok = aim is None or (value <= aim if most else value >= aim)
+        return harness.Claim(name, aim, round(value, 3), (value, value), ok)
 
     usual, five, one = drifted(len(classes)), drifted(5), drifted(1)
     names = ("unknown_pieces", "unknown_words", "length", "vocabulary", "labels")
     claims = [share(f"windows_of_all_classes_that_drift_in_{n}", [n in w for w in usual], 0.05, True) for n in names]
-    claims += [share(f"windows_of_five_classes_that_drift_in_{n}", [n in w for w in five], 0.0, False) for n in names]
+    claims += [share(f"windows_of_five_classes_that_drift_in_{n}", [n in w for w in five], None) for n in names]
     claims += [
-        share("windows_of_five_classes_that_drift", [bool(w) for w in five], 0.99, False),
-        share("windows_of_one_class_that_drift_in_vocabulary", ["vocabulary" in w for w in one], 0.99, False),
+        share("windows_of_five_classes_that_drift", [bool(w) for w in five], 0.99),
+        share("windows_of_one_class_that_drift_in_vocabulary", ["vocabulary" in w for w in one], 0.99),
         harness.Claim(
             "seconds_a_window",
             1.0,
