@@ -168,7 +168,7 @@ class Teaching:
         teacher = context.teacher if self.again and not logits_only else None
         taught = Taught(loss, kind, self.asked, teacher)
         lessons = Lessons(context.data.batches(params), arrays)
-        return context.fit(model, taught, lessons, params, kind=kind if logits_only else "", **options)
+        return context.fit(model, taught, lessons, params, **{"kind": kind if logits_only else ""} | options)
 
 
 def ask(context: Context, asked: Asked | None = None) -> Teaching:

@@ -4,10 +4,12 @@
 modules, and each has a substitute of one layer, the successor, which begins as one of the teacher's first layers. At
 every step each module is replaced with a probability: a constant one (section 3.1), or one that rises linearly (3.3).
 Only successors train; embeddings, head and the replaced layers stay as they are. Then the successors alone are
-fine-tuned with embeddings and head (section 3.2). The loss is that of the task. Layers that are replaced run without
-dropout, as all frozen layers do here.
+fine-tuned with embeddings and head (section 3.2). The loss is that of the task; `soft` puts the teacher's
+probabilities beside the labels or, if it is 1, in their place. Layers that are replaced run without dropout, as all
+frozen layers do here.
 """
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -17,7 +19,7 @@ from pydantic import ConfigDict, Field
 from torch import nn
 from transformers import PreTrainedModel
 
-from pipelines.compression import students
+from pipelines.compression import distillation, students, teacher_outputs
 from pipelines.compression.context import Context
 from pipelines.core import seeding
 from pipelines.core.section import Count, Fraction, Positive
@@ -39,6 +41,8 @@ class Params(Fit):
     # authors' example of 0.0006 over 2,500 steps
     slope: Annotated[float, Field(gt=0)] | None = None
     replacing_epochs: Positive = 3
+    soft: Fraction = 0.0  # weight of the teacher's probabilities; the labels have the rest (the paper: all)
+    temperature: Positive = 2.0
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 2e-5  # of both fits
 
 
@@ -76,15 +80,25 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     ship = deepcopy(context.teacher)
     modules = board(ship, backbones.layers(student))
     kind = context.task.kind
-    options = {
+    options: dict[str, Any] = {
         "groups": partial(_successors, rate=params.learning_rate),
         "each_step": partial(replace, modules=layers, params=params, seed=context.seed),
     }
     own = params.model_copy(update={"epochs": params.replacing_epochs})
-    context.train(ship, partial(loss, task=losses.for_kind(kind)), own, watch=None, select="", **options)
+    by, task = _lesson(context, params)
+    by.train(ship, partial(loss, task=task), own, watch=None, select="", **options)
     for layer, place in zip(backbones.layers(student), modules, strict=True):
         layer.load_state_dict(place.successor.state_dict())
-    return context.train(student, losses.for_kind(kind), params, kind=kind)
+    return by.train(student, task, params, kind=kind)
+
+
+def _lesson(context: Context, params: Params) -> tuple[Context | teacher_outputs.Teaching, Any]:
+    """What trains both fits, and by which loss."""
+    kind = context.task.kind
+    if not params.soft:
+        return context, losses.for_kind(kind)
+    told = partial(distillation.soft_and_hard, kind=kind, temperature=params.temperature, soft=params.soft)
+    return teacher_outputs.ask(context), told
 
 
 def _check(teacher: PreTrainedModel, count: int, layers: int) -> None:
@@ -127,9 +141,9 @@ def replace(model: nn.Module, step: int, steps: int, *, modules: int, params: Pa
         place.replaced = bool(drawn[i // size])
 
 
-def loss(model: nn.Module, batch: Batch, step: int = 0, *, task: losses.Loss) -> losses.Sums:
-    """The task's. Successors that are not on board at this step have gradients of 0, as in the authors' code."""
-    total, count = task(model, batch, step)
+def loss(model: nn.Module, batch: Batch, more: Any = 0, *, task: Callable[..., losses.Sums]) -> losses.Sums:
+    """That of `task`. Successors that are not on board at this step have gradients of 0, as in the authors' code."""
+    total, count = task(model, batch, more)
     idle = [p for place in backbones.layers(model) if not place.replaced for p in place.parameters() if p.requires_grad]
     return total + 0.0 * sum(parameter.sum() for parameter in idle), count
 
