@@ -3,28 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict, Field
 from transformers import PreTrainedModel
 
 from pipelines.core.task import Task
 from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
 from pipelines.text.interface import Tokenizer
-from pipelines.training import losses
 from pipelines.training.batches import Encoded, RowBatches, collate
 from pipelines.training.distributed import Fitting
 from pipelines.training.loop import Watch
-
-
-class Afterwards(Fit):
-    """The settings of the fine-tuning that follows a method, which `epochs: 0` leaves out."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    epochs: Annotated[float, Field(ge=0)] = 3
 
 
 @dataclass(frozen=True)
@@ -83,10 +73,3 @@ class Context:
         if self.watch:
             options = {"watch": self.watch, "select": self.task.metric} | options
         return self.fit(model, loss, self.data.batches(params), params, **options)
-
-    def fine_tune(self, model: PreTrainedModel, params: Afterwards, **options: Any) -> PreTrainedModel:
-        """`train` with the labels, as the finetune stage does; without any epochs the model stays as it is."""
-        if not params.epochs:
-            return model.eval()
-        kind = self.task.kind
-        return self.train(model, losses.for_kind(kind), params, kind=kind, **options)

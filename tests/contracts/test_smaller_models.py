@@ -1,5 +1,6 @@
 """Every compression method on every family that it claims: made, saved, opened again, predicting the same."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import torch
 from pipelines.checkpoints import folder as model_folder
 from pipelines.core import json_file, plugins
 from pipelines.core.errors import InputError, UsageError
+from pipelines.core.resources import Resources
 from pipelines.core.task import Task
 from pipelines.inference import cost, onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Torch
 from pipelines.models import backbones
+from pipelines.training.distributed import fitting
 from tests.support import compressed, kinds
 
 METHODS = [name for name in plugins.names(compressed.METHODS) if compressed.families(name)]
@@ -86,6 +89,22 @@ def test_a_method_takes_every_kind_of_rows(name: str, kind: str, checkout: Path)
     folder = compressed.teacher("bert", kind, checkout / "teacher")
     model, _ = compressed.compressed(name, folder, kind, checkout / "out")
     check_it_answers_as_before(model, checkout / "out", kind)
+
+
+@pytest.mark.parametrize("name", ["drop_layers", "share_layers", "factorize_embeddings", "prune_magnitude"])
+def test_a_smaller_model_can_listen_to_its_teacher_alone(name: str, checkout: Path) -> None:
+    """With `soft: 1` other labels make the same model, and the one that labels make is another."""
+    folder = compressed.teacher("bert", "single", checkout / "teacher")
+    made = {}
+    for key, soft, shift in (("right", 1.0, 0), ("wrong", 1.0, 1), ("labels", 0.0, 0)):
+        method = plugins.load(compressed.METHODS, name)
+        with fitting("compress", key, Resources()) as fit:
+            given = compressed.context(folder, fit, "single", checkout, key)
+            rows = replace(given.data.train, labels=np.roll(given.data.train.labels, shift))
+            given = replace(given, data=replace(given.data, train=rows))
+            made[key] = backbones.digest(method.compress(given, method.Params(**compressed.options(name, soft=soft))))
+    assert made["right"] == made["wrong"]
+    assert made["right"] != made["labels"]
 
 
 @pytest.mark.slow

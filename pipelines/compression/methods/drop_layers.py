@@ -14,7 +14,8 @@ from pydantic import Field, model_validator
 from torch import nn
 from transformers import PreTrainedModel
 
-from pipelines.compression.context import Afterwards, Context
+from pipelines.compression.context import Context
+from pipelines.compression.retraining import Afterwards, fine_tune
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones
@@ -55,7 +56,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         )
     context.found["layers"] = stay
     backbones.set_layers(model, stay)
-    return context.fine_tune(model, params)
+    return fine_tune(context, model, params)
 
 
 def kept(count: int, layers: int, which: str) -> list[int]:

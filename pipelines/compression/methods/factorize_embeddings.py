@@ -11,7 +11,8 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from pipelines.compression.context import Afterwards, Context
+from pipelines.compression.context import Context
+from pipelines.compression.retraining import Afterwards, fine_tune
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones, shapes
@@ -44,4 +45,4 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     made = encoder.get_input_embeddings()
     assert isinstance(made, Factorized), type(made)
     context.found["kept_of_squares"] = round(made.fill(table), 6)
-    return context.fine_tune(model, params)
+    return fine_tune(context, model, params)

@@ -13,7 +13,8 @@ from pydantic import Field
 from transformers import PreTrainedModel
 
 from pipelines.compression import importance
-from pipelines.compression.context import Afterwards, Context
+from pipelines.compression.context import Context
+from pipelines.compression.retraining import Afterwards, fine_tune
 from pipelines.core.section import Count
 from pipelines.models import shapes
 from pipelines.training import losses
@@ -49,4 +50,4 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
             shapes.keep_rows(model, number, stay)
     shapes.note(model)
     context.found["intermediate"] = shapes.rows(model)
-    return context.fine_tune(model, params)
+    return fine_tune(context, model, params)

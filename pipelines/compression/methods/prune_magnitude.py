@@ -20,7 +20,8 @@ from transformers import PreTrainedModel
 
 from pipelines.checkpoints import new_head
 from pipelines.compression import masks
-from pipelines.compression.context import Afterwards, Context
+from pipelines.compression.context import Context
+from pipelines.compression.retraining import Afterwards, fine_tune
 from pipelines.core import provenance
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
@@ -47,7 +48,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         model.load_state_dict(start, strict=False)
         masks.put(model, left)
         kept = masks.Kept(left)
-        model = context.fine_tune(model, params, each_step=kept)
+        model = fine_tune(context, model, params, each_step=kept)
         kept.end()
     context.found["sparsity_of_layers"] = round(masks.share_of_zeros(model), 6)
     return model

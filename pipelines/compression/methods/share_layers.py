@@ -17,7 +17,8 @@ import torch
 from torch import nn
 from transformers import AlbertConfig, PreTrainedModel
 
-from pipelines.compression.context import Afterwards, Context
+from pipelines.compression.context import Context
+from pipelines.compression.retraining import Afterwards, fine_tune
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones, heads, shapes
@@ -61,7 +62,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         model = as_albert(model, context.task.kind, params.groups)
     else:
         shapes.add(model, shapes.GROUPS, groups)
-    return context.fine_tune(model, params)
+    return fine_tune(context, model, params)
 
 
 def divided(count: int, groups: int) -> list[int]:

@@ -9,7 +9,6 @@ probabilities beside the labels or, if it is 1, in their place. Layers that are 
 frozen layers do here.
 """
 
-from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -19,17 +18,17 @@ from pydantic import ConfigDict, Field
 from torch import nn
 from transformers import PreTrainedModel
 
-from pipelines.compression import distillation, students, teacher_outputs
+from pipelines.compression import retraining, students
 from pipelines.compression.context import Context
+from pipelines.compression.retraining import Listening
 from pipelines.core import seeding
 from pipelines.core.section import Count, Fraction, Positive
-from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones
 from pipelines.models.batch import Batch
 from pipelines.training import losses, optim
 
 
-class Params(Fit):
+class Params(Listening):
     """How many layers are left, how they come in, and the settings of both fits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,8 +40,6 @@ class Params(Fit):
     # authors' example of 0.0006 over 2,500 steps
     slope: Annotated[float, Field(gt=0)] | None = None
     replacing_epochs: Positive = 3
-    soft: Fraction = 0.0  # weight of the teacher's probabilities; the labels have the rest (the paper: all)
-    temperature: Positive = 2.0
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 2e-5  # of both fits
 
 
@@ -85,20 +82,11 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         "each_step": partial(replace, modules=layers, params=params, seed=context.seed),
     }
     own = params.model_copy(update={"epochs": params.replacing_epochs})
-    by, task = _lesson(context, params)
-    by.train(ship, partial(loss, task=task), own, watch=None, select="", **options)
+    trainer, task = retraining.lesson(context, params)
+    trainer.train(ship, partial(loss, task=task), own, watch=None, select="", **options)
     for layer, place in zip(backbones.layers(student), modules, strict=True):
         layer.load_state_dict(place.successor.state_dict())
-    return by.train(student, task, params, kind=kind)
-
-
-def _lesson(context: Context, params: Params) -> tuple[Context | teacher_outputs.Teaching, Any]:
-    """What trains both fits, and by which loss."""
-    kind = context.task.kind
-    if not params.soft:
-        return context, losses.for_kind(kind)
-    told = partial(distillation.soft_and_hard, kind=kind, temperature=params.temperature, soft=params.soft)
-    return teacher_outputs.ask(context), told
+    return trainer.train(student, task, params, kind=kind)
 
 
 def _check(teacher: PreTrainedModel, count: int, layers: int) -> None:
@@ -141,7 +129,7 @@ def replace(model: nn.Module, step: int, steps: int, *, modules: int, params: Pa
         place.replaced = bool(drawn[i // size])
 
 
-def loss(model: nn.Module, batch: Batch, more: Any = 0, *, task: Callable[..., losses.Sums]) -> losses.Sums:
+def loss(model: nn.Module, batch: Batch, more: Any = 0, *, task: retraining.Task) -> losses.Sums:
     """That of `task`. Successors that are not on board at this step have gradients of 0, as in the authors' code."""
     total, count = task(model, batch, more)
     idle = [p for place in backbones.layers(model) if not place.replaced for p in place.parameters() if p.requires_grad]

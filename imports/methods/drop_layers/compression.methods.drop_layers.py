@@ -1,1 +1,0 @@
-../../../pipelines/compression/methods/drop_layers.py

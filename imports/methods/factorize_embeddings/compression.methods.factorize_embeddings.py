@@ -1,1 +1,0 @@
-../../../pipelines/compression/methods/factorize_embeddings.py

@@ -1,1 +1,0 @@
-../../../pipelines/compression/methods/group_quant.py

@@ -1,0 +1,1 @@
+../../../pipelines/compression/teacher_outputs.py

@@ -1,1 +1,0 @@
-../../../pipelines/compression/methods/q8bert.py

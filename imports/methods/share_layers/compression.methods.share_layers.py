@@ -1,1 +1,0 @@
-../../../pipelines/compression/methods/share_layers.py

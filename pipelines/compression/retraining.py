@@ -1,0 +1,61 @@
+"""The training after a method: with the labels, or with what the teacher says (Hinton et al. 2015, section 2)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, Protocol
+
+from pydantic import ConfigDict, Field
+from transformers import PreTrainedModel
+
+from pipelines.checkpoints import folder
+from pipelines.compression import distillation, teacher_outputs
+from pipelines.compression.context import Context
+from pipelines.core.section import Fraction, Positive
+from pipelines.entries.parts.fit import Fit
+from pipelines.training import losses
+
+Task = Callable[..., losses.Sums]  # a loss that reads logits alone
+
+
+class Listening(Fit):
+    """The settings of a training that may hear the teacher."""
+
+    soft: Fraction = 0.0  # weight of the teacher's probabilities; the labels have the rest
+    temperature: Positive = 2.0
+
+
+class Afterwards(Listening):
+    """The settings of the fine-tuning that follows a method, which `epochs: 0` leaves out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: Annotated[float, Field(ge=0)] = 3
+
+
+class Trainer(Protocol):
+    """A context, or a teaching."""
+
+    def train(self, model: PreTrainedModel, loss: Any, params: Fit, **options: Any) -> PreTrainedModel: ...
+
+
+def fine_tune(context: Context, model: PreTrainedModel, params: Afterwards, **options: Any) -> PreTrainedModel:
+    """Train as the finetune stage does; without any epochs the model stays as it is.
+
+    A method may have changed `context.teacher`; what is heard is the teacher as it was.
+    """
+    if not params.epochs:
+        return model.eval()
+    if params.soft:
+        context = replace(context, teacher=folder.load_tuned(context.source)[0])
+    trainer, task = lesson(context, params)
+    return trainer.train(model, task, params, kind=context.task.kind, **options)
+
+
+def lesson(context: Context, params: Listening) -> tuple[Trainer, Task]:
+    """What trains a model as `params` says, and by which loss."""
+    kind = context.task.kind
+    if not params.soft:
+        return context, losses.for_kind(kind)
+    told = partial(distillation.soft_and_hard, kind=kind, temperature=params.temperature, soft=params.soft)
+    return teacher_outputs.ask(context), told
