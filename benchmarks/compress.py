@@ -5,12 +5,17 @@ FOLDER is a checkout in which a params file of compression is active and its gra
     git clone . ../compress && cd ../compress && bertline use params/compress-livedoor.yaml && bertline run
     python benchmarks/compress.py ../compress livedoor-adapted --json benchmarks/results/compress-livedoor.json
 
-That run is the first seed. The others are made here, in FOLDER/state/seeds, once. The teacher
-has one seed. The aims are those of the methods' papers, or below them where the teacher is small.
+That run is the first seed. The others are made here, in FOLDER/state/seeds. The teacher has one seed. A score of
+another seed is appended to `--runs` when it is there, beside the teacher's, and is not made again while the entry and
+those it comes from stay as they are. The aims are those of the methods' papers, or below them where the teacher is
+small.
 """
 
 import argparse
+import hashlib
+import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -58,6 +63,7 @@ PAPERS = {
 SECONDS = 1.0  # of a turn's half: thirty models take half an hour
 CHAIN = (0.10, 3.0)  # of the bytes at most, times the throughput at least, within one point
 Entries = dict[str, dict[str, Any]]
+Scores = dict[tuple[str, str, int], tuple[float, float]]
 
 
 def main() -> None:
@@ -66,14 +72,15 @@ def main() -> None:
     parser.add_argument("teacher", help="a run of finetune")
     parser.add_argument("--seeds", type=int, nargs="*", default=[2, 3], help="besides that of the params file")
     parser.add_argument("--rounds", type=int, default=5, help="of speed; 0 measures none")
+    parser.add_argument("--runs", type=Path, default=Path("benchmarks/results/compress.jsonl"), help="of other seeds")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    to = given.json.resolve() if given.json else None
+    to, runs = given.json.resolve() if given.json else None, given.runs.resolve()
     with chdir(given.folder):
         entries = made_from(given.teacher, params.read()["compress"])
         for seed in given.seeds:
-            make(seed, entries)
-        found = [variant(name, entries, given.teacher, given.seeds) for name in entries]
+            make(seed, entries, given.teacher, runs)
+        found = [variant(name, entries, given.teacher, given.seeds, kept(runs)) for name in entries]
         speeds = compared(given.teacher, entries, given.rounds) if given.rounds else {}
         for each in found:
             each["speed"] = {way: asdict(speeds[key]) for way, key in ways(each["run"]) if key in speeds}
@@ -95,18 +102,68 @@ def place(seed: int) -> Path:
     return Path("state/seeds") / str(seed)
 
 
-def make(seed: int, entries: Entries) -> None:
-    """Make and evaluate every entry with another seed, in a folder that sees what the first seed's run has."""
+def lineage(name: str, entries: Entries) -> list[str]:
+    """An entry, and those that it comes from."""
+    return [name, *lineage(entries[name]["teacher"], entries)] if name in entries else []
+
+
+def origin(name: str, entries: Entries) -> str:
+    """A digest of the entry and of those that it comes from."""
+    text = json.dumps([entries[each] for each in lineage(name, entries)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def kept(runs: Path) -> Scores:
+    """The scores in the file: (entry, its origin, seed) to the student's and the teacher's."""
+    each = map(json.loads, runs.read_text(encoding="utf-8").splitlines() if runs.is_file() else ())
+    return {(run["run"], run["origin"], run["seed"]): (run["score"], run["teacher"]) for run in each}
+
+
+def make(seed: int, entries: Entries, teacher: str, runs: Path) -> None:
+    """Append to `runs` the scores of another seed that it lacks."""
+    known = kept(runs)
+    missing = [name for name in entries if (name, origin(name, entries), seed) not in known]
+    needed = {each for name in missing for each in lineage(name, entries)}
+    for name in made(seed, entries, needed):
+        if name in missing:
+            scores = {"score": score(name, place(seed)), "teacher": score(teacher, Path())}
+            with runs.open("a", encoding="utf-8") as file:
+                run = {"run": name, "origin": origin(name, entries), "seed": seed}
+                file.write(f"{json.dumps(run | scores)}\n")
+
+
+def made(seed: int, entries: Entries, needed: set[str]) -> Iterator[str]:
+    """Make and evaluate the needed entries with another seed, in a folder that sees what the first seed's run has."""
     values, here = params.read(), place(seed)
     again = {name: entry | {"seed": seed} for name, entry in entries.items()}
-    shortened = {name for name, entry in values["encode"].items() if Path(entry["vocab"]).name in entries}
+    shortened = {key: Path(entry["vocab"]).name for key, entry in values["encode"].items()}
+    shortened = {key: name for key, name in shortened.items() if name in entries}
     link(here, {*again, *shortened})
     (here / params.FILE).write_text(yaml.safe_dump(values | {"compress": again}, sort_keys=False), encoding="utf-8")
-    for name, entry in again.items():
-        if entry["data"] in shortened:
-            stage(here, "encode", entry["data"], paths.encoded(entry["data"]))
+    for name in filter(needed.__contains__, entries):
+        outputs = [
+            paths.model(name),
+            paths.metrics(name),
+            *(paths.encoded(k) for k, v in shortened.items() if v == name),
+        ]
+        forget(here, outputs, here / "origins" / name, origin(name, entries))
+        if (data := again[name]["data"]) in shortened:
+            stage(here, "encode", data, paths.encoded(data))
         stage(here, "compress", name, paths.model(name))
         stage(here, "evaluate", name, paths.metrics(name))
+        yield name
+
+
+def forget(here: Path, outputs: list[Path], mark: Path, now: str) -> None:
+    """Remove what an entry of other params has left."""
+    if mark.is_file() and mark.read_text(encoding="utf-8") == now:
+        return
+    for each in outputs:
+        if (here / each).is_dir():
+            shutil.rmtree(here / each)
+        (here / each).unlink(missing_ok=True)
+    mark.parent.mkdir(exist_ok=True)
+    mark.write_text(now, encoding="utf-8")
 
 
 def link(here: Path, own: set[str]) -> None:
@@ -134,17 +191,18 @@ def score(name: str, here: Path) -> float:
     return float(record["metrics"][record["metric"]])
 
 
-def variant(name: str, entries: Entries, teacher: str, seeds: list[int]) -> dict[str, Any]:
-    """What one entry costs, and its score of each seed."""
-    said, whole = json_file.mapping(paths.model(name) / "variant.json"), score(teacher, Path())
-    scores = [score(name, here) for here in (Path(), *map(place, seeds))]
+def variant(name: str, entries: Entries, teacher: str, seeds: list[int], others: Scores) -> dict[str, Any]:
+    """What one entry costs, and its score of each seed beside its teacher's."""
+    said = json_file.mapping(paths.model(name) / "variant.json")
+    pairs = [(score(name, Path()), score(teacher, Path()))]
+    pairs += [others[name, origin(name, entries), seed] for seed in seeds]
     weights = (paths.model(teacher) / "model.safetensors").stat().st_size
     return {
         "run": name,
         "methods": [step["method"] for step in said["chain"][1:]],
-        "scores": scores,
-        "retention": [each / whole for each in scores],
-        "points": [100 * (each - whole) for each in scores],
+        "scores": [own for own, _ in pairs],
+        "retention": [own / whole for own, whole in pairs],
+        "points": [100 * (own - whole) for own, whole in pairs],
         "bytes": said["size_bytes"]["weights"],
         "bytes_share": said["size_bytes"]["weights"] / weights,
         "flops_share": said["flops_per_token"] / flops(teacher),
