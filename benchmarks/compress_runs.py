@@ -1,0 +1,159 @@
+"""What each seed of a compression table gave, kept in a file, and made where it is missing."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.core import json_file, params, paths, tables
+from pipelines.core.task import Task
+from pipelines.entries.evaluate import Evaluate
+from pipelines.evaluation import significance
+from pipelines.evaluation.score import metric_of_rows
+
+Entries = dict[str, dict[str, Any]]
+Key = tuple[str, str, int]  # an entry, its origin, a seed
+
+
+def made_from(teacher: str, entries: Entries) -> Entries:
+    """The entries that `teacher` leads to, also through others, in the order of the file."""
+    found: Entries = {}
+    for name, entry in entries.items():
+        if entry["teacher"] == teacher or entry["teacher"] in found:
+            found[name] = entry
+    return found
+
+
+def lineage(name: str, entries: Entries) -> list[str]:
+    """An entry, and those that it comes from."""
+    return [name, *lineage(entries[name]["teacher"], entries)] if name in entries else []
+
+
+def origin(name: str, entries: Entries) -> str:
+    """A digest of the entry and of those that it comes from."""
+    text = json.dumps([entries[each] for each in lineage(name, entries)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def kept(runs: Path) -> dict[Key, dict[str, Any]]:
+    """The lines of the file."""
+    lines = map(json.loads, runs.read_text(encoding="utf-8").splitlines() if runs.is_file() else ())
+    return {(line["run"], line["origin"], line["seed"]): line for line in lines}
+
+
+def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path) -> None:
+    """Append to `runs` what it lacks: of the first seed what the checkout has, of the others what is made here."""
+    for seed in seeds:
+        known = kept(runs)
+        missing = [name for name in entries if (name, origin(name, entries), seed) not in known]
+        if seed == seeds[0]:
+            there: Iterator[str] = (name for name in missing if paths.metrics(name).is_file())
+            place = Path()
+        else:
+            there, place = made(seed, entries, {each for name in missing for each in lineage(name, entries)}), at(seed)
+        for name in there:
+            if name in missing:
+                line = {"run": name, "origin": origin(name, entries), "seed": seed} | result(name, place, teacher)
+                with runs.open("a", encoding="utf-8") as file:
+                    file.write(f"{json.dumps(line)}\n")
+
+
+def result(name: str, here: Path, teacher: str) -> dict[str, Any]:
+    """What one model scored and costs, beside its teacher; `interval` is of the points between them, on these rows."""
+    said = json_file.mapping(here / paths.model(name) / "variant.json")
+    weights = (paths.model(teacher) / "model.safetensors").stat().st_size
+    return {
+        "score": score(name, here),
+        "teacher": score(teacher, Path()),
+        "interval": interval(name, here, teacher),
+        "methods": [step["method"] for step in said["chain"][1:]],
+        "bytes": said["size_bytes"]["weights"],
+        "bytes_share": said["size_bytes"]["weights"] / weights,
+        "flops_share": said["flops_per_token"] / flops(teacher),
+        "sparsity": said["sparsity"],
+    }
+
+
+def score(name: str, here: Path) -> float:
+    record = json_file.mapping(here / paths.metrics(name))
+    return float(record["metrics"][record["metric"]])
+
+
+def flops(run: str) -> float:
+    return float(json_file.mapping(paths.metrics(run))["model"]["flops_per_token"])
+
+
+def interval(name: str, here: Path, teacher: str) -> list[float]:
+    """The points between a model and its teacher: their 95% bootstrap interval over the rows."""
+    scored = params.entry("evaluate", teacher, Evaluate)
+    rows, file = paths.rows(scored.task), f"{scored.split}.parquet"
+    task, gold = Task.load(rows), tables.read(rows / file)
+    both = [tables.read(paths.predictions(teacher) / file), tables.read(here / paths.predictions(name) / file)]
+    whole, own = (metric_of_rows(gold, each, task) for each in both)
+    low, high = significance.interval(lambda chosen: own(chosen) - whole(chosen), gold.num_rows)
+    return [round(100 * low, 2), round(100 * high, 2)]
+
+
+def at(seed: int) -> Path:
+    return Path("state/seeds") / str(seed)
+
+
+def made(seed: int, entries: Entries, needed: set[str]) -> Iterator[str]:
+    """Make and evaluate the needed entries with another seed, in a folder that sees what the first seed's run has."""
+    values, here = params.read(), at(seed)
+    again = {name: entry | {"seed": seed} for name, entry in entries.items()}
+    shortened = {key: Path(entry["vocab"]).name for key, entry in values["encode"].items()}
+    shortened = {key: name for key, name in shortened.items() if name in entries}
+    link(here, {*again, *shortened})
+    (here / params.FILE).write_text(yaml.safe_dump(values | {"compress": again}, sort_keys=False), encoding="utf-8")
+    for name in filter(needed.__contains__, entries):
+        outputs = [
+            paths.model(name),
+            paths.metrics(name),
+            *(paths.encoded(k) for k, v in shortened.items() if v == name),
+        ]
+        forget(here, outputs, here / "origins" / name, origin(name, entries))
+        if (data := again[name]["data"]) in shortened:
+            stage(here, "encode", data, paths.encoded(data))
+        stage(here, "compress", name, paths.model(name))
+        stage(here, "evaluate", name, paths.metrics(name))
+        yield name
+
+
+def forget(here: Path, outputs: list[Path], mark: Path, now: str) -> None:
+    """Remove what an entry of other params has left."""
+    if mark.is_file() and mark.read_text(encoding="utf-8") == now:
+        return
+    for each in outputs:
+        if (here / each).is_dir():
+            shutil.rmtree(here / each)
+        (here / each).unlink(missing_ok=True)
+    mark.parent.mkdir(exist_ok=True)
+    mark.write_text(now, encoding="utf-8")
+
+
+def link(here: Path, own: set[str]) -> None:
+    """Let stages in `here` find the artefacts of the checkout but those with these names, which they make."""
+    for kind in ("rows", "vocab", "encoded", "models"):
+        (here / paths.ARTIFACTS / kind).mkdir(parents=True, exist_ok=True)
+        folder = paths.ARTIFACTS / kind
+        for each in folder.iterdir() if folder.is_dir() else ():
+            if each.name not in own and not (here / each).exists():
+                (here / each).symlink_to(each.resolve())
+    if not (here / "encoders").exists():
+        (here / "encoders").symlink_to(Path("encoders").resolve())
+
+
+def stage(here: Path, name: str, key: str, out: Path) -> None:
+    if not (here / out).exists():
+        code = {"PYTHONPATH": str(Path.cwd()), "BERTLINE_QUIET": "1"}
+        subprocess.run(
+            [sys.executable, "-m", f"pipelines.stages.{name}", key], cwd=here, env=os.environ | code, check=True
+        )
