@@ -76,6 +76,7 @@ class ChainFolder:
         target = self.place / paths.onnx(run)
         if not target.is_dir():
             self._prepare({"export": {run: params.read().get("export", {}).get(run) or {}}})
+            _point(self.place / paths.model(run), paths.model(run))
             _stage(self.place, "export", run)
         return target
 
@@ -98,7 +99,9 @@ class ChainFolder:
         return {"encode": encode, "compress": compress, "evaluate": scored}
 
     def new_entries(self, chain: Chain) -> dict[str, dict[str, Any]]:
-        """Those of `entries_of` that params.yaml has not."""
+        """Those of `entries_of` that params.yaml has not; none of a run that is an entry, but no step of chains."""
+        if chain[0] not in self.entries:
+            return {}
         known = params.read()
         found = self.entries_of(chain)
         return {

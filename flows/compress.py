@@ -4,7 +4,7 @@ The graph makes the entries' models, and the folder of the search the chains'. W
 interrupted search goes on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,16 +35,20 @@ ROUNDS = 3  # of latency, teacher and result in turn
 def compress(run: str, budget: Budget | None = None) -> searched.Searched:
     """Find the smallest or fastest model made from `run` that keeps the budget; writes a page of all that was tried.
 
+    Chains are made of the entries whose teacher is `run`. What entries make of these is tried as it is.
+
     Raises InputError if the teacher, its rows or every entry cannot be made.
     """
     budget = budget or Budget()
     entries = _entries(run)
     scored = params.entry("evaluate", run, Evaluate)
     with stage.alone("compress-search", run):
-        refused = _reproduce(run, entries, scored)
+        further = _further(entries)
+        refused = _reproduce(run, [*entries, *further], scored)
         search = Search.of(run, entries, scored, budget, refused)
         runtime = search.teacher_runtime  # first of all, for if the teacher cannot be measured, nothing can
         tried = chains.search({name: entry["method"] for name, entry in entries.items()}, search.attempt, budget)
+        tried += [search.attempt((name,)) for name in further]
         winner, said, unfit = search.judged(tried)
         result = searched.Searched(
             run=run,
@@ -72,7 +76,7 @@ def _log(found: searched.Searched) -> None:
     runs.log(f"compress-table@{found.run}", {**asked, "winner": won}, numbers, {}, paths.compression(found.run))
 
 
-def _reproduce(run: str, entries: Mapping[str, Any], scored: Evaluate) -> dict[str, str]:
+def _reproduce(run: str, entries: Sequence[str], scored: Evaluate) -> dict[str, str]:
     """Bring the entries' models up to date; returns the names of those that could not be made, each with the reason.
 
     Raises InputError if the teacher or its rows cannot be made, or no entry.
@@ -104,6 +108,18 @@ def _entries(run: str) -> dict[str, dict[str, Any]]:
     for name in found:
         params.entry("compress", name, Compress)
     return found
+
+
+def _further(entries: Iterable[str]) -> list[str]:
+    """The compress entries whose teacher is one of these, or is made of one of these in turn."""
+    every, found = params.read()["compress"], list(entries)
+    further: list[str] = []
+    while more := [name for name, entry in every.items() if entry.get("teacher") in found and name not in found]:
+        further += more
+        found += more
+    for name in further:
+        params.entry("compress", name, Compress)
+    return further
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class Searched:
     Attributes:
         teacher: as a chain of no steps.
         winner: None if nothing keeps the budget, or the gate accepts nothing that does.
-        entries: the sections of params.yaml that make the winner.
+        entries: the sections of params.yaml that make the winner, as far as it has not them already.
         gate: what the gates of promote say of it, and of those that they refuse, a line each.
         unfit: the chains that a gate refuses; of those that cost more than the winner none is asked about.
     """
@@ -40,17 +40,17 @@ class Searched:
 
 
 def write(out: Path, found: Searched) -> None:
-    """Write index.html, table.md and, if there is a winner, winner.yaml into `out`."""
+    """Write index.html, table.md and, if the winner is not all in params.yaml, winner.yaml into `out`."""
     (out / "index.html").write_text(html(found), encoding="utf-8")
     (out / "table.md").write_text(tables.pipes([HEADER, *_lines(found)], text=1), encoding="utf-8")
-    if found.winner:
+    if any(found.entries.values()):
         (out / "winner.yaml").write_text(_yaml(found), encoding="utf-8")
 
 
 def plain(found: Searched) -> str:
-    """For a terminal: the table, the winner, what params.yaml takes to make it, and what the gate says."""
+    """For a terminal: the table, the winner, what the gate says, and what params.yaml takes to make it."""
     said = [tables.aligned([HEADER, *_lines(found)], text=1), "", _sentence(found), *found.gate]
-    if found.winner:
+    if any(found.entries.values()):
         said += [f"to make it part of the graph, add to params.yaml:\n{_yaml(found).rstrip()}"]
     return "\n".join(said)
 
@@ -68,7 +68,7 @@ def html(found: Searched) -> str:
     ]
     figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
     gate = "".join(f"<li>{escape(line)}</li>" for line in found.gate)
-    recipe = f"<ul>{gate}</ul>\n" + (f"<pre>{escape(_yaml(found))}</pre>\n" if found.winner else "")
+    recipe = f"<ul>{gate}</ul>\n" + (f"<pre>{escape(_yaml(found))}</pre>\n" if any(found.entries.values()) else "")
     says = f"{found.metric} on {found.split}. The chain was chosen on these rows, so its score is a little too high."
     body = (
         f"<h1>compress {escape(found.run)}</h1>\n<p>{escape(_sentence(found))}</p>\n<p>{escape(says)}</p>\n{figures}"

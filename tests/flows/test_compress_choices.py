@@ -33,7 +33,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     monkeypatch.chdir(tmp_path)
 
     def params(**sections: Any) -> None:
-        Path("params.yaml").write_text(yaml.safe_dump({"compress": ENTRIES, "encode": {"rows": {}}, **sections}))
+        Path("params.yaml").write_text(
+            yaml.safe_dump({"compress": ENTRIES, "encode": {"rows": {}}, **sections}, sort_keys=False)
+        )
 
     params()
     return params
@@ -101,9 +103,9 @@ def test_one_bad_entry_does_not_end_the_search(
     monkeypatch.setattr(execute, "run", run)
     if expected is None:
         with pytest.raises(InputError):
-            compress._reproduce("big", ENTRIES, SCORED)
+            compress._reproduce("big", [*ENTRIES], SCORED)
     else:
-        assert compress._reproduce("big", ENTRIES, SCORED) == expected
+        assert compress._reproduce("big", [*ENTRIES], SCORED) == expected
 
 
 def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,6 +200,33 @@ def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatc
     assert place(changed("finetune@other", "outs")) == before
     others = {place(changed(s, kind)) for s in ("compress@half", "encode@rows") for kind in ("deps", "outs")}
     assert len(others | {before}) == 5
+
+
+def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain that params.yaml has may win, and there is nothing to add then. No further step is tried on it."""
+    of_my_own = {"half-int8": {"teacher": "half", "data": "rows", "method": "dynamic_int8"}}
+    last = {"least": {"teacher": "half-int8", "data": "rows", "method": "group_quant"}}
+    other = {"others": {"teacher": "it", "data": "rows", "method": "dynamic_int8"}}
+    scored = {"big": {"task": "headlines"}}
+    write(compress={**last, **of_my_own, **ENTRIES, **other}, evaluate=scored, finetune={"big": {}})
+    search(monkeypatch, {"big": scoring(92)})
+    asked: list[Chain] = []
+
+    def attempt(self: Search, chain: Chain) -> Tried:
+        asked.append(chain)
+        return tried(chain[0], 0.1 if chain == ("half-int8",) else 0.5)
+
+    reproduced: list[str] = []
+    monkeypatch.setattr(compress, "_reproduce", lambda run, entries, scored: reproduced.extend(entries) or {})
+    monkeypatch.setattr(Search, "attempt", attempt)
+    monkeypatch.setattr(Search, "teacher_runtime", "torch")
+    result = compress.compress.fn("big", Budget(steps=1))
+    assert reproduced == ["int8", "half", "half-int8", "least"]
+    assert asked == [(name,) for name in reproduced]
+    assert result.winner
+    assert result.winner.chain == ("half-int8",)
+    assert result.entries == {}
+    assert not Path("artifacts/compression/big/winner.yaml").exists()
 
 
 def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

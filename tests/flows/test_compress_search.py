@@ -15,7 +15,7 @@ import yaml
 from pipelines.core import paths, provenance
 from tests.support.places import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 TUNED = {"teacher": "it", "data": "entailment", "epochs": 1, "batch_size": 16, "learning_rate": 5e-4}
 PARAMS = {
     "resources": {"threads": 1, "runtime": "torch"},
@@ -39,13 +39,14 @@ PARAMS = {
         "int8": {"teacher": "it", "data": "entailment", "method": "dynamic_int8"},
         "half": {**TUNED, "method": "drop_layers", "layers": 2},
         "short": {"teacher": "it", "data": "entailment", "method": "prune_vocab"},
-        "none-left": {**TUNED, "method": "prune_magnitude", "sparsity": 0.9, "rewind": "encoder"},
         "too-many": {**TUNED, "method": "drop_layers", "layers": 50},
     },
-    "evaluate": {name: {"task": "entailment"} for name in ("it", "int8", "half", "short", "none-left", "too-many")},
+    "evaluate": {name: {"task": "entailment"} for name in ("it", "int8", "half", "short", "too-many")},
     "export": {},
     "promote": {"entailment": {"run": "it", "at_least": 0.1, "may_lose": 0.9}},
 }
+
+SEARCH = ("compress", "it", "--max-loss", "90", "--width", "1")  # the smallest is taken, whatever it scores
 
 
 def bertline(*arguments: str, status: int = 0) -> str:
@@ -71,7 +72,7 @@ def write(**changes: Any) -> None:
 def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
     """It is killed when the first chain is made, and goes on from there."""
     before = made_until_killed()
-    said = bertline("compress", "it", "--max-loss", "90")  # so that the smallest is taken, whatever it scores
+    said = bertline(*SEARCH)
     assert {file: when for file, when in made().items() if file in before} == before != {}
     assert "short + half + int8 is the smallest of" in said
     assert "the gate of entailment accepts short + half + int8 as champion in the teacher's place:" in said
@@ -88,7 +89,7 @@ def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
 
 def made_until_killed() -> dict[str, int]:
     """Begin a search, kill it and all that it started when a first chain is there; what was made by then."""
-    command = [sys.executable, "-m", "flows.cli", "compress", "it", "--max-loss", "90"]
+    command = [sys.executable, "-m", "flows.cli", *SEARCH]
     with subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL) as search:
         deadline = time.monotonic() + 600
         while not made() and search.poll() is None and time.monotonic() < deadline:
@@ -126,7 +127,7 @@ def assert_the_gate_may_refuse_the_fastest() -> None:
 def made() -> dict[str, int]:
     """Each file of the search's models, and when it was written."""
     files = Path("state/compressing").rglob("artifacts/models/*/*")
-    return {str(file): file.stat().st_mtime_ns for file in files if not file.is_symlink()}
+    return {str(file): file.stat().st_mtime_ns for file in files if not file.parent.is_symlink()}
 
 
 def assert_made_again_by_the_graph() -> None:
@@ -149,8 +150,7 @@ def assert_logged(workspace: Path) -> None:
     client = mlflow.MlflowClient(f"sqlite:///{workspace}/mlflow.db")
     runs = client.search_runs([each.experiment_id for each in client.search_experiments()], max_results=500)
     tried = {run.data.params["chain"] for run in runs if run.data.tags["stage"] == "compress-search@it"}
-    alone, pairs = ["half", "int8", "none-left", "short"], ["short--half", "short--int8", "half--int8"]
-    assert tried == {*alone, *pairs, "short--half--int8"}
+    assert tried == {"half", "int8", "short", "short--half", "short--int8", "short--half--int8"}
     (whole,) = (run for run in runs if run.data.tags["stage"] == "compress-table@it")
     assert whole.data.params["winner"] == "short--half--int8"
     shown = {file.path for file in client.list_artifacts(whole.info.run_id)}
