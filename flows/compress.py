@@ -1,65 +1,96 @@
 """compress: search the compress entries of a teacher, and chains of them, under a budget of score.
 
-Each chain is made by the stages themselves, in a folder of the search with params of its own. What is there is not made
-again, so an interrupted search goes on.
+The graph makes the entries' models, and the folder of the search the chains'. What is there is not made again, so an
+interrupted search goes on.
 """
 
-import hashlib
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-from prefect import flow, task
+from prefect import flow
 
-from flows import dag
+from flows.chain_folder import ChainFolder, name_of
 from flows.notices import HOOKS
 from pipelines.compression import chains, searched
 from pipelines.compression.chains import Budget, Chain, Tried
-from pipelines.core import params, paths, provenance, stage
+from pipelines.core import params, paths, resources, stage
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.entries.compress import Compress
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
-from pipelines.inference import in_turn, measured
+from pipelines.graph import execute
+from pipelines.inference import faster_runtime, in_turn, measured
+from pipelines.reports import variants
 from pipelines.tracking import runs
 
-STATE = Path("state/compressing")
 ROUNDS = 3  # of latency, teacher and result in turn
 
 
 @flow(name="compress", timeout_seconds=7 * 24 * 3600, **HOOKS)
 def compress(run: str, budget: Budget | None = None) -> searched.Searched:
-    """Find the smallest or fastest model made from `run` that keeps the budget; writes a page of all that was tried."""
+    """Find the smallest or fastest model made from `run` that keeps the budget; writes a page of all that was tried.
+
+    Chains are made of the entries whose teacher is `run`. What entries make of these is tried as it is.
+
+    Raises InputError if the teacher, its rows or every entry cannot be made.
+    """
     budget = budget or Budget()
     entries = _entries(run)
     scored = params.entry("evaluate", run, Evaluate)
     with stage.alone("compress-search", run):
-        dag.reproduce([*(f"compress@{name}" for name in entries), f"prepare@{scored.task}"])
-        search = Search.of(run, entries, scored, budget)
+        further = _further(entries)
+        refused = _reproduce(run, [*entries, *further], scored)
+        search = Search.of(run, entries, scored, budget, refused)
+        runtime = search.teacher_runtime  # first of all, for if the teacher cannot be measured, nothing can
         tried = chains.search({name: entry["method"] for name, entry in entries.items()}, search.attempt, budget)
-        winner = next(iter(chains.best(tried, budget)), None)
+        tried += [search.attempt((name,)) for name in further]
+        winner, said, unfit = search.judged(tried)
         result = searched.Searched(
             run=run,
             metric=search.teacher.metric,
             split=scored.split,
             budget=budget,
-            teacher=Tried((), search.teacher.value, 0.0, search.teacher.size_bytes, 1.0, 1.0),
+            teacher=Tried((), search.teacher.value, 0.0, search.teacher.size_bytes, 1.0, 1.0, runtime),
             tried=tried,
             winner=winner,
-            entries=search.new_entries(winner.chain) if winner else {},
-            gate=search.verdict(winner.chain) if winner else [],
+            entries=search.folder.new_entries(winner.chain) if winner else {},
+            gate=said,
+            unfit=unfit,
         )
         with paths.fresh_folder(paths.compression(run)) as out:
             searched.write(out, result)
+        _log(result)
     return result
+
+
+def _log(found: searched.Searched) -> None:
+    """An MLflow run of the search, with its page and table; each chain has one of its own."""
+    asked = {"max_loss": found.budget.max_loss, "target": found.budget.target}
+    won = name_of(found.winner.chain) if found.winner else "none"
+    numbers = {"tried": len(found.tried), "keep_the_budget": sum(each.keeps(found.budget) for each in found.tried)}
+    runs.log(f"compress-table@{found.run}", {**asked, "winner": won}, numbers, {}, paths.compression(found.run))
+
+
+def _reproduce(run: str, entries: Sequence[str], scored: Evaluate) -> dict[str, str]:
+    """Bring the entries' models up to date; returns the names of those that could not be made, each with the reason.
+
+    Raises InputError if the teacher or its rows cannot be made, or no entry.
+    """
+    rows = f"prepare@{scored.task}"
+    try:
+        execute.run([*(f"compress@{name}" for name in entries), rows], keep_going=True)
+    except execute.StageError as error:
+        missing = {*error.failed, *error.left}
+        lacks = [name for name in entries if f"compress@{name}" in missing]
+        if missing & {rows, f"finetune@{run}", f"compress@{run}"} or len(lacks) == len(entries):
+            raise
+        return {name: error.failed.get(f"compress@{name}", str(error)) for name in lacks}
+    return {}
 
 
 def _entries(run: str) -> dict[str, dict[str, Any]]:
@@ -79,136 +110,142 @@ def _entries(run: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _further(entries: Iterable[str]) -> list[str]:
+    """The compress entries whose teacher is one of these, or is made of one of these in turn."""
+    every, found = params.read()["compress"], list(entries)
+    further: list[str] = []
+    while more := [name for name, entry in every.items() if entry.get("teacher") in found and name not in found]:
+        further += more
+        found += more
+    for name in further:
+        params.entry("compress", name, Compress)
+    return further
+
+
 @dataclass(frozen=True)
 class Search:
-    """One search: its teacher, and the folder in which chains are made."""
+    """One search: its teacher, and the folder in which chains are made.
+
+    Attributes:
+        refused: names of entries that the graph could not make, each with the reason.
+    """
 
     run: str
-    entries: Mapping[str, dict[str, Any]]
     scored: Evaluate
     budget: Budget
     teacher: gates.Measured
-    place: Path
+    folder: ChainFolder
+    refused: Mapping[str, str]
 
     @classmethod
-    def of(cls, run: str, entries: Mapping[str, dict[str, Any]], scored: Evaluate, budget: Budget) -> "Search":
-        """The folder is named after all that results depend on."""
-        values = params.read()
-        asked = json.dumps([dict(entries), scored.model_dump(), values.get("encode", {})], sort_keys=True)
-        read = [provenance.digest(paths.model(run)), provenance.digest(paths.rows(scored.task))]
-        place = STATE / f"{run}-{hashlib.sha256(' '.join([asked, *read]).encode()).hexdigest()[:12]}"
-        place.mkdir(parents=True, exist_ok=True)
-        return cls(run, entries, scored, budget, measured.measure(paths.model(run), scored, False), place)
+    def of(
+        cls,
+        run: str,
+        entries: Mapping[str, dict[str, Any]],
+        scored: Evaluate,
+        budget: Budget,
+        refused: Mapping[str, str],
+    ) -> "Search":
+        folder = ChainFolder.of(run, {name: entry for name, entry in entries.items() if name not in refused}, scored)
+        return cls(run, scored, budget, measured.measure(paths.model(run), scored, False), folder, refused)
 
     def attempt(self, chain: Chain) -> Tried:
         """Make the chain's model if it is not there, and measure it."""
         try:
-            folder = self.made(chain)
+            one = self.measured(chain)
         except InputError as error:
             say(f"compress {self.run}: {name_of(chain)}: {error}")
             return Tried(chain, refused=str(error))
-        one = self.measured(chain, folder)
+        logged = {"score": one.score, "loss_points": one.loss, "size_bytes": one.size_bytes}
+        runs.log(f"compress-search@{self.run}", {"chain": name_of(chain)}, {"metrics": logged}, {})
         say(f"compress {self.run}: {name_of(chain)}: {one.loss:+.2f} points lost at {one.size_share:.1%} of the bytes")
         return one
 
-    def measured(self, chain: Chain, folder: Path) -> Tried:
+    def measured(self, chain: Chain) -> Tried:
+        """What a chain's model scores and costs. Raises InputError if it cannot be made or opened."""
+        if chain[0] in self.refused:
+            raise InputError(self.refused[chain[0]])
+        folder = self.folder.made(chain)
         own = measured.measure(folder, self.scored, False)
-        loss = 100 * (self.teacher.value - own.value)
-        logged = {"score": own.value, "loss_points": loss, "size_bytes": own.size_bytes}
-        runs.log(f"compress-search@{self.run}", {"chain": name_of(chain)}, {"metrics": logged}, {})
-        share = own.size_bytes / self.teacher.size_bytes
-        one = Tried(chain, own.value, loss, own.size_bytes, share)
-        if not one.keeps(self.budget):
+        loss = variants.difference(self.teacher.value, own.value)
+        one = Tried(chain, own.value, loss, own.size_bytes, own.size_bytes / self.teacher.size_bytes)
+        if len(chain) > 1 and not one.keeps(self.budget):
             return one  # nobody asks how fast it is
-        return replace(one, latency_share=_latency(paths.model(self.run), folder, self.scored))
+        share, runtime = self.latency(chain, folder)
+        return replace(one, latency_share=share, runtime=runtime)
 
-    def made(self, chain: Chain) -> Path:
-        """The model folder of a chain. Raises InputError with the stage's own sentence if it cannot be made."""
-        if len(chain) == 1:
-            return paths.model(chain[0])
-        target = self.place / paths.model(name_of(chain))
-        if not target.is_dir():
-            self.made(chain[:-1])
-            self._link()
-            values = {"resources": params.read().get("resources", {}), **self.entries_of(chain)}
-            (self.place / params.FILE).write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
-            for data in values["encode"]:
-                if not (self.place / paths.encoded(data)).is_dir():
-                    _stage(self.place, "encode", data)
-            _stage(self.place, "compress", name_of(chain))
-        return target
+    def latency(self, chain: Chain, folder: Path) -> tuple[float, str]:
+        """The median latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
+        each = self._runtimes(name_of(chain), folder)
+        found = in_turn.compare(
+            {"teacher": self._faster_teacher, **each},
+            self._split,
+            rounds=ROUNDS,
+            threads=resources.read().threads,
+            starts=1,
+            seconds=1,
+        )
+        runtime = max(each, key=lambda name: found[name].faster[0])
+        return 1 / found[runtime].faster[0], runtime
 
-    def entries_of(self, chain: Chain) -> dict[str, dict[str, Any]]:
-        """What params.yaml takes to make the chain: entries of encode, compress and evaluate."""
-        every = params.read()["encode"]
-        encode, compress, scored = {}, {}, {}
-        teacher, shorter = self.run, ""
-        for i, step in enumerate(chain, start=1):
-            name, entry = name_of(chain[:i]), dict(self.entries[step])
-            if shorter:
-                data = name_of((entry["data"], shorter))
-                encode[data] = {**every[entry["data"]], "vocab": str(paths.model(shorter))}
-                entry["data"] = data
-            compress[name] = {**entry, "teacher": teacher}
-            scored[name] = self.scored.model_dump(exclude_unset=True)
-            teacher = name
-            if entry["method"] in chains.FIRST:
-                shorter = name
-        return {"encode": encode, "compress": compress, "evaluate": scored}
+    def _runtimes(self, name: str, folder: Path) -> dict[str, Path]:
+        """By which runtimes a model may answer, with what each opens; by torch alone if it cannot be exported."""
+        asked = resources.read().runtime
+        both = {"torch": folder}
+        if asked != "torch":
+            try:
+                both["onnx"] = self.folder.exported(name)
+            except InputError as error:
+                say(f"compress {self.run}: {name}: measured by torch alone: {error}")
+        return {asked: both[asked]} if asked in both else both
 
-    def new_entries(self, chain: Chain) -> dict[str, dict[str, Any]]:
-        """Those of `entries_of` that params.yaml has not."""
-        known = params.read()
-        found = self.entries_of(chain)
-        return {
-            section: {k: v for k, v in own.items() if k not in known.get(section, {})} for section, own in found.items()
-        }
+    @cached_property
+    def teacher_runtime(self) -> str:
+        """The runtime that would answer for the teacher."""
+        own = self._runtimes(self.run, paths.model(self.run))
+        return faster_runtime.tags(paths.model(self.run), own.get("onnx"), self._split, resources.read())["runtime"]
 
-    def _link(self) -> None:
-        """Let the stages find what they read: everything of the checkout that this search does not make."""
-        for folder in (paths.ARTIFACTS / "rows", paths.ARTIFACTS / "vocab", Path("encoders")):
-            _point(self.place / folder, folder)
-        for made in ("models", "encoded"):
-            for folder in (paths.ARTIFACTS / made).iterdir():
-                _point(self.place / folder, folder)
+    @property
+    def _faster_teacher(self) -> Path:
+        return self.folder.exported(self.run) if self.teacher_runtime == "onnx" else paths.model(self.run)
 
-    def verdict(self, chain: Chain) -> list[str]:
-        """What the gate of `promote` would say of the chain's model with the teacher as champion; a line each."""
+    @property
+    def _split(self) -> Path:
+        return paths.rows(self.scored.task) / f"{self.scored.split}.parquet"
+
+    def judged(self, tried: list[Tried]) -> tuple[Tried | None, list[str], list[Chain]]:
+        """The best that keeps the budget and that the gates of the teacher's promote entries accept, None if none does.
+
+        And what the gates say, a line each; and the chains that they refuse.
+        """
         of = [name for name, rules in params.read().get("promote", {}).items() if rules.get("run") == self.run]
-        if not of:
-            return []
-        rules = params.entry("promote", of[0], Promote)
-        own = measured.measure(self.made(chain), self.scored, rules.approval)
-        decision = gates.decide(own, self.teacher, rules)
-        said = "accepts" if decision.passed else "refuses"
-        return [f"the gate of {of[0]} {said} it as champion in the teacher's place:", *decision.reasons]
+        rules = {name: params.entry("promote", name, Promote) for name in of}
+        said = [] if rules else [f"no promote entry has the run {self.run}, so no gate was asked"]
+        unfit: list[Chain] = []
+        for each in chains.best(tried, self.budget):
+            if self._accepted(each.chain, rules, said):
+                return each, said, unfit
+            unfit.append(each.chain)
+        return None, said, unfit
 
+    def _accepted(self, chain: Chain, rules: Mapping[str, Promote], said: list[str]) -> bool:
+        """Whether every gate would take the chain's model as champion in the teacher's place; adds what they say.
 
-def _point(link: Path, folder: Path) -> None:
-    if not link.exists() and folder.exists():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(folder.resolve())
-
-
-def _latency(teacher: Path, folder: Path, scored: Evaluate) -> float:
-    """The median latency of a row alone as a part of the teacher's."""
-    split = paths.rows(scored.task) / f"{scored.split}.parquet"
-    both = {"teacher": teacher, "result": folder}
-    found = in_turn.compare(both, split, rounds=ROUNDS, starts=1, seconds=1)
-    return 1 / found["result"].faster[0]
-
-
-@task
-def _stage(place: Path, name: str, key: str) -> None:
-    """Run a stage in the folder of the search. Raises InputError with its sentence if it fails."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", f"pipelines.stages.{name}", key]
-    done = subprocess.run(command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise InputError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{name} {key} was ended")
-
-
-def name_of(chain: Chain) -> str:
-    """The run of a chain: the entries' names, joined. Not by a dot, which DVC reads as a step into a mapping."""
-    return "--".join(chain)
+        The model is no version yet, so nobody can have approved it; the gate asks for that after its registration.
+        """
+        passed = True
+        for name, own in rules.items():
+            if own.gate == "off":
+                said.append(f"the gate of {name} is off")
+                continue
+            asked = own.model_copy(update={"approval": False})
+            decision = gates.decide(measured.measure(self.folder.made(chain), self.scored, False), self.teacher, asked)
+            word = "accepts" if decision.passed else "refuses"
+            said += [f"the gate of {name} {word} {' + '.join(chain)} as champion in the teacher's place:"]
+            said += [str(each) for each in decision.findings if decision.passed or not each.passed]
+            if own.gate == "dry_run":
+                said.append(f"promote.{name}.gate is dry_run, so it stops nothing")
+            elif own.approval and decision.passed:
+                said.append(f"promote.{name}.approval: a person has to approve the version when it is registered")
+            passed = passed and (decision.passed or own.gate == "dry_run")
+        return passed

@@ -1,7 +1,9 @@
 """Chains of compression methods: the search for the smallest, or the fastest, that loses no more than a budget.
 
 A chain is a list of compress entries, each made from the result of the one before. Every entry is tried on the teacher.
-Those that keep the budget are then tried on the best results, round by round (a beam search).
+Chains are then made of the useful ones: of each method the cheapest that keeps the budget, if it costs less than the
+teacher. Round by round they follow the cheapest results of the round before that one of them may still follow (a beam
+search). So a round trains at most `width` times as many models as there are useful methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +24,7 @@ class Budget:
         max_loss: the most points that a result may score below its teacher.
         target: what is to be small.
         steps: the longest chain.
-        width: results of a round that the next round goes on from.
+        width: results of a round that the next round goes on from, of those that can be gone on from.
     """
 
     max_loss: float = 1.0
@@ -38,8 +40,9 @@ class Tried:
     Attributes:
         loss: points below the teacher; negative above it.
         size: bytes of its weights; its part of the teacher's is `size_share`.
-        latency_share: its median latency for a row alone as a part of the teacher's, measured in turn; None unless it
-            keeps the budget.
+        latency_share: its median latency for a row alone as a part of the teacher's, measured in turn, each by its
+            faster runtime; None for a chain that does not keep the budget.
+        runtime: the faster one, torch or onnx; "" if its latency is not measured.
         refused: why it could not be made; the numbers are NaN then.
     """
 
@@ -49,6 +52,7 @@ class Tried:
     size_bytes: int = 0
     size_share: float = float("nan")
     latency_share: float | None = None
+    runtime: str = ""
     refused: str = ""
 
     def keeps(self, budget: Budget) -> bool:
@@ -68,11 +72,20 @@ def search(methods: Mapping[str, str], attempt: Callable[[Chain], Tried], budget
         attempt: makes a chain and measures it.
     """
     alone = [attempt((name,)) for name in methods]
-    useful = [each.chain[0] for each in alone if each.keeps(budget)]
-    tried, beam = list(alone), best(alone, budget)[: budget.width]
+    found = _useful(alone, methods, budget)
+    useful, tried = [each.chain[0] for each in found], list(alone)
     for _ in range(budget.steps - 1):
-        beam = _longer(beam, useful, methods, attempt, budget, tried)
+        beam = [each for each in best(found, budget) if _followers(each.chain, useful, methods)][: budget.width]
+        found = _longer(beam, useful, methods, attempt, budget, tried)
     return tried
+
+
+def _useful(alone: Sequence[Tried], methods: Mapping[str, str], budget: Budget) -> list[Tried]:
+    """Of each method the cheapest that keeps the budget, if it costs less than the teacher; in the order of `alone`."""
+    cheapest: dict[str, Chain] = {}
+    for each in best(alone, budget):
+        cheapest.setdefault(methods[each.chain[0]], each.chain)
+    return [each for each in alone if each.chain in cheapest.values() and each.cost(budget) < 1]
 
 
 def _longer(
@@ -83,16 +96,19 @@ def _longer(
     budget: Budget,
     tried: list[Tried],
 ) -> list[Tried]:
-    """Try each chain of the beam with one step more; returns the best that cost less than what they began with."""
+    """Try each chain of the beam with one step more; returns those that cost less than what they began with."""
     better = []
     for each in beam:
-        for name in useful:
-            if follows(each.chain, name, methods):
-                longer = attempt((*each.chain, name))
-                tried.append(longer)
-                if longer.cost(budget) < each.cost(budget):
-                    better.append(longer)
-    return best(better, budget)[: budget.width]
+        for name in _followers(each.chain, useful, methods):
+            longer = attempt((*each.chain, name))
+            tried.append(longer)
+            if longer.cost(budget) < each.cost(budget):
+                better.append(longer)
+    return better
+
+
+def _followers(chain: Chain, useful: Sequence[str], methods: Mapping[str, str]) -> list[str]:
+    return [name for name in useful if follows(chain, name, methods)]
 
 
 def follows(chain: Chain, name: str, methods: Mapping[str, str]) -> bool:

@@ -1,6 +1,6 @@
 """What a search for a smaller model tried, as a table, and as a page with the pictures of score against cost."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -12,7 +12,7 @@ from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.reports import page, plots, tables
 from pipelines.reports.frontier import Point
 
-HEADER = ("chain", "score", "points lost", "MB", "of the bytes", "of the latency", "")
+HEADER = ("chain", "score", "points lost", "MB", "of the bytes", "of the latency", "by", "")
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,10 @@ class Searched:
 
     Attributes:
         teacher: as a chain of no steps.
-        winner: None if nothing keeps the budget.
-        entries: the sections of params.yaml that make the winner.
-        gate: what the gate of promote says of it, a line each.
+        winner: None if nothing keeps the budget, or the gate accepts nothing that does.
+        entries: the sections of params.yaml that make the winner, as far as it has not them already.
+        gate: what the gates of promote say of it, and of those that they refuse, a line each.
+        unfit: the chains that a gate refuses; of those that cost more than the winner none is asked about.
     """
 
     run: str
@@ -35,21 +36,22 @@ class Searched:
     winner: Tried | None
     entries: Mapping[str, Mapping[str, Any]]
     gate: list[str]
+    unfit: Sequence[Chain] = ()
 
 
 def write(out: Path, found: Searched) -> None:
-    """Write index.html, table.md and, if there is a winner, winner.yaml into `out`."""
+    """Write index.html, table.md and, if the winner is not all in params.yaml, winner.yaml into `out`."""
     (out / "index.html").write_text(html(found), encoding="utf-8")
     (out / "table.md").write_text(tables.pipes([HEADER, *_lines(found)], text=1), encoding="utf-8")
-    if found.winner:
+    if any(found.entries.values()):
         (out / "winner.yaml").write_text(_yaml(found), encoding="utf-8")
 
 
 def plain(found: Searched) -> str:
-    """For a terminal: the table, the winner, what params.yaml takes to make it, and what the gate says."""
-    said = [tables.aligned([HEADER, *_lines(found)], text=1), "", _sentence(found)]
-    if found.winner:
-        said += [*found.gate, f"to make it part of the graph, add to params.yaml:\n{_yaml(found).rstrip()}"]
+    """For a terminal: the table, the winner, what the gate says, and what params.yaml takes to make it."""
+    said = [tables.aligned([HEADER, *_lines(found)], text=1), "", _sentence(found), *found.gate]
+    if any(found.entries.values()):
+        said += [f"to make it part of the graph, add to params.yaml:\n{_yaml(found).rstrip()}"]
     return "\n".join(said)
 
 
@@ -60,12 +62,13 @@ def html(found: Searched) -> str:
         (_picture(found, {each.chain: each.size_bytes / 1e6 for each in _scored(found)}, "size, MB"), "Score by size"),
         (
             _picture(found, {each.chain: float(each.latency_share or 0) for each in of_latency}, "part of the latency"),
-            "Score by latency of a row alone, each beside the teacher in turn; measured where the budget is kept",
+            "Score by latency of a row alone, each beside the teacher in turn and both by their faster runtimes: "
+            "of every entry, and of the chains that keep the budget",
         ),
     ]
     figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
     gate = "".join(f"<li>{escape(line)}</li>" for line in found.gate)
-    recipe = f"<ul>{gate}</ul>\n<pre>{escape(_yaml(found))}</pre>\n" if found.winner else ""
+    recipe = f"<ul>{gate}</ul>\n" + (f"<pre>{escape(_yaml(found))}</pre>\n" if any(found.entries.values()) else "")
     says = f"{found.metric} on {found.split}. The chain was chosen on these rows, so its score is a little too high."
     body = (
         f"<h1>compress {escape(found.run)}</h1>\n<p>{escape(_sentence(found))}</p>\n<p>{escape(says)}</p>\n{figures}"
@@ -77,6 +80,8 @@ def html(found: Searched) -> str:
 def _sentence(found: Searched) -> str:
     budget = found.budget
     asked = f"at most {budget.max_loss:g} points below {found.run}"
+    if found.unfit and not found.winner:
+        return f"the gate accepts none of the {len(found.unfit)} chains, of {len(found.tried)} tried, that are {asked}"
     if not found.winner:
         return f"no chain of {len(found.tried)} that were tried is {asked}"
     what = "smallest" if budget.target == "size" else "fastest"
@@ -96,11 +101,6 @@ def _lines(found: Searched) -> list[tuple[str, ...]]:
 
 
 def _line(found: Searched, each: Tried) -> tuple[str, ...]:
-    note = "" if each.keeps(found.budget) else "loses too much"
-    if each.size_share < 1 < (each.latency_share or 0):
-        note = "smaller, but slower"
-    if each is found.winner:
-        note = f"the winner{note and ': '}{note}"
     return (
         _name(found, each.chain),
         f"{each.score:.4f}",
@@ -108,8 +108,20 @@ def _line(found: Searched, each: Tried) -> tuple[str, ...]:
         f"{each.size_bytes / 1e6:.2f}",
         f"{each.size_share:.1%}",
         f"{each.latency_share:.2f}" if each.latency_share is not None else "-",
-        note,
+        each.runtime or "-",
+        _note(found, each),
     )
+
+
+def _note(found: Searched, each: Tried) -> str:
+    """What is to be known of a line: that it won, or why it could not, and that what is smaller is no faster."""
+    said = {
+        "the winner": each is found.winner,
+        "loses too much": not each.keeps(found.budget),
+        "the gate refuses it": each.chain in found.unfit,
+        "smaller, but slower": each.size_share < 1 < (each.latency_share or 0),
+    }
+    return "; ".join(words for words, so in said.items() if so)
 
 
 def _name(found: Searched, chain: Chain) -> str:

@@ -31,6 +31,14 @@ REST_SECONDS = 10.0  # before a failed stage runs again
 GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export": 15.0, "evaluate": 4.0}
 
 
+class StageError(InputError):
+    """Stages failed, each for the reason in `failed`; what depends on them was not started, and is in `left`."""
+
+    def __init__(self, said: str, failed: dict[str, str], left: list[str]) -> None:
+        super().__init__(said)
+        self.failed, self.left = failed, left
+
+
 def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None) -> list[str]:
     """Bring the graph, or `targets` and what they depend on, up to date; returns the stages that ran.
 
@@ -40,7 +48,7 @@ def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, bo
         board: where the run is shown; on this terminal if nowhere else.
 
     Raises:
-        InputError: a stage failed. What runs at that time runs to its end, and is kept.
+        InputError: a stage failed (StageError). What runs at that time runs to its end, and is kept.
     """
     with alone("run", "all"), repository.opened() as repo:
         with repository.held(repo):
@@ -129,7 +137,7 @@ class Executor:
             with repository.held(self.repo):
                 repository.in_order(self.repo, list(self.plan.stages))
         if self.failed:
-            raise InputError(self._reasons())
+            raise StageError(self._reasons(), self.failed, self.left)
         return self.ran
 
     def _underway(self) -> list[str]:

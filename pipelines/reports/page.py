@@ -77,8 +77,9 @@ def _variants(group: variants.Group) -> str:
     ]
     pictures += _ranking(group)
     header, lines = variants.table(group)
+    says = f"{variants.answer(group)} `bertline compress {group.teacher}` draws score by latency on this machine."
     return (
-        f"<h3>Compressed from {escape(group.teacher)}</h3>\n<p>{escape(variants.answer(group))}</p>\n"
+        f"<h3>Compressed from {escape(group.teacher)}</h3>\n<p>{escape(says)}</p>\n"
         f"{table(header, lines, text=2)}{_figures(pictures)}"
     )
 

@@ -113,8 +113,12 @@ def methods(record: Metrics) -> str:
 def change(record: Metrics, teacher: Metrics | None) -> float | None:
     """What the run scores above its teacher, in points of a hundredth; None if one of them has no score."""
     own, before = score(record), score(teacher) if teacher else None
-    # 0.75 - 0.76 is a little under -0.01, and so would be more than a point
-    return None if own is None or before is None else round(100 * (own - before), 6)
+    return None if own is None or before is None else difference(own, before)
+
+
+def difference(own: float, other: float) -> float:
+    """`own` less `other` in points of a hundredth: 0.75 less 0.76 is -1, though in floats it is a little more."""
+    return round(100 * (own - other), 6)
 
 
 def answer(group: Group, budget: float = BUDGET) -> str:

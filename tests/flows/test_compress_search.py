@@ -1,8 +1,12 @@
 """bertline compress: on a real graph, what it makes, and what it names."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import pytest
@@ -11,10 +15,10 @@ import yaml
 from pipelines.core import paths, provenance
 from tests.support.places import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 TUNED = {"teacher": "it", "data": "entailment", "epochs": 1, "batch_size": 16, "learning_rate": 5e-4}
 PARAMS = {
-    "resources": {"threads": 1},
+    "resources": {"threads": 1, "runtime": "torch"},
     "ingest": {},
     "prepare": {
         "entailment": {
@@ -35,12 +39,14 @@ PARAMS = {
         "int8": {"teacher": "it", "data": "entailment", "method": "dynamic_int8"},
         "half": {**TUNED, "method": "drop_layers", "layers": 2},
         "short": {"teacher": "it", "data": "entailment", "method": "prune_vocab"},
-        "none-left": {**TUNED, "method": "prune_magnitude", "sparsity": 0.9, "rewind": "encoder"},
+        "too-many": {**TUNED, "method": "drop_layers", "layers": 50},
     },
-    "evaluate": {name: {"task": "entailment"} for name in ("it", "int8", "half", "short", "none-left")},
+    "evaluate": {name: {"task": "entailment"} for name in ("it", "int8", "half", "short", "too-many")},
     "export": {},
     "promote": {"entailment": {"run": "it", "at_least": 0.1, "may_lose": 0.9}},
 }
+
+SEARCH = ("compress", "it", "--max-loss", "90", "--width", "1")  # the smallest is taken, whatever it scores
 
 
 def bertline(*arguments: str, status: int = 0) -> str:
@@ -49,33 +55,80 @@ def bertline(*arguments: str, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_search_names_a_chain_and_what_makes_it(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def graph(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("BERTLINE_QUIET", "")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{workspace}/mlflow.db")
-    Path("params.yaml").write_text(yaml.safe_dump(PARAMS, sort_keys=False))
+    write()
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    return workspace
 
-    said = bertline("compress", "it", "--max-loss", "90")  # so that the smallest is taken, whatever it scores
+
+def write(**changes: Any) -> None:
+    Path("params.yaml").write_text(yaml.safe_dump({**PARAMS, **changes}, sort_keys=False))
+
+
+def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
+    """It is killed when the first chain is made, and goes on from there."""
+    before = made_until_killed()
+    said = bertline(*SEARCH)
+    assert {file: when for file, when in made().items() if file in before} == before != {}
     assert "short + half + int8 is the smallest of" in said
-    assert "the gate of entailment accepts it as champion in the teacher's place:" in said
+    assert "the gate of entailment accepts short + half + int8 as champion in the teacher's place:" in said
     out = paths.compression("it")
     page = (out / "index.html").read_text()
     assert page.count("<svg") == 2
     table = (out / "table.md").read_text()
     assert table.index("| short + half + int8 |") < table.index("| it (the teacher) |")
-    assert_logged(workspace)
-
-    found = made()
-    bertline("compress", "it", "--max-loss", "90")
-    assert made() == found  # nothing is made twice
+    assert_told_why_not(table)
+    assert_logged(graph)
     assert_made_again_by_the_graph()
+    assert_the_gate_may_refuse_the_fastest()
+
+
+def made_until_killed() -> dict[str, int]:
+    """Begin a search, kill it and all that it started when a first chain is there; what was made by then."""
+    command = [sys.executable, "-m", "flows.cli", *SEARCH]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL) as search:
+        deadline = time.monotonic() + 600
+        while not made() and search.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(search.pid, signal.SIGKILL)
+    assert search.returncode == -signal.SIGKILL
+    assert not paths.compression("it").exists()
+    return made()
+
+
+def assert_told_why_not(table: str) -> None:
+    """An entry that cannot be made ends nothing, and the table has the stage's own sentence."""
+    (line,) = (line for line in table.splitlines() if line.startswith("| too-many |"))
+    assert "layers: 50 to drop of" in line
+
+
+def assert_the_gate_may_refuse_the_fastest() -> None:
+    """Each is measured by the runtimes that could serve it, and a search that the gate gives nothing has status 3."""
+    names = ("it", "int8", "short")
+    few = {name: PARAMS["compress"][name] for name in names[1:]}
+    strict = {"entailment": {"run": "it", "at_least": 0.9999, "may_lose": 0.9}}
+    scored = {name: {"task": "entailment"} for name in names}
+    write(resources={"threads": 1}, compress=few, evaluate=scored, promote=strict)
+    said = bertline("compress", "it", "--max-loss", "90", "--target", "latency", "--steps", "1", status=3)
+    assert "the gate accepts none of the 2 chains, of 2 tried, that are at most 90 points below it" in said
+    assert said.count("the gate of entailment refuses ") == 2
+    assert not (paths.compression("it") / "winner.yaml").exists()
+    exported = Path("state/compressing").glob("*/artifacts/onnx/*/model.onnx")
+    assert sorted(file.parent.name for file in exported) == sorted(names)
+    lines = [line.split(" | ") for line in (paths.compression("it") / "table.md").read_text().splitlines()[2:]]
+    assert len(lines) == 3
+    assert {line[6] for line in lines} <= {"torch", "onnx"}
 
 
 def made() -> dict[str, int]:
-    """Each file of the search's models, and when it was written."""
-    files = Path("state/compressing").rglob("artifacts/models/*/*")
-    return {str(file): file.stat().st_mtime_ns for file in files if not file.is_symlink()}
+    """Each file of the chains that are made, and when it was written. Links go to entries, and a dot is of a half."""
+    folders = Path("state/compressing").glob("*/artifacts/models/[!.]*")
+    files = [file for folder in folders if not folder.is_symlink() for file in folder.iterdir()]
+    return {str(file): file.stat().st_mtime_ns for file in files}
 
 
 def assert_made_again_by_the_graph() -> None:
@@ -94,12 +147,15 @@ def weights(folder: Path) -> dict[str, str]:
 
 
 def assert_logged(workspace: Path) -> None:
-    """Each chain that was tried has an MLflow run."""
+    """Each chain that was tried has an MLflow run, and the search one with its page and table."""
     client = mlflow.MlflowClient(f"sqlite:///{workspace}/mlflow.db")
     runs = client.search_runs([each.experiment_id for each in client.search_experiments()], max_results=500)
-    tried = [run.data.params["chain"] for run in runs if run.data.tags["stage"] == "compress-search@it"]
-    alone, pairs = ["half", "int8", "none-left", "short"], ["short--half", "short--int8"]
-    assert sorted(tried) == sorted([*alone, *pairs, "short--half--int8"])
+    tried = {run.data.params["chain"] for run in runs if run.data.tags["stage"] == "compress-search@it"}
+    assert tried == {"half", "int8", "short", "short--half", "short--int8", "short--half--int8"}
+    (whole,) = (run for run in runs if run.data.tags["stage"] == "compress-table@it")
+    assert whole.data.params["winner"] == "short--half--int8"
+    shown = {file.path for file in client.list_artifacts(whole.info.run_id)}
+    assert {"index.html", "table.md", "winner.yaml"} <= shown
 
 
 def test_what_cannot_be_searched_is_one_sentence(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,11 +62,33 @@ def test_chains_grow_from_the_best_within_the_budget() -> None:
     asked, attempt = made(OF)
     tried = chains.search(methods, attempt, Budget(max_loss=1.0, steps=3, width=2))
     assert asked[:5] == [(name,) for name in OF]
-    # after "round" nothing can follow; "half" and "round" are the smallest that lose a point or less
-    assert asked[5:] == [("half", "round"), ("half", "thin"), ("half", "thin", "round")]
+    # nothing can follow "round", the smallest of all, so it takes no place among the two that are gone on from
+    assert asked[5:10] == [
+        *[("half", "round"), ("half", "thin")],
+        *[("short", "round"), ("short", "half"), ("short", "thin")],
+    ]
+    assert asked[10:] == [("short", "half", "round"), ("short", "half", "thin"), ("half", "thin", "round")]
     winner = chains.best(tried, Budget(max_loss=1.0))[0]
-    assert winner.chain == ("half", "round")  # with "thin" too it would lose 1.1
+    assert winner.chain == ("short", "half", "round")
     assert [each.chain for each in tried] == asked
+
+
+def test_rounding_takes_no_place_of_what_can_be_gone_on_from() -> None:
+    """As in params/compress-livedoor.yaml, where the smallest results are all of rounding."""
+    methods = {"bits": "group_quant", "round": "q8bert", "half": "drop_layers", "thin": "prune_ffn"}
+    asked, attempt = made({"bits": (0.3, 0.15), "round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8)})
+    tried = chains.search(methods, attempt, Budget(max_loss=1.0, steps=2, width=2))
+    assert asked[4:] == [("half", "bits"), ("half", "round"), ("half", "thin"), ("thin", "bits"), ("thin", "round")]
+    assert chains.best(tried, Budget(max_loss=1.0))[0].chain == ("half", "bits")
+
+
+def test_chains_are_made_of_the_cheapest_of_each_method_that_costs_less_than_the_teacher() -> None:
+    of = {"half": (0.5, 0.5), "third": (0.6, 0.7), "most": (3, 0.2), "zeros": (0.1, 1.0), "round": (0.2, 0.25)}
+    methods = {**dict.fromkeys(["half", "third", "most"], "drop_layers"), "zeros": "prune_magnitude", "round": "q8bert"}
+    asked, attempt = made(of)
+    chains.search(methods, attempt, Budget(max_loss=1.0))
+    assert asked[:5] == [(name,) for name in of]
+    assert asked[5:] == [("half", "round")]  # "most" loses too much, and "zeros" takes no byte away
 
 
 def test_of_a_budget_that_nothing_keeps() -> None:

@@ -1,0 +1,141 @@
+"""The folder of a search for a chain: stages make the chains' models and exports in it, with params of its own."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prefect import task
+
+from flows import dag
+from pipelines.compression import chains
+from pipelines.compression.chains import Chain
+from pipelines.core import params, paths
+from pipelines.core.errors import InputError
+from pipelines.entries.evaluate import Evaluate
+
+STATE = Path("state/compressing")
+Entries = Mapping[str, dict[str, Any]]  # of compress, by their names
+
+
+@dataclass(frozen=True)
+class ChainFolder:
+    """What is there is not made again, so an interrupted search goes on.
+
+    Attributes:
+        run: the teacher.
+        entries: those that chains are made of.
+    """
+
+    run: str
+    entries: Entries
+    scored: Evaluate
+    place: Path
+
+    @classmethod
+    def of(cls, run: str, entries: Entries, scored: Evaluate) -> "ChainFolder":
+        """The folder is named after all that chains depend on: the params, and what dvc.lock says of files and code.
+
+        A chain is made by the stages that made the entries' own results, from what these read and wrote.
+        """
+        locked, data = dag.locked(), {entry["data"] for entry in entries.values()}
+        stages = [*(f"compress@{name}" for name in entries), *(f"encode@{name}" for name in sorted(data))]
+        files = [[locked.get(stage, {}).get(kind) for kind in ("deps", "outs")] for stage in stages]
+        asked = [dict(entries), scored.model_dump(), params.read().get("encode", {}), files]
+        name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+        place = STATE / f"{run}-{name}"
+        place.mkdir(parents=True, exist_ok=True)
+        return cls(run, entries, scored, place)
+
+    def made(self, chain: Chain) -> Path:
+        """The model folder of a chain. Raises InputError with the stage's own sentence if it cannot be made."""
+        if len(chain) == 1:
+            return paths.model(chain[0])
+        target = self.place / paths.model(name_of(chain))
+        if not target.is_dir():
+            self.made(chain[:-1])
+            values = self.entries_of(chain)
+            self._prepare(values)
+            for data in values["encode"]:
+                if not (self.place / paths.encoded(data)).is_dir():
+                    _stage(self.place, "encode", data)
+            _stage(self.place, "compress", name_of(chain))
+        return target
+
+    def exported(self, run: str) -> Path:
+        """The model of the teacher, of an entry or of a chain that is made, as ONNX.
+
+        Raises InputError with the stage's own sentence if it cannot be exported.
+        """
+        target = self.place / paths.onnx(run)
+        if not target.is_dir():
+            self._prepare({"export": {run: params.read().get("export", {}).get(run) or {}}})
+            _point(self.place / paths.model(run), paths.model(run))
+            _stage(self.place, "export", run)
+        return target
+
+    def entries_of(self, chain: Chain) -> dict[str, dict[str, Any]]:
+        """What params.yaml takes to make the chain: entries of encode, compress and evaluate."""
+        every = params.read()["encode"]
+        encode, compress, scored = {}, {}, {}
+        teacher, shorter = self.run, ""
+        for i, step in enumerate(chain, start=1):
+            name, entry = name_of(chain[:i]), dict(self.entries[step])
+            if shorter:
+                data = name_of((entry["data"], shorter))
+                encode[data] = {**every[entry["data"]], "vocab": str(paths.model(shorter))}
+                entry["data"] = data
+            compress[name] = {**entry, "teacher": teacher}
+            scored[name] = self.scored.model_dump(exclude_unset=True)
+            teacher = name
+            if entry["method"] in chains.FIRST:
+                shorter = name
+        return {"encode": encode, "compress": compress, "evaluate": scored}
+
+    def new_entries(self, chain: Chain) -> dict[str, dict[str, Any]]:
+        """Those of `entries_of` that params.yaml has not; none of a run that is an entry, but no step of chains."""
+        if chain[0] not in self.entries:
+            return {}
+        known = params.read()
+        found = self.entries_of(chain)
+        return {
+            section: {k: v for k, v in own.items() if k not in known.get(section, {})} for section, own in found.items()
+        }
+
+    def _prepare(self, values: Mapping[str, Any]) -> None:
+        """Write the folder's params, and let the stages find what the graph has made of the entries."""
+        data = {entry["data"] for entry in self.entries.values()}
+        models = [paths.model(name) for name in (self.run, *self.entries)]
+        shared = [paths.ARTIFACTS / "rows", paths.ARTIFACTS / "vocab", Path("encoders")]
+        for folder in (*shared, *models, *map(paths.encoded, data)):
+            _point(self.place / folder, folder)
+        text = yaml.safe_dump({"resources": params.read().get("resources", {}), **values}, sort_keys=False)
+        (self.place / params.FILE).write_text(text, encoding="utf-8")
+
+
+def _point(link: Path, folder: Path) -> None:
+    if not link.exists() and folder.exists():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.resolve())
+
+
+@task
+def _stage(place: Path, name: str, key: str) -> None:
+    """Run a stage in the folder of the search. Raises InputError with its sentence if it fails."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", f"pipelines.stages.{name}", key]
+    done = subprocess.run(command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise InputError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{name} {key} was ended")
+
+
+def name_of(chain: Chain) -> str:
+    """The run of a chain: the entries' names, joined. Not by a dot, which DVC reads as a step into a mapping."""
+    return "--".join(chain)

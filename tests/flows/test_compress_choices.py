@@ -1,0 +1,244 @@
+"""What a search for a smaller model decides: who is refused, who wins, by which runtime; models and gates are fakes."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flows import chain_folder, cli, compress
+from flows.compress import Search
+from pipelines.compression.chains import Budget, Chain, Tried
+from pipelines.compression.searched import Searched
+from pipelines.core.errors import InputError
+from pipelines.entries.evaluate import Evaluate
+from pipelines.evaluation.gates import Measured
+from pipelines.graph import execute
+
+SCORED = Evaluate(task="headlines")
+ENTRIES: dict[str, dict[str, Any]] = {
+    "int8": {"teacher": "big", "data": "rows", "method": "dynamic_int8"},
+    "half": {"teacher": "big", "data": "rows", "method": "drop_layers", "layers": 2},
+}
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes params.yaml into an empty folder, which is the working one."""
+    monkeypatch.chdir(tmp_path)
+
+    def params(**sections: Any) -> None:
+        Path("params.yaml").write_text(
+            yaml.safe_dump({"compress": ENTRIES, "encode": {"rows": {}}, **sections}, sort_keys=False)
+        )
+
+    params()
+    return params
+
+
+def scoring(right: int, rows: int = 100, size_bytes: int = 1000, p50_ms: float = 1.0) -> Measured:
+    """Of a model that says `right` of the rows rightly."""
+    hits = np.arange(rows) < right
+    return Measured("accuracy", rows, lambda chosen: float(hits[chosen].mean()), [*hits], p50_ms, p50_ms, size_bytes)
+
+
+def search(
+    monkeypatch: pytest.MonkeyPatch, models: Mapping[str, Measured | InputError], refused: Mapping[str, str] = {}
+) -> Search:
+    """A search on these models, by the names of their folders; the teacher is `big`."""
+
+    def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
+        found = models[folder.name]
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    monkeypatch.setattr(compress.measured, "measure", measure)
+    monkeypatch.setattr(compress.runs, "log", lambda *_: "")
+    return Search.of("big", ENTRIES, SCORED, Budget(max_loss=1.0), refused)
+
+
+def tried(name: str, share: float) -> Tried:
+    return Tried((name,), 0.9, 0.5, int(1000 * share), share)
+
+
+def test_a_loss_of_the_whole_budget_keeps_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.92 - 0.91 is a little more than 0.01."""
+    one = search(monkeypatch, {"big": scoring(92), "int8": scoring(91)})
+    monkeypatch.setattr(Search, "latency", lambda *_: (0.5, "onnx"))
+    found = one.attempt(("int8",))
+    assert (found.loss, found.latency_share, found.runtime) == (1.0, 0.5, "onnx")
+    assert found.keeps(Budget(max_loss=1.0))
+
+
+def test_an_entry_that_cannot_be_made_or_opened_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"big": scoring(92), "int8": InputError("its weights are cut off")}
+    one = search(monkeypatch, models, {"half": "layers: 50 to drop of 4"})
+    assert [one.attempt((name,)).refused for name in ENTRIES] == ["its weights are cut off", "layers: 50 to drop of 4"]
+
+
+@pytest.mark.parametrize(
+    ("failed", "left", "expected"),
+    [
+        ({"compress@half": "at least one must stay"}, ["report"], {"half": "at least one must stay"}),
+        ({"encode@other": "no text"}, ["compress@half"], {"half": "encode@other failed"}),
+        ({"compress@half": "no", "compress@int8": "no"}, [], None),  # there is nothing to search
+        ({"prepare@headlines": "no rows"}, [], None),
+        ({"finetune@big": "no memory"}, ["compress@half", "compress@int8"], None),
+    ],
+)
+def test_one_bad_entry_does_not_end_the_search(
+    failed: dict[str, str], left: list[str], expected: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(targets: list[str], keep_going: bool) -> list[str]:
+        assert keep_going
+        assert targets == ["compress@int8", "compress@half", "prepare@headlines"]
+        raise execute.StageError("encode@other failed", failed, left)
+
+    monkeypatch.setattr(execute, "run", run)
+    if expected is None:
+        with pytest.raises(InputError):
+            compress._reproduce("big", [*ENTRIES], SCORED)
+    else:
+        assert compress._reproduce("big", [*ENTRIES], SCORED) == expected
+
+
+def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(promote={"titles": {"run": "big", "at_least": 0.9, "may_lose": 0.5}, "other": {"run": "it", "at_least": 1}})
+    one = search(monkeypatch, {"big": scoring(92), "int8": scoring(80), "half": scoring(95)})
+    both = [tried("half", 0.5), tried("int8", 0.25)]
+    winner, said, unfit = one.judged(both)
+    assert winner == both[0]
+    assert unfit == [("int8",)]
+    assert said[0] == "the gate of titles refuses int8 as champion in the teacher's place:"
+    assert said[1] == "refused: accuracy 0.8000, at least 0.9000 is asked"
+    assert said[2] == "the gate of titles accepts half as champion in the teacher's place:"
+    assert one.judged(both[1:])[0] is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "wins", "told"),
+    [
+        ({"at_least": 0.99}, False, "refused: accuracy 0.9500, at least 0.9900 is asked"),
+        ({"at_least": 0.99, "gate": "dry_run"}, True, "promote.titles.gate is dry_run, so it stops nothing"),
+        ({"at_least": 0.99, "gate": "off"}, True, "the gate of titles is off"),
+        (
+            {"may_lose": 0.5, "approval": True},
+            True,
+            "promote.titles.approval: a person has to approve the version when it is registered",
+        ),
+        (None, True, "no promote entry has the run big, so no gate was asked"),
+    ],
+)
+def test_what_each_gate_says_is_told(
+    rules: dict[str, Any] | None, wins: bool, told: str, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(promote={"titles": {"run": "big", **rules}} if rules else {})
+    one = search(monkeypatch, {"big": scoring(92), "half": scoring(95)})
+    winner, said, _ = one.judged([tried("half", 0.5)])
+    assert (winner is not None) == wins
+    assert said[-1] == told
+
+
+@pytest.mark.parametrize(
+    ("runtime", "exports", "expected"),
+    [
+        ("auto", True, (0.25, "onnx")),  # torch rounds what it computes in floats, and is slower than the teacher
+        ("auto", False, (1.25, "torch")),
+        ("torch", True, (1.25, "torch")),
+        ("onnx", True, (0.25, "onnx")),
+    ],
+)
+def test_a_model_is_as_fast_as_by_its_faster_runtime(
+    runtime: str, exports: bool, expected: tuple[float, str], write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(resources={"runtime": runtime, "threads": 3})
+    one = search(monkeypatch, {"big": scoring(92)})
+
+    def exported(folder: object, run: str) -> Path:
+        if run == "int8" and not exports:
+            raise InputError("ONNX and torch differ")
+        return Path("onnx", run)
+
+    def compare(folders: Mapping[str, Path], split: Path, threads: int, **_: Any) -> dict[str, Any]:
+        assert threads == 3
+        assert folders["teacher"] == (Path("artifacts/models/big") if runtime == "torch" else Path("onnx/big"))
+        return {name: dataclasses.replace(COMPARED, faster=(FASTER[name],) * 3) for name in folders}
+
+    monkeypatch.setattr(chain_folder.ChainFolder, "exported", exported)
+    monkeypatch.setattr(compress.in_turn, "compare", compare)
+    monkeypatch.setattr(
+        compress.faster_runtime, "tags", lambda *_: {"runtime": "torch" if runtime == "torch" else "onnx"}
+    )
+    assert one.latency(("int8",), Path("artifacts/models/int8")) == expected
+
+
+FASTER = {"teacher": 1.0, "torch": 0.8, "onnx": 4.0}
+COMPARED = compress.in_turn.Compared(compress.in_turn.Cost(1, 1, 1, 1, 1, 1, 1), (1, 1, 1), (1, 1, 1))
+
+
+def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step of a chain is the entry's own result, and code and rows are those of the graph."""
+    locked = {
+        name: {"deps": [{"path": "pipelines/code.py", "md5": "1"}], "outs": [{"path": "artifacts", "md5": "2"}]}
+        for name in ("compress@int8", "compress@half", "encode@rows", "finetune@other")
+    }
+
+    def place(of: dict[str, Any]) -> str:
+        Path("dvc.lock").write_text(yaml.safe_dump({"stages": of}))
+        return chain_folder.ChainFolder.of("big", ENTRIES, SCORED).place.name
+
+    def changed(stage: str, kind: str) -> dict[str, Any]:
+        return {**locked, stage: {**locked[stage], kind: [{"path": "artifacts", "md5": "3"}]}}
+
+    before = place(locked)
+    assert place(changed("finetune@other", "outs")) == before
+    others = {place(changed(s, kind)) for s in ("compress@half", "encode@rows") for kind in ("deps", "outs")}
+    assert len(others | {before}) == 5
+
+
+def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain that params.yaml has may win, and there is nothing to add then. No further step is tried on it."""
+    of_my_own = {"half-int8": {"teacher": "half", "data": "rows", "method": "dynamic_int8"}}
+    last = {"least": {"teacher": "half-int8", "data": "rows", "method": "group_quant"}}
+    other = {"others": {"teacher": "it", "data": "rows", "method": "dynamic_int8"}}
+    scored = {"big": {"task": "headlines"}}
+    write(compress={**last, **of_my_own, **ENTRIES, **other}, evaluate=scored, finetune={"big": {}})
+    search(monkeypatch, {"big": scoring(92)})
+    asked: list[Chain] = []
+
+    def attempt(self: Search, chain: Chain) -> Tried:
+        asked.append(chain)
+        return tried(chain[0], 0.1 if chain == ("half-int8",) else 0.5)
+
+    reproduced: list[str] = []
+    monkeypatch.setattr(compress, "_reproduce", lambda run, entries, scored: reproduced.extend(entries) or {})
+    monkeypatch.setattr(Search, "attempt", attempt)
+    monkeypatch.setattr(Search, "teacher_runtime", "torch")
+    result = compress.compress.fn("big", Budget(steps=1))
+    assert reproduced == ["int8", "half", "half-int8", "least"]
+    assert asked == [(name,) for name in reproduced]
+    assert result.winner
+    assert result.winner.chain == ("half-int8",)
+    assert result.entries == {}
+    assert not Path("artifacts/compression/big/winner.yaml").exists()
+
+
+def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Tried(("half",), refused="at least one must stay")
+    nothing = found([refused, Tried(("int8",), 0.8, 12.0, 250, 0.25, 0.5, "onnx")], winner=None)
+    monkeypatch.setattr(compress, "compress", lambda run, budget: nothing)
+    done = CliRunner().invoke(cli.cli, ["compress", "big", "--max-loss", "1"])
+    assert done.exit_code == 3
+    assert "no chain of 2 that were tried is at most 1 points below big" in done.output
+
+
+def found(each: list[Tried], winner: Chain | None) -> Searched:
+    teacher = Tried((), 0.92, 0.0, 1000, 1.0, 1.0, "torch")
+    chosen = next((one for one in each if one.chain == winner), None)
+    return Searched("big", "accuracy", "test", Budget(), teacher, each, chosen, {}, [])

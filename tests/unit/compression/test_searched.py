@@ -1,0 +1,77 @@
+"""The table, the page and the sentences of a search, from results made by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.compression import searched
+from pipelines.compression.chains import Budget, Tried
+from pipelines.compression.searched import Searched
+
+TEACHER = Tried((), 0.92, 0.0, 8_000_000, 1.0, 1.0, "torch")
+INT8 = Tried(("int8",), 0.915, 0.5, 2_000_000, 0.25, 1.2, "onnx")
+HALF = Tried(("half",), 0.93, -1.0, 4_000_000, 0.5, 0.5, "torch")
+TINY = Tried(("tiny",), 0.7, 22.0, 1_000_000, 0.125, 1.5, "torch")
+BOTH = Tried(("half", "int8"), 0.9, 2.0, 1_500_000, 0.1875)
+WIDER = Tried(("wider",), refused="params.yaml: compress.wider: <b> is wider than its teacher")
+ALL = [INT8, HALF, TINY, WIDER, BOTH]
+
+
+def found(tried: list[Tried] = ALL, winner: Tried | None = INT8, target: str = "size", **changes: object) -> Searched:
+    known = {
+        "entries": {"compress": {"int8": {"teacher": "big"}}, "encode": {}} if winner else {},
+        "gate": ["the gate of titles accepts int8"],
+        **changes,
+    }
+    budget = Budget(target="latency" if target == "latency" else "size")
+    return Searched("big", "accuracy", "test", budget, TEACHER, tried, winner, **known)  # type: ignore[arg-type]
+
+
+def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
+    lines = [[cell.strip() for cell in line] for line in searched._lines(found())]
+    assert lines == [
+        ["tiny", "0.7000", "22.00", "1.00", "12.5%", "1.50", "torch", "loses too much; smaller, but slower"],
+        ["half + int8", "0.9000", "2.00", "1.50", "18.8%", "-", "-", "loses too much"],
+        ["int8", "0.9150", "0.50", "2.00", "25.0%", "1.20", "onnx", "the winner; smaller, but slower"],
+        ["half", "0.9300", "-1.00", "4.00", "50.0%", "0.50", "torch", ""],
+        ["big (the teacher)", "0.9200", "0.00", "8.00", "100.0%", "1.00", "torch", ""],
+        ["wider", *["-"] * 6, WIDER.refused],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        (found(), "int8 is the smallest of 5 that were tried, at most 1 points below big"),
+        (found(winner=HALF, target="latency"), "half is the fastest of 5 that were tried, at most 1 points below big"),
+        (found([TINY, WIDER], None), "no chain of 2 that were tried is at most 1 points below big"),
+        (
+            found(winner=None, unfit=[INT8.chain, HALF.chain]),
+            "the gate accepts none of the 2 chains, of 5 tried, that are at most 1 points below big",
+        ),
+    ],
+)
+def test_one_sentence_says_what_came_of_it(result: Searched, sentence: str) -> None:
+    assert sentence in searched.plain(result).splitlines()
+    assert f"<p>{sentence}</p>" in searched.html(result)
+
+
+def test_what_the_gate_refuses_is_named_though_nothing_wins(tmp_path: Path) -> None:
+    gate = ["the gate of titles refuses int8 as champion", "refused: accuracy < 0.99"]
+    result = found(winner=None, gate=gate, unfit=[INT8.chain])
+    assert gate == [line for line in searched.plain(result).splitlines() if line in gate]
+    assert "<li>refused: accuracy &lt; 0.99</li>" in searched.html(result)
+    assert "the gate refuses it; smaller, but slower" in searched.html(result)
+    searched.write(tmp_path, result)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["index.html", "table.md"]
+
+
+def test_the_page_has_score_against_size_and_against_latency(tmp_path: Path) -> None:
+    searched.write(tmp_path, found())
+    page = (tmp_path / "index.html").read_text()
+    size, latency = page.split("<svg")[1:]
+    assert all(name in size for name in ("half + int8", "tiny", "big (the teacher)"))
+    assert "half + int8" not in latency.partition("</svg>")[0]  # its latency was not asked for
+    assert all(name in latency for name in ("int8", "half", "tiny", "big (the teacher)"))
+    assert "&lt;b&gt; is wider" in page
+    assert (tmp_path / "winner.yaml").read_text() == "compress:\n  int8:\n    teacher: big\n"
