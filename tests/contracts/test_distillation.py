@@ -251,6 +251,21 @@ def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, chec
     assert not all(scored[1][key].equal(after[key]) for key in same)
 
 
+def test_rows_under_another_name_are_taken_and_told(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another corpus with the same kind and labels cannot be told from another preparation of the teacher's."""
+    monkeypatch.setenv("BERTLINE_QUIET", "")
+    given = context(checkout)
+    entry = Compress(teacher="t", data="it", method="pkd")
+    capsys.readouterr()  # what was said while the teacher was made
+    for name in ("t", "titles"):
+        TASKS["single"].with_(splits=("train",), name=name).save(checkout / "encoded")
+        assert len(compressing._data("small", entry, given.task, checkout / "encoded", 0).train) == 24
+        said = "compress small: the rows of it are of task titles; the teacher learned t\n"
+        assert capsys.readouterr().err == (said if name == "titles" else "")
+
+
 def test_rows_of_another_task_are_refused(checkout: Path) -> None:
     given = context(checkout)
     entry = Compress(teacher="t", data="it", method="pkd")
