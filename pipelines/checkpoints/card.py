@@ -1,9 +1,10 @@
-"""The README.md of a model folder: what it holds, and the lines by which transformers opens it."""
+"""The README.md of a model folder: what it holds, and the lines that open it: transformers', or bertline's."""
 
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.text import interface
 
@@ -30,7 +31,24 @@ COMPRESSED = """\
 
 {what}
 `provenance.json` says what it was made of. bertline opens it wherever a model is named.
-Its {form} weights are in a format that transformers does not open.
+Its {form} weights are in a format that transformers does not open. `variant.json` says what it costs.
+{opened}"""
+OPENED = """
+Where bertline's code can be imported:
+
+```python
+from pathlib import Path
+
+from pipelines.inference.predictor import Predictor
+
+predictor = Predictor.load(Path("."))
+```
+
+`predictor.predict(rows)` takes an Arrow table with {columns}.
+
+An `export` entry writes the model as `model.onnx`, which onnxruntime opens without bertline. It takes
+`input_ids`, `attention_mask` and, where it has it, `token_type_ids`, int64 of a batch by a length; it
+returns `logits`.
 """
 
 
@@ -49,6 +67,7 @@ def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) ->
     imports = f"from transformers import {', '.join(sorted((tokenizer, name)))}"
     if not theirs:
         imports = f"from {module} import {name}\nfrom transformers import {tokenizer}"
+    columns = " and ".join(f"`{column}`" for column in INPUTS[task.kind]) if task else ""
     text = (COMPRESSED if form else CARD).format(
         model=name,
         form=form,
@@ -56,5 +75,6 @@ def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) ->
         how="transformers does so:" if theirs else "transformers does so where bertline's code can be imported:",
         imports=imports,
         tokenizer=tokenizer,
+        opened=OPENED.format(columns=columns) if task else "",
     )
     (folder / FILE).write_text(text, encoding="utf-8")

@@ -89,6 +89,7 @@ def _load_native(folder: Path, auto: Any) -> PreTrainedModel:
 
 NATIVE = Format("", True, lambda model: True, _save_native, _load_native)
 RESHAPED = Format("reshaped", False, lambda model: bool(shapes.of(model)), written, _load_reshaped)
+FLOATS = (NATIVE, RESHAPED)  # whose weights a method can take apart
 FORMATS = (  # the first that fits
     Format("int8", False, quantized.is_int8, quantized.save_int8, quantized.load_int8),
     Format("qdq", False, quantized.is_qdq, quantized.save_qdq, quantized.load_qdq),

@@ -27,7 +27,7 @@ def check(key: str, method: ModuleType, teacher: PreTrainedModel, task: Task, na
     if family not in families:
         raise UsageError(f"{where} does not take the {family} family of {name}; it takes {', '.join(families)}")
     form = formats.of_model(teacher)
-    if form not in (formats.NATIVE, formats.RESHAPED):
+    if form not in formats.FLOATS:
         raise UsageError(
             f"{where} changes weights, and those of {name} are {form.name}; compress the model that it was made from, "
             f"and make the result {form.name} at the end"

@@ -9,6 +9,7 @@ from pipelines.compression import claims, variant
 from pipelines.compression.context import Context, Data
 from pipelines.core import params, paths, plugins, provenance, resources
 from pipelines.core.errors import UsageError, choices
+from pipelines.core.progress import say
 from pipelines.core.task import Task
 from pipelines.entries.compress import Compress
 from pipelines.inference import watch
@@ -85,6 +86,8 @@ def _data(key: str, entry: Compress, task: Task, folder: Path, pad_id: int) -> D
             f"params.yaml: compress.{key}.data: {entry.data} has rows of task {own.name}, kind {own.kind}; the teacher "
             f"learned {task.name}, kind {task.kind}, or other labels"
         )
+    if own.name != task.name:  # rows of one corpus may be prepared twice, so it is no error
+        say(f"compress {key}: the rows of {entry.data} are of task {own.name}; the teacher learned {task.name}")
     splits = own.splits
     if entry.dev and entry.dev not in splits:
         raise UsageError(f"params.yaml: compress.{key}.dev: {choices('split', entry.dev, splits)}")

@@ -15,7 +15,7 @@ from pipelines.core import paths, seeding
 from pipelines.core.errors import UsageError, one_line
 from pipelines.core.section import Count
 from pipelines.entries.parts.fit import Fit
-from pipelines.models import backbones
+from pipelines.models import backbones, shapes
 from pipelines.text import tokenizer
 
 FEED_FORWARD = ("intermediate_size", "hidden_dim", "d_inner")  # what families call the width between up and down
@@ -87,28 +87,38 @@ def shallower(context: Context, kept: list[int], kinds: list[int] | None = None)
         kinds: for each layer the number of the teacher's layer whose kind it has, if that is another.
     """
     teacher = context.teacher
-    if not formats.of_model(teacher).trains:
-        raise UsageError("params.yaml: compress: teacher: its layers do not train, so a student cannot begin with them")
-    student = build(teacher, {"layers": len(kept)}, kinds or kept, context.seed)
+    form = formats.of_model(teacher)
+    if form not in formats.FLOATS:
+        raise UsageError(
+            f"params.yaml: compress: teacher: its weights are {form.name}, which do not train, so a student cannot "
+            "begin with its layers"
+        )
+    noted = shapes.of(teacher) if _one(teacher) else backbones.of_layers(shapes.of(teacher), kept)
+    student = build(teacher, {"layers": len(kept)}, kinds or kept, context.seed, noted)
     take_over(student, teacher, kept)
     return student
 
 
-def build(teacher: PreTrainedModel, sizes: dict[str, int], kept: Any, seed: int) -> PreTrainedModel:
+def build(
+    teacher: PreTrainedModel, sizes: dict[str, int], kept: Any, seed: int, noted: dict[str, Any] | None = None
+) -> PreTrainedModel:
     """A model like the teacher in these sizes, with random weights.
 
     Args:
         kept: for each layer the number of the teacher's layer whose kind it has: some families have several.
+        noted: the student's shapes that its family's config cannot say; by default it has none of the teacher's.
     """
     config: Any = copy.deepcopy(teacher.config)
     inner = getattr(config, "encoder", config)
     _resize(inner, sizes, [*kept])
+    shapes.write(inner, noted or {})
     torch.manual_seed(seeding.derive(seed, "student"))
     try:
         width, heads = inner.hidden_size, inner.num_attention_heads
         if getattr(inner, "true_hidden_size", width) % heads:
             raise ValueError(f"hidden_size {width} is not divisible by {heads} heads")
         student = type(teacher)(config)
+        shapes.take(student)
         with torch.inference_mode():  # some sizes do not fit together, which only a forward pass shows
             backbones.encoder(student.eval())(input_ids=torch.zeros(1, 2, dtype=torch.int64))
     except Exception as error:  # of any type: transformers or torch cannot use these sizes
@@ -142,9 +152,14 @@ def _resize(config: Any, sizes: dict[str, int], kept: list[int]) -> None:
         config.layer_types = [config.layer_types[i] for i in kept]
 
 
+def _one(model: nn.Module) -> bool:
+    """Whether the layers of `model` are one, or a few, that serve at every depth, as ALBERT's."""
+    return len(backbones.layers(model)) < depth(model)
+
+
 def take_over(student: PreTrainedModel, teacher: PreTrainedModel, kept: list[int]) -> None:
     """Give the student the weights of the teacher's layers `kept`, and all other weights of the same name and size."""
-    shared = len(backbones.layers(student)) < depth(student)  # layers that are one serve at every depth
+    shared = _one(student)
     inside = backbones.layers(student)
     prefix = next(name for name, module in student.named_modules() if module is inside)
     source, found = teacher.state_dict(), student.state_dict()

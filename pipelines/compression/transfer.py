@@ -32,7 +32,9 @@ def check_heads(context: Context, student: PreTrainedModel) -> None:
         counts.append({queries.shape[1] for queries, _ in seen.attention})
     if counts[0] != counts[1] or len(counts[0]) > 1:
         teacher, own = (" or ".join(map(str, sorted(count))) for count in counts)
-        raise students.refused("heads", own, f" of a student whose teacher has {teacher}; attention needs as many")
+        raise students.refused(
+            "heads", own, f" of a student whose teacher has {teacher}; attention needs as many, or attention: 0"
+        )
 
 
 def scores(told: Told, layer: int, count: int) -> torch.Tensor:

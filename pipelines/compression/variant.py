@@ -35,13 +35,13 @@ def write(
         found: what the method says of its result, such as the layers that it dropped.
     """
     parent = {"run": teacher, "sha256": provenance.sha256(teacher_folder / formats.WEIGHTS)}
-    size, zeros = cost.size(out), cost.zeros(out)
+    size = cost.size(out)
     record = {
         **step,
         "teacher": parent,
         "chain": [*_before(teacher_folder, parent), {**step}],
         "parameters": size["parameters"],
-        "sparsity": round(zeros / max(1, size["parameters"]), 6),
+        "sparsity": _sparsity(out, model, size["parameters"]),
         "flops_per_token": cost.flops_per_token(model, kind),
         "size_bytes": {"weights": size["size_bytes"], "folder": 0},
         "found": dict(found),
@@ -64,6 +64,17 @@ def facts(folder: Path) -> dict[str, Any]:
     known = {"teacher": record["teacher"]["run"], "chain": chain, "params": record["params"]}
     known["sparsity"] = record["sparsity"]
     return {"model": size | {"flops_per_token": record["flops_per_token"]}, "variant": known}
+
+
+def _sparsity(out: Path, model: PreTrainedModel, parameters: int) -> float:
+    """The share of zeros among weights that are floats; 0 where they are rounded.
+
+    Rounding makes zeros that no method asked for, and packed bytes are no weights. What a chain made zero before it
+    was rounded, the params of its `chain` say.
+    """
+    if formats.of_model(model) not in formats.FLOATS:
+        return 0.0
+    return round(cost.zeros(out) / max(1, parameters), 6)
 
 
 def _before(folder: Path, parent: Mapping[str, Any]) -> list[dict[str, Any]]:

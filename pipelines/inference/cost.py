@@ -43,7 +43,7 @@ def size(folder: Path) -> dict[str, int]:
 
 
 def zeros(folder: Path) -> int:
-    """How many weights of the safetensors in `folder` are exactly zero."""
+    """How many weights of the safetensors in `folder` are exactly zero; they are floats, neither rounded nor packed."""
     import torch
     from safetensors import safe_open
 

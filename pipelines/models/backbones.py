@@ -181,9 +181,13 @@ def set_layers(model: nn.Module, kept: list[int]) -> None:
             setattr(config, row.count, len(kept))
         if getattr(config, "layer_types", None):
             config.layer_types = [config.layer_types[i] for i in kept]
-        if noted := getattr(config, SHAPES, None):  # its lists have an item for each layer
-            left = {key: [v[i] for i in kept] if isinstance(v, list) else v for key, v in noted.items()}
-            setattr(config, SHAPES, left)
+        if noted := getattr(config, SHAPES, None):
+            setattr(config, SHAPES, of_layers(noted, kept))
+
+
+def of_layers(noted: dict[str, Any], kept: list[int]) -> dict[str, Any]:
+    """What a config notes under SHAPES, for the layers with these numbers: its lists have an item for each layer."""
+    return {key: [value[i] for i in kept] if isinstance(value, list) else value for key, value in noted.items()}
 
 
 @contextmanager

@@ -124,7 +124,8 @@ def _mirror(mask: torch.Tensor) -> torch.Tensor:
 
 
 def _turn(states: torch.Tensor, mirror: torch.Tensor) -> torch.Tensor:
-    return states.gather(1, mirror.expand_as(states))
+    # in its export the length of an LSTM's output is that of the example; the mirror's is that of any row
+    return states.gather(1, mirror.expand(-1, -1, states.shape[2]))
 
 
 AutoConfig.register(BilstmConfig.model_type, BilstmConfig)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, UsageError
 from pipelines.models import backbones
 from pipelines.models.factorized import Factorized
 
@@ -123,17 +123,18 @@ def note(model: nn.Module) -> None:
                 setattr(config, name, widths[0])
     else:
         found[ROWS] = widths
-    _write(config, found)
+    write(config, found)
 
 
 def add(model: nn.Module, name: str, value: Any) -> None:
     """Write one more shape into the config, and take it."""
     config = backbones.encoder(model).config
-    _write(config, {**(getattr(config, KEY, None) or {}), name: value})
+    write(config, {**(getattr(config, KEY, None) or {}), name: value})
     take(model)
 
 
-def _write(config: Any, found: dict[str, Any]) -> None:
+def write(config: Any, found: dict[str, Any]) -> None:
+    """Let an encoder's config note these shapes and no others."""
     if found:
         setattr(config, KEY, found)
     elif hasattr(config, KEY):
@@ -143,6 +144,15 @@ def _write(config: Any, found: dict[str, Any]) -> None:
 def of(model: nn.Module) -> dict[str, Any]:
     """The shapes that the model's config notes; {} if its family's own config says all."""
     return getattr(backbones.encoder(model).config, KEY, None) or {}
+
+
+def require_own(model: nn.Module, method: str) -> None:
+    """Raise UsageError where layers share weights by a note of the config: a layer cut by itself would lose them."""
+    if GROUPS in of(model):
+        raise UsageError(
+            f"params.yaml: compress: method: {method}: layers of the teacher share weights, and it changes each layer "
+            "by itself; share the layers afterwards"
+        )
 
 
 def take(model: nn.Module) -> None:

@@ -81,10 +81,14 @@ def test_a_pipeline_of_transformers_answers_as_the_predictor_does(
         assert answer["score"] == pytest.approx(said["score"], abs=1e-5)
 
 
-def test_a_folder_that_only_bertline_opens_says_so(checkout: Path) -> None:
+def test_a_folder_that_only_bertline_opens_says_how(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, task = model_folder.load_tuned(saved("bert", "single", "native", None, "wordpiece", checkout))
     (checkout / "small").mkdir()
     model_folder.save(int8.quantize(model), checkout / "small", checkout / "model", task)
     said = (checkout / "small" / card.FILE).read_text(encoding="utf-8")
     assert "int8 weights are in a format that transformers does not open" in " ".join(said.split())
-    assert "```" not in said
+    assert "An `export` entry writes the model as `model.onnx`" in said
+    assert "takes an Arrow table with `text`." in said
+    predictor = run_lines(checkout / "small", monkeypatch)["predictor"]
+    wanted = Predictor.load(checkout / "small").predict(rows("single"))
+    assert predictor.predict(rows("single").select(["text"])).equals(wanted.drop(["id"]))

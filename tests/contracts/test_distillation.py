@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,10 @@ from pipelines.models import backbones, int8
 from pipelines.text import tokenizer
 from pipelines.training.distributed import fitting
 from tests.support import tiny
+from tests.support.compressed import STUDENTS
 from tests.support.kinds import FAMILIES, TASKS, encoded, rows
 
 FEW: dict[str, Any] = {"epochs": 1, "batch_size": 12}  # two steps
-STUDENTS: dict[str, dict[str, Any]] = {
-    "soft_targets": {"layers": 2, "hidden_size": 16},
-    "distilbert": {},
-    "pkd": {"layers": 2},
-    "tinybert": {"layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 1},
-    "theseus": {"layers": 2, "replacing_epochs": 1},
-    "bilstm_student": {"hidden_size": 16},
-    "mobile": {"bottleneck": 8, "intermediate_size": 8, "feed_forwards": 1, "embedding_size": 8, "transfer_epochs": 1},
-}
 NOT_SERVED = {  # (method, family or kind) -> what is said
     **{
         (name, family): f"attention: 1: the {family} family shows no queries and keys; set it to 0"
@@ -208,11 +201,33 @@ def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(chec
         made("soft_targets", given, student="artifacts/models/small", **own)
 
 
+@pytest.mark.parametrize(
+    ("family", "positions", "longest", "wanted"),
+    [("bert", 64, 30, 64), ("modernbert", 1024, 30, 512), ("modernbert", 1024, 600, 600), ("xlnet", None, 600, 600)],
+)
+def test_a_mobile_student_reads_the_longest_row(
+    family: str, positions: int | None, longest: int, wanted: int, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MobileBERT's 512 positions, and more where a training row has more; never more than the teacher's."""
+    if positions:
+        monkeypatch.setitem(tiny.SMALL, family, tiny.SMALL[family] | {"max_position_embeddings": positions})
+    given = context(checkout, family)
+    given = dataclasses.replace(given, data=SimpleNamespace(train=SimpleNamespace(longest=longest)))
+    method = plugins.load("pipelines.compression.methods", "mobile")
+    sizes = {"bottleneck": 4, "intermediate_size": 4, "feed_forwards": 1, "embedding_size": 4}
+    monkeypatch.setattr(method.formats, "FLOATS", ())  # so small a teacher has fewer weights than so many positions
+    student = method.build(given, method.Params(**sizes))
+    assert student.config.max_position_embeddings == wanted
+    row = torch.ones(1, wanted, dtype=torch.int64)
+    with torch.inference_mode():
+        assert student(input_ids=row, attention_mask=row).logits.shape == (1, 3)
+
+
 def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:
     given = context(checkout)
     quantized = dataclasses.replace(given, teacher=int8.quantize(given.teacher))
     for name in ("distilbert", "pkd", "theseus"):
-        with pytest.raises(UsageError, match="teacher: its layers do not train, so a student cannot begin with them"):
+        with pytest.raises(UsageError, match="teacher: its weights are int8, which do not train, so a student"):
             made(name, quantized)
     for name in ("soft_targets", "tinybert", "bilstm_student", "mobile"):
         assert not quantized_weights.is_int8(made(name, quantized))
@@ -234,6 +249,21 @@ def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, chec
     assert len(same) >= len(after) - 1
     assert all(scored[0][key].equal(after[key]) for key in same)
     assert not all(scored[1][key].equal(after[key]) for key in same)
+
+
+def test_rows_under_another_name_are_taken_and_told(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another corpus with the same kind and labels cannot be told from another preparation of the teacher's."""
+    monkeypatch.setenv("BERTLINE_QUIET", "")
+    given = context(checkout)
+    entry = Compress(teacher="t", data="it", method="pkd")
+    capsys.readouterr()  # what was said while the teacher was made
+    for name in ("t", "titles"):
+        TASKS["single"].with_(splits=("train",), name=name).save(checkout / "encoded")
+        assert len(compressing._data("small", entry, given.task, checkout / "encoded", 0).train) == 24
+        said = "compress small: the rows of it are of task titles; the teacher learned t\n"
+        assert capsys.readouterr().err == (said if name == "titles" else "")
 
 
 def test_rows_of_another_task_are_refused(checkout: Path) -> None:

@@ -124,10 +124,12 @@ def test_what_a_method_does_not_claim_is_one_sentence(name: str, checkout: Path)
     if not others:
         assert {*compressed.families(name)} == {*backbones.BACKBONES}
         return
-    folder = compressed.teacher(others[0], "single", checkout / "teacher")
-    said = rf"params\.yaml: compress\.out\.method: {name} does not take the {others[0]} family of teacher; it takes "
-    with pytest.raises(UsageError, match=said):
-        compressed.compressed(name, folder, "single", checkout / "out")
+    for family in others:
+        folder = compressed.teacher(family, "single", checkout / family)
+        said = rf"params\.yaml: compress\.out\.method: {name} does not take the {family} family of {family}; it takes "
+        with pytest.raises(UsageError, match=said):
+            compressed.compressed(name, folder, "single", checkout / "out")
+        assert not (checkout / "out").exists()
 
 
 @pytest.mark.parametrize("name", METHODS)

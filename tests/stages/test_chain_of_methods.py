@@ -88,6 +88,17 @@ def test_methods_follow_each_other_and_the_last_knows_them_all(rows: Path) -> No
     assert found["teacher"] == {"run": "small", "sha256": sha256}
     assert variant("thin")["found"] == {"intermediate": [32]}
     assert variant("sparse")["found"] == {"sparsity_of_layers": 0.5}
+    assert variant("sparse")["sparsity"] > 0.1
+    assert found["sparsity"] == 0, "rounding has zeros of its own"
+    assert [step["params"]["sparsity"] for step in steps if step["method"] == "prune_magnitude"] == [0.5]
+
+
+@pytest.mark.parametrize("method", ["dynamic_int8", "group_quant"])
+def test_zeros_of_rounding_are_no_sparsity(method: str, rows: Path) -> None:
+    asked({"last": {"method": method}})
+    compress.main("last")
+    assert cost.zeros(paths.model("last")) > 100
+    assert variant("last")["sparsity"] == 0
 
 
 def test_a_variant_says_what_its_folder_holds_and_the_same_twice(rows: Path) -> None:

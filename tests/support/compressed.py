@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import PreTrainedModel
 
@@ -12,6 +13,7 @@ from pipelines.compression import claims, compressing
 from pipelines.compression.context import Context, Data
 from pipelines.core import plugins
 from pipelines.core.resources import Resources
+from pipelines.inference.predictor import Predictor
 from pipelines.text import tokenizer
 from pipelines.training.distributed import fitting
 from tests.support import kinds, tiny
@@ -28,18 +30,28 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "factorize_embeddings": {"size": 8},
     "prune_vocab": {},
 }
+# of a teacher of four layers
+STUDENTS: dict[str, dict[str, Any]] = {
+    "soft_targets": {"layers": 2, "hidden_size": 16},
+    "distilbert": {},
+    "pkd": {"layers": 2},
+    "tinybert": {"layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 1},
+    "theseus": {"layers": 2, "replacing_epochs": 1},
+    "bilstm_student": {"hidden_size": 16},
+    "mobile": {"bottleneck": 8, "intermediate_size": 8, "feed_forwards": 1, "embedding_size": 8, "transfer_epochs": 1},
+}
 SAME_SIZE = ("prune_magnitude",)  # methods whose weights take as many bytes as before
 
 
 def options(name: str, **more: Any) -> dict[str, Any]:
     """The least that params.yaml must say for this method."""
     trains = "epochs" in plugins.load(METHODS, name).Params.model_fields
-    return OPTIONS.get(name, {}) | (TWO_STEPS if trains else {}) | more
+    return OPTIONS.get(name, {}) | STUDENTS.get(name, {}) | (TWO_STEPS if trains else {}) | more
 
 
-def teacher(family: str, kind: str, folder: Path) -> Path:
+def teacher(family: str, kind: str, folder: Path, layers: int = 2) -> Path:
     """The folder of a fine-tuned model (of random weights); a BiLSTM has a head of ours."""
-    source = tiny.of_family(family, folder.parent / f".{folder.name}.encoder")
+    source = tiny.of_family(family, folder.parent / f".{folder.name}.encoder", layers=layers)
     torch.manual_seed(5)
     model = new_head.for_task(source, kinds.TASKS[kind], "linear" if family == "bilstm" else "native")
     with torch.no_grad():
@@ -79,3 +91,8 @@ def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tu
 def families(name: str) -> tuple[str, ...]:
     """The families that a method claims."""
     return getattr(plugins.load(METHODS, name), "FAMILIES", ())
+
+
+def logits(predictor: Predictor) -> np.ndarray:
+    """What it says of the rows of `kinds`, single texts: (24, labels)."""
+    return np.array(predictor.forward([predictor.encode(kinds.rows("single"))])[0])

@@ -4,7 +4,7 @@
 directions, a hidden layer, and logits; the loss is their squared distance from the teacher's, without labels. Two
 texts are compared by u, v, |u - v| and u * v (section 3.1). Here the embeddings are learned from the rows and as wide
 as one direction, where the paper has word2vec's; the hidden layer has GELU; u and v are means over one reading of both
-texts; and the rows are those of the task, not augmented ones.
+texts; the rows are those of the task, not augmented ones; and the optimizer is AdamW, not AdaDelta.
 """
 
 from functools import partial

@@ -22,11 +22,11 @@ from pipelines.compression.context import Context
 from pipelines.core import seeding
 from pipelines.core.section import Count, Fraction, Positive
 from pipelines.entries.parts.fit import Fit
-from pipelines.models import backbones, heads
+from pipelines.models import backbones, heads, shapes
 from pipelines.models.batch import Batch
 from pipelines.training import losses
 
-LONGEST = 512  # tokens, where the teacher has no limit of its own
+LONGEST = 512  # tokens of MobileBERT; more if a training row has more, and never more than the teacher takes
 Rate = Annotated[float, Field(gt=0, lt=10)]
 
 
@@ -43,7 +43,7 @@ class Params(Fit):
     transfer_epochs: Positive = 10
     transfer_learning_rate: Rate = 1e-3
     temperature: Positive = 1.0
-    soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest (alpha of section 3.5)
+    soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest, alpha of section 3.5
     learning_rate: Rate = 1e-4
 
 
@@ -66,7 +66,8 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 def build(context: Context, params: Params) -> PreTrainedModel:
     """A MobileBERT of random weights for the teacher's ids and task."""
     inner, texts = backbones.encoder(context.teacher).config, context.tokenizer
-    count = inner.num_attention_heads
+    noted = shapes.of(context.teacher).get(shapes.HEADS, [inner.num_attention_heads])
+    count = max(noted)  # where layers differ, their attention cannot be compared: `check_heads` says so
     if params.bottleneck % count:
         raise students.refused("bottleneck", params.bottleneck, f" is not divisible by the teacher's {count} heads")
     config = MobileBertConfig(
@@ -78,14 +79,14 @@ def build(context: Context, params: Params) -> PreTrainedModel:
         embedding_size=params.embedding_size,
         intra_bottleneck_size=params.bottleneck,
         num_feedforward_networks=params.feed_forwards,
-        max_position_embeddings=min(backbones.max_positions(context.teacher), LONGEST),
+        max_position_embeddings=min(backbones.max_positions(context.teacher), max(LONGEST, context.data.train.longest)),
         pad_token_id=texts.pad_id,
         **heads.names(context.task),
     )
     torch.manual_seed(seeding.derive(context.seed, "student"))
     student: PreTrainedModel = heads.AUTO[context.task.kind].from_config(config)
     sizes = [sum(parameter.numel() for parameter in each.parameters()) for each in (student, context.teacher)]
-    if sizes[0] >= sizes[1] and formats.of_model(context.teacher).trains:  # else its weights are no parameters
+    if sizes[0] >= sizes[1] and formats.of_model(context.teacher) in formats.FLOATS:  # else they are no parameters
         why = f": a student of {sizes[0]:,} parameters, a teacher of {sizes[1]:,}; make the bottleneck smaller"
         raise students.refused("bottleneck", params.bottleneck, f"{why}, or intermediate_size, or feed_forwards")
     return student

@@ -36,6 +36,7 @@ class Params(Afterwards):
 def compress(context: Context, params: Params) -> PreTrainedModel:
     """The teacher with fewer feed-forward rows."""
     model, apart = context.teacher, params.among == "layer"
+    shapes.require_own(model, "prune_ffn")
     counts = shapes.rows(model)
     remove = importance.number_of(params.share, [min(counts)] if apart else counts, params.least, "feed-forward rows")
     for some in importance.rounds(remove, params.rounds):

@@ -34,6 +34,7 @@ class Params(Afterwards):
 def compress(context: Context, params: Params) -> PreTrainedModel:
     """The teacher with fewer heads."""
     model = context.teacher
+    shapes.require_own(model, "prune_heads")
     counts = shapes.heads(model)
     remove = importance.number_of(params.share, counts, params.least, "heads")
     for some in importance.rounds(remove, params.rounds):

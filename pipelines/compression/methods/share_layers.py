@@ -55,6 +55,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         raise UsageError(f"params.yaml: compress: groups: {params.groups} for {count} layers; fewer share something")
     groups = divided(count, params.groups)
     _check_alike(model, groups)
+    _check_apart(model, groups)
     for group in range(params.groups):
         _begin([layer for g, layer in zip(groups, backbones.layers(model), strict=True) if g == group], params.start)
     context.found["groups"] = groups
@@ -77,6 +78,17 @@ def _check_alike(model: nn.Module, groups: list[int]) -> None:
         for name, parameter in layer.named_parameters():
             if sizes.setdefault((group, name), parameter.shape) != parameter.shape:
                 raise UsageError(f"params.yaml: compress: groups: layers of one group differ in the size of {name}")
+
+
+def _check_apart(model: nn.Module, groups: list[int]) -> None:
+    """Raise UsageError if the lowest layers of two groups are one already, so that both groups would be."""
+    before = shapes.of(model).get(shapes.GROUPS, [*range(len(groups))])
+    lowest = [before[groups.index(group)] for group in sorted({*groups})]
+    if len({*lowest}) < len(lowest):
+        raise UsageError(
+            f"params.yaml: compress: groups: {len(lowest)} would part layers of the teacher that share weights "
+            f"already, in the groups {', '.join(map(str, before))}; take fewer"
+        )
 
 
 @torch.no_grad()

@@ -23,7 +23,7 @@ from pipelines.compression.context import Context
 from pipelines.compression.retraining import Listening
 from pipelines.core import seeding
 from pipelines.core.section import Count, Fraction, Positive
-from pipelines.models import backbones
+from pipelines.models import backbones, shapes
 from pipelines.models.batch import Batch
 from pipelines.training import losses, optim
 
@@ -97,6 +97,7 @@ def _check(teacher: PreTrainedModel, count: int, layers: int) -> None:
         )
     if (features := getattr(teacher.config, "features", "last")) != "last":
         raise students.refused("method", "theseus", f": the teacher's head reads {features}, and modules show the last")
+    shapes.require_own(teacher, "theseus")
     if layers >= count or count % layers:
         some = ", ".join(str(i) for i in range(1, count) if count % i == 0) or "none"
         why = f" of a student whose teacher has {count}; modules of equal size are possible with {some}"
