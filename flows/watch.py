@@ -68,7 +68,7 @@ def watch(job: str) -> Watched:
             aside.write_text(drifting.html(job, found, rule, watched.alarm), encoding="utf-8")
     if watched.alarm:
         last = list(found)[-1]
-        events.tell_once(f"drift {job} {last}", "drift", entry.model, job=job, window=last)
+        events.tell_once(f"drift {job}", last, "drift", entry.model, job=job, window=last)
     return watched
 
 

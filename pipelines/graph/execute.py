@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -25,24 +26,28 @@ from pipelines.graph.unedited import Code
 from pipelines.graph.warm import Command, Ended, Started, Warm
 
 LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
+WORKSPACE = ("run", "all")  # the lock of a run of the graph
 TICK_SECONDS = 0.2
 REST_SECONDS = 10.0  # before a failed stage runs again
 # of a stage that has never run here: what the quickstart's take, so that the longest way is known from the first run on
 GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export": 15.0, "evaluate": 4.0}
 
 
-def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None) -> list[str]:
+def run(
+    targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None, held: bool = False
+) -> list[str]:
     """Bring the graph, or `targets` and what they depend on, up to date; returns the stages that ran.
 
     Args:
         jobs: the most stages at the same time; 0: as many as the limits allow.
         keep_going: run all that does not depend on a failed stage.
         board: where the run is shown; on this terminal if nowhere else.
+        held: the caller holds WORKSPACE. (Of a file that a process locks twice, the first unlock frees both.)
 
     Raises:
         InputError: a stage failed. What runs at that time runs to its end, and is kept.
     """
-    with alone("run", "all"), repository.opened() as repo:
+    with nullcontext() if held else alone(*WORKSPACE), repository.opened() as repo:
         with repository.held(repo):
             plan = Plan.of(repo, targets)
         if not plan.affected:
