@@ -76,6 +76,7 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
     checked = checking.check()
     with dag.workspace():  # whoever changed an artefact now would have it registered with the md5 of another
         log_runs([*(ran or []), *dag.reproduce(board=TaskRuns(), held=True)])
+        events.forget("data")  # it is read now; whatever comes next is new
         wanted = wanted or list(checked["promote"])
         log_runs(_unlogged(wanted))
         versions = [register(name) for name in wanted]

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows import dag, retrain
-from pipelines.core import paths, schema, tables
+from flows import dag, events, retrain
+from pipelines.core import json_file, paths, schema, tables
 from pipelines.core.errors import InputError, UsageError
 from pipelines.graph import execute
 from pipelines.inference.predictor import Predictor
@@ -72,7 +72,9 @@ def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None
     assert list(dag.locked()) == ["finetune@tiny"]
     Path("whole").touch()
     assert execute.run() == ["evaluate@tiny"]  # by hand, outside of any flow
+    json_file.write(events.TOLD, {"data": "a delivery", "drift daily": "2026-11-23"})
     (version,) = retrain.retrain()
+    assert json_file.mapping(events.TOLD) == {"drift daily": "2026-11-23"}, "the same delivery would be new again"
     assert logged("finetune@tiny")
     assert logged("evaluate@tiny")
     assert '"run": ""' not in version.tags["lineage"]
