@@ -1,10 +1,12 @@
 """The DVC graph for a flow: bring it up to date, and what its stages wrote."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipelines.core.stage import alone
 from pipelines.graph import dependencies, execute
 from pipelines.graph.board import Board
 
@@ -12,9 +14,17 @@ LOCK = Path("dvc.lock")
 Stages = dict[str, Any]
 
 
-def reproduce(targets: list[str] | None = None, board: Board | None = None) -> list[str]:
-    """Run what is stale; returns the stages that ran, such as `finetune@livedoor`."""
-    return execute.run(targets or [], board=board)
+def workspace() -> AbstractContextManager[None]:
+    """Hold the workspace: no other run of the graph begins. Raises InputError while one runs in another process."""
+    return alone(*execute.WORKSPACE)
+
+
+def reproduce(targets: list[str] | None = None, board: Board | None = None, held: bool = False) -> list[str]:
+    """Run what is stale; returns the stages that ran, such as `finetune@livedoor`.
+
+    `held` says that the caller holds the workspace.
+    """
+    return execute.run(targets or [], board=board, held=held)
 
 
 def outputs(stage: str, stages: Stages) -> dict[str, str]:

@@ -2,15 +2,28 @@
 
 from prefect import flow
 
-from flows import events
+from flows import dag, events
 from flows.notices import HOOKS
 from pipelines.graph import why
 
 
 @flow(name="new-data", timeout_seconds=3600, **HOOKS)
 def new_data() -> list[str]:
-    """Tell of new data, once for each state of it; returns a line for each source that changed."""
+    """Tell of new data, once for each state of it; returns a line for each source that changed.
+
+    A state is what the sources are and what the last run has read: a delivery that is taken back is new again.
+    """
     found = why.changed_sources()
-    if found:  # one event: a retraining takes all models
-        events.tell_once(f"data {' '.join(found.values())}", "data", "data", sources=", ".join(found))
+    if not found:
+        events.forget("data")
+        return []
+    read = {
+        f"{dep['path']} was {dep.get('md5')}"
+        for stage in dag.locked().values()
+        for dep in stage.get("deps", [])
+        if dep["path"] in found
+    }
+    state = "; ".join([*sorted(read), *(f"{source} is {md5}" for source, md5 in sorted(found.items()))])
+    # one event: a retraining takes all models
+    events.tell_once("data", state, "data", "data", sources=", ".join(found))
     return [f"{source} changed" for source in found]

@@ -53,6 +53,8 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
     champion = registry.version(name, known.champion) if known.champion else None
     if champion and champion.version == challenger.version:
         return Outcome(False, [f"{challenger} is the champion already"], champion)
+    if version is None and (taken_back := _taken_back(challenger, known)):
+        return Outcome(False, [taken_back], champion)
     decision = _decide(challenger, champion, entry, rules)
     verdict = {"gate": rules.gate, **decision.verdict()}
     registry.describe(challenger, verdict, decision.reasons)
@@ -62,6 +64,16 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
     ledger.append(name, known, "promote", challenger.version, reason or why, verdict)
     events.tell("champion", name, version=str(challenger.version))
     return Outcome(True, decision.reasons, challenger)
+
+
+def _taken_back(challenger: registry.Version, known: ledger.State) -> str:
+    """A sentence if it was champion and a rollback went behind it; "" otherwise."""
+    places = [place for place, entry in enumerate(known.entries) if entry.event.version == challenger.version]
+    if not places or challenger.version in known.champions:
+        return ""
+    back = next(entry.event for entry in known.entries[places[-1] :] if entry.event.action == "rollback")
+    told = f"{back.actor} rolled it back ({back.reason})"
+    return f"refused: {challenger} was champion until {told}; --version {challenger.version} takes it all the same"
 
 
 def _decide(

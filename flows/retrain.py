@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
 
 from flows import dag, events
 from flows.board import TaskRuns
@@ -23,7 +24,7 @@ from pipelines.tracking import ledger, registry, runs
 CODE = Path(__file__).parents[1] / "pipelines" / "serving" / "registered.py"
 
 
-@task(retries=0)
+@task(cache_policy=NO_CACHE, retries=0)
 def log_runs(stages: list[str]) -> None:
     """Log an MLflow run for each stage that ran; that of the report has its page and tables."""
     values, locked = params.read(), dag.locked()
@@ -45,7 +46,7 @@ def log_runs(stages: list[str]) -> None:
         runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags, shown)
 
 
-@task
+@task(cache_policy=NO_CACHE)
 def register(name: str) -> registry.Version:
     """Make the run that promote.<name> names the challenger; the same model has one version, and is measured once."""
     rules = params.entry("promote", name, Promote)
@@ -71,18 +72,57 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
         names: entries of promote; None takes all of them.
         ran: stages that have run already, and of which an MLflow run is to be logged too.
     """
+    wanted = _known(names or [])
     checked = checking.check()
-    log_runs([*(ran or []), *dag.reproduce(board=TaskRuns())])
-    versions = [register(name) for name in names or checked["promote"]]
-    for version in versions:
-        if ledger.champion(version.name) != version.version:
-            events.tell_once(f"challenger {version}", "challenger", version.name, version=str(version.version))
+    with dag.workspace():  # whoever changed an artefact now would have it registered with the md5 of another
+        log_runs([*(ran or []), *dag.reproduce(board=TaskRuns(), held=True)])
+        events.forget("data")  # it is read now; whatever comes next is new
+        wanted = wanted or list(checked["promote"])
+        log_runs(_unlogged(wanted))
+        versions = [register(name) for name in wanted]
+    tell(versions)
     return versions
 
 
+def _known(names: list[str]) -> list[str]:
+    """The names. Raises UsageError for one that is no entry of promote, before anything runs for hours."""
+    for name in names:
+        params.entry("promote", name, Promote)
+    return names
+
+
+def _unlogged(names: list[str]) -> list[str]:
+    """The stages before these models and their scores of which there is no run.
+
+    They ran in an attempt that failed later, or without a flow: in `bertline run` or `dvc repro`.
+    """
+    locked, found = dag.locked(), dict[str, dict[str, str]]()
+    for run in (params.entry("promote", name, Promote).run for name in names):
+        for section in ("finetune", "compress", "export", "evaluate"):
+            found |= {each["stage"]: each["wrote"] for each in dag.made_of(f"{section}@{run}", locked)}
+    return [stage for stage, wrote in found.items() if not runs.find(stage, wrote)]
+
+
+def tell(versions: list[registry.Version]) -> None:
+    """Tell of each challenger that is not champion: once, and again when the champion has changed since.
+
+    Raises InputError if Prefect's server does not take it; the next attempt tells the rest.
+    """
+    for version in versions:
+        known, subject = ledger.read(version.name), f"challenger {version.name}"
+        if known.champion == version.version:
+            events.forget(subject)
+        else:
+            state = f"{version} after entry {known.last[0]} of the ledger"
+            events.tell_once(subject, state, "challenger", version.name, version=str(version.version))
+
+
 def git_commit() -> dict[str, str]:
-    """The checkout's commit, and whether its files differ from it; empty outside git."""
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    """The checkout's commit, and whether its files differ from it; empty outside git, or where there is no git."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return {}
     if head.returncode:
         return {}
     status = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=False)

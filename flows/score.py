@@ -4,11 +4,12 @@ from pathlib import Path
 
 from prefect import flow
 
+from flows.notices import HOOKS
 from pipelines.serving import batch
 from pipelines.tracking import registry
 
 
-@flow(name="score")
+@flow(name="score", timeout_seconds=24 * 3600, **HOOKS)
 def score(name: str, source: str, target: str, alias: str = registry.CHAMPION, prefix: str = "") -> int:
     """Score `source` into `target` with the version of `name` that holds `alias`; returns the number of rows."""
     return batch.score(Path(source), Path(target), registry.get(name, alias), prefix)

@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from flows import events, windows
 from flows.notices import HOOKS
 from pipelines.core import params, paths, tables
+from pipelines.core.errors import InputError
 from pipelines.core.windows import Window, between
 from pipelines.entries.score import Score
 from pipelines.entries.watch import Watch
@@ -20,6 +21,7 @@ from pipelines.inference import profiling
 from pipelines.reports import drifting
 from pipelines.tracking import registry
 
+OF = b"bertline.drift"  # in a kept file's metadata: of which scored file its numbers are
 SCHEMA = pa.schema(
     [
         pa.field("window", pa.string()),
@@ -51,14 +53,19 @@ class Watched:
 def watch(job: str) -> Watched:
     """Measure the scored windows of a job that were not measured yet; tell the others if it is an alarm.
 
-    The numbers of each window stay in artifacts/drift/JOB, beside a page with a picture of them.
+    The numbers of each window stay in artifacts/drift/JOB, beside a page with a picture of them. A window that cannot
+    be measured does not keep the others: they decide, and then InputError names those that cannot.
     """
     rules, entry = params.entry("watch", job, Watch), windows.read(job)
     newest = Window.at(datetime.now(UTC), entry.every).before()
     found: dict[str, list[dict[str, Any]]] = {}
+    failed: list[str] = []
     for window in between(windows.first(entry), newest):
         if (target := Path(window.path(entry.target))).is_file():
-            found[window.name] = _measured(job, entry, rules, window, target)
+            try:
+                found[window.name] = _measured(job, entry, rules, window, target)
+            except InputError as error:
+                failed.append(f"{window.name}: {error}")
     rule = f"{rules.least} of the last {rules.of} windows, the newest among them"
     flags = [any(each["drifted"] for each in lines) for lines in found.values()]
     page = paths.drift(job) / "index.html"
@@ -68,23 +75,33 @@ def watch(job: str) -> Watched:
             aside.write_text(drifting.html(job, found, rule, watched.alarm), encoding="utf-8")
     if watched.alarm:
         last = list(found)[-1]
-        events.tell_once(f"drift {job} {last}", "drift", entry.model, job=job, window=last)
+        events.tell_once(f"drift {job}", last, "drift", entry.model, job=job, window=last)
+    if failed:
+        others = f"of the others: {verdict(watched)}" if found else "no other is scored"
+        raise InputError(f"{job}: {len(failed)} windows are not measured: {'; '.join(failed)}; {others}")
     return watched
 
 
 def _measured(job: str, entry: Score, rules: Watch, window: Window, target: Path) -> list[dict[str, Any]]:
     """A window's statistics: those that were kept, as long as neither its scores nor the limits are others."""
     kept = paths.drift(job) / f"{window.name}.parquet"
-    if kept.is_file() and kept.stat().st_mtime_ns >= target.stat().st_mtime_ns:
+    if kept.is_file() and (tables.open_parquet(kept).schema_arrow.metadata or {}).get(OF) == _state(target):
         lines: list[dict[str, Any]] = tables.read(kept, schema=SCHEMA).to_pylist()
         if all(each["limit"] == rules.limits()[each["statistic"]] for each in lines):
             return lines
     return measure.with_options(task_run_name=window.name)(kept, entry, rules, window.name, target)
 
 
-@task(cache_policy=NO_CACHE)
+def _state(target: Path) -> bytes:
+    """Which file it is. Later than another says nothing: the clock may have been set back."""
+    found = target.stat()
+    return f"{found.st_size} bytes, {found.st_mtime_ns} ns".encode()
+
+
+@task(cache_policy=NO_CACHE, retries=0)  # most that fails here fails again; the flow is tried again in any case
 def measure(kept: Path, entry: Score, rules: Watch, window: str, target: Path) -> list[dict[str, Any]]:
     """Measure a scored file against the profile of the version that scored it, and keep the numbers."""
+    schema = SCHEMA.with_metadata({OF: _state(target)})
     file = tables.open_parquet(target)
     number = f"{entry.prefix}model_version"
     shifts: list[drift.Shift] = []
@@ -98,7 +115,7 @@ def measure(kept: Path, entry: Score, rules: Watch, window: str, target: Path) -
     same = {"window": window, "model_version": version, "rows": file.metadata.num_rows}
     lines = [{**same, **each.__dict__, "drifted": each.drifted} for each in shifts]
     with paths.fresh_file(kept) as aside:
-        tables.write(aside, pa.Table.from_pylist(lines, SCHEMA).to_batches(), SCHEMA)
+        tables.write(aside, pa.Table.from_pylist(lines, schema).to_batches(), schema)
     return lines
 
 
@@ -111,5 +128,9 @@ def plain(watched: Watched) -> str:
         lines.append(f"{name}  {rows:>8,} rows  {'drifted: ' + ', '.join(told) if told else 'as before'}")
     if not lines:
         return f"{watched.job}: no window is scored yet"
-    verdict = "drift" if watched.alarm else "no drift"
-    return "\n".join([*lines, f"{verdict}, by the rule {watched.rule}", f"picture: {watched.page}"])
+    return "\n".join([*lines, verdict(watched), f"picture: {watched.page}"])
+
+
+def verdict(watched: Watched) -> str:
+    """Whether it is an alarm, and by which rule."""
+    return f"{'drift' if watched.alarm else 'no drift'}, by the rule {watched.rule}"

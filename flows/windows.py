@@ -29,7 +29,7 @@ def score_windows(job: str) -> list[str]:
     return _score(job, entry, due(first(entry), entry.catch_up, scheduled, now), must=1)
 
 
-@flow(name="backfill", **HOOKS)
+@flow(name="backfill", timeout_seconds=24 * 3600, **HOOKS)
 def backfill(job: str, since: str, until: str) -> list[str]:
     """Score the windows from the one named `since` to that of `until` that were not scored; a line for each."""
     entry, now = read(job), datetime.now(UTC)

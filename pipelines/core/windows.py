@@ -27,12 +27,16 @@ class Window:
 
     @classmethod
     def named(cls, name: str, every: Every) -> "Window":
-        """The window that a person names by its first day or hour. Raises UsageError."""
+        """The window that a person names by its first day or hour. Raises UsageError for what is none."""
         try:
             time = datetime.fromisoformat(name)
         except ValueError:
             raise UsageError(f"{name}: no time; write 2026-11-23, or 2026-11-23T09 for an hour") from None
-        return cls.at(time if time.tzinfo else time.replace(tzinfo=UTC), every)
+        try:
+            window = cls.at(time if time.tzinfo else time.replace(tzinfo=UTC), every)
+            return cls(window.end - LENGTH[every], every)
+        except OverflowError:
+            raise UsageError(f"{name}: the {every} does not lie whole between the years 1 and 9999") from None
 
     @property
     def name(self) -> str:

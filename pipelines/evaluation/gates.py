@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.core.errors import UsageError, choices
+from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import significance
 from pipelines.evaluation.significance import OfRows
@@ -22,6 +22,7 @@ class Measured:
         score: the task's metric, as a function of row numbers.
         answers: what it says of each row, (N,), to be compared with another's.
         classes: F1 of each label; slices: score of each.
+        digest: of the file with the rows; two that are compared must have been asked the same.
     """
 
     metric: str
@@ -35,6 +36,7 @@ class Measured:
     slices: Mapping[str, float] = field(default_factory=dict)
     behaviour: list[dict[str, Any]] = field(default_factory=list)
     approved: bool = False
+    digest: str = ""
 
     @property
     def value(self) -> float:
@@ -75,12 +77,13 @@ class Decision:
 def decide(challenger: Measured, champion: Measured | None, rules: Promote) -> Decision:
     """Hold `challenger` against `rules`, and against `champion` on the same rows where there is one.
 
-    The first challenger has nobody to be compared with: the rules about itself decide.
+    The first challenger has nobody to be compared with: the rules about itself decide. Raises InputError if the rows
+    were replaced between the two measurements.
     """
     findings = [*_alone(challenger, rules)]
     if champion:
-        if champion.rows != challenger.rows:
-            raise ValueError("challenger and champion must be scored on the same rows")
+        if (champion.rows, champion.digest) != (challenger.rows, challenger.digest):
+            raise InputError("challenger and champion were not asked the same rows: a run replaced them; promote again")
         findings += _against(challenger, champion, rules)
     return Decision(findings)
 

@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -21,14 +22,14 @@ from pipelines.graph import attended, repository
 from pipelines.graph.board import Board, last_lines
 from pipelines.graph.limits import Limits
 from pipelines.graph.placed import Lost, Placed, Refused, Reserved
+from pipelines.graph.plan import Plan
 from pipelines.graph.unedited import Code
 from pipelines.graph.warm import Command, Ended, Started, Warm
 
 LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
+WORKSPACE = ("run", "all")  # the lock of a run of the graph
 TICK_SECONDS = 0.2
 REST_SECONDS = 10.0  # before a failed stage runs again
-# of a stage that has never run here: what the quickstart's take, so that the longest way is known from the first run on
-GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export": 15.0, "evaluate": 4.0}
 
 
 class StageError(InputError):
@@ -39,18 +40,21 @@ class StageError(InputError):
         self.failed, self.left = failed, left
 
 
-def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None) -> list[str]:
+def run(
+    targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None, held: bool = False
+) -> list[str]:
     """Bring the graph, or `targets` and what they depend on, up to date; returns the stages that ran.
 
     Args:
         jobs: the most stages at the same time; 0: as many as the limits allow.
         keep_going: run all that does not depend on a failed stage.
         board: where the run is shown; on this terminal if nowhere else.
+        held: the caller holds WORKSPACE. (Of a file that a process locks twice, the first unlock frees both.)
 
     Raises:
         InputError: a stage failed (StageError). What runs at that time runs to its end, and is kept.
     """
-    with alone("run", "all"), repository.opened() as repo:
+    with nullcontext() if held else alone(*WORKSPACE), repository.opened() as repo:
         with repository.held(repo):
             plan = Plan.of(repo, targets)
         if not plan.affected:
@@ -58,42 +62,6 @@ def run(targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, bo
             return []
         with repository.writing(repo, [plan.stages[name] for name in plan.affected]):
             return Executor(repo, plan, jobs, keep_going, board or Board()).run()
-
-
-@dataclass
-class Plan:
-    """The stages in an order in which each comes after what it depends on.
-
-    Attributes:
-        upstream: the stages that each depends on.
-        stale: those that would run now.
-        affected: these and all that depend on them.
-    """
-
-    stages: dict[str, Any]
-    upstream: dict[str, set[str]]
-    stale: set[str]
-    affected: list[str]
-
-    @classmethod
-    def of(cls, repo: Any, targets: Sequence[str]) -> "Plan":
-        order, upstream = repository.planned(repo, targets)
-        stages = {stage.addressing: stage for stage in order}
-        stale = {name for name, stage in stages.items() if stage.changed()}
-        affected = list[str]()
-        for name in stages:
-            if name in stale or upstream[name].intersection(affected):
-                affected.append(name)
-        return cls(stages, upstream, stale, affected)
-
-    def paths_to_end(self, seconds: dict[str, float]) -> dict[str, float]:
-        """How long it takes from the start of each stage to the end of the last that waits for it."""
-        found: dict[str, float] = {}
-        for name in reversed(self.affected):
-            after = [found[other] for other in found if name in self.upstream[other]]
-            own = seconds.get(name) or GUESSED_SECONDS.get(name.partition("@")[0], 2.0)
-            found[name] = own + max(after, default=0.0)
-        return found
 
 
 @dataclass

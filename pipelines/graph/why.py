@@ -9,7 +9,7 @@ from typing import Any
 from pipelines.core import params
 from pipelines.core.errors import InputError
 from pipelines.graph import closure, dependencies, repository
-from pipelines.graph.execute import Plan
+from pipelines.graph.plan import Plan
 
 NOTHING = "nothing"  # in place of a param that is not there
 SHOWN = 20  # files of a folder that are named

@@ -1,5 +1,6 @@
 """What the gate asks of a version: measured on current rows, with the predictor that serves."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,15 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
     if predictor.task.kind != task.kind:
         raise InputError(f"{folder}: it is for rows of kind {predictor.task.kind}, {rows} has {task.kind}")
     split = Split(rows / f"{entry.split}.parquet", task)
+    digest = _digest(split.path)
     answers, targets = split.predicted(predictor.predict), split.targets()
     said = answers.column(SAYS.get(task.kind, "label")).to_pylist()
     judged = task.with_(labels=_labels(task, said))
     value, latency = metric_of_rows(targets, answers, judged), cost.latency(predictor, split)
     found = analysis.slices(value, targets, task, entry.slices, split.parts()) if entry.slices else []
+    checks = behaviour.check(predictor, split.parts, entry.behaviour)
+    if _digest(split.path) != digest:
+        raise InputError(f"{split.path}: a run replaced it while {folder} was measured on it; promote again")
     return Measured(
         metric=task.metric,
         rows=split.rows,
@@ -45,9 +50,17 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
         size_bytes=sum(file.stat().st_size for end in ("safetensors", "onnx") for file in folder.glob(f"*.{end}")),
         classes=_classes(targets, answers, judged),
         slices={each["slice"]: each["score"] for each in found},
-        behaviour=behaviour.check(predictor, split.parts, entry.behaviour),
+        behaviour=checks,
         approved=approved,
+        digest=digest,
     )
+
+
+def _digest(file: Path) -> str:
+    if not file.is_file():  # whoever opens it says so
+        return ""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _labels(task: Task, said: list[Any]) -> tuple[str, ...]:

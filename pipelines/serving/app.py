@@ -1,6 +1,5 @@
 """The HTTP service: a Ray Serve application that answers with a registered model, by its alias."""
 
-import contextlib
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ from ray import serve
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError
+from pipelines.core.progress import say
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import schemas
 from pipelines.tracking import registry
@@ -67,14 +67,23 @@ class Service:
         Without a runtime, a version answers by the one in its tag `runtime`.
         """
         self.config = config
+        self.said = ""  # why the champion could not be opened
         self._open(self._wanted())
 
     def check_health(self) -> None:
-        """Follow the alias: Ray Serve calls this every ten seconds. Without a registry the model in use goes on."""
-        with contextlib.suppress(InputError):
+        """Follow the alias: Ray Serve calls this every ten seconds.
+
+        Without a registry, or with a champion that does not open, the model in use goes on; the log says so once.
+        """
+        try:
             wanted = self._wanted()
             if wanted.version != self.model_in_use[0].version:
                 self._open(wanted)
+            self.said = ""
+        except InputError as error:
+            if self.said != (why := str(error)):
+                say(f"{self.model_in_use[0]} goes on answering: {why}")
+            self.said = why
 
     def _wanted(self) -> registry.Version:
         return registry.get(self.config["model"], self.config.get("alias", registry.CHAMPION))

@@ -1,20 +1,26 @@
 """The files of registered versions: where they lie if the store is in a folder here, else fetched once and kept."""
 
+import contextlib
 import hashlib
 import os
 import shutil
+import socket
 import tempfile
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import mlflow
+import psutil
 
 from pipelines.core.errors import InputError
 from pipelines.tracking import store
 
 HOME = Path("state/registry")
 KEPT = 10  # versions; those that were asked for last
+PARTIAL = "partial-"  # what a download is written into; then the host and the process that writes it
+DAY_SECONDS = 86_400  # no download takes as long
 
 
 def fetch(name: str, number: int, path: str) -> Path:
@@ -29,7 +35,8 @@ def fetch(name: str, number: int, path: str) -> Path:
     place = version / path
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=HOME, prefix="partial-") as aside:
+        _remove_what_was_cut_off()
+        with tempfile.TemporaryDirectory(dir=HOME, prefix=f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-") as aside:
             with store.explained(what):
                 found = mlflow.artifacts.download_artifacts(f"{uri}/{path}", dst_path=aside)
             if not place.exists():  # another process may have been as quick
@@ -45,8 +52,22 @@ def _required(place: Path, what: str) -> Path:
     return place
 
 
+def _remove_what_was_cut_off() -> None:
+    """Remove downloads whose process was killed: it runs no more, or is of another host and a day old."""
+    for each in HOME.glob(f"{PARTIAL}*"):
+        host, _, pid = each.name.removeprefix(PARTIAL).rpartition("-")[0].rpartition("-")
+        with contextlib.suppress(FileNotFoundError):  # another process removes it too
+            old = time.time() - each.stat().st_mtime > DAY_SECONDS
+            if old or (host == socket.gethostname() and not _runs(pid)):
+                shutil.rmtree(each, ignore_errors=True)
+
+
+def _runs(pid: str) -> bool:
+    return pid.isdecimal() and psutil.pid_exists(int(pid))
+
+
 def _forget_others(version: Path) -> None:
     """Remove the versions that were not asked for for the longest time. Whoever has their files open keeps them."""
-    others = [each for each in HOME.iterdir() if each != version and not each.name.startswith("partial-")]
+    others = [each for each in HOME.iterdir() if each != version and not each.name.startswith(PARTIAL)]
     for each in sorted(others, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)[KEPT - 1 :]:
         shutil.rmtree(each, ignore_errors=True)

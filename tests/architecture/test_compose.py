@@ -2,7 +2,9 @@
 
 import os
 import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tests.support import servers
 from tests.support.places import ROOT
 
 FILE = ROOT / "docker" / "compose.yaml"
+DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text())["services"]
 # what the images, boto3 and this project read
 KNOWN = {"POSTGRES_USER", "POSTGRES_PASSWORD", "MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "AWS_ENDPOINT_URL_S3"}
@@ -120,3 +123,35 @@ def test_the_bucket_is_made_once(checkout: Path) -> None:
             subprocess.run(place["entrypoint"], env=environment, check=True)
         (bucket,) = s3.client().list_buckets()["Buckets"]
     assert f"s3://{bucket['Name']}" in SERVICES["mlflow"]["entrypoint"]
+
+
+def test_what_is_made_outlives_its_container_and_what_ends_is_started_again() -> None:
+    jobs = {"bucket", "deployments"}
+    assert {name for name, each in SERVICES.items() if each.get("restart") != "unless-stopped"} == jobs
+    folder = next(line.split()[1] for line in DOCKERFILE.splitlines() if line.startswith("WORKDIR"))
+    for name in ("worker", "deployments"):  # the one runs the flows of the checkout that the other has registered
+        assert f"..:{folder}" in SERVICES[name]["volumes"]
+    assert f"safe.directory {folder}" in DOCKERFILE
+    assert " git " in DOCKERFILE
+
+
+@pytest.mark.slow
+def test_what_dvc_has_goes_to_the_objects_and_comes_back(checkout: Path) -> None:
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    _, *remote = (ROOT / ".dvc/config").read_text().partition("['remote")
+    with Path(".dvc/config").open("a") as config:
+        config.write("".join(remote))
+    rows = Path("rows.txt")
+    rows.write_text("rows")
+    with servers.s3(checkout / "s3") as s3:
+        values = servers.KEYS | {"AWS_ENDPOINT_URL_S3": s3.address}
+        given = {name: values[name] for name in SERVICES["worker"]["environment"] if name in values}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | given
+        for command in ("add rows.txt", "push --remote compose", "pull --remote compose"):
+            if command.startswith("pull"):
+                rows.unlink()
+                shutil.rmtree(".dvc/cache")
+            subprocess.run([sys.executable, "-m", "dvc", *command.split()], env=environment, check=True)
+        kept = s3.client().list_objects_v2(Bucket=servers.BUCKET, Prefix="dvc/")
+    assert rows.read_text() == "rows"
+    assert kept["KeyCount"] == 1

@@ -1,6 +1,7 @@
 """What README, the pages beside it and the deployment files say is so."""
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -11,9 +12,11 @@ import yaml
 from prefect import Flow
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events import DeploymentEventTrigger
+from prefect.settings import Settings
 from ray.serve.schema import ServeDeploySchema
 
 from docs import generate
+from flows import notices
 from flows.cli import cli
 from pipelines.core import checking, params, plugins
 from pipelines.core.resources import Resources
@@ -207,6 +210,23 @@ def test_prefects_deployments_name_real_flows() -> None:
             assert all(f'"{event.removeprefix("bertline.")}"' in told for event in trigger["expect"])
         for schedule in deployment.get("schedules", []):
             CronSchedule(cron=schedule["cron"])
+
+
+def test_each_deployment_is_tried_again_and_ends_and_tells_of_a_failure() -> None:
+    known = Settings().to_environment_variables(exclude_unset=False)
+    deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
+    for deployment in deployments:
+        path, name = deployment["entrypoint"].split(":")
+        flow = getattr(__import__(path.removesuffix(".py").replace("/", "."), fromlist=[name]), name)
+        assert flow.timeout_seconds, name
+        assert flow.on_failure_hooks == flow.on_crashed_hooks == [notices.failed], name
+        again = deployment["work_pool"]["job_variables"]["env"]
+        assert {"PREFECT_FLOWS_DEFAULT_RETRIES", "PREFECT_TASKS_DEFAULT_RETRIES"} < set(again) <= set(known), name
+        waits = json.loads(again["PREFECT_TASKS_DEFAULT_RETRY_DELAY_SECONDS"])
+        assert waits == sorted(waits)
+        assert len(waits) == int(again["PREFECT_TASKS_DEFAULT_RETRIES"]) > 1
+        assert deployment["concurrency_limit"] == 1
+    assert len(deployments) == 7
 
 
 def test_serves_file_is_one_that_ray_takes() -> None:

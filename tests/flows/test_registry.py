@@ -12,6 +12,8 @@ import pytest
 from flows import history
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
+from pipelines.entries.evaluate import Evaluate
+from pipelines.inference import behaviour, measured
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import ledger, registry, store
 from tests.support import tiny
@@ -116,6 +118,21 @@ def test_a_label_that_the_champion_does_not_know_is_not_in_the_way(registered: P
     assert outcome.reasons[0].startswith(f"passed: accuracy {(count - 1) / count:.4f}, ")
 
 
+def test_rows_that_are_replaced_while_a_version_is_measured_are_said(
+    registered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = paths.rows("rows") / "test.parquet"
+
+    def replaced(*_: object) -> list[dict[str, object]]:
+        rows = tables.read(path).slice(1)
+        tables.write(path, rows.to_batches(), rows.schema)
+        return []
+
+    monkeypatch.setattr(behaviour, "check", replaced)
+    with pytest.raises(InputError, match=r"test.parquet: a run replaced it while .*model was measured on it"):
+        measured.measure(registered, Evaluate(task="rows"), approved=False)
+
+
 @pytest.mark.slow
 def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path) -> None:
     from flows.promote import promote
@@ -148,6 +165,32 @@ def test_a_version_that_does_not_answer_is_not_gone_back_to(registered: Path, ch
     with pytest.raises(InputError, match="its weights are not readable"):
         rollback("tiny")
     assert registry.get("tiny", "champion").version == 2
+
+
+@pytest.mark.slow
+def test_a_version_that_was_taken_back_does_not_come_back_unasked(registered: Path, checkout: Path) -> None:
+    """A retraining of the same data finds it again, and makes it the challenger."""
+    from flows.promote import promote, rollback
+
+    (checkout / "params.yaml").write_text(PARAMS.replace("run: tiny,", "run: tiny, gate: off,"))
+    for number in (1, 2, 3):
+        shutil.copytree(registered, checkout / f"as-good-{number}")
+        register(checkout / f"as-good-{number}")
+        assert promote("tiny").promoted
+    rollback("tiny", to=1, reason="2 and 3 are slow")
+    for number in (2, 3):
+        assert register(checkout / f"as-good-{number}").version == number
+        refused = promote("tiny")
+        assert (refused.promoted, refused.champion.version) == (False, 1)
+        (reason,) = refused.reasons
+        assert reason.startswith(f"refused: tiny version {number} was champion until ")
+        assert reason.endswith(f"rolled it back (2 and 3 are slow); --version {number} takes it all the same")
+    assert ledger.read("tiny").last[0] == 4
+    assert promote("tiny", version=2).promoted
+    register(checkout / "as-good-1")
+    assert promote("tiny").promoted, "nobody has rolled it back"
+    register(checkout / "as-good-2")
+    assert promote("tiny").promoted, "somebody has asked for it since"
 
 
 def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -124,6 +125,29 @@ def test_everything_opens_what_the_version_was_registered_with(
     assert found.predictor.runtime.__class__.__name__ != opened.__name__
     with pytest.raises(InputError, match=r"no runtime 'rust'; there are: onnx, torch"):
         mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": "rust"})
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_champion_that_does_not_open_is_said_once_and_the_other_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_runtime("torch")
+    version = retrain.register.fn("tiny")
+    whole = registry.folder(version) / "model.safetensors"
+    its: Any = Service.func_or_class  # type: ignore[attr-defined]
+    held = SimpleNamespace(config={"model": "tiny"}, said="", model_in_use=(registry.Version("tiny", 0, {}), None))
+    held._wanted, held._open = (partial(getattr(its, name), held) for name in ("_wanted", "_open"))
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    for _ in range(2):
+        its.check_health(held)
+    assert capsys.readouterr().err.count("tiny version 0 goes on answering: tiny: no alias 'champion'") == 1
+    ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
+    weights = whole.read_bytes()
+    for content, told in ((b"", 1), (b"", 0), (weights, 0), (b"", 0)):
+        whole.write_bytes(content)
+        its.check_health(held)
+        assert capsys.readouterr().err.count("tiny version 0 goes on answering: ") == told
+    assert held.model_in_use[0] == version
 
 
 @pytest.mark.usefixtures("trained")

@@ -175,11 +175,40 @@ def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
     assert "vocabulary" in page
 
 
-def test_a_version_without_a_profile_says_how_to_get_one(champion: registry.Version, checkout: Path) -> None:
-    other = registry.register("tiny", checkout / "model", CODE, "single", {"text": "犬"}, {"md5": "1" * 32})
-    ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
-    arrive(days()[4])
-    write_params("latest")
+@pytest.mark.usefixtures("champion")
+def test_a_window_that_is_scored_again_is_measured_again_whatever_the_clock_says() -> None:
+    for day in days():
+        arrive(day)
     score_windows("daily")
-    with pytest.raises(InputError, match=r"tiny version 2 has no profile .* `bertline retrain` registers it with one"):
+    assert watch("daily").drifted(days()[4]) == []
+    target = Path(f"out/{days()[4]}.parquet")
+    was = target.stat()
+    target.unlink()
+    arrive(days()[4], OTHER)
+    score_windows("daily")
+    os.utime(target, ns=(was.st_atime_ns, was.st_mtime_ns - 10**12))  # the clock was set back in between
+    assert "vocabulary" in watch("daily").drifted(days()[4])
+
+
+def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
+    champion: registry.Version, checkout: Path
+) -> None:
+    """One was scored by a version that was registered without a profile, another is damaged."""
+    other = registry.register("tiny", checkout / "model", CODE, "single", {"text": "犬"}, {"md5": "1" * 32})
+    for day, texts in zip(days(), (USUAL, USUAL, USUAL, OTHER, OTHER), strict=True):
+        arrive(day, texts)
+    score_windows("daily")
+    os.remove(f"out/{days()[1]}.parquet")
+    ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
+    score_windows("daily")
+    Path(f"out/{days()[2]}.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(InputError) as said:
         watch("daily")
+    told = str(said.value)
+    assert told.startswith(f"daily: 2 windows are not measured: {days()[1]}: tiny version 2 has no profile ")
+    assert "`bertline retrain` registers it with one" in told
+    assert f"; {days()[2]}: out/{days()[2]}.parquet: not a readable Parquet file" in told
+    assert told.endswith("; of the others: drift, by the rule 2 of the last 3 windows, the newest among them")
+    measured = sorted(file.stem for file in paths.drift("daily").glob("*.parquet"))
+    assert measured == [days()[0], *days()[3:]]
+    assert (paths.drift("daily") / "index.html").is_file()

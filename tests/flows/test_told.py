@@ -1,27 +1,39 @@
-"""What flows tell: new data, once for each state of it; and a flow that failed, to whoever wants to know."""
+"""What flows tell: events, once for each state of what they tell of; and a failure, to whoever wants to know."""
 
 import json
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
+import mlflow
 import pytest
 import yaml
 from prefect import flow
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from flows import events, retrain
+from flows.new_data import new_data
 from flows.notices import HOOKS
+from flows.serve import free_port
+from pipelines.core.errors import InputError
 from pipelines.graph import execute, why
+from pipelines.tracking import ledger, registry
+from tests.support import ledgers
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
-    """What is posted to the address of BERTLINE_NOTIFY."""
-    found: list[dict[str, str]] = []
+@contextmanager
+def listening(port: int = 0) -> Iterator[tuple[str, list[Any]]]:
+    """A server that takes whatever is posted; its address, and what it has taken."""
+    found: list[Any] = []
 
     class Ear(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -29,16 +41,34 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
             self.send_response(204)
             self.end_headers()
 
+        def do_GET(self) -> None:  # Prefect's client asks for a token, which an older server does not have
+            self.send_error(404)
+
         def log_message(self, *_: object) -> None:
             return
 
-    with HTTPServer(("127.0.0.1", 0), Ear) as server:
+    with HTTPServer(("127.0.0.1", port), Ear) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        monkeypatch.setenv("BERTLINE_NOTIFY", f"http://127.0.0.1:{server.server_port}/")
-        yield found
+        yield f"http://127.0.0.1:{server.server_port}", found
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
+    """What is posted to the address of BERTLINE_NOTIFY."""
+    with listening() as (address, found):
+        monkeypatch.setenv("BERTLINE_NOTIFY", address)
+        yield found
+
+
+@pytest.fixture
+def told(checkout: Path) -> Iterator[list[list[dict[str, Any]]]]:
+    """The events that Prefect's server is told, each in a list of its own."""
+    with listening() as (address, found), temporary_settings({PREFECT_API_URL: f"{address}/api"}):
+        yield found
+    mlflow.set_tracking_uri(None)
 
 
 @flow(name="breaks", flow_run_name="one", **HOOKS)
@@ -50,9 +80,9 @@ def breaks() -> None:
 def test_a_flow_that_fails_is_told(heard: list[dict[str, str]]) -> None:
     with pytest.raises(ValueError, match="the disk is full"):
         breaks()
-    (told,) = heard
-    assert told["text"].startswith("bertline: breaks one: Failed: ")
-    assert told["text"].endswith("the disk is full")
+    (notice,) = heard
+    assert notice["text"].startswith("bertline: breaks one: Failed: ")
+    assert notice["text"].endswith("the disk is full")
 
 
 @pytest.mark.usefixtures("checkout")
@@ -62,7 +92,9 @@ def test_a_deaf_address_does_not_hide_the_failure(monkeypatch: pytest.MonkeyPatc
         breaks()
 
 
-def test_a_source_that_changed_is_new_data_and_code_is_not(checkout: Path) -> None:
+@pytest.fixture
+def graph(checkout: Path) -> Path:
+    """Two stages that have run: one reads a folder and code, the other what the first wrote and a file."""
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
     (checkout / "rows").mkdir()
     for name in ("rows/a.tsv", "code.py", "more.tsv"):
@@ -75,14 +107,94 @@ def test_a_source_that_changed_is_new_data_and_code_is_not(checkout: Path) -> No
     (checkout / "params.yaml").write_text("resources: {threads: 1}\n")
     assert why.changed_sources() == {}, "what was never read is no change"
     execute.run()
+    return checkout
+
+
+def test_a_source_that_changed_is_new_data_and_code_is_not(graph: Path) -> None:
     assert why.changed_sources() == {}
-    (checkout / "code.py").write_text("edited")
+    (graph / "code.py").write_text("edited")
     assert why.changed_sources() == {}
-    (checkout / "rows/b.tsv").write_text("new rows")
+    (graph / "rows/b.tsv").write_text("new rows")
     first = why.changed_sources()
     assert list(first) == ["rows"]
-    (checkout / "rows/b.tsv").write_text("newer rows")
-    (checkout / "more.tsv").write_text("newer rows")
+    (graph / "rows/b.tsv").write_text("newer rows")
+    (graph / "more.tsv").write_text("newer rows")
     second = why.changed_sources()
     assert sorted(second) == ["more.tsv", "rows"]
     assert second["rows"] != first["rows"]
+
+
+def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
+    told: list[list[dict[str, Any]]], graph: Path
+) -> None:
+    usual = (graph / "more.tsv").read_text()
+    for count, delivery in enumerate(["wrong rows", usual, "wrong rows", usual], start=1):
+        (graph / "more.tsv").write_text(delivery)
+        for _ in range(2):
+            assert new_data.fn() == ["more.tsv changed"]
+            assert len(told) == count
+        execute.run()  # nobody looks between this and the next delivery
+    (event,) = told[-1]
+    assert (event["event"], event["payload"]) == ("bertline.data", {"model": "data", "sources": "more.tsv"})
+    assert event["resource"]["prefect.resource.id"] == "bertline.about.data"
+
+    (graph / "more.tsv").write_text("wrong rows")
+    new_data.fn()
+    (graph / "more.tsv").write_text(usual)
+    assert new_data.fn() == []
+    (graph / "more.tsv").write_text("wrong rows")
+    new_data.fn()
+    assert len(told) == 6, "it was away in between"
+    for delivery in ("wrong rows", "other rows"):
+        (graph / "more.tsv").write_text(delivery)
+        execute.run()
+    (graph / "more.tsv").write_text("wrong rows")
+    new_data.fn()
+    assert len(told) == 7, "the last run has read other rows"
+
+
+def test_a_challenger_is_told_again_when_it_was_taken_back(told: list[list[dict[str, Any]]]) -> None:
+    """Its gate may say something else now: the champion is another."""
+    ledgers.register_versions()
+    first, second = (registry.version("m", number) for number in (1, 2))
+    ledger.append("m", ledger.read("m"), "promote", 1, "a test")
+    for count in (1, 2):
+        for _ in range(2):
+            retrain.tell([second])
+            assert len(told) == count
+        for action, version in (("promote", 2), ("rollback", 1)):  # nobody looks between these
+            ledger.append("m", ledger.read("m"), action, version, "a test")
+    assert [each[0]["payload"] for each in told] == [{"model": "m", "version": "2"}] * 2
+    retrain.tell([second])
+    retrain.tell([first])  # the champion's data is back, and then that of the other again
+    retrain.tell([second])
+    assert len(told) == 4
+
+
+def test_an_event_that_did_not_arrive_is_not_taken_for_told(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    port = free_port()
+    with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}):
+        with pytest.raises(InputError, match=r"server at http://\S+ was not told bertline.data of data: "):
+            events.tell_once("data", "new", "data", "data")
+        events.tell("champion", "m", version="1")  # it is champion, whoever hears of it
+        assert "was not told bertline.champion of m: " in capsys.readouterr().err
+        with listening(port) as (_, found):
+            for _ in range(2):
+                events.tell_once("data", "new", "data", "data")
+            assert len(found) == 1
+    events.tell_once("data", "newer", "data", "data")  # without a server nobody listens
+    assert json.loads(events.TOLD.read_text()) == {"data": "new"}
+
+
+def test_flows_that_tell_at_the_same_moment_do_not_forget_each_other(told: list[list[dict[str, Any]]]) -> None:
+    subjects = [f"challenger {number}" for number in range(12)]
+    with ThreadPoolExecutor(len(subjects)) as pool:
+        for each in [
+            pool.submit(copy_context().run, events.tell_once, name, "new", "challenger", "m") for name in subjects
+        ]:
+            each.result()
+    assert sorted(json.loads(events.TOLD.read_text())) == sorted(subjects)
+    assert len(told) == len(subjects)

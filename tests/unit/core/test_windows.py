@@ -51,6 +51,16 @@ def test_windows_are_of_utc_and_weeks_begin_on_monday() -> None:
         Window.named("yesterday", "day")
 
 
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [("9999-12-31", "day"), ("9999-12-31T23", "hour"), ("9999-12-28", "week"), ("0001-01-01T00+01:00", "day")],
+)
+def test_the_calendar_has_an_end(name: str, every: Every) -> None:
+    with pytest.raises(UsageError, match=rf": the {every} does not lie whole between the years 1 and 9999"):
+        Window.named(name, every)
+    assert Window.named("9999-12-30", "day").name == "9999-12-30"
+
+
 @pytest.mark.parametrize("policy", ["skip", "latest", "all"])
 def test_a_run_in_time_does_the_window_that_has_ended(policy: str) -> None:
     assert names(policy, "2026-11-22", "2026-11-23T01", "2026-11-23T01:05") == ["2026-11-22"]

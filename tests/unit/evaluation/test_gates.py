@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.promote import Promote
 from pipelines.evaluation.gates import Decision, Measured, decide
 
@@ -106,7 +106,9 @@ def test_the_reason_has_the_numbers() -> None:
 
 
 def test_what_cannot_be_compared_is_said() -> None:
-    with pytest.raises(ValueError, match="same rows"):
-        decided(measured(9), measured(9, rows=8 + ROWS))
+    for other in (measured(9, rows=8 + ROWS, digest="a"), measured(9, digest="b")):
+        with pytest.raises(InputError, match="were not asked the same rows: a run replaced them; promote again"):
+            decided(measured(9, digest="a"), other)
+    assert decided(measured(9, digest="a"), measured(9, digest="a")).passed
     with pytest.raises(UsageError, match="no label 'smaxx' \\(did you mean 'smax'\\?\\); there are: smax"):
         decided(measured(9, classes={"smax": 0.5}), classes={"smaxx": 0.5})

@@ -1,0 +1,46 @@
+"""What a run of the graph has to do: the stages that are affected, in order, and how long each way to the end is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.graph import repository
+
+# of a stage that has never run here: what the quickstart's take, so that the longest way is known from the first run on
+GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export": 15.0, "evaluate": 4.0}
+
+
+@dataclass
+class Plan:
+    """The stages in an order in which each comes after what it depends on.
+
+    Attributes:
+        upstream: the stages that each depends on.
+        stale: those that would run now.
+        affected: these and all that depend on them.
+    """
+
+    stages: dict[str, Any]
+    upstream: dict[str, set[str]]
+    stale: set[str]
+    affected: list[str]
+
+    @classmethod
+    def of(cls, repo: Any, targets: Sequence[str]) -> "Plan":
+        order, upstream = repository.planned(repo, targets)
+        stages = {stage.addressing: stage for stage in order}
+        stale = {name for name, stage in stages.items() if stage.changed()}
+        affected = list[str]()
+        for name in stages:
+            if name in stale or upstream[name].intersection(affected):
+                affected.append(name)
+        return cls(stages, upstream, stale, affected)
+
+    def paths_to_end(self, seconds: dict[str, float]) -> dict[str, float]:
+        """How long it takes from the start of each stage to the end of the last that waits for it."""
+        found: dict[str, float] = {}
+        for name in reversed(self.affected):
+            after = [found[other] for other in found if name in self.upstream[other]]
+            own = seconds.get(name) or GUESSED_SECONDS.get(name.partition("@")[0], 2.0)
+            found[name] = own + max(after, default=0.0)
+        return found

@@ -1,0 +1,126 @@
+"""Retraining on a small graph: what it does after a failure, what it holds meanwhile, and what it refuses at once."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pyarrow as pa
+import pytest
+import yaml
+
+from flows import dag, events, retrain
+from pipelines.core import json_file, paths, schema, tables
+from pipelines.core.errors import InputError, UsageError
+from pipelines.graph import execute
+from pipelines.inference.predictor import Predictor
+from pipelines.tracking import registry, runs
+from tests.support import tiny
+from tests.support.places import ROOT
+
+PARAMS = """
+resources: {threads: 1}
+import_weights: {e: {source: x}}
+prepare: {rows: {corpus: custom, kind: single, source: x, format: jsonl, files: {test: x}}}
+build_vocab: {v: {rows: rows, tokenizer: wordpiece, size: 64}}
+encode: {rows: {task: rows, vocab: v, max_length: 16}}
+finetune: {tiny: {data: rows, encoder: e}}
+evaluate: {tiny: {task: rows}}
+promote: {tiny: {run: tiny}}
+"""
+STAGES = {
+    "finetune": {"cmd": "cp -r model artifacts/models/tiny", "deps": ["model"], "outs": ["artifacts/models/tiny"]},
+    "evaluate": {
+        "cmd": "cat whole && cp -r said artifacts/predictions/tiny",
+        "deps": ["artifacts/models/tiny", "said"],
+        "outs": ["artifacts/predictions/tiny"],
+    },
+}
+
+
+@pytest.fixture
+def graph(checkout: Path) -> Iterator[Path]:
+    """Two stages, the second of which fails while there is no file `whole`."""
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    graph = {name: {"foreach": {"tiny": {}}, "do": each} for name, each in STAGES.items()}
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
+    Path("params.yaml").write_text(PARAMS)
+    tiny.classifier(checkout / "model")
+    rows = pa.Table.from_pylist([{"id": "1", "text": "犬", "label": tiny.LABELS[0]}], schema.ROWS["single"])
+    for split in ("train", "test"):
+        tables.write(paths.rows("rows") / f"{split}.parquet", rows.to_batches(), rows.schema)
+    tiny.TASK.with_(splits=("train", "test")).save(paths.rows("rows"))
+    answers = Predictor.load(checkout / "model").predict(rows)
+    tables.write(checkout / "said/test.parquet", answers.to_batches(), answers.schema)
+    for folder in ("models", "predictions"):
+        Path("artifacts", folder).mkdir(exist_ok=True)
+    yield checkout
+    mlflow.set_tracking_uri(None)
+
+
+def logged(stage: str) -> bool:
+    return bool(runs.find(stage, dag.outputs(stage, dag.locked())))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("graph")
+def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None:
+    with pytest.raises(InputError, match="evaluate@tiny failed"):
+        retrain.retrain()
+    assert list(dag.locked()) == ["finetune@tiny"]
+    Path("whole").touch()
+    assert execute.run() == ["evaluate@tiny"]  # by hand, outside of any flow
+    json_file.write(events.TOLD, {"data": "a delivery", "drift daily": "2026-11-23"})
+    (version,) = retrain.retrain()
+    assert json_file.mapping(events.TOLD) == {"drift daily": "2026-11-23"}, "the same delivery would be new again"
+    assert logged("finetune@tiny")
+    assert logged("evaluate@tiny")
+    assert '"run": ""' not in version.tags["lineage"]
+    assert len(of_stages()) == 2
+    retrain.retrain()
+    assert len(of_stages()) == 2, "a stage that has a run is not logged again"
+
+
+def of_stages() -> list[Any]:
+    found: list[Any] = mlflow.search_runs(filter_string="tags.stage LIKE '%'", output_format="list")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("graph")
+def test_nobody_changes_an_artefact_while_it_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("whole").touch()
+    said = []
+
+    def register(*given: Any, plain: Any = registry.register) -> registry.Version:
+        said.append(another_run())
+        version: registry.Version = plain(*given)
+        return version
+
+    monkeypatch.setattr(registry, "register", register)
+    retrain.retrain(["tiny"])
+    (refused,) = said
+    assert "it is already running (process " in refused
+    assert another_run() == ""
+
+
+def another_run() -> str:
+    """What `bertline run` says in another process: the kernel's locks are of processes."""
+    command = [sys.executable, "-c", "from pipelines.graph import execute; execute.run()"]
+    done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("graph")
+def test_a_name_that_is_none_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UsageError, match=r"no entry 'tinny' \(did you mean 'tiny'"):
+        retrain.retrain(["tinny"])
+    assert not dag.LOCK.exists()
+
+
+def test_a_machine_without_git_is_outside_of_git(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(checkout))
+    assert retrain.git_commit() == {}
