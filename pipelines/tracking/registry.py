@@ -140,7 +140,7 @@ def get(name: str, alias: str) -> Version:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             names = [each.name for each in client.search_registered_models() if not each.name.endswith(ledger.SUFFIX)]
-            raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
+            raise InputError(f"{store.shown()}: {choices('registered model', name, names)}") from None
     aliases = {each: int(number) for each, number in held.items() if each != CHAMPION}
     if champion := ledger.champion(name):
         aliases[CHAMPION] = champion
