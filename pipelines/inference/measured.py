@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core import paths
+from pipelines.core import paths, resources
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
@@ -13,7 +13,7 @@ from pipelines.evaluation import analysis
 from pipelines.evaluation.gates import Measured
 from pipelines.evaluation.score import metric_of_rows, score
 from pipelines.evaluation.split import Split
-from pipelines.inference import behaviour, cost
+from pipelines.inference import behaviour, cost, faster_runtime, in_turn
 from pipelines.inference.predictor import Predictor
 
 SAYS = {"regression": "value", "span": "answer", "tagging": "entities"}  # kind -> the column with what is said
@@ -40,7 +40,6 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
         rows=split.rows,
         score=value,
         answers=said,
-        p50_ms=latency["p50"],
         p95_ms=latency["p95"],
         size_bytes=sum(file.stat().st_size for end in ("safetensors", "onnx") for file in folder.glob(f"*.{end}")),
         classes=_classes(targets, answers, judged),
@@ -48,6 +47,17 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
         behaviour=behaviour.check(predictor, split.parts, entry.behaviour),
         approved=approved,
     )
+
+
+def latency_ratio(challenger: Path, champion: Path, entry: Evaluate) -> float:
+    """The challenger's median latency divided by the champion's: the median of rounds in which both are asked in turn.
+
+    Measured one after the other, what else the machine did in between would decide.
+    """
+    split_file, threads = paths.rows(entry.task) / f"{entry.split}.parquet", resources.read().threads
+    folders = {"champion": champion, "challenger": challenger}
+    found = in_turn.compare(folders, split_file, threads=threads, **faster_runtime.BRIEFLY)
+    return 1 / found["challenger"].faster[0]
 
 
 def _labels(task: Task, said: list[Any]) -> tuple[str, ...]:

@@ -91,8 +91,10 @@ def _check_what_is_kept(third: registry.Version) -> None:
     verdicts = [json.loads(registry.version("tiny", number).tags["verdict"]) for number in (1, 2, 3)]
     assert [verdict["passed"] for verdict in verdicts] == [True, False, True]
     assert told["events"][1]["verdict"] == verdicts[2]
-    assert history.champion_at("tiny", "2026-01-01") == "tiny had no champion at 2026-01-01T00:00:00+00:00"
-    assert history.champion_at("tiny", "2999-01-01").startswith("tiny version 3 was champion: ")
+    none, third = (history.champion_at("tiny", at) for at in ("2026-01-01", "2999-01-01"))
+    assert history.plain_at(none) == "tiny had no champion at 2026-01-01T00:00:00+00:00"
+    assert history.plain_at(third).startswith("tiny version 3 was champion: ")
+    assert third["event"] == told["events"][1]
 
 
 @pytest.mark.slow
