@@ -1,4 +1,4 @@
-"""What people and faults do to a ledger and its model in MLflow: it is said, mended where it can be, and no dead end."""
+"""What people and faults do to a ledger and its model in MLflow is said, mended where it can be, and no dead end."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
