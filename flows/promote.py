@@ -109,7 +109,9 @@ def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Ver
 def _champion_before(name: str, known: State) -> int:
     """The last champion before this one that was not deleted."""
     for number in reversed(known.champions[:-1]):
-        if number != known.champion and registry.find(name, number):
+        if number == known.champion:
+            continue
+        if registry.find(name, number):
             return number
         say(f"{name}: version {number} was champion before, but it was deleted")
     raise InputError(f"{name}: no champion before version {known.champion or 'none'} to roll back to")

@@ -125,12 +125,16 @@ def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path)
     register(registered)
     assert promote("tiny").promoted
     for number, (gate, passed) in enumerate({"dry_run": False, "off": True}.items(), start=2):
-        (checkout / "params.yaml").write_text(PARAMS.replace("run: tiny,", f"run: tiny, gate: {gate},"))
+        (checkout / "params.yaml").write_text(
+            PARAMS.replace("run: tiny,", f"run: tiny, gate: {gate}, max_latency_ratio: 99,")
+        )
         version = register(tiny.classifier(checkout / gate, seed=11))
         outcome = promote("tiny")
         assert (outcome.promoted, outcome.champion.version) == (True, number)
         verdict = json.loads(registry.version("tiny", version.version).tags["verdict"])
         assert (verdict["gate"], verdict["passed"], bool(verdict["findings"])) == (gate, passed, gate == "dry_run")
+        in_turn = [each for each in verdict["findings"] if each["rule"] == "max_latency_ratio"]
+        assert [0 < each["found"] < 99 for each in in_turn] == [True] * (gate == "dry_run")
 
 
 @pytest.mark.slow

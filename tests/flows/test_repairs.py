@@ -62,6 +62,11 @@ def test_a_rollback_passes_over_versions_that_were_deleted(
     assert flow.rollback("m").version == 1
     assert "m: version 2 was champion before, but it was deleted" in capsys.readouterr().err
     assert ledgers.require_order(4).champions == (1,)
+    promote(4, 1)
+    client.delete_model_version("m", "4")
+    with pytest.raises(InputError, match="no champion before version 1 to roll back to"):
+        flow.rollback("m")
+    assert "version 1 was champion before, but it was deleted" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("look", ["history", "history at", "rollback", "rollback to the champion"])
