@@ -144,8 +144,8 @@ def promote(
     from flows.promote import promote as run
 
     outcome = run(name, version, instead_of, reason)
-    print("\n".join(outcome.reasons))
-    print(f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion")
+    champion = f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion"
+    print("\n".join([*outcome.reasons, champion]))
     if not outcome.promoted:
         raise typer.Exit(REFUSED)
 
