@@ -144,8 +144,8 @@ def promote(
     from flows.promote import promote as run
 
     outcome = run(name, version, instead_of, reason)
-    print("\n".join(outcome.reasons))
-    print(f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion")
+    champion = f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion"
+    print("\n".join([*outcome.reasons, champion]))
     if not outcome.promoted:
         raise typer.Exit(REFUSED)
 
@@ -171,11 +171,9 @@ def history(
     """Say who made which version champion, when and why; with --at, which was champion then."""
     from flows import history as ledger
 
-    if at:
-        print(ledger.champion_at(name, at))
-        return
-    found = ledger.history(name)
-    print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else ledger.plain(found))
+    found = ledger.champion_at(name, at) if at else ledger.history(name)
+    plain = ledger.plain_at if at else ledger.plain
+    print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else plain(found))
 
 
 @cli.command()

@@ -1,21 +1,37 @@
 """history: who made which version of a registered model champion, when and why."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines.core.errors import UsageError
-from pipelines.tracking import ledger
-from pipelines.tracking.events import Entry
+from pipelines.core.errors import InputError, UsageError
+from pipelines.core.progress import say
+from pipelines.tracking import ledger, registry
+from pipelines.tracking.events import Entry, State
+
+
+def _read(name: str) -> State:
+    """The ledger of `name`, whose alias is mended where it differs. Raises InputError for a name that is not there."""
+    state = ledger.read(name)
+    if not state.kept:
+        registry.aliases_of(name)  # an alias there is not ours: nothing was promoted
+        return state
+    try:
+        ledger.settle(name, replace(state, damage=()))
+    except InputError as error:  # who may only read may read
+        say(str(error))
+    return state
 
 
 def history(name: str) -> dict[str, Any]:
     """What the ledger of `name` says: the champion, every event that counts, those that do not, and its damage."""
-    state = ledger.read(name)
+    state = _read(name)
     return {
         "model": name,
         "champion": state.champion,
         "events": [_row(entry) for entry in state.entries],
         "overtaken": [_row(entry) for entry in state.overtaken],
+        "repeated": [_row(entry) for entry in state.repeated],
         "damage": list(state.damage),
     }
 
@@ -34,33 +50,45 @@ def _row(entry: Entry) -> dict[str, Any]:
     }
 
 
-def champion_at(name: str, at: str) -> str:
-    """One sentence: which version was champion at a time, such as 2026-11-23 or 2026-11-23T09:00+09:00."""
+def champion_at(name: str, at: str) -> dict[str, Any]:
+    """The event that made the champion of a time, such as 2026-11-23 or 2026-11-23T09:00+09:00; None if none did."""
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
         raise UsageError(f"--at {at}: no time; write it as 2026-11-23T09:00, or with a zone as +09:00") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    entry = ledger.read(name).at(round(moment.timestamp() * 1000))
-    if entry is None:
-        return f"{name} had no champion at {moment.isoformat()}"
-    event = entry.event
-    return f"{name} version {event.version} was champion: {event.actor}, {_time(entry.at_ms)}, {event.reason}"
+    entry = _read(name).at(round(moment.timestamp() * 1000))
+    return {
+        "model": name,
+        "at": moment.isoformat(),
+        "champion": entry.event.version if entry else None,
+        "event": _row(entry) if entry else None,
+    }
+
+
+def plain_at(found: dict[str, Any]) -> str:
+    """The champion of a time as a sentence."""
+    if not (event := found["event"]):
+        return f"{found['model']} had no champion at {found['at']}"
+    who = f"{event['actor']}, {event['at']}, {event['reason']}"
+    return f"{found['model']} version {event['version']} was champion: {who}"
 
 
 def plain(found: dict[str, Any]) -> str:
     """The history as lines of text, the first event first."""
-    lines = [f"{found['model']}: version {found['champion']} is the champion" if found["champion"] else "no champion"]
+    champion = f": version {found['champion']} is the champion" if found["champion"] else " has no champion"
+    lines = [found["model"] + champion]
     for row in found["events"]:
         was = f" (before: {row['previous']})" if row["previous"] else ""
         said = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
         lines.append(f"{row['number']:4}  {said}")
         lines += [f"      {finding['sentence']}" for finding in row["verdict"].get("findings", [])]
-    lines += [
-        f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "
-        "does not count, another was first"
-        for row in found["overtaken"]
-    ]
+    for key, why in (("overtaken", "another was first"), ("repeated", "it is there before")):
+        lines += [
+            f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "
+            f"does not count, {why}"
+            for row in found[key]
+        ]
     return "\n".join([*lines, *(f"      tampered with: {damage}" for damage in found["damage"])])
 
 

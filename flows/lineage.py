@@ -1,14 +1,37 @@
 """lineage: what a registered version was made of, and which versions were made of some data."""
 
-import json
 import re
 from typing import Any
+
+from pydantic import BaseModel, Json, TypeAdapter, ValidationError
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.reports import lineage
 from pipelines.tracking import ledger, registry
 
 SHORTEST = 6  # letters of an md5
+
+
+class Stage(BaseModel, extra="allow"):
+    """One stage before a version, with its MLflow run and the md5s of what it read and wrote."""
+
+    stage: str
+    run: str
+    read: dict[str, str]
+    wrote: dict[str, str]
+
+
+_STAGES = TypeAdapter(Json[list[Stage]])
+_VERDICT = TypeAdapter(Json[dict[str, Any]])
+_TEACHERS = TypeAdapter(Json[list[dict[str, Any]]])
+
+
+def _tag(version: registry.Version, name: str, kind: TypeAdapter[Any]) -> Any:
+    """What a tag of a version holds; None without it, and where somebody else has written it."""
+    try:
+        return kind.dump_python(kind.validate_python(version.tags.get(name)))
+    except ValidationError:
+        return None
 
 
 def of_model(which: str) -> dict[str, Any]:
@@ -19,29 +42,26 @@ def of_model(which: str) -> dict[str, Any]:
     name, alias, number = parts.groups()
     version = registry.get(name, alias) if alias else registry.version(name, int(number))
     tags = version.tags
-    if "lineage" not in tags:
+    stages = _tag(version, "lineage", _STAGES)
+    if stages is None:
         raise InputError(f"{version} has no lineage: it was not registered by `bertline retrain`")
-    stages = json.loads(tags["lineage"])
     return {
         "model": name,
         "version": version.version,
         "champion": ledger.champion(name) == version.version,
         "commit": tags.get("git_commit", ""),
         "dirty": tags.get("git_dirty") == "true",
-        "verdict": json.loads(tags.get("verdict", "{}")),
+        "verdict": _tag(version, "verdict", _VERDICT) or {},
         "stages": stages,
         "parents": _parents(version, stages),
     }
 
 
 def _parents(version: registry.Version, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Registered versions of other models on the way, such as a teacher."""
-    read = {md5 for stage in stages for md5 in stage["read"].values()}
-    return [
-        {"model": each.name, "version": each.version}
-        for each in registry.versions()
-        if each != version and each.tags.get("md5") in read
-    ]
+    """Registered versions on the way, such as a teacher: those that the version names, else those with the md5s."""
+    if named := _tag(version, registry.TEACHERS, _TEACHERS):
+        return named
+    return registry.made_from(stages, version.tags.get("md5", ""))
 
 
 def of_data(md5: str) -> dict[str, Any]:
@@ -54,7 +74,7 @@ def of_data(md5: str) -> dict[str, Any]:
     made: list[registry.Version] = []
     versions = registry.versions()
     for version in versions:
-        for stage in json.loads(version.tags.get("lineage", "[]")):
+        for stage in _tag(version, "lineage", _STAGES) or []:
             for files, stages in ((stage["wrote"], wrote), (stage["read"], read)):
                 for path, digest in files.items():
                     if digest.startswith(md5):

@@ -3,9 +3,11 @@
 import json
 import os
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 
 from pipelines.core.progress import say
+from pipelines.tracking.store import without_passwords
 
 SECONDS = 10
 
@@ -18,13 +20,15 @@ def failed(flow: Any, flow_run: Any, state: Any) -> None:
     address = os.environ.get("BERTLINE_NOTIFY")
     if not address:
         return
-    text = f"bertline: {flow.name} {flow_run.name}: {state.name}: {state.message or 'no reason given'}"
+    why = without_passwords(state.message or "no reason given")
+    text = f"bertline: {flow.name} {flow_run.name}: {state.name}: {why}"
     body = json.dumps({"text": text, "flow": flow.name, "run": str(flow_run.id), "state": state.name}).encode()
     try:
         request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
         urllib.request.urlopen(request, timeout=SECONDS).close()
-    except (OSError, ValueError) as error:
-        say(f"BERTLINE_NOTIFY: {address} was not told: {error}")
+    except (OSError, ValueError, HTTPException) as error:  # the address is a secret: who has it may post
+        said = str(error) if isinstance(error, OSError) else "no web server is known by it"
+        say(f"the address in BERTLINE_NOTIFY was not told: {said}")
 
 
 HOOKS: dict[str, Any] = {"on_failure": [failed], "on_crashed": [failed]}

@@ -9,12 +9,14 @@ from flows import events
 from flows.notices import HOOKS
 from pipelines.core import params
 from pipelines.core.errors import InputError, choices
+from pipelines.core.progress import say
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.inference import measured
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import ledger, registry
+from pipelines.tracking.events import State
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class Outcome:
 def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
     """Measure a registered version on the rows of an evaluate entry."""
     return measured.measure(registry.folder(version), entry, version.tags.get("approved") == "true")
+
+
+@task
+def latency_ratio(challenger: registry.Version, champion: registry.Version, entry: Evaluate) -> float:
+    """The challenger's latency as a multiple of the champion's, measured in turn."""
+    return measured.latency_ratio(registry.folder(challenger), registry.folder(champion), entry)
 
 
 @flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
@@ -50,14 +58,16 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
     ledger.settle(name, known)
     if instead_of is not None and known.champion != instead_of:
         raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
-    champion = registry.version(name, known.champion) if known.champion else None
+    champion = registry.find(name, known.champion) if known.champion else None
     if champion and champion.version == challenger.version:
         return Outcome(False, [f"{challenger} is the champion already"], champion)
     if version is None and (taken_back := _taken_back(challenger, known)):
         return Outcome(False, [taken_back], champion)
     decision = _decide(challenger, champion, entry, rules)
+    if known.champion and not champion:
+        decision = gates.without_champion(decision, known.champion)
     verdict = {"gate": rules.gate, **decision.verdict()}
-    registry.describe(challenger, verdict, decision.reasons)
+    registry.describe(challenger, verdict)
     if not decision.passed and rules.gate == "enforce":
         return Outcome(False, decision.reasons, champion)
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
@@ -81,7 +91,10 @@ def _decide(
 ) -> gates.Decision:
     if rules.gate == "off":
         return gates.Decision([])
-    return gates.decide(measure(challenger, entry), measure(champion, entry) if champion else None, rules)
+    if not champion:
+        return gates.decide(measure(challenger, entry), None, rules)
+    ratio = latency_ratio(challenger, champion, entry) if rules.max_latency_ratio else None
+    return gates.decide(measure(challenger, entry), measure(champion, entry), rules, ratio)
 
 
 def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:
@@ -90,11 +103,10 @@ def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Ver
     if name not in entries:
         raise InputError(f"params.yaml: promote: {choices('entry', name, entries)}")
     known = ledger.read(name)
+    ledger.settle(name, known)
     been = {entry.event.version for entry in known.entries}
     if to is None:
-        if len(known.champions) < 2:
-            raise InputError(f"{name}: no champion before version {known.champion or 'none'} to roll back to")
-        to = known.champions[-2]
+        to = _champion_before(name, known)
     elif to not in been:
         raise InputError(f"{name}: {choices('former champion', to, been)}; `bertline promote` is for a new one")
     elif to == known.champion:
@@ -104,6 +116,17 @@ def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Ver
     ledger.append(name, known, "rollback", to, reason or "no reason was given")
     events.tell("champion", name, version=str(to))
     return target
+
+
+def _champion_before(name: str, known: State) -> int:
+    """The last champion before this one that was not deleted."""
+    for number in reversed(known.champions[:-1]):
+        if number == known.champion:
+            continue
+        if registry.find(name, number):
+            return number
+        say(f"{name}: version {number} was champion before, but it was deleted")
+    raise InputError(f"{name}: no champion before version {known.champion or 'none'} to roll back to")
 
 
 def require_answer(version: registry.Version) -> None:

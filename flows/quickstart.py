@@ -48,7 +48,7 @@ def quickstart() -> str:
         f"asked   {' | '.join(map(str, unlabelled.values()))}\nanswer  {answer}\n"
         f"report  {paths.reports() / 'index.html'}\n"
         f"scored  {SCORED} ({count:,} rows)\n"
-        f"MLflow  {store.uri()}"
+        f"MLflow  {store.shown()}"
     )
 
 

@@ -139,6 +139,7 @@ def provenance_tags(run: str) -> dict[str, str]:
     chain = dag.made_of(f"export@{run}" if exported else f"{section}@{run}", locked)
     chain = [stage | {"run": runs.find(stage["stage"], stage["wrote"])} for stage in chain]
     kept = {"params": json.dumps(values[section][run], sort_keys=True), "lineage": json.dumps(chain)}
+    kept[registry.TEACHERS] = json.dumps(registry.made_from(chain, md5))
     return {"run": run, **md5s, **kept, **git_commit()}
 
 

@@ -29,7 +29,6 @@ class Measured:
     rows: int
     score: OfRows
     answers: list[Any]
-    p50_ms: float
     p95_ms: float
     size_bytes: int
     classes: Mapping[str, float] = field(default_factory=dict)
@@ -74,18 +73,31 @@ class Decision:
         return {"passed": self.passed, "findings": [asdict(finding) for finding in self.findings]}
 
 
-def decide(challenger: Measured, champion: Measured | None, rules: Promote) -> Decision:
+def decide(
+    challenger: Measured, champion: Measured | None, rules: Promote, latency_ratio: float | None = None
+) -> Decision:
     """Hold `challenger` against `rules`, and against `champion` on the same rows where there is one.
 
-    The first challenger has nobody to be compared with: the rules about itself decide. Raises InputError if the rows
-    were replaced between the two measurements.
+    The first challenger has nobody to be compared with: the rules about itself decide.
+
+    Args:
+        latency_ratio: its latency as a multiple of the champion's, measured in turn; the rule about it needs it.
+
+    Raises:
+        InputError: the rows were replaced between the two measurements.
     """
     findings = [*_alone(challenger, rules)]
     if champion:
         if (champion.rows, champion.digest) != (challenger.rows, challenger.digest):
             raise InputError("challenger and champion were not asked the same rows: a run replaced them; promote again")
-        findings += _against(challenger, champion, rules)
+        findings += _against(challenger, champion, rules, latency_ratio)
     return Decision(findings)
+
+
+def without_champion(decision: Decision, deleted: int) -> Decision:
+    """The decision on a challenger whose champion was deleted: the rules about itself decide, as for the first one."""
+    said = f"version {deleted}, the champion, was deleted: no rule holds the challenger against it"
+    return Decision([*decision.findings, Finding("champion", 0, 0, True, said)])
 
 
 def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
@@ -107,7 +119,9 @@ def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
         yield Finding("approval", challenger.approved, 1, challenger.approved, said)
 
 
-def _against(challenger: Measured, champion: Measured, rules: Promote) -> Iterator[Finding]:
+def _against(
+    challenger: Measured, champion: Measured, rules: Promote, latency_ratio: float | None
+) -> Iterator[Finding]:
     yield _loss(challenger, champion, rules)
     same = float(np.mean([ours == theirs for ours, theirs in zip(challenger.answers, champion.answers, strict=True)]))
     if rules.least_agreement:
@@ -115,8 +129,9 @@ def _against(challenger: Measured, champion: Measured, rules: Promote) -> Iterat
     if rules.at_tie == "keep" and same == 1:
         yield Finding("at_tie", 1, 1, False, "it says what the champion says of every row, and at_tie is keep")
     if rules.max_latency_ratio:
-        ratio = challenger.p50_ms / champion.p50_ms
-        yield _most("max_latency_ratio", "latency as a multiple of the champion's", ratio, rules.max_latency_ratio)
+        assert latency_ratio is not None, "the rule max_latency_ratio needs both measured in turn"
+        said = "latency as a multiple of the champion's, in turn with it,"
+        yield _most("max_latency_ratio", said, latency_ratio, rules.max_latency_ratio)
 
 
 def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:

@@ -1,12 +1,11 @@
 """What the gate asks of a version: measured on current rows, with the predictor that serves."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core import paths
+from pipelines.core import paths, provenance, resources
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
@@ -14,7 +13,7 @@ from pipelines.evaluation import analysis
 from pipelines.evaluation.gates import Measured
 from pipelines.evaluation.score import metric_of_rows, score
 from pipelines.evaluation.split import Split
-from pipelines.inference import behaviour, cost
+from pipelines.inference import behaviour, cost, faster_runtime, in_turn
 from pipelines.inference.predictor import Predictor
 
 SAYS = {"regression": "value", "span": "answer", "tagging": "entities"}  # kind -> the column with what is said
@@ -31,21 +30,20 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
     if predictor.task.kind != task.kind:
         raise InputError(f"{folder}: it is for rows of kind {predictor.task.kind}, {rows} has {task.kind}")
     split = Split(rows / f"{entry.split}.parquet", task)
-    digest = _digest(split.path)
+    count, digest = split.rows, provenance.sha256(split.path)
     answers, targets = split.predicted(predictor.predict), split.targets()
     said = answers.column(SAYS.get(task.kind, "label")).to_pylist()
     judged = task.with_(labels=_labels(task, said))
     value, latency = metric_of_rows(targets, answers, judged), cost.latency(predictor, split)
     found = analysis.slices(value, targets, task, entry.slices, split.parts()) if entry.slices else []
     checks = behaviour.check(predictor, split.parts, entry.behaviour)
-    if _digest(split.path) != digest:
+    if provenance.sha256(split.path) != digest:
         raise InputError(f"{split.path}: a run replaced it while {folder} was measured on it; promote again")
     return Measured(
         metric=task.metric,
-        rows=split.rows,
+        rows=count,
         score=value,
         answers=said,
-        p50_ms=latency["p50"],
         p95_ms=latency["p95"],
         size_bytes=sum(file.stat().st_size for end in ("safetensors", "onnx") for file in folder.glob(f"*.{end}")),
         classes=_classes(targets, answers, judged),
@@ -56,11 +54,15 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
     )
 
 
-def _digest(file: Path) -> str:
-    if not file.is_file():  # whoever opens it says so
-        return ""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def latency_ratio(challenger: Path, champion: Path, entry: Evaluate) -> float:
+    """The challenger's median latency divided by the champion's: the median of rounds in which both are asked in turn.
+
+    Measured one after the other, what else the machine did in between would decide.
+    """
+    split_file, threads = paths.rows(entry.task) / f"{entry.split}.parquet", resources.read().threads
+    folders = {"champion": champion, "challenger": challenger}
+    found = in_turn.compare(folders, split_file, threads=threads, **faster_runtime.BRIEFLY)
+    return 1 / found["challenger"].faster[0]
 
 
 def _labels(task: Task, said: list[Any]) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ class State:
     Attributes:
         entries: the events that count.
         overtaken: those that do not, since another was written before them that their writers did not know.
+        repeated: those that the server has twice, since its answer to the first request was lost. They do not count.
         damage: a sentence for each event that was changed or removed afterwards.
         champions: the present champion last, before it those that a rollback goes back to.
         kept: all of it, as the server keeps it.
@@ -62,6 +63,7 @@ class State:
 
     entries: tuple[Entry, ...] = ()
     overtaken: tuple[Entry, ...] = ()
+    repeated: tuple[Entry, ...] = ()
     damage: tuple[str, ...] = ()
     champions: tuple[int, ...] = ()
     kept: tuple[Kept, ...] = ()
@@ -95,6 +97,8 @@ def replay(kept: Sequence[Kept]) -> State:
     """
     entries: dict[int, Entry] = {}
     overtaken: list[Entry] = []
+    repeated: list[Entry] = []
+    ids: set[str] = set()
     damage: list[str] = []
     champions: tuple[int, ...] = ()
     last, expected = 0, 1
@@ -108,15 +112,17 @@ def replay(kept: Sequence[Kept]) -> State:
             continue
         before = entries[last].at_ms if entries else 0
         entry = Entry(number, max(at_ms, before), event, digest(text))
-        if event.after < last:
-            overtaken.append(entry)
+        if event.id in ids or event.after < last:
+            (repeated if event.id in ids else overtaken).append(entry)
+            ids.add(event.id)
             continue
+        ids.add(event.id)
         if event.after in entries and entries[event.after].digest != event.digest:
             damage.append(f"event {event.after} was changed after event {number} named it")
         entries[number] = entry
         champions = _champions(champions, event)
         last = number
-    return State(tuple(entries.values()), tuple(overtaken), tuple(damage), champions, tuple(kept))
+    return State(tuple(entries.values()), tuple(overtaken), tuple(repeated), tuple(damage), champions, tuple(kept))
 
 
 def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:

@@ -48,7 +48,7 @@ def fetch(name: str, number: int, path: str) -> Path:
 
 def _required(place: Path, what: str) -> Path:
     if not place.exists():
-        raise InputError(f"{what} at {store.uri()}: {place}: no such file")
+        raise InputError(f"{what} at {store.shown()}: {place}: no such file")
     return place
 
 

@@ -13,6 +13,7 @@ import os
 import socket
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
-from pipelines.tracking import events, store
+from pipelines.tracking import events, store, users
 from pipelines.tracking.events import Action, Event, Kept, State
 
 CHAMPION = "champion"  # the alias
@@ -33,26 +34,42 @@ TAG = "event"  # of a version of NAME.ledger
 PAGE = 10_000  # events of one request
 CACHE = Path("state/ledger")
 _KEPT = TypeAdapter(list[Kept])
-TRIES = 5  # to settle the alias while others promote
+TRIES = 100  # to settle the alias while others promote
 
 
 def read(name: str) -> State:
-    """What the ledger of `name` says; nothing if there is none yet."""
+    """What the ledger of `name` says; nothing if there is none yet.
+
+    If the last event that this checkout has read is not the same any more, that is damage too.
+    """
+    client, known = store.connect(), _cached(_cache(name))
     with store.explained(f"{name}: the ledger cannot be read"):
-        return events.replay(_fetch(store.connect(), name))
+        state = events.replay(_fetch(client, name))
+    if known and known[-1] not in state.kept:
+        return replace(state, damage=(*state.damage, _not_as_before(known[-1])))
+    return state
 
 
 def champion(name: str) -> int | None:
     """The present champion. Events that this checkout has read before are not read again, but the last of them."""
     client = store.connect()
     with store.explained(f"{name}: the ledger cannot be read"):
-        file = CACHE / f"{hashlib.sha256(f'{store.uri()} {name}'.encode()).hexdigest()[:16]}.json"
+        file = _cache(name)
         known = _cached(file)
         kept = _onward(client, name, known)
     if kept != known:
         with contextlib.suppress(InputError, OSError):  # another process writes the same, or the folder is read-only
             json_file.write(file, kept)
     return events.replay(kept).champion
+
+
+def _cache(name: str) -> Path:
+    """The file with the events that were read before."""
+    return CACHE / f"{hashlib.sha256(f'{store.uri()} {name}'.encode()).hexdigest()[:16]}.json"
+
+
+def _not_as_before(event: Kept) -> str:
+    return f"event {event.number} was changed or removed after it was read here"
 
 
 def _cached(file: Path) -> list[Kept]:
@@ -66,7 +83,8 @@ def _cached(file: Path) -> list[Kept]:
 def _onward(client: MlflowClient, name: str, known: Sequence[Kept]) -> list[Kept]:
     """All events, of which the `known` ones are not read again, but the last."""
     new = _fetch(client, name, known[-1].number if known else 1)
-    if known and new[:1] != [known[-1]]:  # another ledger of that name, or a changed one
+    if known and new[:1] != [known[-1]]:  # or another ledger of that name
+        say(f"{name}: the ledger was tampered with: {_not_as_before(known[-1])}")
         return _fetch(client, name)
     return [*known[:-1], *new]
 
@@ -92,18 +110,24 @@ def append(
 ) -> State:
     """Make `version` champion, if nothing has happened since `known` was read; returns what the ledger says then.
 
-    Raises InputError if another event was first, or if the server does not take this one.
+    Raises InputError if another event was first, if the server does not take this one, or if there is no ledger and
+    another owns `name`.
     """
     after, digest = known.last
     event = Event(uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, verdict or {})
     client = store.connect()
     with store.explained(f"{name}: {action} of version {version} is not entered"):
-        _open(client, name)
+        if not create(client, name):
+            raise InputError(
+                f"{name}: {action} of version {version} is not entered: there is no {name}{SUFFIX}, and only who owns "
+                f"{name} may create it; ask its owner"
+            )
         error = _write(client, name, event)
-    with store.explained(f"{name}: whether {action} of version {version} is entered only `bertline history` will say"):
+    unsure = f"{name}: whether {action} of version {version} is entered only `bertline history` will say"
+    with store.explained(unsure):
         now = events.replay(_onward(client, name, known.kept))
     if error and not _is_in(now, event):
-        raise InputError(f"{name}: {action} of version {version} is not entered: {one_line(error)}")
+        raise InputError(f"{unsure}: {store.without_passwords(one_line(error))}")
     if not _counts(now, event):
         first = next(entry for entry in now.entries if entry.number > after)
         raise InputError(
@@ -135,32 +159,53 @@ def _is_in(state: State, event: Event) -> bool:
     return _counts(state, event) or any(entry.event.id == event.id for entry in state.overtaken)
 
 
-def _open(client: MlflowClient, name: str) -> None:
-    """Create the ledger if it is not there."""
+def create(client: MlflowClient, name: str) -> bool:
+    """Create the ledger if it is not there, and tell whether there is one.
+
+    Who creates a registered model may write it, and says who else may. So the ledger is created by whoever is about to
+    create `name`, or owns it; else who may only register could make a ledger of his own, and promote.
+    """
+    if _is_there(client, name + SUFFIX):
+        return True
+    if _is_there(client, name) and not users.manages(name):
+        return False
     try:
-        client.get_registered_model(name + SUFFIX)
-    except MlflowException:
-        try:
-            client.create_registered_model(name + SUFFIX, description=f"Which version of {name} was champion when.")
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first
-                raise
+        client.create_registered_model(name + SUFFIX, description=f"Which version of {name} was champion when.")
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first
+            raise
+    return True
+
+
+def _is_there(client: MlflowClient, name: str) -> bool:
+    """Whether there is a registered model of that name which this user may see."""
+    try:
+        client.get_registered_model(name)
+    except MlflowException as error:
+        if error.get_http_status_code() not in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+            raise
+        return False
+    return True
 
 
 def settle(name: str, state: State, told: bool = True) -> None:
-    """Put the alias where the ledger has the champion, and say so if it was elsewhere.
+    """Put the alias where the ledger has the champion, and say so if it was elsewhere; tell the ledger's damage.
 
-    A process may have been killed between the two, or somebody may have moved the alias by hand.
+    A process may have been killed between the two, or somebody may have moved the alias by hand. A champion that was
+    deleted cannot have the alias: that is said, and no error.
     """
-    client = store.connect()
     for damage in state.damage:
         say(f"{name}: the ledger was tampered with: {damage}")
+    client = store.connect()
     with store.explained(
         f"{name}: by the ledger its champion is version {state.champion}, but the alias cannot be moved"
     ):
         for _ in range(TRIES):
             held = client.get_registered_model(name).aliases.get(CHAMPION)
             if (int(held) if held else None) == state.champion:
+                return
+            if state.champion and not has_version(client, name, state.champion):
+                say(f"{name}: version {state.champion} is the champion by the ledger, but it was deleted")
                 return
             if state.champion:
                 client.set_registered_model_alias(name, CHAMPION, str(state.champion))
@@ -171,6 +216,17 @@ def settle(name: str, state: State, told: bool = True) -> None:
                 now = f"version {state.champion}" if state.champion else "no version"
                 say(f"{name}: {was} had the alias {CHAMPION}, the ledger says {now}; the alias is mended")
             state = events.replay(_onward(client, name, state.kept))  # another may have been promoted meanwhile
+
+
+def has_version(client: MlflowClient, name: str, number: int) -> bool:
+    """Whether a version is there: one may have been deleted in MLflow."""
+    try:
+        client.get_model_version(name, str(number))
+    except MlflowException as error:
+        if error.get_http_status_code() != HTTPStatus.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 def actor() -> str:

@@ -24,10 +24,12 @@ PROFILE = "profile"  # the artifact that drift is measured against
 PAGE = 1000  # versions of one request
 CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
+TEACHERS = "teachers"  # the tag with the registered versions that a version was made from, as JSON
 RUNTIME = "runtime"  # the tag that says which of them answers
 # what opening a model and asking it imports; the package itself goes with each version, since no index has it
 NEEDS = ("fugashi", "ipadic", "mlflow", "numpy", "pandas", "pyarrow", "pydantic", "tokenizers", "unidic-lite")
 RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensors")}
+DESCRIBED = 5000  # characters of a description that MLflow's databases keep; a tag of a version may have 100,000
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -77,7 +79,7 @@ def register(
     with store.explained(f"{name}: no version is registered"):
         number = _equal(client, name, tags)
         if number is None:
-            number = _first(client, name, tags, _log(name, tags, **model))
+            number = _first(client, name, tags, _log(client, name, tags, **model))
         else:
             say(f"{name} version {number} is this model already")
         client.set_registered_model_alias(name, CHALLENGER, str(number))
@@ -120,27 +122,20 @@ def _requirements(runtime: str) -> list[str]:
     return [f"{package}=={metadata.version(package)}" for package in (*NEEDS, *RUNS[runtime])]
 
 
-def _log(name: str, tags: dict[str, str], **model: Any) -> int:
+def _log(client: MlflowClient, name: str, tags: dict[str, str], **model: Any) -> int:
     """Log a model as a pyfunc, and give it the next number of `name`; `model` is what MLflow takes to log it."""
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # our callers say the same
         warnings.simplefilter("ignore")  # MLflow's advice about types of examples and about pip
         with mlflow.start_run(run_name=f"register {name}", tags=tags):
             logged = mlflow.pyfunc.log_model(name="model", code_paths=[str(PACKAGE)], **model)
+        ledger.create(client, name)  # before `name`, so that who creates the one owns the other
         made = mlflow.register_model(logged.model_uri, name, await_registration_for=0, tags=tags)
     return int(made.version)
 
 
 def get(name: str, alias: str) -> Version:
     """The version of `name` that holds `alias`; the ledger says which is champion. Raises InputError if none does."""
-    client = store.connect()
-    with store.explained(f"{name}: its aliases cannot be read"):
-        try:
-            held = client.get_registered_model(name).aliases
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            names = [each.name for each in client.search_registered_models() if not each.name.endswith(ledger.SUFFIX)]
-            raise InputError(f"{store.uri()}: {choices('registered model', name, names)}") from None
+    client, held = store.connect(), aliases_of(name)
     aliases = {each: int(number) for each, number in held.items() if each != CHAMPION}
     if champion := ledger.champion(name):
         aliases[CHAMPION] = champion
@@ -148,6 +143,19 @@ def get(name: str, alias: str) -> Version:
         raise InputError(f"{name}: {choices('alias', alias, aliases)}")
     with store.explained(f"{name} version {aliases[alias]}, the {alias}, is not there"):
         return _version(client, name, aliases[alias])
+
+
+def aliases_of(name: str) -> dict[str, str]:
+    """The aliases of `name` as MLflow has them. Raises InputError, with the names that there are, for another."""
+    client = store.connect()
+    with store.explained(f"{name}: its aliases cannot be read"):
+        try:
+            return dict(client.get_registered_model(name).aliases)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            names = [each.name for each in client.search_registered_models() if not each.name.endswith(ledger.SUFFIX)]
+            raise InputError(f"{store.shown()}: {choices('registered model', name, names)}") from None
 
 
 def _version(client: MlflowClient, name: str, number: int) -> Version:
@@ -158,6 +166,13 @@ def version(name: str, number: int) -> Version:
     """A version by its number. Raises InputError if there is none."""
     with store.explained(f"{name}: no version {number}"):
         return _version(store.connect(), name, number)
+
+
+def find(name: str, number: int) -> Version | None:
+    """A version by its number; None if it was deleted."""
+    client = store.connect()
+    with store.explained(f"{name} version {number} cannot be read"):
+        return _version(client, name, number) if ledger.has_version(client, name, number) else None
 
 
 def versions() -> list[Version]:
@@ -173,6 +188,12 @@ def versions() -> list[Version]:
         found += [Version(each.name, int(each.version), dict(each.tags)) for each in page]
         token = page.token or ""
     return [version for version in found if not version.name.endswith(ledger.SUFFIX)]
+
+
+def made_from(stages: list[dict[str, Any]], md5: str) -> list[dict[str, Any]]:
+    """The registered versions whose model one of `stages` read on the way to the model with this md5: its teachers."""
+    read = {digest for stage in stages for digest in stage["read"].values()} - {md5}  # an export reads the model itself
+    return [{"model": each.name, "version": each.version} for each in versions() if each.tags.get("md5") in read]
 
 
 def folder(version: Version, runtime: str = "") -> Path:
@@ -202,22 +223,45 @@ def profile(version: Version) -> Path:
 def _logged(version: Version) -> dict[str, str]:
     """The artifacts of a version: their names and their places in it."""
     found = Model.load(str(files.fetch(version.name, version.version, MLMODEL)))
-    return {name: each["path"] for name, each in found.flavors["python_function"]["artifacts"].items()}
+    try:
+        return {name: each["path"] for name, each in found.flavors["python_function"]["artifacts"].items()}
+    except (KeyError, TypeError):
+        raise _foreign(version) from None
 
 
-def describe(version: Version, verdict: dict[str, Any], reasons: list[str]) -> None:
-    """Keep the gate's verdict with a version: as JSON in the tag `verdict`, and as its description."""
-    client = store.connect()
+def _foreign(version: Version) -> InputError:
+    return InputError(f"{version} was not registered by `bertline retrain`: it has no model folder")
+
+
+def describe(version: Version, verdict: dict[str, Any]) -> None:
+    """Keep the gate's verdict with a version: as JSON in the tag `verdict`, and as a table in its description."""
+    client, tag, table = store.connect(), json.dumps(verdict), _table(verdict)
+    if len(table) > DESCRIBED:
+        cut = "\n\nThe tag `verdict` has all of it."
+        table = table[: table.rindex("\n", 0, DESCRIBED - len(cut))] + cut
     with store.explained(f"{version}: its verdict cannot be kept"):
-        client.set_model_version_tag(version.name, str(version.version), "verdict", json.dumps(verdict))
-        table = "\n".join(f"- {reason}" for reason in reasons) or "- not measured"
+        client.set_model_version_tag(version.name, str(version.version), "verdict", tag)
         client.update_model_version(version.name, str(version.version), table)
+
+
+def _table(verdict: dict[str, Any]) -> str:
+    """A row for each rule, as Markdown, which MLflow shows."""
+    if not verdict["findings"]:
+        return "The gate is off: nothing was measured."
+    rows = [
+        [each["rule"], f"{each['found']:.4g}", f"{each['asked']:.4g}", "yes" if each["passed"] else "no"]
+        for each in verdict["findings"]
+    ]
+    lines = [["rule", "found", "asked", "passed"], ["---"] * 4, *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 
 
 def example(version: Version) -> list[dict[str, Any]]:
     """The rows that `version` was registered with, to ask it."""
     model = files.fetch(version.name, version.version, MLMODEL)
     described: Any = Model.load(str(model)).saved_input_example_info
+    if not described:
+        raise _foreign(version)
     files.fetch(version.name, version.version, described["artifact_path"])
     rows: Any = Model.load(str(model)).load_input_example(str(model.parent))  # as `register` gave it
     return rows

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipelines.core.errors import InputError, one_line
 
 HOME = Path("state/mlflow")
 EXPERIMENT = "bertline"
+_USER_INFO = re.compile(r"(?<=://)[^/\s]+@")  # of an address, such as `user:password@`
 
 
 def uri() -> str:
@@ -20,6 +22,16 @@ def uri() -> str:
         return given
     HOME.mkdir(parents=True, exist_ok=True)
     return _local()
+
+
+def without_passwords(text: str) -> str:
+    """`text` without what stands before the host in its addresses: a user's name and a password."""
+    return _USER_INFO.sub("", text)
+
+
+def shown() -> str:
+    """The store's address as it may be told: without a user's name and password."""
+    return without_passwords(uri())
 
 
 def connect() -> MlflowClient:
@@ -66,7 +78,8 @@ def explained(what: str) -> Iterator[None]:
         yield
     # a full disk, or what `requests` says of an upload, is an OSError; a driver is imported when it is needed
     except (MlflowException, OSError, ImportError) as error:
-        said = str(error)
+        said = without_passwords(str(error)) or type(error).__name__
         refused = "Permission denied" in said or "error code 403" in said
-        why = "this user has no permission for it" if refused else one_line(error)
-        raise InputError(f"{what} at {uri()}: {why}") from error
+        why = "this user has no permission for it" if refused else one_line(InputError(said))
+        cause = error if shown() == uri() else None  # it may have the password, and Prefect logs causes too
+        raise InputError(f"{what} at {shown()}: {why}") from cause

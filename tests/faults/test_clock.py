@@ -36,7 +36,7 @@ def promote_at(clock: str, version: int, database: Path) -> None:
 
 
 def version_at(clock: str) -> str:
-    said = history.champion_at("m", f"2026-01-01T{clock}")
+    said = history.plain_at(history.champion_at("m", f"2026-01-01T{clock}"))
     return "none" if "had no champion" in said else said.removeprefix("m version ")[0]
 
 

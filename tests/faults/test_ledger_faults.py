@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlflow
 import pytest
 
+from flows import promote as flow
 from pipelines.tracking import ledger, registry, store
 from tests.support import ledgers, postgres, servers, tiny
 from tests.support.places import CODE
@@ -21,13 +22,25 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 KILLS = int(os.environ.get("BERTLINE_KILLS", "5"))  # of each action
 WRITERS, EACH = 4, 25
 EXAMPLE = {"text": "犬"}
+PARAMS = """
+evaluate: {m: {task: rows}}
+promote: {m: {run: m, gate: off}}
+"""
+PRELOADED = [
+    "flows.promote",
+    "mlflow.pyfunc",
+    "transformers.models.bert.modeling_bert",
+    "pipelines.checkpoints.loading",
+]
+OPENED = (5, 6)  # versions that were registered whole, in a test of rollbacks
 FORKS = multiprocessing.get_context("forkserver")
 
 
 @pytest.fixture
 def server(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[servers.Mlflow]:
     """A server, over SQLite unless the test names PostgreSQL, with four versions of `m`, none of which is champion."""
-    FORKS.set_forkserver_preload(["pipelines.tracking.registry", "mlflow.pyfunc"])
+    FORKS.set_forkserver_preload(PRELOADED)
+    (checkout / "params.yaml").write_text(PARAMS)
     with ExitStack() as stack:
         over = getattr(request, "param", "sqlite")
         database = "" if over == "sqlite" else stack.enter_context(postgres.postgres()).database("mlflow")
@@ -84,44 +97,74 @@ def forked(action: str, seed: int, begun: Any, folder: str, address: str) -> Non
 
 
 def act(action: str, seed: int) -> None:
+    """What a command does; outside a flow run, so that Prefect needs no server of its own."""
     if action == "register":
         registry.register("m", Path("model"), CODE, "single", EXAMPLE, {"run": "m", "md5": f"of {seed}"})
+        return
+    champion = ledger.champion("m") or 0
+    if action == "promote":
+        assert flow.promote.fn("m", 1 + champion % 4, reason="a test").promoted
     else:
-        known = ledger.read("m")
-        other = 1 + (known.champion or 0) % 4
-        if action == "rollback" and len(known.champions) > 1:
-            ledger.append("m", known, "rollback", known.champions[-2], "a test")
-        else:
-            ledger.append("m", known, "promote", other, "a test")
+        flow.rollback("m", to=OPENED[champion == OPENED[0]], reason="a test")
 
 
-@pytest.mark.parametrize(("action", "seconds"), [("promote", 0.15), ("rollback", 0.15), ("register", 2.5)])
-def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: str, seconds: float) -> None:
-    if action == "register":
+def register_champions() -> None:
+    """Two versions that can be opened and asked, and have been champions."""
+    for seed, number in enumerate(OPENED):
+        act("register", seed)
+        assert flow.promote.fn("m", number).promoted
+
+
+class Killed(NamedTuple):
+    """An action in a process of its own, and how long it was let run."""
+
+    seconds: float
+    killed: bool
+
+
+def run(action: str, seed: int, address: str, seconds: float | None) -> Killed:
+    """Kill the action after `seconds`, if it has not ended before; None lets it end."""
+    begun = FORKS.Event()
+    process = FORKS.Process(target=forked, args=(action, seed, begun, os.getcwd(), address))
+    process.start()
+    assert begun.wait(240)
+    start = time.monotonic()
+    process.join(seconds)
+    process.kill()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return Killed(time.monotonic() - start, process.exitcode != 0)
+
+
+@pytest.mark.parametrize("action", ["promote", "rollback", "register"])
+def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: str) -> None:
+    if action != "promote":
         tiny.classifier(checkout / "model")
-    draw, killed, entries = random.Random(action), 0, 0
-    for seed in range(KILLS):
-        begun = FORKS.Event()
-        process = FORKS.Process(target=forked, args=(action, seed, begun, os.getcwd(), server.address))
-        process.start()
-        assert begun.wait(60)
-        time.sleep(draw.uniform(0, seconds))
-        process.kill()
-        process.join()
-        assert process.exitcode in (0, -signal.SIGKILL)
-        killed += process.exitcode != 0
-        state = ledgers.require_order()
+    if action == "rollback":
+        register_champions()
+    draw, killed, seed = random.Random(action), 0, 100
+    takes = run(action, seed, server.address, None).seconds
+    entries = len(ledgers.require_order().entries)
+    while killed < KILLS:
+        seed += 1
+        assert seed < 100 + 10 * KILLS, "it ends before it is killed"
+        killed += run(action, seed, server.address, draw.uniform(0, takes)).killed
+        state = ledgers.require_order(settled=False)
         assert len(state.entries) - entries in (0, 1)
         entries = len(state.entries)
-        for version in store.connect().search_model_versions("name='m'"):
-            if int(version.version) > 4:  # registered by `register`: it is whole, or it is not there
-                assert version.tags["md5"].startswith("of ")
-                folder = registry.folder(registry.version("m", int(version.version)))
-                assert (folder / "model.safetensors").is_file()
+        require_whole()
         act(action, seed)  # the next command goes on
         entries += action != "register"
         ledgers.require_order(entries)
-    assert killed
     found = [version.tags.get("md5", "") for version in store.connect().search_model_versions("name='m'")]
-    of_seeds = sorted(md5 for md5 in found if md5)
-    assert of_seeds == (sorted(f"of {seed}" for seed in range(KILLS)) if action == "register" else [])
+    registered = {"promote": [], "rollback": range(2), "register": range(100, seed + 1)}[action]
+    assert sorted(md5 for md5 in found if md5) == sorted(f"of {seed}" for seed in registered)
+
+
+def require_whole() -> None:
+    """Each version that `register` made is whole, or it is not there."""
+    for version in store.connect().search_model_versions("name='m'"):
+        if int(version.version) > len(ledgers.VERSIONS):
+            assert version.tags["md5"].startswith("of ")
+            folder = registry.folder(registry.version("m", int(version.version)))
+            assert (folder / "model.safetensors").is_file()

@@ -93,8 +93,10 @@ def _check_what_is_kept(third: registry.Version) -> None:
     verdicts = [json.loads(registry.version("tiny", number).tags["verdict"]) for number in (1, 2, 3)]
     assert [verdict["passed"] for verdict in verdicts] == [True, False, True]
     assert told["events"][1]["verdict"] == verdicts[2]
-    assert history.champion_at("tiny", "2026-01-01") == "tiny had no champion at 2026-01-01T00:00:00+00:00"
-    assert history.champion_at("tiny", "2999-01-01").startswith("tiny version 3 was champion: ")
+    none, third = (history.champion_at("tiny", at) for at in ("2026-01-01", "2999-01-01"))
+    assert history.plain_at(none) == "tiny had no champion at 2026-01-01T00:00:00+00:00"
+    assert history.plain_at(third).startswith("tiny version 3 was champion: ")
+    assert third["event"] == told["events"][1]
 
 
 @pytest.mark.slow
@@ -140,12 +142,16 @@ def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path)
     register(registered)
     assert promote("tiny").promoted
     for number, (gate, passed) in enumerate({"dry_run": False, "off": True}.items(), start=2):
-        (checkout / "params.yaml").write_text(PARAMS.replace("run: tiny,", f"run: tiny, gate: {gate},"))
+        (checkout / "params.yaml").write_text(
+            PARAMS.replace("run: tiny,", f"run: tiny, gate: {gate}, max_latency_ratio: 99,")
+        )
         version = register(tiny.classifier(checkout / gate, seed=11))
         outcome = promote("tiny")
         assert (outcome.promoted, outcome.champion.version) == (True, number)
         verdict = json.loads(registry.version("tiny", version.version).tags["verdict"])
         assert (verdict["gate"], verdict["passed"], bool(verdict["findings"])) == (gate, passed, gate == "dry_run")
+        in_turn = [each for each in verdict["findings"] if each["rule"] == "max_latency_ratio"]
+        assert [0 < each["found"] < 99 for each in in_turn] == [True] * (gate == "dry_run")
 
 
 @pytest.mark.slow

@@ -72,8 +72,8 @@ def told(checkout: Path) -> Iterator[list[list[dict[str, Any]]]]:
 
 
 @flow(name="breaks", flow_run_name="one", **HOOKS)
-def breaks() -> None:
-    raise ValueError("the disk is full")
+def breaks(why: str = "the disk is full") -> None:
+    raise ValueError(why)
 
 
 @pytest.mark.usefixtures("checkout")
@@ -86,10 +86,25 @@ def test_a_flow_that_fails_is_told(heard: list[dict[str, str]]) -> None:
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_deaf_address_does_not_hide_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BERTLINE_NOTIFY", "http://127.0.0.1:9/")
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/s3cr3t", "s3cr3t", "http://127.0.0.1:9/a s3cr3t"])
+def test_a_deaf_address_does_not_hide_the_failure_and_is_not_told(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    monkeypatch.setenv("BERTLINE_NOTIFY", address)
     with pytest.raises(ValueError, match="the disk is full"):
         breaks()
+    said = capsys.readouterr().err
+    assert "the address in BERTLINE_NOTIFY was not told: " in said
+    assert "s3cr3t" not in said
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_failure_is_told_without_passwords(heard: list[dict[str, str]]) -> None:
+    with pytest.raises(ValueError, match="no answer"):
+        breaks.with_options(name="asks")("no answer from http://me:s3cr3t@127.0.0.1:9/x")
+    (told,) = heard
+    assert told["text"].endswith("no answer from http://127.0.0.1:9/x")
 
 
 @pytest.fixture

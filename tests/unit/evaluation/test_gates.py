@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.promote import Promote
-from pipelines.evaluation.gates import Decision, Measured, decide
+from pipelines.evaluation.gates import Decision, Measured, decide, without_champion
 
 ROWS = 400
 
@@ -16,12 +16,14 @@ def measured(right: int | list[int], rows: int = ROWS, **more: Any) -> Measured:
     """A version that is right on the first `right` rows, or on the rows with these numbers."""
     hits = np.zeros(rows, bool)
     hits[range(right) if isinstance(right, int) else right] = True
-    facts = {"p50_ms": 1.0, "p95_ms": 2.0, "size_bytes": 5_000_000} | more
+    facts = {"p95_ms": 2.0, "size_bytes": 5_000_000} | more
     return Measured("accuracy", rows, lambda chosen: float(hits[chosen].mean()), hits.tolist(), **facts)
 
 
-def decided(challenger: Measured, champion: Measured | None = None, **rules: Any) -> Decision:
-    decision = decide(challenger, champion, Promote(run="r", **rules))
+def decided(
+    challenger: Measured, champion: Measured | None = None, latency_ratio: float | None = None, **rules: Any
+) -> Decision:
+    decision = decide(challenger, champion, Promote(run="r", **rules), latency_ratio)
     assert decision.passed == all(reason.startswith("passed: ") for reason in decision.reasons)
     return decision
 
@@ -61,14 +63,24 @@ def test_the_first_is_held_against_the_rules_alone(challenger: Measured, rules: 
         (measured(395), measured(400), {"may_lose": 0.02, "confidence": 0.5}, True),
         (measured(300), measured(300), {"least_agreement": 1.0}, True),
         (measured(299), measured(300), {"least_agreement": 1.0}, False),
-        (measured(9, p50_ms=3.0), measured(9, p50_ms=2.0), {"max_latency_ratio": 1.5}, True),
-        (measured(9, p50_ms=3.1), measured(9, p50_ms=2.0), {"max_latency_ratio": 1.5}, False),
+        (measured(9), measured(9), {"max_latency_ratio": 1.5, "latency_ratio": 1.5}, True),
+        (measured(9), measured(9), {"max_latency_ratio": 1.5, "latency_ratio": 1.55}, False),
     ],
 )
 def test_a_later_one_is_held_against_the_champion_too(
     challenger: Measured, champion: Measured, rules: dict[str, Any], passed: bool
 ) -> None:
     assert decided(challenger, champion, **rules).passed == passed
+
+
+@pytest.mark.parametrize("right", [100, 300])
+def test_where_the_champion_was_deleted_the_rules_about_itself_decide_and_it_is_said(right: int) -> None:
+    alone = decided(measured(right), at_least=0.5)
+    decision = without_champion(alone, 7)
+    assert decision.passed == alone.passed == (right == 300)
+    assert decision.reasons[-1] == (
+        "passed: version 7, the champion, was deleted: no rule holds the challenger against it"
+    )
 
 
 def test_few_rows_cannot_show_what_many_can() -> None:

@@ -72,6 +72,21 @@ def test_of_two_at_the_same_moment_the_first_counts() -> None:
     assert [lost.event.id for lost in found.overtaken] == ["b"]
 
 
+def test_an_event_that_the_server_took_twice_counts_once() -> None:
+    """MLflow's client sends a request again whose answer was lost."""
+    kept = written(1)
+    known = events.replay(kept)
+    first, second = event(known, 2, name="a").text(), event(known, 3, name="b").text()
+    kept += [Kept(number, 2000, text) for number, text in enumerate([first, first, second, second, first], start=2)]
+    kept.append(Kept(7, 3000, event(events.replay(kept), 4).text()))
+    found = events.replay(kept)
+    assert [entry.number for entry in found.entries] == [1, 2, 7]
+    assert found.champions == (1, 2, 4)
+    assert [entry.number for entry in found.overtaken] == [4]
+    assert [entry.number for entry in found.repeated] == [3, 5, 6]
+    assert not found.damage
+
+
 def test_what_was_changed_or_removed_shows() -> None:
     kept = written(1, 2, 3)
     changed = json.dumps(json.loads(kept[1][2]) | {"version": 9})

@@ -1,5 +1,6 @@
 """What a store that cannot be used says."""
 
+import traceback
 from pathlib import Path
 
 import mlflow
@@ -15,4 +16,21 @@ def test_a_database_whose_driver_is_not_installed_is_one_sentence(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "mssql+pymssql://nobody@127.0.0.1:1/nothing")
     with pytest.raises(InputError, match=r"MLflow's store does not answer at mssql.*: No module named 'pymssql'"):
         store.connect()
+    mlflow.set_tracking_uri(None)
+
+
+@pytest.mark.parametrize("scheme", ["http", "postgresql"])
+def test_no_error_names_the_password_in_the_address(
+    scheme: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://me:a-s3cr@t@127.0.0.1:9/x")
+    with pytest.raises(InputError) as refused:
+        store.connect()
+    told = "".join(traceback.format_exception(refused.value))
+    assert f"MLflow's store does not answer at {scheme}://127.0.0.1:9/x: " in told
+    assert "s3cr" not in told
+    said = f"^it fails at {scheme}://127.0.0.1:9/x: no {scheme}://127.0.0.1:9/y$"
+    with pytest.raises(InputError, match=said), store.explained("it fails"):
+        raise OSError(f"no {scheme}://me:a-s3cr@t@127.0.0.1:9/y")
     mlflow.set_tracking_uri(None)

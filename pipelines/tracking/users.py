@@ -1,0 +1,38 @@
+"""Who may do what on an MLflow server with users (basic-auth), as far as a ledger has to know it."""
+
+from typing import Any
+
+from mlflow.utils.credentials import get_default_host_creds
+from mlflow.utils.rest_utils import http_request
+
+from pipelines.tracking import store
+
+WHO = "/api/2.0/mlflow/users/current"
+MAY = "/api/3.0/mlflow/users/permissions/get"
+NOT_FOUND = 404
+
+
+def manages(name: str) -> bool:
+    """Whether this user may say who may write the registered model `name`: who made it may.
+
+    Where there are no users everybody may: in a database that we open ourselves, and on a server that does not know
+    the question. False if the server does not tell.
+    """
+    place = store.uri()
+    if not place.startswith("http"):
+        return True
+    who = _ask(place, WHO)
+    if who.status_code == NOT_FOUND:
+        return True
+    try:
+        user = who.json()["user"]
+        if user["is_admin"]:
+            return True
+        about = {"username": user["username"], "resource_type": "registered_model", "resource_id": name}
+        return bool(_ask(place, MAY, params=about).json()["permission"] == "MANAGE")
+    except (ValueError, KeyError, TypeError):  # a refusal, or a page of a proxy
+        return False
+
+
+def _ask(place: str, question: str, **more: Any) -> Any:
+    return http_request(get_default_host_creds(place), question, "GET", **more)

@@ -1,0 +1,83 @@
+"""The commands of docs/promoting.md, each with its exit status, on MLflow's own SQLite."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from pipelines.tracking import registry
+from tests.support import tiny
+from tests.support.places import CODE
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+PARAMS = """
+prepare: {rows: {corpus: custom, source: x}}
+encode: {rows: {task: rows, vocab: v, max_length: 16}}
+finetune: {tiny: {data: rows, encoder: e}}
+evaluate: {tiny: {task: rows}}
+promote: {tiny: {run: tiny, gate: off}}
+"""
+STAGES = [{"stage": "prepare@rows", "run": "", "read": {"raw/x": "0" * 32}, "wrote": {"rows": "abcdef12" * 4}}]
+
+
+@pytest.fixture
+def versions(checkout: Path) -> Iterator[None]:
+    """Two versions of `tiny`, of which none is champion."""
+    (checkout / "params.yaml").write_text(PARAMS)
+    folder = tiny.classifier(checkout / "model")
+    for md5 in ("1", "2"):
+        tags = {"run": "tiny", "md5": md5, "lineage": json.dumps(STAGES)}
+        registry.register("tiny", folder, CODE, "single", {"text": "犬"}, tags)
+    yield
+    mlflow.set_tracking_uri(None)
+
+
+def bertline(line: str, status: int = 0) -> str:
+    """What the command prints; of one that fails, what it says of that."""
+    command = [sys.executable, "-m", "flows.cli", *shlex.split(line)]
+    told = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    told |= {"BERTLINE_ACTOR": "the owner"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=told)
+    assert done.returncode == status, done.stderr
+    return done.stdout if status != 1 else done.stderr
+
+
+@pytest.mark.usefixtures("versions")
+def test_promote_history_rollback_and_lineage() -> None:
+    assert bertline("history tiny") == "tiny has no champion\n"
+    assert bertline("rollback tiny", status=1) == "bertline: tiny: no champion before version none to roll back to\n"
+    assert bertline("promote tiny --version 1 --reason first") == "tiny version 1 is the champion\n"
+    assert "is the champion already" in bertline("promote tiny --version 1", status=3)
+    assert "its champion is version 1, not 2" in bertline("promote tiny --instead-of 2", status=1)
+    assert bertline("promote tiny --version 2 --instead-of 1") == "tiny version 2 is the champion\n"
+    assert bertline("rollback tiny") == "tiny version 1 is the champion again\n"
+    assert bertline('rollback tiny --to 2 --reason "it was better"') == "tiny version 2 is the champion again\n"
+    assert "tiny: version 2 is the champion already" in bertline("rollback tiny --to 2", status=1)
+
+    lines = bertline("history tiny").splitlines()
+    assert lines[0] == "tiny: version 2 is the champion"
+    assert [re.sub(r"^ +\d+  \S+  ", "", line) for line in lines[1:]] == [
+        "promote  version 1, the owner: first",
+        "promote  version 2 (before: 1), the owner: the gate is off",
+        "rollback version 1 (before: 2), the owner: no reason was given",
+        "rollback version 2 (before: 1), the owner: it was better",
+    ]
+    events = json.loads(bertline("history tiny --json"))["events"]
+    assert [event["version"] for event in events] == [1, 2, 1, 2]
+    assert bertline("history tiny --at 2999-01-01").startswith("tiny version 2 was champion: the owner, ")
+    asked = json.loads(bertline("history tiny --at 2999-01-01 --json"))
+    assert (asked["champion"], asked["event"]) == (2, events[-1])
+    none = json.loads(bertline("history tiny --at 2026-01-01 --json"))
+    assert (none["champion"], none["event"]) == (None, None)
+    assert "no registered model 'tinny' (did you mean 'tiny'?)" in bertline("history tinny", status=1)
+
+    assert bertline("lineage model tiny@champion").startswith("tiny version 2, the champion, of commit unknown\n")
+    assert bertline("lineage data abcdef12").endswith("in tiny version 1\n  in tiny version 2, the champion\n")
+    bertline("lineage data 99999999", status=1)

@@ -1,0 +1,185 @@
+"""What people and faults do to a ledger and its model in MLflow is said, mended where it can be, and no dead end."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from flows import history
+from flows import promote as flow
+from pipelines.core.errors import InputError
+from pipelines.tracking import ledger, registry, store
+from tests.support import ledgers
+
+PARAMS = """
+evaluate: {m: {task: rows}}
+promote: {m: {run: m, gate: off}}
+"""
+
+
+@pytest.fixture
+def client(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MlflowClient]:
+    """A store with four versions of `m`, of which none is champion; what is said is not silenced."""
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    (checkout / "params.yaml").write_text(PARAMS)
+    monkeypatch.setattr(flow, "require_answer", lambda version: None)  # they cannot be opened
+    ledgers.register_versions()
+    yield store.connect()
+    mlflow.set_tracking_uri(None)
+
+
+def promote(*versions: int) -> None:
+    """What `bertline promote m --version N` does; outside a flow run."""
+    for version in versions:
+        assert flow.promote.fn("m", version, reason="a test").promoted
+
+
+def test_a_champion_that_was_deleted_is_no_dead_end(client: MlflowClient, capsys: pytest.CaptureFixture[str]) -> None:
+    promote(1)
+    client.delete_model_version("m", "1")
+    with pytest.raises(InputError, match="no champion before version 1 to roll back to"):
+        flow.rollback("m")
+    outcome = flow.promote.fn("m", 2)
+    assert "m: version 1 is the champion by the ledger, but it was deleted" in capsys.readouterr().err
+    said = "version 1, the champion, was deleted: no rule holds the challenger against it"
+    assert outcome.reasons == [f"passed: {said}"]
+    assert ledger.read("m").entries[-1].event.verdict["findings"][0]["sentence"] == said
+    assert "| champion | 0 | 0 | yes |" in client.get_model_version("m", "2").description
+    assert ledgers.alias() == ledger.champion("m") == 2
+
+
+def test_a_rollback_passes_over_versions_that_were_deleted(
+    client: MlflowClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promote(1, 2, 3)
+    for gone in ("2", "3"):
+        client.delete_model_version("m", gone)
+    assert flow.rollback("m").version == 1
+    assert "m: version 2 was champion before, but it was deleted" in capsys.readouterr().err
+    assert ledgers.require_order(4).champions == (1,)
+    promote(4, 1)
+    client.delete_model_version("m", "4")
+    with pytest.raises(InputError, match="no champion before version 1 to roll back to"):
+        flow.rollback("m")
+    assert "version 1 was champion before, but it was deleted" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("look", ["history", "history at", "rollback", "rollback to the champion"])
+def test_whoever_looks_at_the_ledger_mends_the_alias_and_says_so(
+    look: str, client: MlflowClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promote(1, 2)
+    client.set_registered_model_alias("m", "champion", "3")
+    if look == "rollback to the champion":
+        with pytest.raises(InputError, match="version 2 is the champion already"):
+            flow.rollback("m", to=2)
+    elif look == "rollback":
+        flow.rollback("m")
+    else:
+        history.champion_at("m", "2999-01-01") if look == "history at" else history.history("m")
+    assert "m: version 3 had the alias champion, the ledger says version 2; the alias is mended" in (
+        capsys.readouterr().err
+    )
+    assert ledgers.alias() == (1 if look == "rollback" else 2)
+
+
+def test_who_may_only_read_sees_the_history_of_an_alias_that_is_wrong(
+    client: MlflowClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promote(1)
+    client.set_registered_model_alias("m", "champion", "3")
+
+    def refuse(*_: object) -> None:
+        raise MlflowException("Permission denied", 7)
+
+    monkeypatch.setattr(MlflowClient, "set_registered_model_alias", refuse)
+    assert history.history("m")["champion"] == 1
+    assert "the alias cannot be moved" in capsys.readouterr().err
+
+
+def test_an_alias_of_a_model_that_was_never_promoted_is_somebody_elses(client: MlflowClient) -> None:
+    client.set_registered_model_alias("m", "champion", "3")
+    assert history.plain(history.history("m")) == "m has no champion"
+    assert ledgers.alias() == 3
+    with pytest.raises(InputError, match=r"no registered model 'n'.*; there are: m$"):
+        history.history("n")
+
+
+@pytest.mark.parametrize("harm", ["changed", "deleted"])
+def test_a_last_event_that_was_deleted_or_changed_shows_where_it_was_read(
+    harm: str, client: MlflowClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promote(1, 2)
+    assert ledger.champion("m") == 2
+    if harm == "deleted":
+        client.delete_model_version("m.ledger", "2")
+    else:
+        changed = ledger.read("m").entries[-1].event.text().replace('"version": 2', '"version": 3')
+        client.set_model_version_tag("m.ledger", "2", "event", changed)
+    said = "event 2 was changed or removed after it was read here"
+    assert history.history("m")["damage"] == [said]
+    assert f"tampered with: {said}" in history.plain(history.history("m"))
+    capsys.readouterr()
+    assert ledger.champion("m") == (1 if harm == "deleted" else 3)
+    assert f"m: the ledger was tampered with: {said}" in capsys.readouterr().err
+    assert ledger.champion("m") == (1 if harm == "deleted" else 3)
+    assert not capsys.readouterr().err
+    promote(4)
+    assert history.history("m")["damage"] == (["event 2 was removed"] if harm == "deleted" else [])
+
+
+class Answers:
+    """A server that takes an event, or not, and whose answer is an error."""
+
+    def __init__(self, takes: int) -> None:
+        self.takes, self.real = takes, MlflowClient.create_model_version
+
+    def __call__(self, *arguments: Any, **more: Any) -> None:
+        for _ in range(self.takes):
+            self.real(*arguments, **more)
+        raise MlflowException("the gateway has gone", 1)
+
+
+@pytest.mark.parametrize("takes", [0, 1, 2])
+def test_a_server_whose_answer_is_lost(takes: int, client: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MlflowException("", 1).get_http_status_code() == HTTPStatus.INTERNAL_SERVER_ERROR
+    promote(1)
+    answers = Answers(takes)
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "create_model_version", lambda *given, **more: answers(*given, **more))
+        if takes:
+            promote(2)
+        else:
+            with pytest.raises(
+                InputError, match="m: whether promote of version 2 is entered only `bertline history` will say: the gat"
+            ):
+                promote(2)
+    state = ledgers.require_order(2 if takes else 1)
+    assert (state.champion, len(state.repeated)) == (2, takes - 1) if takes else (1, 0)
+    lines = history.plain(history.history("m")).splitlines()
+    assert sum("another was first" in line for line in lines) == 0
+    assert sum("does not count, it is there before" in line for line in lines) == max(takes - 1, 0)
+
+
+def test_a_long_verdict_is_cut_where_a_database_keeps_less(client: MlflowClient) -> None:
+    findings = [
+        {"rule": f"classes.ラベル|{i}", "found": i / 3, "asked": 0.5, "passed": i > 1, "sentence": "s"}
+        for i in range(300)
+    ]
+    registry.describe(registry.version("m", 1), {"passed": False, "findings": findings})
+    kept = client.get_model_version("m", "1")
+    table = kept.description.splitlines()
+    assert table[:3] == [
+        "| rule | found | asked | passed |",
+        "| --- | --- | --- | --- |",
+        "| classes.ラベル/0 | 0 | 0.5 | no |",
+    ]
+    assert table[-2:] == ["", "The tag `verdict` has all of it."]
+    assert all(line.endswith(" |") for line in table[:-2])
+    assert 4900 < len(kept.description) <= 5000
+    assert "classes.\\u30e9\\u30d9\\u30eb|299" in kept.tags["verdict"]
