@@ -1,5 +1,6 @@
 """What a store that cannot be used says."""
 
+import re
 import traceback
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def test_a_database_whose_driver_is_not_installed_is_one_sentence(
     mlflow.set_tracking_uri(None)
 
 
-@pytest.mark.parametrize("scheme", ["http", "postgresql"])
+@pytest.mark.parametrize("scheme", ["http", "postgresql+pg8000"])  # a driver that is not installed
 def test_no_error_names_the_password_in_the_address(
     scheme: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -30,7 +31,7 @@ def test_no_error_names_the_password_in_the_address(
     told = "".join(traceback.format_exception(refused.value))
     assert f"MLflow's store does not answer at {scheme}://127.0.0.1:9/x: " in told
     assert "s3cr" not in told
-    said = f"^it fails at {scheme}://127.0.0.1:9/x: no {scheme}://127.0.0.1:9/y$"
-    with pytest.raises(InputError, match=said), store.explained("it fails"):
+    said = f"it fails at {scheme}://127.0.0.1:9/x: no {scheme}://127.0.0.1:9/y"
+    with pytest.raises(InputError, match=f"^{re.escape(said)}$"), store.explained("it fails"):
         raise OSError(f"no {scheme}://me:a-s3cr@t@127.0.0.1:9/y")
     mlflow.set_tracking_uri(None)
