@@ -32,7 +32,9 @@ OFTEN = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2"}
 
 
 @pytest.fixture
-def server(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[servers.Prefect]:
+def server(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[servers.Prefect]:
     """Prefect, which looks often for what is to be scheduled."""
     with ExitStack() as stack:
         database = f"sqlite+aiosqlite:///{checkout}/prefect.db"
