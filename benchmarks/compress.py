@@ -6,9 +6,9 @@ FOLDER is a checkout in which a params file of compression is active and its gra
     python benchmarks/compress.py ../compress livedoor-adapted --json benchmarks/results/compress-livedoor.json
 
 That run is the first of the seeds. The others are made here (compress_runs.py). What a seed gave is appended to
-`--runs`, beside the teacher's score, and is not needed in FOLDER again: a table can be filled on several days. Speeds
-are measured in one run, of the models that FOLDER has; `--rounds 0` keeps those of the last one. The aims are those of
-the methods' papers, or below them where the teacher is small.
+`--runs`, beside the teacher's score, and is not needed in FOLDER again: a table can be filled on several days. So are
+speeds, of the models that FOLDER has: each is measured in turn with the teacher. `--rounds 0` measures none. The aims
+are those of the methods' papers, or below them where the teacher is small.
 """
 
 import argparse
@@ -72,16 +72,18 @@ def main() -> None:
     with chdir(given.folder):
         entries = compress_runs.made_from(given.teacher, params.read()["compress"])
         compress_runs.keep(entries, given.teacher, given.seeds, runs)
-        speeds = compared(given.teacher, entries, given.rounds) if given.rounds else measured(to)
+        if given.rounds:
+            compare(given.teacher, entries, given.rounds, runs)
     kept = compress_runs.kept(runs)
     keys = {name: [(name, compress_runs.origin(name, entries), seed) for seed in given.seeds] for name in entries}
     if missing := [name for name in entries if not all(key in kept for key in keys[name])]:
         sys.exit(f"{given.folder}: not made yet, so there is no table: {', '.join(missing)}; `bertline run` makes them")
     found = [variant(name, [kept[key] for key in keys[name]], entries[name]) for name in entries]
+    speeds = compress_runs.speeds(runs)
     for each in found:
-        each["speed"] = speeds.get(each["run"], {})
+        each["speed"] = speeds.get((each["run"], compress_runs.origin(each["run"], entries)), {})
     own = sorted({kept[key]["teacher"] for name in entries for key in keys[name]})
-    teacher = {"run": given.teacher, "scores": own, "speed": speeds.get(given.teacher, {})}
+    teacher = {"run": given.teacher, "scores": own, "speed": speeds.get((given.teacher, ""), {})}
     harness.report(
         [*claims(found, teacher)], ("torch", "transformers", "onnxruntime"), to, teacher=teacher, variants=found
     )
@@ -106,28 +108,18 @@ def variant(name: str, lines: list[dict[str, Any]], entry: dict[str, Any]) -> di
     }
 
 
-Speeds = dict[str, dict[str, dict[str, Any]]]  # run -> "torch" or "onnx" -> in_turn.Compared
-
-
-def measured(to: Path | None) -> Speeds:
-    """The speeds in a file that an earlier run left."""
-    if not to or not to.is_file():
-        return {}
-    return {each["run"]: each["speed"] for each in [harness.kept(to, "teacher"), *harness.kept(to, "variants")]}
-
-
-def compared(teacher: str, entries: compress_runs.Entries, rounds: int) -> Speeds:
-    """The teacher by torch, and beside it each variant, and whatever is exported."""
+def compare(teacher: str, entries: compress_runs.Entries, rounds: int, runs: Path) -> None:
+    """Measure the teacher by torch, and in turn with it each variant that is there, and whatever is exported."""
     ways = {(name, "torch"): paths.model(name) for name in (teacher, *entries)}
-    ways |= {(name, "onnx"): paths.onnx(name) for name in (teacher, *entries) if paths.onnx(name).is_dir()}
+    ways |= {(name, "onnx"): paths.onnx(name) for name in (teacher, *entries)}
     scored = params.entry("evaluate", teacher, Evaluate)
     rows = paths.rows(scored.task) / f"{scored.split}.parquet"
-    folders = {" ".join(key): folder for key, folder in ways.items()}
+    folders = {" ".join(key): folder for key, folder in ways.items() if folder.is_dir()}
     found = in_turn.compare(folders, rows, rounds=rounds, seconds=SECONDS)
-    speeds: Speeds = {}
     for name, way in ways:
-        speeds.setdefault(name, {})[way] = asdict(found[f"{name} {way}"])
-    return speeds
+        if speed := found.get(f"{name} {way}"):
+            line = {"run": name, "origin": compress_runs.origin(name, entries), "way": way, "cpu": harness.cpu()}
+            compress_runs.append(runs, line | asdict(speed))
 
 
 def claims(found: list[dict[str, Any]], teacher: dict[str, Any]) -> Iterator[harness.Claim]:

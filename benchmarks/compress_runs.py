@@ -1,4 +1,7 @@
-"""What each seed of a compression table gave, kept in a file, and made where it is missing."""
+"""What each seed of a compression table gave, and how fast each model was, kept in a file.
+
+Seeds but the first are made here where they are missing.
+"""
 
 import hashlib
 import json
@@ -37,15 +40,35 @@ def lineage(name: str, entries: Entries) -> list[str]:
 
 
 def origin(name: str, entries: Entries) -> str:
-    """A digest of the entry and of those that it comes from."""
+    """A digest of the entry and of those that it comes from; "" of the teacher."""
+    if name not in entries:
+        return ""
     text = json.dumps([entries[each] for each in lineage(name, entries)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _lines(runs: Path) -> list[dict[str, Any]]:
+    return [*map(json.loads, runs.read_text(encoding="utf-8").splitlines() if runs.is_file() else ())]
+
+
+def append(runs: Path, line: dict[str, Any]) -> None:
+    with runs.open("a", encoding="utf-8") as file:
+        file.write(f"{json.dumps(line)}\n")
+
+
 def kept(runs: Path) -> dict[Key, dict[str, Any]]:
-    """The lines of the file."""
-    lines = map(json.loads, runs.read_text(encoding="utf-8").splitlines() if runs.is_file() else ())
-    return {(line["run"], line["origin"], line["seed"]): line for line in lines}
+    """What seeds gave."""
+    return {(line["run"], line["origin"], line["seed"]): line for line in _lines(runs) if "seed" in line}
+
+
+def speeds(runs: Path) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    """An entry and its origin -> "torch" or "onnx" -> its speed beside the teacher's (in_turn.Compared), the newest."""
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for line in _lines(runs):
+        if "way" in line:
+            about = {key: line[key] for key in ("cpu", "cost", "faster", "throughput")}
+            found.setdefault((line["run"], line["origin"]), {})[line["way"]] = about
+    return found
 
 
 def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path) -> None:
@@ -60,9 +83,8 @@ def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path) -> None:
             there, place = made(seed, entries, {each for name in missing for each in lineage(name, entries)}), at(seed)
         for name in there:
             if name in missing:
-                line = {"run": name, "origin": origin(name, entries), "seed": seed} | result(name, place, teacher)
-                with runs.open("a", encoding="utf-8") as file:
-                    file.write(f"{json.dumps(line)}\n")
+                line = {"run": name, "origin": origin(name, entries), "seed": seed}
+                append(runs, line | result(name, place, teacher))
 
 
 def result(name: str, here: Path, teacher: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def write(to: Path, packages: tuple[str, ...], **facts: Any) -> None:
     to.write_text(json.dumps(about | facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def kept(file: Path | None, key: str) -> Any:
+def kept(file: Path | None, key: str) -> list[dict[str, Any]]:
     """What an earlier run left under `key` in a file of results; nothing where the file is missing or empty."""
     if not file or not file.is_file() or not (text := file.read_text(encoding="utf-8")).strip():
         return []

@@ -82,8 +82,13 @@ def _variants(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[s
 
 def _speeds(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[str]:
     """Speed by each runtime, beside the teacher by torch; slower ones say so by a number below 1."""
+    cpus = sorted({speed["cpu"].partition(";")[0] for each in (teacher, *variants) for speed in each["speed"].values()})
+    says = (
+        "Times faster than the teacher by torch, measured in turn: median, least and most of the rounds. "
+        f"On one thread of {'; '.join(cpus)}."
+    )
     lines = [
-        "Times faster than the teacher by torch, measured in turn: median, least and most of the rounds.\n",
+        f"{textwrap.fill(says, 100)}\n",
         "| run | runtime | one row | many rows | p50, p95, p99 ms | rows/s | cold start s | peak MB |",
         "|---|---|---|---|---|---:|---:|---:|",
     ]
