@@ -56,6 +56,7 @@ PAPERS = {
     "factorize_embeddings": "97%",
 }
 SECONDS = 1.0  # of a turn's half: forty models take half an hour
+AT_ONCE = 8  # models that are measured before their speeds are kept
 CHAIN = (0.10, 3.0)  # of the bytes at most, times the throughput at least, within one point
 
 
@@ -65,6 +66,7 @@ def main() -> None:
     parser.add_argument("teacher", help="a run of finetune")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="the first is that of the params file")
     parser.add_argument("--rounds", type=int, default=5, help="of speed; 0 measures none")
+    parser.add_argument("--only", nargs="*", default=[], help="measure the speeds of these alone")
     parser.add_argument("--runs", type=Path, default=Path("benchmarks/results/compress.jsonl"), help="what seeds gave")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -73,7 +75,7 @@ def main() -> None:
         entries = compress_runs.made_from(given.teacher, params.read()["compress"])
         compress_runs.keep(entries, given.teacher, given.seeds, runs)
         if given.rounds:
-            compare(given.teacher, entries, given.rounds, runs)
+            compare(given.teacher, entries, given.rounds, runs, given.only)
     kept = compress_runs.kept(runs)
     keys = {name: [(name, compress_runs.origin(name, entries), seed) for seed in given.seeds] for name in entries}
     if missing := [name for name in entries if not all(key in kept for key in keys[name])]:
@@ -108,16 +110,22 @@ def variant(name: str, lines: list[dict[str, Any]], entry: dict[str, Any]) -> di
     }
 
 
-def compare(teacher: str, entries: compress_runs.Entries, rounds: int, runs: Path) -> None:
-    """Measure the teacher by torch, and in turn with it each variant that is there, and whatever is exported."""
-    ways = {(name, "torch"): paths.model(name) for name in (teacher, *entries)}
-    ways |= {(name, "onnx"): paths.onnx(name) for name in (teacher, *entries)}
+def compare(teacher: str, entries: compress_runs.Entries, rounds: int, runs: Path, only: list[str]) -> None:
+    """Measure the teacher by torch, and in turn with it each variant that is there, and whatever is exported.
+
+    Of `only` some, if it names any. A model with zeros has the shape of the one that it was made from, and is as fast.
+    """
+    dense = [name for name, entry in entries.items() if entry["method"] != "prune_magnitude"]
+    ways = {(name, "torch"): paths.model(name) for name in dense}
+    ways |= {(name, "onnx"): paths.onnx(name) for name in (teacher, *dense)}
+    there = [key for key, folder in ways.items() if folder.is_dir() and (not only or key[0] in only)]
     scored = params.entry("evaluate", teacher, Evaluate)
     rows = paths.rows(scored.task) / f"{scored.split}.parquet"
-    folders = {" ".join(key): folder for key, folder in ways.items() if folder.is_dir()}
-    found = in_turn.compare(folders, rows, rounds=rounds, seconds=SECONDS)
-    for name, way in ways:
-        if speed := found.get(f"{name} {way}"):
+    for some in (there[i : i + AT_ONCE] for i in range(0, len(there), AT_ONCE)):
+        folders = {"teacher": paths.model(teacher)} | {" ".join(key): ways[key] for key in some}
+        found = in_turn.compare(folders, rows, rounds=rounds, seconds=SECONDS)
+        for name, way in [(teacher, "torch"), *some]:
+            speed = found["teacher" if (name, way) == (teacher, "torch") else f"{name} {way}"]
             line = {"run": name, "origin": compress_runs.origin(name, entries), "way": way, "cpu": harness.cpu()}
             compress_runs.append(runs, line | asdict(speed))
 
