@@ -21,16 +21,6 @@ from tests.support import postgres, servers, tiny
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), postgres.needed]
-PARAMS = """
-resources: {threads: 1}
-import_weights: {e: {source: x}}
-prepare: {rows: {corpus: custom, kind: single, source: x, format: jsonl, files: {test: x}}}
-build_vocab: {v: {rows: rows, tokenizer: wordpiece, size: 64}}
-encode: {rows: {task: rows, vocab: v, max_length: 16}}
-finetune: {tiny: {data: rows, encoder: e}}
-evaluate: {tiny: {task: rows}}
-promote: {tiny: {run: tiny}}
-"""
 STAGE = "until [ -e go ]; do touch begun; sleep 0.2; done; mkdir -p artifacts/models; cp -r model artifacts/models/tiny"
 STAGES = {"finetune": {"foreach": {"tiny": {}}, "do": {"cmd": STAGE, "outs": ["artifacts/models/tiny"]}}}
 FLOW = """
@@ -79,7 +69,7 @@ def graph(checkout: Path) -> None:
     """One stage, which waits for the file `go` and then copies a model folder."""
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": STAGES}))
-    Path("params.yaml").write_text(PARAMS)
+    Path("params.yaml").write_text(tiny.PARAMS)
     tiny.classifier(checkout / "model")
     rows = pa.Table.from_pylist([{"id": "1", "text": "犬", "label": tiny.LABELS[0]}], schema.ROWS["single"])
     for split in ("train", "test"):

@@ -20,16 +20,6 @@ from pipelines.tracking import registry, runs
 from tests.support import tiny
 from tests.support.places import ROOT
 
-PARAMS = """
-resources: {threads: 1}
-import_weights: {e: {source: x}}
-prepare: {rows: {corpus: custom, kind: single, source: x, format: jsonl, files: {test: x}}}
-build_vocab: {v: {rows: rows, tokenizer: wordpiece, size: 64}}
-encode: {rows: {task: rows, vocab: v, max_length: 16}}
-finetune: {tiny: {data: rows, encoder: e}}
-evaluate: {tiny: {task: rows}}
-promote: {tiny: {run: tiny}}
-"""
 STAGES = {
     "finetune": {"cmd": "cp -r model artifacts/models/tiny", "deps": ["model"], "outs": ["artifacts/models/tiny"]},
     "evaluate": {
@@ -46,7 +36,7 @@ def graph(checkout: Path) -> Iterator[Path]:
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
     graph = {name: {"foreach": {"tiny": {}}, "do": each} for name, each in STAGES.items()}
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
-    Path("params.yaml").write_text(PARAMS)
+    Path("params.yaml").write_text(tiny.PARAMS)
     tiny.classifier(checkout / "model")
     rows = pa.Table.from_pylist([{"id": "1", "text": "犬", "label": tiny.LABELS[0]}], schema.ROWS["single"])
     for split in ("train", "test"):

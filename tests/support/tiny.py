@@ -24,6 +24,17 @@ TEXTS = [
 ] * 4
 LABELS = ("film", "phone", "sport")
 TASK = Task("tiny", "single", LABELS, "accuracy")
+# a params.yaml in which such a model is the run `tiny`
+PARAMS = """
+resources: {threads: 1}
+import_weights: {e: {source: x}}
+prepare: {rows: {corpus: custom, kind: single, source: x, format: jsonl, files: {test: x}}}
+build_vocab: {v: {rows: rows, tokenizer: wordpiece, size: 64}}
+encode: {rows: {task: rows, vocab: v, max_length: 16}}
+finetune: {tiny: {data: rows, encoder: e}}
+evaluate: {tiny: {task: rows}}
+promote: {tiny: {run: tiny}}
+"""
 SHAPES = ROOT / "encoders/shapes"
 _SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
 # what makes each of encoders/shapes a tiny one
