@@ -1,11 +1,12 @@
 """Save and load models whose weights are rounded: config.json names the layers, model.safetensors has their parts."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
@@ -13,10 +14,11 @@ from transformers import AutoConfig, PreTrainedModel
 from pipelines.checkpoints import loading
 from pipelines.checkpoints.loading import CONFIG, WEIGHTS
 from pipelines.core.errors import InputError, one_line, shown
-from pipelines.models import int8, matrices, packed, qdq
+from pipelines.models import int8, matrices, packed, qdq, shapes
 
 INT8, QDQ, PACKED = "bertline_int8", "bertline_qdq", "bertline_packed"  # keys of config.json: the layers in that form
 PARAMETERS = "parameters"  # in the weights' metadata: how many the model has, which packed bytes do not show
+REPEATED = "repeated"  # there too, if layers share weights: names -> the name under which the same values are written
 ROUNDED = (int8.Int8Linear, int8.Int8Embedding, qdq.QdqLinear)
 
 Parts = dict[str, torch.Tensor]
@@ -70,13 +72,13 @@ def load_packed(folder: Path, auto: Any) -> PreTrainedModel:
     return _load(folder, auto, PACKED, unpack)
 
 
-def parameters(model: nn.Module) -> int:
-    """The number of parameters, as if none were rounded or packed."""
+def parameters(model: nn.Module, repeated: Container[str] = ()) -> int:
+    """The number of parameters, as if none were rounded or packed; those of matrices in `repeated` do not count."""
     count = sum(each.numel() for each in model.parameters())
-    for part in model.modules():
-        if isinstance(part, packed.PackedWeight):
+    for name, part in model.named_modules():
+        if isinstance(part, packed.PackedWeight) and f"{name}.packed" not in repeated:
             count += part.shape[0] * part.shape[1]
-        elif isinstance(part, ROUNDED):
+        elif isinstance(part, ROUNDED) and f"{name}.weight" not in repeated:
             bias = getattr(part, "bias", None)
             count += part.weight.numel() + (0 if bias is None else bias.numel())
     return count
@@ -93,13 +95,28 @@ def _packed(model: nn.Module) -> Iterator[tuple[str, packed.PackedWeight]]:
 
 
 def _save(model: PreTrainedModel, folder: Path, mark: str, layers: Any) -> None:
-    """config.json with `layers` under `mark`, and all tensors; those that layers share are written for each."""
+    """config.json with `layers` under `mark`, and all tensors; what layers share is written once."""
     model.config.save_pretrained(folder)
     path = folder / CONFIG
     settings = json.loads(path.read_text(encoding="utf-8")) | {mark: layers, "architectures": [type(model).__name__]}
     path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(tensors, folder / WEIGHTS, {PARAMETERS: str(parameters(model))})
+    repeated = _repeated(model, tensors)
+    said = {PARAMETERS: str(parameters(model, repeated))} | ({REPEATED: json.dumps(repeated)} if repeated else {})
+    save_file({name: tensor for name, tensor in tensors.items() if name not in repeated}, folder / WEIGHTS, said)
+
+
+def _repeated(model: PreTrainedModel, tensors: Parts) -> dict[str, str]:
+    """The names of values that stand under another name too -> the first one; {} if the layers share no weights.
+
+    Each layer has rounded what it shares by itself, so that only the values tell. What layers do not share may differ,
+    as the ranges of their inputs do.
+    """
+    if shapes.GROUPS not in shapes.of(model):
+        return {}
+    first: dict[tuple[Any, ...], str] = {}
+    named = {name: (each.dtype, each.shape, each.numpy().tobytes()) for name, each in tensors.items()}
+    return {name: first[values] for name, values in named.items() if first.setdefault(values, name) != name}
 
 
 def _load_rounded(folder: Path, auto: Any, mark: str, linear: type[nn.Module]) -> PreTrainedModel:
@@ -118,7 +135,10 @@ def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, A
     delattr(config, mark)
     model = loading.built(auto, config)
     tensors = loading.tensors(folder / WEIGHTS)
+    with safe_open(folder / WEIGHTS, "pt") as file:
+        said = file.metadata() or {}
     try:
+        tensors |= {name: tensors[first] for name, first in json.loads(said.get(REPEATED, "{}")).items()}
         for name in layers:
             parts = {key.removeprefix(f"{name}."): tensors.pop(key) for key in _under(name, tensors)}
             tensors |= build(model, name, layers[name] if isinstance(layers, dict) else None, parts)

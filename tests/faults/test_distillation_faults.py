@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 EPOCHS = 30  # of 3 steps, of tinybert's second stage
 SGD = {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.01, "batch_size": 8}
 TINYBERT = {"method": "tinybert", "layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 2}
+SMALL = {"bottleneck": 8, "embedding_size": 8, "intermediate_size": 8, "feed_forwards": 1}
 THESEUS = {"method": "theseus", "layers": 2, "replacing_epochs": 4, "rate": 0.5}
 
 
@@ -93,13 +94,25 @@ def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> 
     assert not [name for name in whole if "of_layers" in name or "of_embeddings" in name], "projections are not kept"
 
 
-@pytest.mark.parametrize("method", ["q8bert", "share_layers"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"method": "q8bert"},
+        {"method": "share_layers"},
+        {**THESEUS, "replacing_epochs": EPOCHS},
+        {"method": "mobile", **SMALL, "transfer_epochs": EPOCHS},
+    ],
+    ids=lambda entry: entry["method"],
+)
 def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
-    method: str, place: Path, monkeypatch: pytest.MonkeyPatch
+    entry: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a fit learns besides weights, such as q8bert's ranges of activations, goes on too."""
+    """What a fit learns besides weights, such as q8bert's ranges of activations, goes on too; so do draws and stages.
+
+    Theseus draws which modules are replaced, and its first fit goes on from a kill; so does the first of mobile.
+    """
     monkeypatch.setenv("BERTLINE_QUIET", "")
-    entry = {"method": method, "epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}
+    entry = {**entry, "epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}
     asked({"whole": entry, "cut": entry})
     compress.main("whole")
     checkpoint = paths.checkpoints("compress", "cut") / "fit-1.pt"

@@ -1,16 +1,19 @@
 """Layers that share weights, and tables of two matrices: by NumPy, and against the models that they come from."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
 from pipelines.compression.methods import share_layers
 from pipelines.core.errors import UsageError
+from pipelines.inference import cost
 from pipelines.models import backbones, heads
 from pipelines.models.factorized import Factorized
 from tests.support import compressed, kinds, tiny
@@ -77,17 +80,23 @@ def test_a_bert_under_a_head_of_ours_keeps_its_architecture(checkout: Path) -> N
 
 
 @pytest.mark.parametrize("family", ["roberta", "modernbert"])
-def test_what_is_shared_can_be_int8(family: str, checkout: Path) -> None:
-    """Norms stay shared; every layer has its own int8 copy of a matrix."""
+@pytest.mark.parametrize("method", ["dynamic_int8", "static_int8", "q8bert", "group_quant"])
+def test_what_is_shared_is_rounded_and_stored_once(method: str, family: str, checkout: Path) -> None:
     folder = compressed.teacher(family, "single", checkout / "teacher")
     compressed.compressed("share_layers", folder, "single", checkout / "shared")
-    made, _ = compressed.compressed("dynamic_int8", checkout / "shared", "single", checkout / "int8")
-    opened, _ = model_folder.load_tuned(checkout / "int8")
+    made, _ = compressed.compressed(method, checkout / "shared", "single", checkout / "rounded")
+    opened, _ = model_folder.load_tuned(checkout / "rounded")
     taken = backbones.inputs(opened, INPUTS)
     with torch.inference_mode():
         assert opened(**taken).logits.equal(made(**taken).logits)
     norms = [[p for p in layer.parameters() if p.dim() == 1][-1] for layer in backbones.layers(opened)]
     assert norms[0] is norms[1]
+    sizes = [cost.size(checkout / name)["parameters"] for name in ("shared", "rounded")]
+    assert sizes[0] == sizes[1]
+    with safe_open(checkout / "rounded" / "model.safetensors", "pt") as file:
+        written = [name for name in file.keys() if file.get_tensor(name).dim() > 1]  # noqa: SIM118
+    apart = [name for name in written if re.search(r"layers?\.1\.", name)]
+    assert apart == [], f"of the second layer: {apart}"
 
 
 def test_the_best_two_matrices_by_numpy() -> None:
