@@ -19,6 +19,7 @@ from pipelines.compression.chains import Chain
 from pipelines.core import params, paths
 from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
+from pipelines.graph import warm
 
 STATE = Path("state/compressing")
 Entries = Mapping[str, dict[str, Any]]  # of compress, by their names
@@ -131,7 +132,15 @@ def _stage(place: Path, name: str, key: str) -> None:
     """Run a stage in the folder of the search. Raises InputError with its sentence if it fails."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", f"pipelines.stages.{name}", key]
-    done = subprocess.run(command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=place,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        preexec_fn=warm.end_with_parent,  # if the search is killed alone
+    )
     if done.returncode:
         raise InputError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{name} {key} was ended")
 

@@ -7,6 +7,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
+from pipelines.models import onnx_lstm
+
 
 class BilstmConfig(PreTrainedConfig):
     """`hidden_size` counts both directions; each has half of it."""
@@ -47,9 +49,14 @@ class BilstmLayer(nn.Module):
         self, ahead: torch.Tensor, back: torch.Tensor, mirror: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Both streams (B, T, H / 2); `mirror` (B, T, 1) reverses each row within its length."""
-        forward, _ = self.forward_lstm(self.dropout(ahead))
-        backward, _ = self.backward_lstm(_turn(self.dropout(back), mirror))
+        forward = _states(self.forward_lstm, self.dropout(ahead))
+        backward = _states(self.backward_lstm, _turn(self.dropout(back), mirror))
         return ahead + forward, back + _turn(backward, mirror)
+
+
+def _states(lstm: nn.LSTM, x: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = onnx_lstm.states(lstm, x) if torch.onnx.is_in_onnx_export() else lstm(x)[0]
+    return found
 
 
 class BilstmPreTrainedModel(PreTrainedModel):
@@ -124,7 +131,6 @@ def _mirror(mask: torch.Tensor) -> torch.Tensor:
 
 
 def _turn(states: torch.Tensor, mirror: torch.Tensor) -> torch.Tensor:
-    # in its export the length of an LSTM's output is that of the example; the mirror's is that of any row
     return states.gather(1, mirror.expand(-1, -1, states.shape[2]))
 
 

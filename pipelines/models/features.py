@@ -20,6 +20,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassif
 from pipelines.models import (
     backbones,
     bilstm,  # noqa: F401 (an encoder may be one)
+    onnx_lstm,
 )
 
 # name -> function from the L + 1 states (B, T, H) of the embeddings and all layers to features (B, T, F)
@@ -107,6 +108,8 @@ class FeaturesModel(PreTrainedModel):
 
     def _read(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """The BiLSTM's states. It does not read padding, so a row's states do not depend on its batch."""
+        if torch.onnx.is_in_onnx_export():
+            return onnx_lstm.states(self.lstm, features, None if mask is None else mask.sum(dim=1).int())
         if mask is None:
             return self.lstm(features)[0]
         packed = nn.utils.rnn.pack_padded_sequence(

@@ -1,6 +1,5 @@
 """bertline compress: on a real graph, what it makes, and what it names."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import psutil
 import pytest
 import yaml
 
@@ -88,16 +88,31 @@ def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
 
 
 def made_until_killed() -> dict[str, int]:
-    """Begin a search, kill it and all that it started when a first chain is there; what was made by then."""
+    """Begin a search, and kill it, and nothing that it started, in a stage after a first chain; what was made by then.
+
+    The stage ends with it.
+    """
     command = [sys.executable, "-m", "flows.cli", *SEARCH]
     with subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL) as search:
-        deadline = time.monotonic() + 600
-        while not made() and search.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-        os.killpg(search.pid, signal.SIGKILL)
+        started, deadline = psutil.Process(search.pid), time.monotonic() + 600
+        stages: list[psutil.Process] = []
+        while not stages and search.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+            stages = [each for each in started.children() if "pipelines.stages" in command_of(each)] if made() else []
+        search.kill()
     assert search.returncode == -signal.SIGKILL
+    _, still = psutil.wait_procs(stages, timeout=30)
+    assert stages
+    assert still == []
     assert not paths.compression("it").exists()
     return made()
+
+
+def command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def assert_told_why_not(table: str) -> None:

@@ -1,0 +1,40 @@
+"""LSTMs as ONNX has them: one operator for a layer of one direction or of both.
+
+torch 2.13 by itself exports the first LSTM of a process so, and any later one for the length of the example alone.
+"""
+
+import torch
+from torch import nn
+
+GATES = [0, 3, 1, 2]  # torch's gates input, forget, cell, output in ONNX's order: input, output, forget, cell
+
+
+def states(lstm: nn.LSTM, x: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
+    """In an export: what `lstm`, which takes batches first, says of (B, T, F): (B, T, D * H) of its D directions.
+
+    Args:
+        lengths: (B,) of the rows. The backward direction begins at their ends, and padding has zeros.
+    """
+    directions = ["", "_reverse"] if lstm.bidirectional else [""]
+    direction = "bidirectional" if lstm.bidirectional else "forward"
+    x = x.transpose(0, 1)
+    for number in range(lstm.num_layers):
+        weights = [_weights(lstm, f"l{number}{which}") for which in directions]
+        given = [x, *(torch.stack(each) for each in zip(*weights, strict=True)), lengths]
+        shape = (x.shape[0], len(directions), x.shape[1], lstm.hidden_size)
+        (found,) = torch.onnx.ops.symbolic_multi_out(
+            "LSTM",
+            given,
+            {"hidden_size": lstm.hidden_size, "direction": direction},
+            dtypes=[x.dtype],
+            shapes=[shape],
+        )
+        x = found.transpose(1, 2).flatten(2)
+    return x.transpose(0, 1)
+
+
+def _weights(lstm: nn.LSTM, which: str) -> list[torch.Tensor]:
+    """ONNX's W (4 * H, F), R (4 * H, H) and B (8 * H,) of a layer in one direction."""
+    named = [getattr(lstm, f"{name}_{which}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    inputs, hidden, *biases = (each.unflatten(0, (4, lstm.hidden_size))[GATES].flatten(0, 1) for each in named)
+    return [inputs, hidden, torch.cat(biases)]
