@@ -1,6 +1,6 @@
 """Whether OpenVINO earns a place beside ONNX Runtime: the same exported graphs, on one thread, asked in turn.
 
-    uv pip install --no-deps --target state/openvino openvino==2026.1.0
+    uv pip install --no-deps --target state/openvino openvino==2026.4.0
     PYTHONPATH=state/openvino python benchmarks/openvino_runtime.py ROWS.parquet artifacts/onnx/NAME ...
 
 A graph of floats and one of integers answer rows one at a time, and many rows at once, through the project's predictor;
