@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 import warnings
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def allowed(model: nn.Module) -> float:
 
 def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: int) -> None:
     import onnx
+    from onnx_ir.passes.common import DeduplicateInitializersPass
 
     example = _rows(native, 2, 16)
     inputs = tuple(torch.from_numpy(example[name]) for name in names)
@@ -74,6 +76,7 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
             verbose=False,
         )
     assert program is not None
+    DeduplicateInitializersPass(size_limit=sys.maxsize)(program.model)  # what layers share is written once
     model = program.model_proto
     task = native.task
     facts = {"positions": native.positions, "vocab_size": native.vocab_size, "kind": task.kind, "labels": task.labels}

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -45,3 +46,21 @@ def test_plain_onnxruntime_opens_it(name: str, checkout: Path) -> None:
     assert np.array(found) == pytest.approx(wanted, abs=allowed)
     if allowed == onnx_export.EXACT:
         assert np.ptp(wanted, axis=0).max() > 10 * allowed, "rows differ"
+
+
+@pytest.mark.parametrize("rounded", [False, True], ids=["floats", "int8"])
+def test_what_layers_share_is_exported_once(rounded: bool, checkout: Path) -> None:
+    compressed.teacher("roberta", "single", checkout / "apart")
+    compressed.compressed("share_layers", checkout / "apart", "single", checkout / "shared")
+    sizes = {}
+    for name in ("apart", "shared"):
+        folder, out = checkout / name, checkout / f"{name}-onnx"
+        if rounded:
+            folder = checkout / f"{name}-int8"
+            compressed.compressed("dynamic_int8", checkout / name, "single", folder)
+        out.mkdir()
+        onnx_export.export(folder, out, 18)
+        tensors = onnx.load(out / "model.onnx").graph.initializer
+        sizes[name] = sum(len(each.raw_data) for each in tensors if len(each.dims) == 2)
+    layer = 4 * 32 * 32 + 2 * 32 * 64  # of the matrices; the teacher has two such layers
+    assert sizes["apart"] - sizes["shared"] == layer * (1 if rounded else 4)

@@ -184,6 +184,7 @@ def test_the_story(api: str) -> None:
     drift_asks_for_a_retraining(api)
     a_wrong_delivery_is_refused_and_a_right_one_taken(api)
     and_taken_back()
+    assert mlflow_versions() == [1, 2, 3], "and nothing else was made"
 
 
 def the_first_champion(api: str) -> None:
