@@ -40,9 +40,15 @@ def symmetric(x: torch.Tensor, extent: torch.Tensor) -> torch.Tensor:
     return torch.round(x / step).clamp(-int8.MOST, int8.MOST) * step
 
 
+def largest(x: torch.Tensor) -> torch.Tensor:
+    """The largest magnitude, (); in one pass, without a tensor of magnitudes."""
+    low, high = x.aminmax()
+    return torch.maximum(-low, high)
+
+
 def by_largest(weight: torch.Tensor) -> torch.Tensor:
     """A weight in 255 steps up to its largest magnitude."""
-    return symmetric(weight, weight.abs().amax())
+    return symmetric(weight, largest(weight))
 
 
 class Ema(nn.Module):
@@ -64,7 +70,7 @@ class Ema(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Rounded inputs; in training their magnitudes are counted first."""
         if self.training:
-            torch.maximum(self.seen, x.detach().abs().amax().float(), out=self.seen)
+            torch.maximum(self.seen, largest(x.detach()).float(), out=self.seen)
         return straight_through(x, symmetric(x.detach(), self.now()))
 
     def now(self) -> torch.Tensor:
@@ -100,7 +106,12 @@ class FakeEmbedding(nn.Module):
         self.weight, self.rounding, self.padding_idx = embedding.weight, rounding, embedding.padding_idx
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        weight = straight_through(self.weight, self.rounding(self.weight.detach()))
+        """Ids (..) to embeddings (.., H)."""
+        table = self.weight.detach()
+        if self.rounding is by_largest:  # which rounds each number by itself: the words that are there will do
+            words = nn.functional.embedding(ids, self.weight, self.padding_idx)
+            return straight_through(words, symmetric(words.detach(), largest(table)))
+        weight = straight_through(self.weight, self.rounding(table))
         return nn.functional.embedding(ids, weight, self.padding_idx)
 
 

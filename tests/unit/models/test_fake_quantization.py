@@ -88,10 +88,15 @@ def test_a_layer_computes_and_learns_with_rounded_numbers() -> None:
     assert set(fake.state_dict()) == {"weight", "bias", "inputs.extent", "inputs.seen"}
 
 
-def test_an_embedding_looks_up_rounded_words() -> None:
+def whole(table: torch.Tensor) -> torch.Tensor:
+    return fake_quantization.by_largest(table)
+
+
+@pytest.mark.parametrize("rounding", [fake_quantization.by_largest, whole], ids=["words that are there", "all words"])
+def test_an_embedding_looks_up_rounded_words(rounding: fake_quantization.Rounding) -> None:
     table = nn.Embedding(9, 4)
     weight = table.weight.detach().numpy().copy()
-    fake = fake_quantization.FakeEmbedding(table, fake_quantization.by_largest)
+    fake = fake_quantization.FakeEmbedding(table, rounding)
     out = fake(torch.tensor([[1, 5]]))
     assert out[0].detach().numpy() == pytest.approx(by_hand(weight, np.abs(weight).max())[[1, 5]], abs=1e-6)
     out.sum().backward()
