@@ -79,7 +79,7 @@ def html(found: Searched) -> str:
 
 def _sentence(found: Searched) -> str:
     budget = found.budget
-    asked = f"at most {budget.max_loss:g} points below {found.run}"
+    asked = f"at most {tables.points(budget.max_loss / 100)} below {found.run}"
     if found.unfit and not found.winner:
         return f"the gate accepts none of the {len(found.unfit)} chains, of {len(found.tried)} tried, that are {asked}"
     if not found.winner:

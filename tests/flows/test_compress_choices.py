@@ -235,7 +235,7 @@ def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(monkeypatch: 
     monkeypatch.setattr(compress, "compress", lambda run, budget: nothing)
     done = CliRunner().invoke(cli.cli, ["compress", "big", "--max-loss", "1"])
     assert done.exit_code == 3
-    assert "no chain of 2 that were tried is at most 1 points below big" in done.output
+    assert "no chain of 2 that were tried is at most 1 point below big" in done.output
 
 
 def found(each: list[Tried], winner: Chain | None) -> Searched:

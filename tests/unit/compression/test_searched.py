@@ -42,12 +42,12 @@ def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
 @pytest.mark.parametrize(
     ("result", "sentence"),
     [
-        (found(), "int8 is the smallest of 5 that were tried, at most 1 points below big"),
-        (found(winner=HALF, target="latency"), "half is the fastest of 5 that were tried, at most 1 points below big"),
-        (found([TINY, WIDER], None), "no chain of 2 that were tried is at most 1 points below big"),
+        (found(), "int8 is the smallest of 5 that were tried, at most 1 point below big"),
+        (found(winner=HALF, target="latency"), "half is the fastest of 5 that were tried, at most 1 point below big"),
+        (found([TINY, WIDER], None), "no chain of 2 that were tried is at most 1 point below big"),
         (
             found(winner=None, unfit=[INT8.chain, HALF.chain]),
-            "the gate accepts none of the 2 chains, of 5 tried, that are at most 1 points below big",
+            "the gate accepts none of the 2 chains, of 5 tried, that are at most 1 point below big",
         ),
     ],
 )
