@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from flows import settings
@@ -22,6 +23,8 @@ os.environ |= {
     "BERTLINE_QUIET": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+hypothesis.settings.register_profile("untimed", deadline=None)  # an example may wait for a busy machine
+hypothesis.settings.load_profile("untimed")
 settings.use_local_state()  # before any test's module imports Prefect, which reads its settings once
 SETTINGS = [
     "BERTLINE_MIRROR",

@@ -191,7 +191,7 @@ REAL: dict[str, tuple[str, str, str, Callable[[Path], list[dict]]]] = {  # like 
 }
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(sorted(REAL)), st.lists(st.tuples(st.integers(0, 10**6), st.integers(-1, 255)), max_size=4))
 @example("squad", [])
 @example("ner", [(40, ord("9"))])
@@ -222,7 +222,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(["squad", "ner", "jsts"]),
     st.integers(0, 10**6),

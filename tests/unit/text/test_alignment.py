@@ -8,7 +8,7 @@ from pipelines.text import alignment
 from tests.support import odd_texts
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(odd_texts.ANY)
 @example("c\u0334\u0327")
 @example("ｶ\uff9e\uff9e")

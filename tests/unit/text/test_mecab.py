@@ -15,7 +15,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> mecab.MecabTokenizer:
     return mecab_wordpiece.load(tiny.tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(text=odd_texts.ANY)
 @example(text="ＡＢＣ　ｶﾞｷﾞ㌔グラム")
 @example(text="##a ##")

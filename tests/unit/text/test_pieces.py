@@ -39,7 +39,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "MAX_CHARACTERS", 24)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=odd_texts.ANY, most=st.integers(2, 9))
 def test_pieces_are_the_text_and_none_is_too_long(text: str, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

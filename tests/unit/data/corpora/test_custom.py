@@ -97,7 +97,7 @@ def test_train_is_learned_from_wherever_it_stands(checkout: Path) -> None:
         baseline.main("none")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(list(FILES)), st.data())
 def test_a_damaged_file_gives_rows_or_one_sentence(form: str, data: st.DataObject) -> None:
     import tempfile

@@ -23,7 +23,7 @@ from tests.support.kinds import batch
 PAIR = Task("t", "pair", ("a", "b"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1), st.integers(1, 24))
 def test_pairs_are_cut_longest_first_a_token_at_a_time(lengths: list[tuple[int, int]], room: int) -> None:
     first, second = np.array(lengths).T

@@ -14,7 +14,7 @@ SPAN = Task("t", "span")
 CONTEXT = "映画の公開日が決定、監督が語る。試合は延長の末に決着した。新型スマートフォンの予約開始。"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 200), st.integers(1, 50), st.integers(1, 60))
 def test_windows_cover_every_token_and_overlap_as_asked(tokens: int, room: int, stride: int) -> None:
     found = list(span.windows(tokens, room, stride))

@@ -25,7 +25,7 @@ def round_trip(text: str, entities: list[dict], loaded: tokenizer.Tokenizer, tas
 WORD = st.text("abcdefgh.,'", min_size=1, max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(WORD, min_size=1, max_size=12), st.data())
 def test_tags_of_words_decode_to_their_entities(
     english: tokenizer.Tokenizer, words: list[str], data: st.DataObject
