@@ -306,9 +306,11 @@ def test_ray_data_answers_as_the_predictor_does(
 def test_mlflows_own_server_answers_as_the_predictor_does(version: registry.Version, checkout: Path) -> None:
     wanted = Predictor.load(registry.folder(version)).predict(pa.table({"text": TEXTS})).to_pylist()
     address = ["--host", "127.0.0.1", "--port", str(port := free_port())]
-    mlflow_command = str(Path(sys.executable).parent / "mlflow")
-    command = [mlflow_command, "models", "serve", "-m", "models:/tiny@champion", "--env-manager", "local", *address]
+    tools = Path(sys.executable).parent
+    served = ["-m", "models:/tiny@champion", "--env-manager", "local", *address]
+    command = [str(tools / "mlflow"), "models", "serve", *served]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": store.uri(), "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"  # where it looks for uvicorn
     with open("serve.log", "w") as log:
         server = psutil.Popen(command, env=environment, stdout=log, stderr=log)
     try:
