@@ -115,7 +115,7 @@ def _repeated(model: PreTrainedModel, tensors: Parts) -> dict[str, str]:
     if shapes.GROUPS not in shapes.of(model):
         return {}
     first: dict[tuple[Any, ...], str] = {}
-    named = {name: (each.dtype, each.shape, each.numpy().tobytes()) for name, each in tensors.items()}
+    named = {name: (each.dtype, each.shape, each.cpu().numpy().tobytes()) for name, each in tensors.items()}
     return {name: first[values] for name, values in named.items() if first.setdefault(values, name) != name}
 
 
