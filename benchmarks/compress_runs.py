@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from dvc.utils.serialize import load_yaml
 
 from pipelines.core import json_file, params, paths, tables
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import significance
 from pipelines.evaluation.score import metric_of_rows
+from pipelines.graph.repository import LOCK
 
 Entries = dict[str, dict[str, Any]]
 Key = tuple[str, str, int]  # an entry, its origin, a seed
@@ -77,7 +79,8 @@ def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path) -> None:
         known = kept(runs)
         missing = [name for name in entries if (name, origin(name, entries), seed) not in known]
         if seed == seeds[0]:
-            there: Iterator[str] = (name for name in missing if paths.metrics(name).is_file())
+            locked = load_yaml(LOCK)["stages"]  # DVC writes 5e-05, which is no number in the YAML of `yaml`
+            there: Iterator[str] = (name for name in missing if complete(name, entries, locked))
             place = Path()
         else:
             there, place = made(seed, entries, {each for name in missing for each in lineage(name, entries)}), at(seed)
@@ -85,6 +88,28 @@ def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path) -> None:
             if name in missing:
                 line = {"run": name, "origin": origin(name, entries), "seed": seed}
                 append(runs, line | result(name, place, teacher))
+
+
+def complete(name: str, entries: Entries, locked: dict[str, Any]) -> bool:
+    """Whether the checkout's model stems from these entries, all of them, and is the one that was evaluated.
+
+    The metrics of a model that an entry made before it was edited are still there until the graph has run again.
+    """
+    model = _output(locked, f"evaluate@{name}", "deps", name)
+    for each in lineage(name, entries):
+        stage = locked.get(f"compress@{each}", {})
+        if not model or model != _output(locked, f"compress@{each}", "outs", each):
+            return False
+        if stage["params"][str(params.FILE)][f"compress.{each}"] != entries[each]:
+            return False
+        model = _output(locked, f"compress@{each}", "deps", entries[each]["teacher"])
+    return paths.metrics(name).is_file()
+
+
+def _output(locked: dict[str, Any], stage: str, side: str, model: str) -> str:
+    """The digest of a model among what a stage of dvc.lock reads, or writes; "" if it is not there."""
+    listed = locked.get(stage, {}).get(side, ())
+    return next((each["md5"] for each in listed if each["path"] == str(paths.model(model))), "")
 
 
 def result(name: str, here: Path, teacher: str) -> dict[str, Any]:

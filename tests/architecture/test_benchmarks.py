@@ -68,3 +68,36 @@ def test_a_claim_without_an_aim_is_information(
     assert lines[1].split() == ["a_vs_b", "3", "2-4"]
     assert lines[2].endswith("short of its aim")
     assert json.loads((tmp_path / "r.json").read_text())["cpu"] == harness.cpu()
+
+
+def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
+    harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = importlib.import_module("compress_runs")
+    monkeypatch.chdir(tmp_path)
+    entries = {"few": {"teacher": "big", "layers": 2}, "int8": {"teacher": "few", "bits": 8}}
+
+    def model(name: str, digest: str) -> dict[str, str]:
+        return {"path": f"artifacts/models/{name}", "md5": digest}
+
+    def made(name: str, source: str, digest: str) -> dict[str, Any]:
+        return {
+            "params": {"params.yaml": {f"compress.{name}": entries[name]}},
+            "deps": [model(entries[name]["teacher"], source)],
+            "outs": [model(name, digest)],
+        }
+
+    locked = {
+        "compress@few": made("few", "b", "f"),
+        "compress@int8": made("int8", "f", "i"),
+        "evaluate@int8": {"deps": [model("int8", "i")]},
+    }
+    assert not runs.complete("int8", entries, locked), "its metrics are not there"
+    metrics = tmp_path / "artifacts/metrics/int8.json"
+    metrics.parent.mkdir(parents=True)
+    metrics.touch()
+    assert runs.complete("int8", entries, locked)
+    assert not runs.complete("few", entries, locked), "it was not evaluated"
+    assert not runs.complete("int8", {**entries, "few": {"teacher": "big", "layers": 1}}, locked)
+    assert not runs.complete("int8", entries, locked | {"compress@few": made("few", "b", "another")})
+    assert not runs.complete("int8", entries, locked | {"evaluate@int8": {"deps": [model("int8", "older")]}})
