@@ -7,8 +7,8 @@ FOLDER is a checkout in which a params file of compression is active and its gra
 
 That run is the first of the seeds. The others are made here (compress_runs.py). What a seed gave is appended to
 `--runs`, beside the teacher's score, and is not needed in FOLDER again: a table can be filled on several days. So are
-speeds, of the models that FOLDER has: each is measured in turn with the teacher. `--rounds 0` measures none. The aims
-are those of the methods' papers, or below them where the teacher is small.
+speeds, of the models that FOLDER has, of whichever seed: each is measured in turn with the teacher. `--rounds 0`
+measures none. The aims are those of the methods' papers, or below them where the teacher is small.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def main() -> None:
         entries = compress_runs.made_from(given.teacher, params.read()["compress"])
         compress_runs.keep(entries, given.teacher, given.seeds, runs)
         if given.rounds:
-            compare(given.teacher, entries, given.rounds, runs, given.only)
+            compare(given.teacher, entries, given.seeds, given.rounds, runs, given.only)
     kept = compress_runs.kept(runs)
     keys = {name: [(name, compress_runs.origin(name, entries), seed) for seed in given.seeds] for name in entries}
     if missing := [name for name in entries if not all(key in kept for key in keys[name])]:
@@ -110,14 +110,19 @@ def variant(name: str, lines: list[dict[str, Any]], entry: dict[str, Any]) -> di
     }
 
 
-def compare(teacher: str, entries: compress_runs.Entries, rounds: int, runs: Path, only: list[str]) -> None:
+def compare(
+    teacher: str, entries: compress_runs.Entries, seeds: list[int], rounds: int, runs: Path, only: list[str]
+) -> None:
     """Measure the teacher by torch, and in turn with it each variant that is there, and whatever is exported.
 
     Of `only` some, if it names any. A model with zeros has the shape of the one that it was made from, and is as fast.
     """
-    dense = [name for name, entry in entries.items() if entry["method"] != "prune_magnitude"]
-    ways = {(name, "torch"): paths.model(name) for name in dense}
-    ways |= {(name, "onnx"): paths.onnx(name) for name in (teacher, *dense)}
+    locked, ways = compress_runs.stages(), {(teacher, "onnx"): paths.onnx(teacher)}
+    for name in (name for name, entry in entries.items() if entry["method"] != "prune_magnitude"):
+        if model := compress_runs.folder(name, entries, seeds, locked):
+            ways[name, "torch"] = model
+        if compress_runs.complete(name, entries, locked):
+            ways[name, "onnx"] = paths.onnx(name)
     there = [key for key, folder in ways.items() if folder.is_dir() and (not only or key[0] in only)]
     scored = params.entry("evaluate", teacher, Evaluate)
     rows = paths.rows(scored.task) / f"{scored.split}.parquet"

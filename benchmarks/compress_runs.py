@@ -79,7 +79,7 @@ def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path) -> None:
         known = kept(runs)
         missing = [name for name in entries if (name, origin(name, entries), seed) not in known]
         if seed == seeds[0]:
-            locked = load_yaml(LOCK)["stages"]  # DVC writes 5e-05, which is no number in the YAML of `yaml`
+            locked = stages()
             there: Iterator[str] = (name for name in missing if complete(name, entries, locked))
             place = Path()
         else:
@@ -88,6 +88,22 @@ def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path) -> None:
             if name in missing:
                 line = {"run": name, "origin": origin(name, entries), "seed": seed}
                 append(runs, line | result(name, place, teacher))
+
+
+def stages() -> dict[str, Any]:
+    """The stages of dvc.lock; DVC writes 5e-05, which is no number in the YAML of `yaml`."""
+    locked: dict[str, Any] = load_yaml(LOCK)["stages"]
+    return locked
+
+
+def folder(name: str, entries: Entries, seeds: list[int], locked: dict[str, Any]) -> Path | None:
+    """The model that these entries made, with the first of the seeds for which it is there."""
+    if complete(name, entries, locked):
+        return paths.model(name)
+    for place in map(at, seeds[1:]):
+        if _marked(place / "origins" / name, origin(name, entries)) and (place / paths.metrics(name)).is_file():
+            return place / paths.model(name)
+    return None
 
 
 def complete(name: str, entries: Entries, locked: dict[str, Any]) -> bool:
@@ -176,7 +192,7 @@ def made(seed: int, entries: Entries, needed: set[str]) -> Iterator[str]:
 
 def forget(here: Path, outputs: list[Path], mark: Path, now: str) -> None:
     """Remove what an entry of other params has left."""
-    if mark.is_file() and mark.read_text(encoding="utf-8") == now:
+    if _marked(mark, now):
         return
     for each in outputs:
         if (here / each).is_dir():
@@ -184,6 +200,10 @@ def forget(here: Path, outputs: list[Path], mark: Path, now: str) -> None:
         (here / each).unlink(missing_ok=True)
     mark.parent.mkdir(exist_ok=True)
     mark.write_text(now, encoding="utf-8")
+
+
+def _marked(mark: Path, now: str) -> bool:
+    return mark.is_file() and mark.read_text(encoding="utf-8") == now
 
 
 def link(here: Path, own: set[str]) -> None:

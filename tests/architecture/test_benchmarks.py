@@ -101,3 +101,15 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
     assert not runs.complete("int8", {**entries, "few": {"teacher": "big", "layers": 1}}, locked)
     assert not runs.complete("int8", entries, locked | {"compress@few": made("few", "b", "another")})
     assert not runs.complete("int8", entries, locked | {"evaluate@int8": {"deps": [model("int8", "older")]}})
+
+    assert runs.folder("int8", entries, [1, 2], locked) == Path("artifacts/models/int8")
+    assert runs.folder("few", entries, [1, 2], locked) is None
+    other = Path("state/seeds/2")
+    for file, text in (
+        (other / "origins/few", runs.origin("few", entries)),
+        (other / "artifacts/metrics/few.json", ""),
+    ):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    assert runs.folder("few", entries, [1, 2], locked) == other / "artifacts/models/few"
+    assert runs.folder("few", entries | {"few": {"teacher": "big", "layers": 1}}, [1, 2], locked) is None
