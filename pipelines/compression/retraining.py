@@ -46,10 +46,13 @@ def fine_tune(context: Context, model: PreTrainedModel, params: Afterwards, **op
     """
     if not params.epochs:
         return model.eval()
-    if params.soft:
-        context = replace(context, teacher=folder.load_tuned(context.source)[0])
-    trainer, task = lesson(context, params)
+    trainer, task = lesson(unchanged(context) if params.soft else context, params)
     return trainer.train(model, task, params, kind=context.task.kind, **options)
+
+
+def unchanged(context: Context) -> Context:
+    """The context with its teacher as the folder has it."""
+    return replace(context, teacher=folder.load_tuned(context.source)[0])
 
 
 def lesson(context: Context, params: Listening) -> tuple[Trainer, Task]:

@@ -12,10 +12,11 @@ from transformers import PreTrainedModel
 from pipelines.acceleration import sequence_packing
 from pipelines.compression import distillation, states, students
 from pipelines.compression.context import Context
-from pipelines.compression.teacher_outputs import Loss, Teaching, Told
+from pipelines.compression.teacher_outputs import Asked, Loss, Teaching, Told, ask
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, heads
-from pipelines.training import optim
+from pipelines.models.batch import Batch
+from pipelines.training import losses, optim
 from pipelines.training.batches import RowBatches
 
 
@@ -51,6 +52,18 @@ def apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> t
     return distillation.per_row((student.float() - teacher).square().mean(dim=-1), mask)
 
 
+def every_layer(context: Context, student: PreTrainedModel, params: Fit, attention: float) -> Teaching:
+    """Train a student as deep and as wide as its teacher, but not its head, to compute layer by layer what that does.
+
+    Args:
+        attention: the weight of the attention's loss.
+    """
+    every = tuple(range(1, students.depth(context.teacher) + 1))
+    teaching = ask(context, Asked(hidden=every, attention=every if attention else ()))
+    fit(teaching, student, student, partial(inside, kind=context.task.kind, attention=attention), params)
+    return teaching
+
+
 def fit(teaching: Teaching, model: nn.Module, student: PreTrainedModel, loss: Loss, params: Fit) -> None:
     """Train all of `model`, which is the student or holds it, but the student's head; then its head trains again.
 
@@ -67,3 +80,27 @@ def _below_head(model: nn.Module, rate: float) -> list[optim.Group]:
     for parameter in heads.head_parameters(getattr(model, "student", model)):
         parameter.requires_grad_(False)
     return optim.all_parameters(model, rate)
+
+
+def inside(model: nn.Module, batch: Batch, told: Told, *, kind: str, attention: float) -> losses.Sums:
+    """The sum over layers of L_FMT + `attention` * L_AT, for each row (Sun et al. 2020, section 3.5)."""
+    seen = states.see(model, kind, batch, attention=bool(attention))
+    mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
+    found = torch.zeros(len(counted), device=mask.device)
+    for layer, state in enumerate(seen.hidden[1:], start=1):
+        found = found + apart(state.reshape(*mask.shape, -1), told[f"hidden.{layer}"], mask)
+        if attention:
+            wanted = scores(told, layer, seen.attention[layer - 1][0].shape[1])
+            found = found + attention * divergence(seen.scores(layer), wanted, mask)
+    return (found * counted).sum(), counted.sum()
+
+
+def divergence(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """KL(teacher || student) of attention scores (S, h, T, T), the mean over heads and tokens: (B,).
+
+    L_AT of Sun et al. 2020, section 3.5.
+    """
+    outside = ~mask.flatten(0, -2).bool()[:, None, None]
+    found, wanted = (each.float().masked_fill(outside, -1e9).log_softmax(dim=-1) for each in (student, teacher))
+    differences = (wanted.exp() * (wanted - found)).sum(dim=-1).mean(dim=1)  # (S, T)
+    return distillation.per_row(differences.reshape(mask.shape), mask)

@@ -13,18 +13,15 @@ from typing import Annotated
 
 import torch
 from pydantic import ConfigDict, Field
-from torch import nn
 from transformers import MobileBertConfig, PreTrainedModel
 
 from pipelines.checkpoints import formats
-from pipelines.compression import distillation, states, students, teacher_outputs, transfer
+from pipelines.compression import distillation, students, transfer
 from pipelines.compression.context import Context
 from pipelines.core import seeding
 from pipelines.core.section import Count, Fraction, Positive
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, heads, shapes
-from pipelines.models.batch import Batch
-from pipelines.training import losses
 
 LONGEST = 512  # tokens of MobileBERT; more if a training row has more, and never more than the teacher takes
 Rate = Annotated[float, Field(gt=0, lt=10)]
@@ -52,14 +49,11 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     student = build(context, params)
     if params.attention:
         transfer.check_heads(context, student)
-    every = tuple(range(1, students.depth(context.teacher) + 1))
-    asked = teacher_outputs.Asked(hidden=every, attention=every if params.attention else ())
-    teaching = teacher_outputs.ask(context, asked)
-    kind = context.task.kind
     rates = {"epochs": params.transfer_epochs, "learning_rate": params.transfer_learning_rate}
-    first = partial(inside, kind=kind, attention=params.attention)
-    transfer.fit(teaching, student, student, first, params.model_copy(update=rates))
-    second = partial(distillation.soft_and_hard, kind=kind, temperature=params.temperature, soft=params.soft)
+    teaching = transfer.every_layer(context, student, params.model_copy(update=rates), params.attention)
+    second = partial(
+        distillation.soft_and_hard, kind=context.task.kind, temperature=params.temperature, soft=params.soft
+    )
     return teaching.train(student, second, params, logits_only=True)
 
 
@@ -90,24 +84,3 @@ def build(context: Context, params: Params) -> PreTrainedModel:
         why = f": a student of {sizes[0]:,} parameters, a teacher of {sizes[1]:,}; make the bottleneck smaller"
         raise students.refused("bottleneck", params.bottleneck, f"{why}, or intermediate_size, or feed_forwards")
     return student
-
-
-def inside(model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, attention: float) -> losses.Sums:
-    """The sum over layers of L_FMT + `attention` * L_AT (section 3.5), for each row."""
-    seen = states.see(model, kind, batch, attention=bool(attention))
-    mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
-    found = torch.zeros(len(counted), device=mask.device)
-    for layer, state in enumerate(seen.hidden[1:], start=1):
-        found = found + transfer.apart(state.reshape(*mask.shape, -1), told[f"hidden.{layer}"], mask)
-        if attention:
-            wanted = transfer.scores(told, layer, seen.attention[layer - 1][0].shape[1])
-            found = found + attention * divergence(seen.scores(layer), wanted, mask)
-    return (found * counted).sum(), counted.sum()
-
-
-def divergence(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """KL(teacher || student) of attention scores (S, h, T, T), the mean over heads and tokens: (B,) (L_AT)."""
-    outside = ~mask.flatten(0, -2).bool()[:, None, None]
-    found, wanted = (each.float().masked_fill(outside, -1e9).log_softmax(dim=-1) for each in (student, teacher))
-    apart = (wanted.exp() * (wanted - found)).sum(dim=-1).mean(dim=1)  # (S, T)
-    return distillation.per_row(apart.reshape(mask.shape), mask)

@@ -1,7 +1,9 @@
 """share_layers: layers share one set of weights, as in ALBERT (Lan et al. 2020, section 3.1), then fine-tuning.
 
 ALBERT is pretrained so; here the shared weights begin as the mean of the layers that come to share them, or as the
-lowest of them, and fine-tuning has to repair what that breaks. Layers of one group are neighbours, as ALBERT's groups.
+lowest of them, and training has to repair what that breaks: fine-tuning, and before it, if `transfer_epochs` says so,
+a fit to the teacher's states of every layer (Sun et al. 2020, section 3.5, L_FMT). Layers of one group are neighbours,
+as ALBERT's groups.
 
 A BERT becomes a native `Albert*` model: in evaluation a layer of both computes the same, and ALBERT's projection of
 embeddings is the identity at first. (ALBERT has no dropout after the feed-forward part.) Other families differ:
@@ -11,14 +13,16 @@ ALBERT cannot have, keep their own architecture with shared weights, which are s
 (`bertline_reshaped`), and bertline opens the folder.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import nn
 from transformers import AlbertConfig, PreTrainedModel
 
+from pipelines.compression import transfer
 from pipelines.compression.context import Context
-from pipelines.compression.retraining import Afterwards, fine_tune
+from pipelines.compression.retraining import Afterwards, fine_tune, unchanged
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones, heads, shapes
@@ -42,10 +46,12 @@ SAME = (  # values of the config that have one name in both
 
 
 class Params(Afterwards):
-    """How many sets of weights there are, and how they begin; then the settings of fine-tuning."""
+    """How many sets of weights there are, how they begin, and the settings of both fits."""
 
     groups: Count = 1
     start: Literal["mean", "lowest"] = "mean"
+    transfer_epochs: Annotated[float, Field(ge=0)] = 0  # in which each layer learns the states that the teacher has
+    transfer_learning_rate: Annotated[float, Field(gt=0, lt=10)] = 1e-3
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
@@ -63,6 +69,9 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         model = as_albert(model, context.task.kind, params.groups)
     else:
         shapes.add(model, shapes.GROUPS, groups)
+    if params.transfer_epochs:
+        rates = {"epochs": params.transfer_epochs, "learning_rate": params.transfer_learning_rate}
+        transfer.every_layer(unchanged(context), model, params.model_copy(update=rates), attention=0)
     return fine_tune(context, model, params)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from pipelines.core.errors import UsageError
 from pipelines.inference import cost
 from pipelines.models import backbones, heads
 from pipelines.models.factorized import Factorized
+from pipelines.training.batches import RowBatches
 from tests.support import compressed, kinds, tiny
 
 IDS = torch.tensor([[2, 9, 7, 8, 3], [2, 8, 3, 0, 0]])
@@ -54,6 +56,29 @@ def test_the_shared_weights_begin_as_they_are_asked_to(family: str, start: str, 
     assert weight.detach().numpy() == pytest.approx((both[0] + both[1]) / 2 if start == "mean" else both[0], abs=1e-6)
     native = "AlbertForSequenceClassification" if family == "bert" else "RobertaForSequenceClassification"
     assert type(made).__name__ == native
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlnet"])
+def test_layers_that_share_learn_the_states_of_the_teacher(family: str, checkout: Path) -> None:
+    """The head, which the loss of states does not read, stays as it is until the fine-tuning."""
+    folder = compressed.teacher(family, "single", checkout / "teacher")
+    model, _ = model_folder.load_tuned(folder)
+    rows = kinds.encoded("single", checkout / "rows.encoded", folder)
+    batch = RowBatches(rows, len(rows), 1, 0, model.config.pad_token_id)[0]
+
+    def states(model: Any) -> torch.Tensor:
+        with torch.inference_mode():
+            found = backbones.encoder(model.eval())(**backbones.inputs(model, batch), output_hidden_states=True)
+        return torch.stack(found.hidden_states[1:])[:, batch["attention_mask"].bool()]
+
+    distances = []
+    for epochs in (0, 10):
+        out = checkout / f"out-{epochs}"
+        made, _ = compressed.compressed("share_layers", folder, "single", out, transfer_epochs=epochs, epochs=0)
+        distances.append((states(made) - states(model)).square().mean().item())
+        for own, old in zip(heads.head_parameters(made), heads.head_parameters(model), strict=True):
+            assert own.equal(old)
+    assert distances[1] < 0.5 * distances[0], distances
 
 
 def test_what_cannot_be_shared_is_one_sentence(checkout: Path) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.compression import states
-from pipelines.compression.methods import distilbert, mobile, pkd, tinybert
+from pipelines.compression import states, transfer
+from pipelines.compression.methods import distilbert, pkd, tinybert
 from pipelines.models.batch import IGNORE, Batch
 
 RNG = np.random.default_rng(9)
@@ -174,5 +174,5 @@ def test_the_first_stage_of_mobile(weight: float, lost: Any) -> None:
             q, p = (softmax(each.scores(layer, row)) for each in (student, teacher))
             wanted += weight * (p * np.log(p / q)).sum(axis=-1).mean()
     told = teacher.told(hidden=(1, 2, 3), attention=(1, 2, 3) if weight else ())
-    found = lost(partial(mobile.inside, attention=weight), student, told)
+    found = lost(partial(transfer.inside, attention=weight), student, told)
     assert found == (pytest.approx(wanted, rel=1e-4), 2)

@@ -1,0 +1,1 @@
+../../../pipelines/checkpoints/new_head.py

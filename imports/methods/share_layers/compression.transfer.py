@@ -1,0 +1,1 @@
+../../../pipelines/compression/transfer.py
