@@ -121,7 +121,7 @@ def compare(
     for name in (name for name, entry in entries.items() if entry["method"] != "prune_magnitude"):
         if model := compress_runs.folder(name, entries, seeds, locked):
             ways[name, "torch"] = model
-        if compress_runs.complete(name, entries, locked):
+        if model == paths.model(name):  # the graph exports what the first seed made
             ways[name, "onnx"] = paths.onnx(name)
     there = [key for key, folder in ways.items() if folder.is_dir() and (not only or key[0] in only)]
     scored = params.entry("evaluate", teacher, Evaluate)

@@ -3,9 +3,10 @@
 import copy
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -18,6 +19,8 @@ from pipelines.models import backbones, heads
 from pipelines.models.batch import Batch
 from pipelines.training import losses, optim
 from pipelines.training.batches import RowBatches
+
+Rate = Annotated[float, Field(gt=0, lt=10)]
 
 
 def check_heads(context: Context, student: PreTrainedModel) -> None:

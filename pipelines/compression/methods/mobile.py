@@ -18,13 +18,13 @@ from transformers import MobileBertConfig, PreTrainedModel
 from pipelines.checkpoints import formats
 from pipelines.compression import distillation, students, transfer
 from pipelines.compression.context import Context
+from pipelines.compression.transfer import Rate
 from pipelines.core import seeding
 from pipelines.core.section import Count, Fraction, Positive
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, heads, shapes
 
 LONGEST = 512  # tokens of MobileBERT; more if a training row has more, and never more than the teacher takes
-Rate = Annotated[float, Field(gt=0, lt=10)]
 
 
 class Params(Fit):

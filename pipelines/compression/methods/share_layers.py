@@ -23,6 +23,7 @@ from transformers import AlbertConfig, PreTrainedModel
 from pipelines.compression import transfer
 from pipelines.compression.context import Context
 from pipelines.compression.retraining import Afterwards, fine_tune, unchanged
+from pipelines.compression.transfer import Rate
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones, heads, shapes
@@ -51,7 +52,7 @@ class Params(Afterwards):
     groups: Count = 1
     start: Literal["mean", "lowest"] = "mean"
     transfer_epochs: Annotated[float, Field(ge=0)] = 0  # in which each layer learns the states that the teacher has
-    transfer_learning_rate: Annotated[float, Field(gt=0, lt=10)] = 1e-3
+    transfer_learning_rate: Rate = 1e-3
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from pipelines.compression import distillation, states, students, teacher_outputs, transfer
 from pipelines.compression.context import Context
+from pipelines.compression.transfer import Rate
 from pipelines.core import seeding
 from pipelines.core.section import Positive
 from pipelines.models import backbones
@@ -25,7 +26,6 @@ from pipelines.models.batch import Batch
 from pipelines.training import losses
 
 Weight = Annotated[float, Field(ge=0)]
-Rate = Annotated[float, Field(gt=0, lt=10)]
 
 
 class Params(students.Sized):
