@@ -11,5 +11,5 @@ class Export(Section):
     named_after: ClassVar = ("finetune", "compress")
 
     opset: Annotated[int, Field(ge=14)] = 18
-    # the largest difference of a logit that is allowed between torch and ONNX: 1e-4, or 0.1 where layers are int8
+    # by how much logits of torch and ONNX may differ: of any row 1e-4, or of the median row 0.1 where layers are int8
     tolerance: Positive | None = None

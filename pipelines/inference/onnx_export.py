@@ -17,6 +17,7 @@ from pipelines.models import heads
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 SHAPES = ((1, 8), (3, 17), (8, 64))  # batches and lengths that parity is shown on
+ROWS = 8  # at least, of each of them
 EXACT, ROUNDED = 1e-4, 0.1  # by how much logits may differ: in floats; where int8 layers may round to the next step
 
 
@@ -32,10 +33,10 @@ class _Logits(nn.Module):
 
 
 def export(folder: Path, out: Path, opset: int, tolerance: float | None = None) -> float:
-    """Write model.onnx, the tokenizer and the task of `folder` into `out`; returns the largest logit difference.
+    """Write model.onnx, the tokenizer and the task of `folder` into `out`; returns the difference of logits.
 
-    Raises InputError where ONNX Runtime and torch differ by more than `tolerance` on the logits of random rows of
-    several lengths, padded ones among them; without one the model's own arithmetic says what is allowed.
+    Raises InputError where ONNX Runtime and torch differ by more than `tolerance` (see `parity`); without one the
+    model's own arithmetic says what is allowed.
     """
     native = runtimes.Torch(folder)
     tolerance = tolerance or allowed(native.model)
@@ -44,7 +45,7 @@ def export(folder: Path, out: Path, opset: int, tolerance: float | None = None) 
     native.task.save(out)
     model_folder.copy_tokenizer(folder, out)
     difference = parity(native, runtimes.Onnx(out))
-    (out / "parity.json").write_text(json.dumps({"max_difference": difference, "tolerance": tolerance}) + "\n")
+    (out / "parity.json").write_text(json.dumps({"difference": difference, "tolerance": tolerance}) + "\n")
     if not difference <= tolerance:
         raise InputError(f"{folder}: ONNX and torch differ by {difference:.2e} in a logit; {tolerance:.2e} is allowed")
     return difference
@@ -59,7 +60,7 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
     import onnx
     from onnx_ir.passes.common import DeduplicateInitializersPass
 
-    example = _rows(native, 2, 16)
+    example = random_rows(native, 2, 16)
     inputs = tuple(torch.from_numpy(example[name]) for name in names)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=native.positions)}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -89,15 +90,30 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
 
 
 def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
-    """The largest absolute difference of a logit over SHAPES, int8 layers computed exactly."""
+    """By how much a logit differs on random rows of several lengths, padded ones among them: of the worst row.
+
+    Where layers are int8, of the median row, and torch computes them exactly. A number midway between two steps goes
+    up or down by a float's noise, and the rest of its row follows: torch differs as much from itself once its
+    embeddings have noise of 1e-6. Whatever is wrong with an export shows in all rows.
+    """
+    of_rows = np.median if onnx_int8.is_rounded(native.model) else np.max
     native = runtimes.Torch.of(onnx_int8.exact(native.model), native.task)
-    batches = [_rows(native, rows, min(length, native.positions)) for rows, length in SHAPES]
-    return max(float(np.abs(native.logits(batch) - exported.logits(batch)).max()) for batch in batches)
+    return float(np.max([of_rows(_differences(native, exported, rows, length)) for rows, length in SHAPES]))
 
 
-def _rows(native: runtimes.Torch, rows: int, length: int) -> runtimes.Inputs:
-    """Random ids; each row but the first a little shorter than the one before."""
-    rng = np.random.default_rng(rows * length)
+def _differences(native: runtimes.Torch, exported: runtimes.Onnx, rows: int, length: int) -> np.ndarray:
+    """The largest difference of a logit of each row, in batches of `rows`."""
+    found = []
+    for number in range(-(-ROWS // rows)):
+        batch = random_rows(native, rows, min(length, native.positions), number)
+        apart = np.abs(native.logits(batch) - exported.logits(batch))
+        found.append(apart.reshape(len(apart), -1).max(axis=1))
+    return np.concatenate(found)
+
+
+def random_rows(native: runtimes.Torch, rows: int, length: int, number: int = 0) -> runtimes.Inputs:
+    """Random ids, the same for a `number`; each row but the first a little shorter than the one before."""
+    rng = np.random.default_rng([rows * length, number])
     mask = (np.arange(length) < np.maximum(length - np.arange(rows), 2)[:, None]).astype(np.int64)
     ids = rng.integers(0, native.vocab_size, (rows, length))
     return {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}

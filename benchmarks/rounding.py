@@ -1,0 +1,77 @@
+"""How far int8 logits move by a float's noise, beside how far ONNX Runtime is from torch.
+
+    python benchmarks/rounding.py ../compress q8bert dynamic-int8 --json benchmarks/results/rounding.json
+
+FOLDER is a checkout that made these models and their exports. Torch answers random rows twice, and the second time the
+states after the embeddings have relative noise of NOISE: as much as another order of sums gives. `onnx_export.parity`
+rests on what comes out: that single rows differ says nothing about an export, that most rows do says that it is wrong.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import harness
+import numpy as np
+import torch
+
+from pipelines.core import paths, threads
+from pipelines.inference import onnx_export, onnx_int8, runtimes
+
+ROWS, LENGTH, BATCH = 96, 24, 8
+NOISE = 1e-6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("runs", nargs="+")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    threads.use(1)
+    torch.manual_seed(1)
+    claims = []
+    for run in given.runs:
+        stored = runtimes.Torch(given.folder / paths.model(run))
+        native = runtimes.Torch.of(onnx_int8.exact(stored.model), stored.task)
+        exported = runtimes.Onnx(given.folder / paths.onnx(run))
+        found = apart(native, exported)
+        for name, each in found.items():
+            claims.append(claim(f"{run}_{name}_median_row", onnx_export.ROUNDED, np.median(each), each))
+            above = (each > onnx_export.ROUNDED).mean()
+            claims.append(claim(f"{run}_{name}_share_of_rows_above_0.1", None, above, each))
+    harness.report(claims, ("torch", "onnxruntime"), given.json)
+
+
+def apart(native: runtimes.Torch, exported: runtimes.Onnx) -> dict[str, np.ndarray]:
+    """The largest difference of a logit from torch's, of each row: by ONNX Runtime, and by torch with noise."""
+    found: dict[str, list[np.ndarray]] = {"onnx": [], "noise": []}
+    for number in range(ROWS // BATCH):
+        batch = onnx_export.random_rows(native, BATCH, LENGTH, number)
+        right = native.logits(batch)
+        found["onnx"].append(np.abs(exported.logits(batch) - right).max(axis=1))
+        with Noise(native.model):
+            found["noise"].append(np.abs(native.logits(batch) - right).max(axis=1))
+    return {name: np.concatenate(each) for name, each in found.items()}
+
+
+class Noise:
+    """While it is open, what leaves the first layer normalization of `model` is multiplied by 1 + NOISE * N(0, 1)."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.first = next(part for part in model.modules() if isinstance(part, torch.nn.LayerNorm))
+
+    def __enter__(self) -> None:
+        self.hook = self.first.register_forward_hook(lambda _, __, out: out * (1 + NOISE * torch.randn_like(out)))
+
+    def __exit__(self, *_: Any) -> None:
+        self.hook.remove()
+
+
+def claim(name: str, most: float | None, measured: float, rows: np.ndarray) -> harness.Claim:
+    low, high = (round(float(each), 4) for each in (rows.min(), rows.max()))
+    return harness.Claim(name, most, round(float(measured), 4), (low, high), most is None or bool(measured <= most))
+
+
+if __name__ == "__main__":
+    main()
