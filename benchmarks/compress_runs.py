@@ -191,13 +191,13 @@ def made(seed: int, entries: Entries, needed: set[str]) -> Iterator[str]:
 
 
 def forget(here: Path, outputs: list[Path], mark: Path, now: str) -> None:
-    """Remove what an entry of other params has left."""
+    """Remove what an entry of other params has left, or a link that the turn of another teacher made."""
     if _marked(mark, now):
         return
-    for each in outputs:
-        if (here / each).is_dir():
-            shutil.rmtree(here / each)
-        (here / each).unlink(missing_ok=True)
+    for each in (here / output for output in outputs):
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        each.unlink(missing_ok=True)
     mark.parent.mkdir(exist_ok=True)
     mark.write_text(now, encoding="utf-8")
 
@@ -207,12 +207,15 @@ def _marked(mark: Path, now: str) -> bool:
 
 
 def link(here: Path, own: set[str]) -> None:
-    """Let stages in `here` find the artefacts of the checkout but those with these names, which they make."""
+    """Let stages in `here` find the artefacts of the checkout but those with these names, which they make.
+
+    One that a writer has begun, and not ended, has a dot before its name.
+    """
     for kind in ("rows", "vocab", "encoded", "models"):
         (here / paths.ARTIFACTS / kind).mkdir(parents=True, exist_ok=True)
         folder = paths.ARTIFACTS / kind
         for each in folder.iterdir() if folder.is_dir() else ():
-            if each.name not in own and not (here / each).exists():
+            if each.name[0] != "." and each.name not in own and not (here / each).exists():
                 (here / each).symlink_to(each.resolve())
     if not (here / "encoders").exists():
         (here / "encoders").symlink_to(Path("encoders").resolve())

@@ -113,3 +113,19 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
         file.write_text(text)
     assert runs.folder("few", entries, [1, 2], locked) == other / "artifacts/models/few"
     assert runs.folder("few", entries | {"few": {"teacher": "big", "layers": 1}}, [1, 2], locked) is None
+
+
+def test_another_seed_sees_what_is_ready_and_makes_the_rest(
+    harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = importlib.import_module("compress_runs")
+    monkeypatch.chdir(tmp_path)
+    models, here = Path("artifacts/models"), Path("state/seeds/2")
+    for name in ("big", "few", "half", ".half.partial"):
+        (models / name).mkdir(parents=True)
+    (tmp_path / "encoders").mkdir()
+    runs.link(here, {"few"})
+    assert {each.name for each in (here / models).iterdir()} == {"big", "half"}
+    runs.forget(here, [models / "half", models / "few"], here / "origins/half", "now")  # another teacher's turn
+    assert {each.name for each in (here / models).iterdir()} == {"big"}
+    assert (models / "half").is_dir()
