@@ -61,7 +61,7 @@ def _variants(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[s
     """Scores over the seeds beside the teacher, bytes and operations, and what the method's paper kept."""
     seeds, scores = len(variants[0]["scores"]), ", ".join(f"{score:.3f}" for score in teacher["scores"])
     says = (
-        f"Mean of {seeds} seeds, with the least and the most. Of the first seed the points between the run and its "
+        f"Mean of seeds ({seeds}), with the least and the most. Of the first seed the points between the run and its "
         f"teacher, with their 95% interval over the rows. {teacher['run']}, the teacher: {scores}."
     )
     lines = [

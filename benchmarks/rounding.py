@@ -4,7 +4,7 @@
 
 FOLDER is a checkout that made these models and their exports. Torch answers random rows twice, and the second time the
 states after the embeddings have relative noise of NOISE: as much as another order of sums gives. `onnx_export.parity`
-rests on what comes out: that single rows differ says nothing about an export, that most rows do says that it is wrong.
+rests on what comes out: single rows differ by chance, and say nothing about an export.
 """
 
 import argparse

@@ -94,7 +94,7 @@ def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
 
     Where layers are int8, of the median row, and torch computes them exactly. A number midway between two steps goes
     up or down by a float's noise, and the rest of its row follows: torch differs as much from itself once its
-    embeddings have noise of 1e-6. Whatever is wrong with an export shows in all rows.
+    embeddings have noise of 1e-6 (benchmarks/rounding.py).
     """
     of_rows = np.median if onnx_int8.is_rounded(native.model) else np.max
     native = runtimes.Torch.of(onnx_int8.exact(native.model), native.task)
