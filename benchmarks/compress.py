@@ -8,7 +8,8 @@ FOLDER is a checkout in which a params file of compression is active and its gra
 That run is the first of the seeds. The others are made here (compress_runs.py). What a seed gave is appended to
 `--runs`, beside the teacher's score, and is not needed in FOLDER again: a table can be filled on several days. So are
 speeds, of the models that FOLDER has, of whichever seed: each is measured in turn with the teacher. `--rounds 0`
-measures none. The aims are those of the methods' papers, or below them where the teacher is small.
+measures none. `--table` makes nothing, and writes the table of what was kept so far. The aims are those of the
+methods' papers, or below them where the teacher is small.
 """
 
 import argparse
@@ -67,24 +68,26 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="the first is that of the params file")
     parser.add_argument("--rounds", type=int, default=5, help="of speed; 0 measures none")
     parser.add_argument("--only", nargs="*", default=[], help="measure the speeds of these alone")
+    parser.add_argument("--table", action="store_true", help="of what was kept of --seeds; makes nothing")
     parser.add_argument("--runs", type=Path, default=Path("benchmarks/results/compress.jsonl"), help="what seeds gave")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     to, runs = given.json.resolve() if given.json else None, given.runs.resolve()
     with chdir(given.folder):
         entries = compress_runs.made_from(given.teacher, params.read()["compress"])
-        compress_runs.keep(entries, given.teacher, given.seeds, runs)
-        if given.rounds:
+        if not given.table:
+            compress_runs.keep(entries, given.teacher, given.seeds, runs)
+        if given.rounds and not given.table:
             compare(given.teacher, entries, given.seeds, given.rounds, runs, given.only)
     kept = compress_runs.kept(runs)
-    keys = {name: [(name, compress_runs.origin(name, entries), seed) for seed in given.seeds] for name in entries}
-    if missing := [name for name in entries if not all(key in kept for key in keys[name])]:
+    lines = {name: compress_runs.of_seeds(name, entries, given.seeds, kept) for name in entries}
+    if missing := [name for name in entries if not lines[name]]:
         sys.exit(f"{given.folder}: not made yet, so there is no table: {', '.join(missing)}; `bertline run` makes them")
-    found = [variant(name, [kept[key] for key in keys[name]], entries[name]) for name in entries]
+    found = [variant(name, lines[name], entries[name]) for name in entries]
     speeds = compress_runs.speeds(runs)
     for each in found:
         each["speed"] = speeds.get((each["run"], compress_runs.origin(each["run"], entries)), {})
-    own = sorted({kept[key]["teacher"] for name in entries for key in keys[name]})
+    own = sorted({line["teacher"] for name in entries for line in lines[name]})
     teacher = {"run": given.teacher, "scores": own, "speed": speeds.get((given.teacher, ""), {})}
     harness.report(
         [*claims(found, teacher)], ("torch", "transformers", "onnxruntime"), to, teacher=teacher, variants=found
@@ -98,6 +101,7 @@ def variant(name: str, lines: list[dict[str, Any]], entry: dict[str, Any]) -> di
         "run": name,
         "methods": facts["methods"],
         "fit": {key: entry.get(key) for key in ("data", "epochs")},
+        "seeds": [line["seed"] for line in lines],
         "scores": [line["score"] for line in lines],
         "retention": [line["score"] / line["teacher"] for line in lines],
         "points": [100 * (line["score"] - line["teacher"]) for line in lines],
@@ -163,8 +167,9 @@ def beside_dropping(found: list[dict[str, Any]]) -> Iterator[harness.Claim]:
         if each["methods"] in (["distilbert"], ["pkd"], ["theseus"]):
             alike = [other for other in found if other["methods"] == ["drop_layers"] and other["fit"] == each["fit"]]
             for dropped in [*first, *(other for other in alike[:1] if other not in first)]:
-                parts = [own / other for own, other in zip(each["scores"], dropped["scores"], strict=True)]
-                yield of(f"{each['run']}_score_vs_{dropped['run']}", 1.0, parts)
+                own, others = (dict(zip(way["seeds"], way["scores"], strict=True)) for way in (each, dropped))
+                if parts := [own[seed] / others[seed] for seed in own if seed in others]:
+                    yield of(f"{each['run']}_score_vs_{dropped['run']}", 1.0, parts)
 
 
 def best_chain(found: list[dict[str, Any]], teacher: dict[str, Any]) -> Iterator[harness.Claim]:

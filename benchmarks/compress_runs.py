@@ -63,6 +63,12 @@ def kept(runs: Path) -> dict[Key, dict[str, Any]]:
     return {(line["run"], line["origin"], line["seed"]): line for line in _lines(runs) if "seed" in line}
 
 
+def of_seeds(name: str, entries: Entries, seeds: list[int], known: dict[Key, dict[str, Any]]) -> list[dict[str, Any]]:
+    """What those of the seeds gave that were kept."""
+    keys = [(name, origin(name, entries), seed) for seed in seeds]
+    return [known[key] for key in keys if key in known]
+
+
 def speeds(runs: Path) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
     """An entry and its origin -> "torch" or "onnx" -> its speed beside the teacher's (in_turn.Compared), the newest."""
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}

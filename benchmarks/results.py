@@ -59,20 +59,20 @@ def _runs(runs: list[dict[str, Any]]) -> list[str]:
 
 def _variants(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[str]:
     """Scores over the seeds beside the teacher, bytes and operations, and what the method's paper kept."""
-    seeds, scores = len(variants[0]["scores"]), ", ".join(f"{score:.3f}" for score in teacher["scores"])
+    scores = ", ".join(f"{score:.3f}" for score in teacher["scores"])
     says = (
-        f"Mean of seeds ({seeds}), with the least and the most. Of the first seed the points between the run and its "
+        "Mean of the seeds, with the least and the most. Of the first seed the points between the run and its "
         f"teacher, with their 95% interval over the rows. {teacher['run']}, the teacher: {scores}."
     )
     lines = [
         f"{textwrap.fill(says, 100)}\n",
-        "| run | methods | score | % of the teacher's | the paper's | points | bytes % | FLOPs % | zeros % |",
-        "|---|---|---:|---|---|---|---:|---:|---:|",
+        "| run | methods | seeds | score | % of the teacher's | the paper's | points | bytes % | FLOPs % | zeros % |",
+        "|---|---|---:|---:|---|---|---|---:|---:|---:|",
     ]
     for each in variants:
         score, kept, (low, high) = fmean(each["scores"]), sorted(each["retention"]), each["interval"]
         lines.append(
-            f"| {each['run']} | {', '.join(each['methods'])} | {score:.3f} | {100 * fmean(kept):.1f} "
+            f"| {each['run']} | {', '.join(each['methods'])} | {len(kept)} | {score:.3f} | {100 * fmean(kept):.1f} "
             f"({100 * kept[0]:.1f} to {100 * kept[-1]:.1f}) | {each['paper']} "
             f"| {each['points'][0]:+.1f} ({low:+.1f} to {high:+.1f}) | {100 * each['bytes_share']:.0f} "
             f"| {100 * each['flops_share']:.0f} | {100 * each['sparsity']:.0f} |"

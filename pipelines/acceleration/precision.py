@@ -1,11 +1,28 @@
 """The precision of a forward pass: bf16 or fp32."""
 
+from functools import cache
+
 import torch
 
 
 def is_bf16(precision: str) -> bool:
-    """Whether `precision` of Resources is bf16; "auto" is bf16 on a GPU and fp32 without one."""
-    return precision == "bf16" or (precision == "auto" and torch.cuda.is_available())
+    """Whether `precision` of Resources is bf16 here: "auto" is on a GPU, "bf16" also on a CPU made for it."""
+    if torch.cuda.is_available():
+        return precision != "fp32"
+    return precision == "bf16" and cpu_has_bf16()
+
+
+@cache
+def cpu_has_bf16() -> bool:
+    """Whether this CPU has instructions for bf16; without them torch takes many times as long as for fp32."""
+    return any(has for name, has in torch.cpu.get_capabilities().items() if "bf16" in name)  # avx512_bf16, amx_bf16
+
+
+def told(precision: str) -> str | None:
+    """One line where a forward pass is not as `precision` asks."""
+    if precision != "bf16" or is_bf16(precision):
+        return None
+    return "resources.precision: this CPU has no instructions for bf16 (AVX512-BF16 or AMX); fp32 is used"
 
 
 def autocast(precision: str) -> torch.autocast:

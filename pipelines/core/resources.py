@@ -21,7 +21,7 @@ class Resources(Section):
     memory_gb: Annotated[float, Field(ge=0)] = (
         0  # per worker, at most; 0: unknown, and `bertline run` does not count it
     )
-    # auto: bf16 on a GPU, fp32 on a CPU; on a CPU bf16 is faster only with AVX512-BF16 or AMX, and slower without
+    # auto: bf16 on a GPU, fp32 on a CPU. bf16 is faster on a CPU with AVX512-BF16 or AMX; without them fp32 is used
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features, or a teacher's states; 0 keeps none
     # how often Ray Train restarts dead workers, and a placed stage runs again after its node died; -1: without limit

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from pipelines.acceleration import apply, attention_kernels
-from pipelines.acceleration.precision import autocast
+from pipelines.acceleration.precision import autocast, told
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
@@ -89,7 +89,8 @@ def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     with apply.to_steps(training.model, job.precision, job.accelerated) as on:
         training.attention = on.attention
         if training.rank == 0:
-            say(apply.told(on.names))
+            for line in filter(None, (apply.told(on.names), told(job.precision))):
+                say(line)
         training.run(heartbeat)
 
 
