@@ -1,21 +1,18 @@
 """The precision of a forward pass: bf16 or fp32."""
 
-from functools import cache
-
 import torch
+
+from pipelines.core import cpu
 
 
 def is_bf16(precision: str) -> bool:
-    """Whether `precision` of Resources is bf16 here: "auto" is on a GPU, "bf16" also on a CPU made for it."""
+    """Whether `precision` of Resources is bf16 here: "auto" is on a GPU, "bf16" also on a CPU made for it.
+
+    On another CPU torch takes many times as long for bf16 as for fp32.
+    """
     if torch.cuda.is_available():
         return precision != "fp32"
-    return precision == "bf16" and cpu_has_bf16()
-
-
-@cache
-def cpu_has_bf16() -> bool:
-    """Whether this CPU has instructions for bf16; without them torch takes many times as long as for fp32."""
-    return any(has for name, has in torch.cpu.get_capabilities().items() if "bf16" in name)  # avx512_bf16, amx_bf16
+    return precision == "bf16" and cpu.has_bf16()
 
 
 def told(precision: str) -> str | None:

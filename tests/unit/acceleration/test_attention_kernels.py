@@ -29,7 +29,7 @@ ASKS = ("bert", "roberta", "albert", "electra", "distilbert", "mobilebert", "mod
 def test_plain_attention_is_for_short_rows(
     precision: str, short: str, long: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.acceleration.precision.cpu_has_bf16", lambda: True)
+    monkeypatch.setattr("pipelines.core.cpu.has_bf16", lambda: True)
     model = new_head.for_task(tiny.of_family("bert", checkout / "encoder"), TASKS["single"])
     attention = Attention(model, precision)
     for batch, name in ((LONG, long), (SHORT, short), (SHORT, short), (LONG, long)):

@@ -1,12 +1,11 @@
 """In which precision a forward pass is computed."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from pipelines.acceleration import precision
 from pipelines.acceleration.precision import autocast, is_bf16
+from pipelines.core import cpu
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="auto is bf16 there")
 
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="auto is bf16 
 def test_a_cpu_computes_in_bf16_if_it_is_asked_to_and_has_instructions_for_it(
     has: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precision, "cpu_has_bf16", lambda: has)
+    monkeypatch.setattr(cpu, "has_bf16", lambda: has)
     product = torch.ones(2, 2)
     for asked in ("auto", "fp32", "bf16"):
         dtype = torch.bfloat16 if asked == "bf16" and has else torch.float32
@@ -25,16 +24,8 @@ def test_a_cpu_computes_in_bf16_if_it_is_asked_to_and_has_instructions_for_it(
 
 
 def test_what_is_not_as_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "cpu_has_bf16", lambda: True)
+    monkeypatch.setattr(cpu, "has_bf16", lambda: True)
     assert not any(map(precision.told, ("auto", "fp32", "bf16")))
-    monkeypatch.setattr(precision, "cpu_has_bf16", lambda: False)
+    monkeypatch.setattr(cpu, "has_bf16", lambda: False)
     assert precision.told("auto") is precision.told("fp32") is None
     assert "fp32 is used" in str(precision.told("bf16"))
-
-
-def test_the_kernel_knows_the_same_of_this_cpu() -> None:
-    about = Path("/proc/cpuinfo")
-    if not about.is_file():
-        pytest.skip("no Linux")
-    words = about.read_text(encoding="utf-8").split()
-    assert precision.cpu_has_bf16() == any("bf16" in word for word in words)

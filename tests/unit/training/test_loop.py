@@ -89,7 +89,7 @@ def test_an_evaluation_changes_nothing(model: torch.nn.Module) -> None:
 
 
 def test_bf16_learns_what_fp32_learns(model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.acceleration.precision.cpu_has_bf16", lambda: True)
+    monkeypatch.setattr("pipelines.core.cpu.has_bf16", lambda: True)
     start, last = weights(model), []
     for precision in ("fp32", "bf16"):
         model.load_state_dict(start)
