@@ -27,9 +27,8 @@ class Seen(NamedTuple):
 
     logits: torch.Tensor  # (B, C); (B, 1) for a number, (B, T, C) for tags, (B, T, 2) for the ends of a span
     hidden: tuple[torch.Tensor, ...]  # L + 1 times (S, T, H), the embeddings first
-    attention: list[
-        Pair
-    ]  # L times queries and keys (S, h, T, d), the queries divided by the root of d; [] if not asked
+    # L times queries and keys (S, h, T, d), the queries divided by the root of d; [] if not asked
+    attention: list[Pair]
 
     def scores(self, layer: int) -> torch.Tensor:
         """Attention before its softmax in layer 1 to L: (S, h, T, T)."""

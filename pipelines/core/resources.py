@@ -18,9 +18,8 @@ class Resources(Section):
     gpus: Annotated[float, Field(ge=0)] = 0  # per worker
     # per worker, for torch and for encode's processes; 0: all cores. Another number rounds in another way
     threads: Annotated[int, Field(ge=0)] = 0
-    memory_gb: Annotated[float, Field(ge=0)] = (
-        0  # per worker, at most; 0: unknown, and `bertline run` does not count it
-    )
+    # per worker, at most; 0: unknown, and `bertline run` does not count it
+    memory_gb: Annotated[float, Field(ge=0)] = 0
     # auto: bf16 on a GPU, fp32 on a CPU. bf16 is faster on a CPU with AVX512-BF16 or AMX; without them fp32 is used
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     cache_gb: Annotated[float, Field(ge=0)] = 4  # disk space for frozen features, or a teacher's states; 0 keeps none
