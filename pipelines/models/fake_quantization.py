@@ -5,8 +5,7 @@ M = 127, clamp(round(x * M / range), -M, M) * range / M. The range of a weight i
 input is the exponential moving average (EMA) of the largest magnitudes of the batches.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -14,7 +13,14 @@ from torch import nn
 
 from pipelines.models import int8, matrices
 
-Rounding = Callable[[torch.Tensor], torch.Tensor]  # a weight (N, K) to its rounded form
+
+class Rounding(Protocol):
+    """How the weights of a matrix (N, K) are rounded."""
+
+    def rounded(self, weight: torch.Tensor) -> torch.Tensor: ...
+
+    def rounded_rows(self, weight: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        """`rounded(weight)[numbers]`, for numbers (..) of rows: (.., K). Only what they need is rounded."""
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -46,9 +52,14 @@ def largest(x: torch.Tensor) -> torch.Tensor:
     return torch.maximum(-low, high)
 
 
-def by_largest(weight: torch.Tensor) -> torch.Tensor:
-    """A weight in 255 steps up to its largest magnitude."""
-    return symmetric(weight, largest(weight))
+class ByLargest:
+    """255 steps up to the largest magnitude of the matrix."""
+
+    def rounded(self, weight: torch.Tensor) -> torch.Tensor:
+        return symmetric(weight, largest(weight))
+
+    def rounded_rows(self, weight: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        return symmetric(weight[numbers], largest(weight))
 
 
 class Ema(nn.Module):
@@ -94,7 +105,7 @@ class FakeLinear(nn.Module):
         self.inputs = None if decay is None else Ema(decay)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weight = straight_through(self.weight, self.rounding(self.weight.detach()))
+        weight = straight_through(self.weight, self.rounding.rounded(self.weight.detach()))
         return nn.functional.linear(x if self.inputs is None else self.inputs(x), weight, self.bias)
 
 
@@ -107,12 +118,8 @@ class FakeEmbedding(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Ids (..) to embeddings (.., H)."""
-        table = self.weight.detach()
-        if self.rounding is by_largest:  # which rounds each number by itself: the words that are there will do
-            words = nn.functional.embedding(ids, self.weight, self.padding_idx)
-            return straight_through(words, symmetric(words.detach(), largest(table)))
-        weight = straight_through(self.weight, self.rounding(table))
-        return nn.functional.embedding(ids, weight, self.padding_idx)
+        words = nn.functional.embedding(ids, self.weight, self.padding_idx)
+        return straight_through(words, self.rounding.rounded_rows(self.weight.detach(), ids))
 
 
 def insert(model: nn.Module, linear: Rounding, embedding: Rounding, decay: float | None = None) -> None:

@@ -48,6 +48,13 @@ class Grid:
         """A weight (N, K) as it is after `encode` and `decode`."""
         return self.decode(*self.encode(weight))
 
+    def rounded_rows(self, weight: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        """`rounded(weight)[numbers]`, for numbers (..) of rows: (.., K). Only their groups are rounded."""
+        first, group = torch.unique(numbers // self.rows * self.rows, return_inverse=True)
+        members = first[:, None] + torch.arange(self.rows, device=first.device)
+        found = self.rounded(weight[members.flatten().clamp(max=len(weight) - 1)])  # the last group is filled up
+        return found[group * self.rows + numbers % self.rows]
+
     def _columns(self, width: int) -> int:
         return min(self.columns or width, width)
 

@@ -41,7 +41,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         packed.Grid(bits, params.rows, params.columns) for bits in (params.bits, params.embedding_bits)
     )
     if params.epochs:
-        fake_quantization.insert(model, linear.rounded, embedding.rounded)
+        fake_quantization.insert(model, linear, embedding)
         model = context.train(model, losses.for_kind(context.task.kind), params)
     for name, part in [*model.named_modules()]:
         if isinstance(part, fake_quantization.FakeLinear | nn.Linear):

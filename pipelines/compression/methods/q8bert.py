@@ -34,7 +34,8 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     """The teacher, trained for int8, with int8 linear layers and embeddings."""
     model = context.teacher
     matrices.require_all(model, "q8bert")
-    fake_quantization.insert(model, fake_quantization.by_largest, fake_quantization.by_largest, decay=params.ema_decay)
+    rounding = fake_quantization.ByLargest()
+    fake_quantization.insert(model, rounding, rounding, decay=params.ema_decay)
     loss = losses.for_kind(context.task.kind)
     # without `kind`: what makes steps faster for a head's sake would pass by these layers, or show them other tokens
     return rounded(context.train(model, loss, params, each_step=fake_quantization.end_step))

@@ -28,7 +28,7 @@ def test_numbers_go_to_the_nearest_of_255_steps_and_stop_at_the_range() -> None:
 
 def test_a_weight_s_range_is_its_largest_magnitude() -> None:
     weight = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
-    found = fake_quantization.by_largest(torch.from_numpy(weight)).numpy()
+    found = fake_quantization.ByLargest().rounded(torch.from_numpy(weight)).numpy()
     assert found == pytest.approx(by_hand(weight, np.abs(weight).max()), abs=1e-6)
     assert 3 < len(np.unique(found)) <= 255
 
@@ -78,7 +78,7 @@ def test_a_layer_computes_and_learns_with_rounded_numbers() -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(6, 4), torch.randn(3, 6)
     weight, bias = (each.detach().numpy().copy() for each in (linear.weight, linear.bias))
-    fake = fake_quantization.FakeLinear(linear, fake_quantization.by_largest, decay=0.9).train()
+    fake = fake_quantization.FakeLinear(linear, fake_quantization.ByLargest(), decay=0.9).train()
     near = by_hand(x.numpy(), float(x.abs().max()))
     out = fake(x)
     assert out.detach().numpy() == pytest.approx(near @ by_hand(weight, np.abs(weight).max()).T + bias, abs=1e-5)
@@ -88,15 +88,10 @@ def test_a_layer_computes_and_learns_with_rounded_numbers() -> None:
     assert set(fake.state_dict()) == {"weight", "bias", "inputs.extent", "inputs.seen"}
 
 
-def whole(table: torch.Tensor) -> torch.Tensor:
-    return fake_quantization.by_largest(table)
-
-
-@pytest.mark.parametrize("rounding", [fake_quantization.by_largest, whole], ids=["words that are there", "all words"])
-def test_an_embedding_looks_up_rounded_words(rounding: fake_quantization.Rounding) -> None:
+def test_an_embedding_looks_up_rounded_words() -> None:
     table = nn.Embedding(9, 4)
     weight = table.weight.detach().numpy().copy()
-    fake = fake_quantization.FakeEmbedding(table, rounding)
+    fake = fake_quantization.FakeEmbedding(table, fake_quantization.ByLargest())
     out = fake(torch.tensor([[1, 5]]))
     assert out[0].detach().numpy() == pytest.approx(by_hand(weight, np.abs(weight).max())[[1, 5]], abs=1e-6)
     out.sum().backward()

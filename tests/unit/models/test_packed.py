@@ -58,6 +58,15 @@ def test_no_weight_moves_by_more_than_half_a_step(
     assert ((grid.rounded(weight) - weight).abs() <= each / 2 + 1e-5).all()
 
 
+@given(BITS, st.integers(1, 9), st.integers(0, 9), st.integers(1, 40), st.integers(0, 99))
+def test_some_rows_are_rounded_as_all_are(bits: int, rows: int, columns: int, height: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    weight = torch.from_numpy(chance.normal(size=(height, 5)).astype(np.float32))
+    numbers = torch.from_numpy(chance.integers(0, height, (2, 3)))
+    grid = packed.Grid(bits, rows, columns)
+    assert grid.rounded_rows(weight, numbers).equal(grid.rounded(weight)[numbers])
+
+
 def test_a_layer_stands_for_its_rounded_weight() -> None:
     torch.manual_seed(0)
     linear, x, grid = nn.Linear(10, 7), torch.randn(3, 10), packed.Grid(4, 2)
