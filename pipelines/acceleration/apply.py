@@ -21,7 +21,6 @@ from pipelines.acceleration import (
     sequence_packing,
 )
 from pipelines.core.resources import Resources
-from pipelines.models import fake_quantization
 
 Names = tuple[str, ...]  # of the accelerations that are on; None: `resources` switches all of them off
 
@@ -53,9 +52,6 @@ def to_rows(
     """
     if not resources.acceleration:
         yield Accelerated(batches, watch, None)
-        return
-    if fake_quantization.counts_inputs(model):  # padding is among what it counts, and packed rows have other padding
-        yield Accelerated(batches, watch, ())
         return
     with ExitStack() as on:
         names, inner = {}, batches

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipelines.models import backbones
+from pipelines.models import backbones, fake_quantization
 
 # P is the width with the least work: at least LEAST or the longest row, at most MOST or MORE times the longest row, in
 # steps of STEP or 1/32 of the longest row
@@ -41,6 +41,7 @@ class _Places:
                 spots[row, : lengths[row]] = torch.arange(span.start, span.stop) + r * self.shape[1]
                 start = span.stop
         self.of, self.at, self.spots = of.to(device), at.to(device), spots.to(device)
+        self.tokens = (number > 0).to(device)  # (R, P)
         self.same = (number[:, :, None] == number[:, None, :])[:, None].to(device)  # (R, 1, P, P)
 
     def together(self, states: torch.Tensor) -> torch.Tensor:
@@ -107,6 +108,7 @@ def _layer(
     if named.get("position_embeddings") is not None:
         turn = lambda given: tuple(part[0][places.at] for part in given)  # noqa: E731
         named["position_embeddings"] = now.once(named["position_embeddings"], turn)
+    fake_quantization.only_at(layer, places.tokens)
     states = forward(states, now.once(attention_mask, places.mask), *more, **named)
     return places.apart(states) if last else states
 

@@ -71,7 +71,7 @@ def watch(context: Context, model: nn.Module, data: Encoded, see: See) -> None:
     def hook(name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
         def shown(_: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
             x = given[0].detach()
-            see(name, x[inside] if x.shape[:2] == inside.shape else x.flatten(0, -2))
+            see(name, x[inside] if x.shape[:-1] == inside.shape else x.flatten(0, -2))
 
         return shown
 

@@ -66,9 +66,10 @@ class Ema(nn.Module):
     """The range of a layer's inputs.
 
     A step may be computed in several parts, so what it shows is kept aside, and added once it is over. Both numbers
-    are buffers: a checkpoint has them.
+    are buffers: a checkpoint has them. Padding does not count, if `only_at` has said where it is.
     """
 
+    tokens: torch.Tensor | None = None  # (B, T) bool, the places of tokens among inputs (B, T, H)
     extent: torch.Tensor  # () of the steps before; 0 before the first
     seen: torch.Tensor  # () the largest magnitude in this step
 
@@ -81,8 +82,13 @@ class Ema(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Rounded inputs; in training their magnitudes are counted first."""
         if self.training:
-            torch.maximum(self.seen, largest(x.detach()).float(), out=self.seen)
+            torch.maximum(self.seen, largest(self._counted(x.detach())).float(), out=self.seen)
         return straight_through(x, symmetric(x.detach(), self.now()))
+
+    def _counted(self, x: torch.Tensor) -> torch.Tensor:
+        if self.tokens is None or x.shape[:-1] != self.tokens.shape:
+            return x
+        return x.masked_fill(~self.tokens[..., None], 0)
 
     def now(self) -> torch.Tensor:
         """The average with this step in it: r + (1 - decay) (seen - r). The first step is taken as it is."""
@@ -134,9 +140,14 @@ def insert(model: nn.Module, linear: Rounding, embedding: Rounding, decay: float
         matrices.replace(model, name, FakeEmbedding(table, embedding))
 
 
-def counts_inputs(model: nn.Module) -> bool:
-    """Whether training `model` counts the magnitudes of inputs, at tokens and at padding alike."""
-    return any(isinstance(part, Ema) for part in model.modules())
+def only_at(part: nn.Module, tokens: torch.Tensor) -> None:
+    """Let the ranges inside `part` count inputs (B, T, H) at `tokens` (B, T) bool alone, until they are told others.
+
+    What has no such places, such as the states of first tokens (B, H), counts as it is.
+    """
+    for each in part.modules():
+        if isinstance(each, Ema):
+            each.tokens = tokens
 
 
 def end_step(model: nn.Module, step: int = 0, steps: int = 0) -> None:

@@ -172,7 +172,7 @@ def test_training_for_int8_goes_on_after_a_kill_with_its_ranges(
 
 
 def test_ranges_are_the_same_with_and_without_acceleration(checkout: Path) -> None:
-    """Packed rows would have other padding, which is counted too."""
+    """Rows are packed, and the padding among packed rows does not count, as that of padded rows does not."""
     found = []
     for on in (True, False):
         place = checkout / str(on)

@@ -1,24 +1,27 @@
 """q8bert: fine-tuning that computes with 8-bit numbers, and then int8 for good (Zafrir et al. 2019, Q8BERT).
 
 Every linear layer and embedding computes with its weight in 255 symmetric steps, a linear layer also with its inputs,
-whose range is an exponential moving average of the largest magnitudes; gradients pass the rounding as they are
-(`models/fake_quantization.py`). Softmax, normalization and GELU stay in fp32. It is exported as ONNX with
-QuantizeLinear and DequantizeLinear. Where inputs exceed their range the export has one more step, -128.
+whose range is an exponential moving average of the largest magnitudes at tokens, not at padding; gradients pass the
+rounding as they are (`models/fake_quantization.py`). Softmax, normalization and GELU stay in fp32. It is exported as
+ONNX with QuantizeLinear and DequantizeLinear. Where inputs exceed their range the export has one more step, -128.
 Biases stay in fp32, which the paper has as int32.
 
 The average begins at the first step's magnitudes and is not corrected for that. The authors' decay of 0.9999 suits
 their many thousands of steps: after a hundred it still holds 99% of the first, and `ema_decay: 0.99` follows faster.
 """
 
+from functools import partial
 from typing import Annotated
 
 import torch
 from pydantic import ConfigDict, Field
+from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.compression.context import Context
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import fake_quantization, int8, matrices, qdq
+from pipelines.models.batch import Batch
 from pipelines.training import losses
 
 
@@ -36,9 +39,15 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     matrices.require_all(model, "q8bert")
     rounding = fake_quantization.ByLargest()
     fake_quantization.insert(model, rounding, rounding, decay=params.ema_decay)
-    loss = losses.for_kind(context.task.kind)
+    at_tokens = partial(loss, task=losses.for_kind(context.task.kind))
     # without `kind`: what makes steps faster for a head's sake would pass by these layers, or show them other tokens
-    return rounded(context.train(model, loss, params, each_step=fake_quantization.end_step))
+    return rounded(context.train(model, at_tokens, params, each_step=fake_quantization.end_step))
+
+
+def loss(model: nn.Module, batch: Batch, step: int, *, task: losses.Loss) -> losses.Sums:
+    """The task's; of the inputs of linear layers those at tokens count, and those at padding do not."""
+    fake_quantization.only_at(model, batch["attention_mask"].flatten(0, -2).bool())
+    return task(model, batch, step)
 
 
 def rounded(model: PreTrainedModel) -> PreTrainedModel:
