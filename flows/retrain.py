@@ -18,10 +18,11 @@ from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
+from pipelines.graph import closure
 from pipelines.inference import faster_runtime, profiling
 from pipelines.tracking import ledger, registry, runs
 
-CODE = Path(__file__).parents[1] / "pipelines" / "serving" / "registered.py"
+CODE = "pipelines/serving/registered.py"
 
 
 @task(cache_policy=NO_CACHE, retries=0)
@@ -56,12 +57,12 @@ def register(name: str) -> registry.Version:
     exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
     entry = params.entry("evaluate", rules.run, Evaluate)
     with tempfile.TemporaryDirectory() as place:
-        profile = None
+        profile, code = None, closure.copy(CODE, Path(place))  # a version brings what opens it, and no more
         if not registry.same(name, tags):
             tags |= faster_runtime.tags(folder, exported, _rows(entry), resources.read())
             profile = Path(place) / "profile.parquet"
             pq.write_table(profiling.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
-        return registry.register(name, folder, CODE, kind, _example(entry, kind), tags, exported, profile)
+        return registry.register(name, folder, code, kind, _example(entry, kind), tags, exported, profile)
 
 
 @flow(name="retrain", timeout_seconds=7 * 24 * 3600, **HOOKS)

@@ -7,6 +7,7 @@ Any other name is known only at run time, so the module depends on every plugin 
 
 import ast
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -60,6 +61,17 @@ def closure(start: str, root: Path = ROOT) -> Closure:
                 files[path] = file
                 waiting.append(path)
     return Closure({path: by for path, by in files.items() if _imports(root / path).holds_code}, frozenset(named))
+
+
+def copy(start: str, to: Path, root: Path = ROOT) -> Path:
+    """Copy what the file `start` runs, with the packages above, into the folder `to`; returns the copy of `start`."""
+    files = [root / file for file in closure(start, root).files]
+    above = {folder / "__init__.py" for file in files for folder in file.relative_to(root).parents if folder.name}
+    for file in {*files, *(root / each for each in above)}:
+        copied = to / file.relative_to(root)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copied)
+    return to / start
 
 
 def plugin_files(package: str, root: Path = ROOT) -> list[str]:

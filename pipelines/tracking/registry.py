@@ -26,11 +26,10 @@ CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
 TEACHERS = "teachers"  # the tag with the registered versions that a version was made from, as JSON
 RUNTIME = "runtime"  # the tag that says which of them answers
-# what opening a model and asking it imports; the package itself goes with each version, since no index has it
+# what opening a model and asking it imports; its own code goes with each version, since no index has that
 NEEDS = ("fugashi", "ipadic", "mlflow", "numpy", "pandas", "pyarrow", "pydantic", "tokenizers", "unidic-lite")
 RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensors")}
 DESCRIBED = 5000  # characters of a description that MLflow's databases keep; a tag of a version may have 100,000
-PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def register(
 
     Args:
         exported: the same model as ONNX. It answers, and needs no torch, unless the tag `runtime` is torch.
-        code: the file that MLflow runs to open the model (models from code).
+        code: the file that MLflow runs to open the model (models from code); its package goes along.
         kind: of the rows that it takes; `example` is one of them.
         tags: provenance. Versions with the same md5s are the same model.
         profile: a file of what it was trained on and says, which drift is measured against.
@@ -70,6 +69,7 @@ def register(
     tags = {RUNTIME: "onnx" if exported else "torch"} | tags
     model = {
         "python_model": str(code),
+        "code_paths": [str(code.parents[1])],
         "artifacts": _artifacts(folder, exported, profile),
         "signature": pyfunc.signature(kind),
         "input_example": [example],
@@ -126,8 +126,8 @@ def _log(client: MlflowClient, name: str, tags: dict[str, str], **model: Any) ->
     """Log a model as a pyfunc, and give it the next number of `name`; `model` is what MLflow takes to log it."""
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # our callers say the same
         warnings.simplefilter("ignore")  # MLflow's advice about types of examples and about pip
-        with mlflow.start_run(run_name=f"register {name}", tags=tags):
-            logged = mlflow.pyfunc.log_model(name="model", code_paths=[str(PACKAGE)], **model)
+        with mlflow.start_run(experiment_id=store.experiment(client), run_name=f"register {name}", tags=tags):
+            logged = mlflow.pyfunc.log_model(name="model", **model)
         ledger.create(client, name)  # before `name`, so that who creates the one owns the other
         made = mlflow.register_model(logged.model_uri, name, await_registration_for=0, tags=tags)
     return int(made.version)

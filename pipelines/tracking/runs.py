@@ -18,9 +18,11 @@ def log(
 
     The files in `folder` become the run's artifacts.
     """
-    store.connect()
-    tags = {"stage": stage, **tags}
-    with store.explained(f"{stage}: its run is not logged"), mlflow.start_run(run_name=stage, tags=tags) as run:
+    client, tags = store.connect(), {"stage": stage, **tags}
+    with (
+        store.explained(f"{stage}: its run is not logged"),
+        mlflow.start_run(experiment_id=store.experiment(client), run_name=stage, tags=tags) as run,
+    ):
         mlflow.log_params({name: str(value)[:500] for name, value in flatten(params).items()})
         if folder:
             mlflow.log_artifacts(str(folder))
@@ -33,8 +35,7 @@ def find(stage: str, wrote: dict[str, str]) -> str:
     client = store.connect()
     tags = " and ".join(f"tags.`md5 {path}` = '{md5}'" for path, md5 in wrote.items())
     with store.explained(f"{stage}: its run cannot be looked up"):
-        experiment: Any = client.get_experiment_by_name(store.EXPERIMENT)  # `connect` has made it
-        found = client.search_runs([experiment.experiment_id], f"tags.stage = '{stage}' and {tags}", max_results=1)
+        found = client.search_runs([store.experiment(client)], f"tags.stage = '{stage}' and {tags}", max_results=1)
     return found[0].info.run_id if found else ""
 
 

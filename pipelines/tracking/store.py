@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mlflow import MlflowClient
 
@@ -35,7 +36,7 @@ def shown() -> str:
 
 
 def connect() -> MlflowClient:
-    """Point MLflow at the store and its experiment, which is created if it is new."""
+    """Point MLflow at the store, in which the project's experiment is created if it is new. This is one request."""
     import mlflow
     from mlflow.exceptions import MlflowException
 
@@ -53,8 +54,13 @@ def connect() -> MlflowClient:
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was first
                     raise
-        mlflow.set_experiment(EXPERIMENT)
     return client
+
+
+def experiment(client: MlflowClient) -> str:
+    """The id of the project's experiment, which `connect` has made."""
+    found: Any = client.get_experiment_by_name(EXPERIMENT)
+    return str(found.experiment_id)
 
 
 def _local() -> str:

@@ -16,7 +16,7 @@ from pipelines.core import json_file, paths, schema, tables
 from pipelines.core.errors import InputError, UsageError
 from pipelines.graph import execute
 from pipelines.inference.predictor import Predictor
-from pipelines.tracking import registry, runs
+from pipelines.tracking import registry, runs, store
 from tests.support import tiny
 from tests.support.places import ROOT
 
@@ -74,7 +74,9 @@ def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None
 
 
 def of_stages() -> list[Any]:
-    found: list[Any] = mlflow.search_runs(filter_string="tags.stage LIKE '%'", output_format="list")
+    found: list[Any] = mlflow.search_runs(
+        experiment_names=[store.EXPERIMENT], filter_string="tags.stage LIKE '%'", output_format="list"
+    )
     return found
 
 

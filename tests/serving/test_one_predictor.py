@@ -1,6 +1,5 @@
 """evaluate, the HTTP service, the batch job and the registered model answer alike."""
 
-import ast
 import json
 import os
 import subprocess
@@ -8,7 +7,6 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 import mlflow
@@ -17,7 +15,6 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from packaging.requirements import Requirement
 
 from flows.serve import ask, free_port, serving, wait_for
 from pipelines.core.errors import InputError
@@ -90,55 +87,6 @@ def test_a_version_with_an_export_answers_without_torch(checkout: Path) -> None:
     with pytest.raises(InputError, match="tiny version 1 was registered without onnx; add its run to export: and"):
         registry.folder(only_torch, "onnx")
     mlflow.set_tracking_uri(None)
-
-
-RESTORED = """
-import json, sys, mlflow
-said = mlflow.pyfunc.load_model("models:/both/1").predict([{"text": "犬"}])
-ours = [module.__file__ for name, module in sorted(sys.modules.items()) if name.startswith("pipelines.")]
-print(json.dumps([len(said), ours]))
-"""
-
-
-def test_a_version_brings_the_code_and_names_the_packages_that_it_needs(checkout: Path) -> None:
-    """Opened where there is no checkout, as whoever restores its environment would."""
-    folder, exported = tiny.classifier(checkout / "model"), checkout / "exported"
-    exported.mkdir()
-    onnx_export.export(folder, exported, 18, 1e-4)
-    registry.register("both", folder, CODE, "single", {"text": "犬"}, {"run": "tiny"}, exported)
-    (checkout / "elsewhere").mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    code = f"import sys; sys.path.insert(0, '{_code(checkout)}')\n{RESTORED}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, env=environment, cwd=checkout / "elsewhere", capture_output=True
-    )
-    count, files = json.loads(done.stdout.splitlines()[-1])
-    assert count == 1
-    assert len(files) > 20
-    assert all(Path(file).is_relative_to(checkout / "state/mlflow") for file in files)
-    (requirements,) = (checkout / "state").rglob("requirements.txt")
-    there = {Requirement(line).name for line in requirements.read_text().split()}
-    packages = metadata.packages_distributions()
-    asked = {name for file in files for name in _imported(Path(file)) if name in packages and name != "pipelines"}
-    assert {"numpy", "pyarrow", "tokenizers"} <= asked
-    assert [name for name in asked if there.isdisjoint(packages[name])] == []
-    mlflow.set_tracking_uri(None)
-
-
-def _code(checkout: Path) -> Path:
-    (package,) = (checkout / "state").rglob("code/pipelines")
-    return package.parent
-
-
-def _imported(file: Path) -> set[str]:
-    """The packages that a file imports when it is imported itself."""
-    found = set()
-    for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add((node.module or "").partition(".")[0])
-    return found
 
 
 def test_wrong_rows_are_one_sentence(checkout: Path) -> None:
