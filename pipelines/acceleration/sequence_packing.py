@@ -63,7 +63,8 @@ class _Places:
 class _Pass:
     """One pass through the layers, which are called in order; the first decides where the tokens go."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: list[nn.Module]) -> None:
+        self.counting = [each for layer in layers for each in fake_quantization.ranges(layer)]
         self.places: _Places | None = None
         self.moved: dict[int, Any] = {}
 
@@ -78,6 +79,7 @@ class _Pass:
         places = _Places(inside, shape[2])
         if places.shape[0] * places.shape[1] < GAIN * inside.numel():
             self.places = places
+            fake_quantization.only_at(self.counting, places.tokens)
 
     def once(self, given: Any, move: Any) -> Any:
         """`move(given)`, computed once per pass: the layers share masks and positions."""
@@ -108,7 +110,6 @@ def _layer(
     if named.get("position_embeddings") is not None:
         turn = lambda given: tuple(part[0][places.at] for part in given)  # noqa: E731
         named["position_embeddings"] = now.once(named["position_embeddings"], turn)
-    fake_quantization.only_at(layer, places.tokens)
     states = forward(states, now.once(attention_mask, places.mask), *more, **named)
     return places.apart(states) if last else states
 
@@ -129,7 +130,7 @@ def rows(model: nn.Module) -> Iterator[bool]:
     """
     able = backbones.backbone(model).plain
     layers = [layer for layer in backbones.layers(model) if able and "forward" not in vars(layer)]
-    now = _Pass()
+    now = _Pass(layers)
     hook = backbones.encoder(model).register_forward_hook(partial(_between, now))
     for layer in layers:
         layer.forward = partial(_layer, layer, now, layer is layers[0], layer is layers[-1])

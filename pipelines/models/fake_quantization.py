@@ -140,19 +140,23 @@ def insert(model: nn.Module, linear: Rounding, embedding: Rounding, decay: float
         matrices.replace(model, name, FakeEmbedding(table, embedding))
 
 
-def only_at(part: nn.Module, tokens: torch.Tensor) -> None:
-    """Let the ranges inside `part` count inputs (B, T, H) at `tokens` (B, T) bool alone, until they are told others.
+def ranges(model: nn.Module) -> list[Ema]:
+    """Those of all inputs inside `model`."""
+    return [part for part in model.modules() if isinstance(part, Ema)]
+
+
+def only_at(counting: list[Ema], tokens: torch.Tensor) -> None:
+    """Let ranges count inputs (B, T, H) at `tokens` (B, T) bool alone, until they are told others.
 
     What has no such places, such as the states of first tokens (B, H), counts as it is.
     """
-    for each in part.modules():
-        if isinstance(each, Ema):
-            each.tokens = tokens
+    for each in counting:
+        each.tokens = tokens
 
 
 def end_step(model: nn.Module, step: int = 0, steps: int = 0) -> None:
     """Called before every step: the ranges take up the step before, as all workers saw it."""
-    found = [part for part in model.modules() if isinstance(part, Ema)]
+    found = ranges(model)
     if found and dist.is_initialized() and dist.get_world_size() > 1:
         seen = torch.stack([each.seen for each in found])
         dist.all_reduce(seen, dist.ReduceOp.MAX)

@@ -11,8 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from pipelines.acceleration import apply, attention_kernels
-from pipelines.acceleration.precision import autocast, told
+from pipelines.acceleration import apply, attention_kernels, precision
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
@@ -89,7 +88,7 @@ def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
     with apply.to_steps(training.model, job.precision, job.accelerated) as on:
         training.attention = on.attention
         if training.rank == 0:
-            for line in filter(None, (apply.told(on.names), told(job.precision))):
+            for line in filter(None, (apply.told(on.names), precision.told(job.precision))):
                 say(line)
         training.run(heartbeat)
 
@@ -171,7 +170,7 @@ class Training:
         alone = len(parts) == self.world == 1  # then the count is known before the backward pass
         for part in parts:
             self.attention.choose(part)
-            with autocast(self.job.precision):
+            with precision.autocast(self.job.precision):
                 total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()}, step)
             (total.float() / count.clamp(min=1) if alone else total.float()).backward()
             sums[:2] += torch.stack([total.detach().double(), count.double()])

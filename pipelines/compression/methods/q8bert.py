@@ -46,7 +46,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 def loss(model: nn.Module, batch: Batch, step: int, *, task: losses.Loss) -> losses.Sums:
     """The task's; of the inputs of linear layers those at tokens count, and those at padding do not."""
-    fake_quantization.only_at(model, batch["attention_mask"].flatten(0, -2).bool())
+    fake_quantization.only_at(fake_quantization.ranges(model), batch["attention_mask"].flatten(0, -2).bool())
     return task(model, batch, step)
 
 

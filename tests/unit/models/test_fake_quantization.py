@@ -68,7 +68,7 @@ def test_what_is_evaluated_is_not_counted() -> None:
 def test_padding_does_not_count() -> None:
     layer = fake_quantization.FakeLinear(nn.Linear(2, 2), fake_quantization.ByLargest(), decay=0.9).train()
     assert layer.inputs is not None
-    fake_quantization.only_at(layer, torch.tensor([[True, False], [True, True]]))
+    fake_quantization.only_at(fake_quantization.ranges(layer), torch.tensor([[True, False], [True, True]]))
     layer(torch.tensor([[[1.0, -2.0], [50.0, 50.0]], [[0.0, 1.0], [0.5, 0.0]]]))
     assert layer.inputs.now() == 2.0
     layer(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))  # of rows, which have no padding: of as many numbers, too
