@@ -3,6 +3,7 @@
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -176,8 +177,13 @@ def written(dictionary: str, subwords: str) -> dict[str, Any]:
     }
 
 
+@cache
 def tagger(dictionary: str) -> Any:
-    """A MeCab tagger that separates words by spaces. Raises InputError if a package is not installed."""
+    """The process's MeCab tagger of a dictionary, which separates words by spaces.
+
+    There is one, since fugashi never gives back what a tagger has mapped. Threads may share it: fugashi holds the
+    interpreter's lock from the text to the string. Raises InputError if a package is not installed.
+    """
     try:
         import fugashi
 

@@ -1,6 +1,7 @@
 """Every token knows the characters it comes from, whatever normalizing did to them."""
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -42,3 +43,17 @@ def test_offsets_of_a_plain_sentence_are_its_words(loaded: mecab.MecabTokenizer)
     first = [text[s:e] for s, e in zip(found.starts, found.ends, strict=True)][: found.ids.lengths[0]]
     assert "".join(first) == "私は犬が好き。"
     assert (found.starts[0], found.ends[-1]) == (1, 1)
+
+
+def test_a_tokenizer_that_is_loaded_again_maps_no_second_dictionary(tmp_path: Path) -> None:
+    """fugashi never unmaps one: a service that changes its model would grow with each."""
+    folder = tiny.tokenizer(tmp_path)
+    mecab_wordpiece.load(folder).encode(["私は犬が好き。"])
+    before = _mapped_dictionaries()
+    assert before
+    mecab_wordpiece.load(folder).encode(["私は犬が好き。"])
+    assert _mapped_dictionaries() == before
+
+
+def _mapped_dictionaries() -> int:
+    return Path("/proc/self/maps").read_text().count("/sys.dic")
