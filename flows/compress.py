@@ -5,6 +5,7 @@ interrupted search goes on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,10 +43,10 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
     budget = budget or Budget()
     entries = _entries(run)
     scored = params.entry("evaluate", run, Evaluate)
-    with stage.alone("compress-search", run):
+    with stage.alone("compress-search", run), ExitStack() as until_end:
         further = _further(entries)
         refused = _reproduce(run, [*entries, *further], scored)
-        search = Search.of(run, entries, scored, budget, refused)
+        search = Search.of(run, entries, scored, budget, refused, until_end)
         runtime = search.teacher_runtime  # first of all, for if the teacher cannot be measured, nothing can
         tried = chains.search({name: entry["method"] for name, entry in entries.items()}, search.attempt, budget)
         tried += [search.attempt((name,)) for name in further]
@@ -128,6 +129,7 @@ class Search:
 
     Attributes:
         refused: names of entries that the graph could not make, each with the reason.
+        until_end: what is closed when the search ends.
     """
 
     run: str
@@ -136,6 +138,7 @@ class Search:
     teacher: gates.Measured
     folder: ChainFolder
     refused: Mapping[str, str]
+    until_end: ExitStack
 
     @classmethod
     def of(
@@ -145,9 +148,10 @@ class Search:
         scored: Evaluate,
         budget: Budget,
         refused: Mapping[str, str],
+        until_end: ExitStack,
     ) -> "Search":
         folder = ChainFolder.of(run, {name: entry for name, entry in entries.items() if name not in refused}, scored)
-        return cls(run, scored, budget, measured.measure(paths.model(run), scored, False), folder, refused)
+        return cls(run, scored, budget, measured.measure(paths.model(run), scored, False), folder, refused, until_end)
 
     def attempt(self, chain: Chain) -> Tried:
         """Make the chain's model if it is not there, and measure it."""
@@ -177,16 +181,9 @@ class Search:
     def latency(self, chain: Chain, folder: Path) -> tuple[float, str]:
         """The median latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
         each = self._runtimes(name_of(chain), folder)
-        found = in_turn.compare(
-            {"teacher": self._faster_teacher, **each},
-            self._split,
-            rounds=ROUNDS,
-            threads=resources.read().threads,
-            starts=1,
-            seconds=1,
-        )
-        runtime = max(each, key=lambda name: found[name].faster[0])
-        return 1 / found[runtime].faster[0], runtime
+        faster = {name: self._reference.beside(opened, ROUNDS).faster[0] for name, opened in each.items()}
+        runtime = max(faster, key=faster.__getitem__)
+        return 1 / faster[runtime], runtime
 
     def _runtimes(self, name: str, folder: Path) -> dict[str, Path]:
         """By which runtimes a model may answer, with what each opens; by torch alone if it cannot be exported."""
@@ -205,9 +202,12 @@ class Search:
         own = self._runtimes(self.run, paths.model(self.run))
         return faster_runtime.tags(paths.model(self.run), own.get("onnx"), self._split, resources.read())["runtime"]
 
-    @property
-    def _faster_teacher(self) -> Path:
-        return self.folder.exported(self.run) if self.teacher_runtime == "onnx" else paths.model(self.run)
+    @cached_property
+    def _reference(self) -> in_turn.Reference:
+        """The teacher by its faster runtime; it stays open until the search ends."""
+        faster = self.folder.exported(self.run) if self.teacher_runtime == "onnx" else paths.model(self.run)
+        threads = resources.read().threads
+        return self.until_end.enter_context(in_turn.opened(faster, self._split, threads, starts=1, seconds=1))
 
     @property
     def _split(self) -> Path:

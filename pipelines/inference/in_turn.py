@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,54 +130,82 @@ class Model:
         return f"status {status}: {one_line(Exception(last))}"
 
 
-def compare(
-    folders: Mapping[str, Path],
-    split_file: Path,
-    rounds: int = 5,
-    threads: int = 1,
-    starts: int = 2,
-    seconds: float = 5,
-) -> dict[str, Compared]:
+@dataclass(frozen=True)
+class Reference:
+    """The model that others are compared with, opened, and the rows that all are asked."""
+
+    model: Model
+    sample: Path
+    size: Size
+    threads: int
+    starts: int
+
+    def beside(self, folder: Path, rounds: int) -> Compared:
+        """Open another model, and measure it in turn with this one.
+
+        Raises InputError if it is of another kind or cannot be opened, or if a process dies.
+        """
+        _same_kind(folder, self.model.folder)
+        with _started(folder, self.sample, self.threads, self.starts) as other:
+            other.find_batch(self.size)
+            return _rounds(self.model, other, self.size, rounds)
+
+    def alone(self, rounds: int) -> None:
+        """Measure it with nothing beside it."""
+        for _ in range(rounds):
+            self.model.turn(self.size)
+
+
+@contextmanager
+def opened(
+    folder: Path, split_file: Path, threads: int = 1, starts: int = 2, seconds: float = 5
+) -> Iterator[Reference]:
+    """The model in `folder` as the reference; whatever happens, its process ends.
+
+    Args:
+        split_file: rows of the model's kind, a file of rows/<task>.
+        threads: of every process; 0 leaves it to the libraries.
+        starts: processes of each model. The first start may read the disk; the fastest one counts.
+        seconds: about what the reference may take for each half of a turn; the number of rows follows from it.
+
+    Raises:
+        InputError: the folder cannot be opened, or does not fit the rows.
+    """
+    assert starts > 0, "a model that is not started does not answer"
+    with tempfile.TemporaryDirectory(prefix="bertline-rows-") as place:
+        sample = Path(place) / "rows.parquet"
+        count = _write_sample(Task.load(folder), split_file, sample)
+        with _started(folder, sample, threads, starts) as model:
+            size = _size(model, count, seconds)
+            model.find_batch(size)
+            yield Reference(model, sample, size, threads, starts)
+
+
+def compare(folders: Mapping[str, Path], split_file: Path, rounds: int = 5, **how: Any) -> dict[str, Compared]:
     """Measure the models in `folders` (model folders or exported ones) in turn; the first is the reference.
 
     Args:
         folders: name -> folder. The reference is compared with itself by definition: its ratios are 1.
         split_file: rows of the models' kind, a file of rows/<task>.
-        threads: of every process; 0 leaves it to the libraries.
-        starts: processes of each model. The first start may read the disk; the fastest one counts.
-        seconds: about what the reference may take for each half of a turn; the number of rows follows from it.
+        how: the `threads`, `starts` and `seconds` of `opened`.
 
     Raises:
         InputError: a folder cannot be opened, does not fit the rows, or its process dies. No process is left.
     """
     assert folders, "at least the reference is to be measured"
     assert rounds > 0, "a ratio needs a round"
-    assert starts > 0, "a model that is not started does not answer"
     (first, at), *others = folders.items()
-    with tempfile.TemporaryDirectory(prefix="bertline-rows-") as place:
-        sample = Path(place) / "rows.parquet"
-        count = _write_sample(_one_kind(folders.values()), split_file, sample)
-        with _started(at, sample, threads, starts) as reference:
-            size = _size(reference, count, seconds)
-            reference.find_batch(size)
-            found: dict[str, Compared] = {}
-            for name, folder in others:
-                with _started(folder, sample, threads, starts) as model:
-                    model.find_batch(size)
-                    found[name] = _rounds(reference, model, size, rounds)
-            for _ in range(0 if others else rounds):
-                reference.turn(size)
-            return {first: Compared(reference.cost(), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))} | found
+    with opened(at, split_file, **how) as reference:
+        found = {name: reference.beside(folder, rounds) for name, folder in others}
+        if not others:
+            reference.alone(rounds)
+        return {first: Compared(reference.model.cost(), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))} | found
 
 
-def _one_kind(folders: Iterable[Path]) -> Task:
-    """The task of the first folder. Raises InputError if another one is for rows of another kind."""
-    found = {folder: Task.load(folder) for folder in folders}
-    first = next(iter(found))
-    for folder, task in found.items():
-        if task.kind != found[first].kind:
-            raise InputError(f"{folder}: it is for rows of kind {task.kind}, {first} for {found[first].kind}")
-    return found[first]
+def _same_kind(folder: Path, reference: Path) -> None:
+    own, first = Task.load(folder).kind, Task.load(reference).kind
+    if own != first:
+        raise InputError(f"{folder}: it is for rows of kind {own}, {reference} for {first}")
 
 
 def _write_sample(task: Task, split_file: Path, sample: Path) -> int:

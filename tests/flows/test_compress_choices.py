@@ -1,7 +1,7 @@
 """What a search for a smaller model decides: who is refused, who wins, by which runtime; models and gates are fakes."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def search(
 
     monkeypatch.setattr(compress.measured, "measure", measure)
     monkeypatch.setattr(compress.runs, "log", lambda *_: "")
-    return Search.of("big", ENTRIES, SCORED, Budget(max_loss=1.0), refused)
+    return Search.of("big", ENTRIES, SCORED, Budget(max_loss=1.0), refused, ExitStack())
 
 
 def tried(name: str, share: float) -> Tried:
@@ -165,21 +165,33 @@ def test_a_model_is_as_fast_as_by_its_faster_runtime(
             raise InputError("ONNX and torch differ")
         return Path("onnx", run)
 
-    def compare(folders: Mapping[str, Path], split: Path, threads: int, **_: Any) -> dict[str, Any]:
+    @contextmanager
+    def opened(teacher: Path, split: Path, threads: int, **_: Any) -> Iterator[Faster]:
         assert threads == 3
-        assert folders["teacher"] == (Path("artifacts/models/big") if runtime == "torch" else Path("onnx/big"))
-        return {name: dataclasses.replace(COMPARED, faster=(FASTER[name],) * 3) for name in folders}
+        assert teacher == (Path("artifacts/models/big") if runtime == "torch" else Path("onnx/big"))
+        was_open.append(True)
+        yield Faster()
+        was_open.append(False)
 
+    was_open: list[bool] = []
     monkeypatch.setattr(chain_folder.ChainFolder, "exported", exported)
-    monkeypatch.setattr(compress.in_turn, "compare", compare)
+    monkeypatch.setattr(compress.in_turn, "opened", opened)
     monkeypatch.setattr(
         compress.faster_runtime, "tags", lambda *_: {"runtime": "torch" if runtime == "torch" else "onnx"}
     )
-    assert one.latency(("int8",), Path("artifacts/models/int8")) == expected
+    with one.until_end:
+        for _ in range(2):
+            assert one.latency(("int8",), Path("artifacts/models/int8")) == expected
+        assert was_open == [True], "the teacher is opened once for all chains"
+    assert was_open == [True, False]
 
 
-FASTER = {"teacher": 1.0, "torch": 0.8, "onnx": 4.0}
-COMPARED = compress.in_turn.Compared(compress.in_turn.Cost(1, 1, 1, 1, 1, 1, 1), (1, 1, 1), (1, 1, 1))
+class Faster:
+    """An opened teacher."""
+
+    def beside(self, folder: Path, rounds: int) -> compress.in_turn.Compared:
+        faster = 4.0 if folder == Path("onnx/int8") else 0.8
+        return compress.in_turn.Compared(compress.in_turn.Cost(1, 1, 1, 1, 1, 1, 1), (faster,) * 3, (1, 1, 1))
 
 
 def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
