@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ os.environ |= {
     "BERTLINE_QUIET": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+# a shell starts what it runs in the background without Ctrl-C, and what the tests start would not know it either
+signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("untimed", deadline=None)  # an example may wait for a busy machine
 hypothesis.settings.load_profile("untimed")
 settings.use_local_state()  # before any test's module imports Prefect, which reads its settings once
