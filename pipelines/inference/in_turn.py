@@ -150,11 +150,6 @@ class Reference:
             other.find_batch(self.size)
             return _rounds(self.model, other, self.size, rounds)
 
-    def alone(self, rounds: int) -> None:
-        """Measure it with nothing beside it."""
-        for _ in range(rounds):
-            self.model.turn(self.size)
-
 
 @contextmanager
 def opened(
@@ -197,8 +192,8 @@ def compare(folders: Mapping[str, Path], split_file: Path, rounds: int = 5, **ho
     (first, at), *others = folders.items()
     with opened(at, split_file, **how) as reference:
         found = {name: reference.beside(folder, rounds) for name, folder in others}
-        if not others:
-            reference.alone(rounds)
+        for _ in range(0 if others else rounds):
+            reference.model.turn(reference.size)
         return {first: Compared(reference.model.cost(), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))} | found
 
 

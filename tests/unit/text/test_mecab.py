@@ -46,7 +46,7 @@ def test_offsets_of_a_plain_sentence_are_its_words(loaded: mecab.MecabTokenizer)
 
 
 def test_a_tokenizer_that_is_loaded_again_maps_no_second_dictionary(tmp_path: Path) -> None:
-    """fugashi never unmaps one: a service that changes its model would grow with each."""
+    """fugashi never unmaps one: a process would grow with each tokenizer that it opens."""
     folder = tiny.tokenizer(tmp_path)
     mecab_wordpiece.load(folder).encode(["私は犬が好き。"])
     before = _mapped_dictionaries()
