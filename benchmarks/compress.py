@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("teacher", help="a run of finetune")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="the first is that of the params file")
     parser.add_argument("--rounds", type=int, default=5, help="of speed; 0 measures none")
-    parser.add_argument("--only", nargs="*", default=[], help="measure the speeds of these alone")
+    parser.add_argument("--only", nargs="*", default=[], help="make and measure these entries alone")
     parser.add_argument("--table", action="store_true", help="of what was kept of --seeds; makes nothing")
     parser.add_argument("--runs", type=Path, default=Path("benchmarks/results/compress.jsonl"), help="what seeds gave")
     parser.add_argument("--json", type=Path)
@@ -75,8 +75,10 @@ def main() -> None:
     to, runs = given.json.resolve() if given.json else None, given.runs.resolve()
     with chdir(given.folder):
         entries = compress_runs.made_from(given.teacher, params.read()["compress"])
+        if unknown := [name for name in given.only if name not in (given.teacher, *entries)]:
+            parser.error(f"--only: no entry of {given.teacher} is called {unknown[0]}")
         if not given.table:
-            compress_runs.keep(entries, given.teacher, given.seeds, runs)
+            compress_runs.keep(entries, given.teacher, given.seeds, runs, given.only)
         if given.rounds and not given.table:
             compare(given.teacher, entries, given.seeds, given.rounds, runs, given.only)
     kept = compress_runs.kept(runs)

@@ -79,11 +79,15 @@ def speeds(runs: Path) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
     return found
 
 
-def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path) -> None:
-    """Append to `runs` what it lacks: of the first seed what the checkout has, of the others what is made here."""
+def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path, only: list[str]) -> None:
+    """Append to `runs` what it lacks: of the first seed what the checkout has, of the others what is made here.
+
+    Of `only` some entries, if it names any.
+    """
     for seed in seeds:
         known = kept(runs)
-        missing = [name for name in entries if (name, origin(name, entries), seed) not in known]
+        wanted = [name for name in entries if not only or name in only]
+        missing = [name for name in wanted if (name, origin(name, entries), seed) not in known]
         if seed == seeds[0]:
             locked = stages()
             there: Iterator[str] = (name for name in missing if complete(name, entries, locked))

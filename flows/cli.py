@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import Annotated, Literal
@@ -43,15 +41,8 @@ def check() -> None:
 @cli.command()
 def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml")], force: bool = False) -> None:
     """Make FILE the active params.yaml; refuses to overwrite edits that are saved nowhere else."""
-    checking.check(file)
-    active = params.FILE
-    if active.exists() and not force:
-        kept = [other.read_bytes() for other in Path("params").glob("*.yaml")]
-        committed = subprocess.run(["git", "show", f"HEAD:./{active}"], capture_output=True, check=False).stdout
-        if active.read_bytes() not in [*kept, committed]:
-            raise UsageError(f"{active} has edits that no commit and no file of params/ holds; commit it, or --force")
-    shutil.copyfile(file, active)
-    print(f"{active} is {file} now; `dvc repro` brings the graph up to date")
+    checking.activate(file, force)
+    print(f"{params.FILE} is {file} now; `dvc repro` brings the graph up to date")
 
 
 Targets = Annotated[list[str] | None, typer.Argument(help="stages, such as finetune@livedoor; all if none")]
@@ -93,6 +84,7 @@ def table() -> None:
 @cli.command()
 def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml")]) -> None:
     """Search for better params of a finetune entry; an interrupted search goes on where it was."""
+    checking.require_entry(run, "tune")
     from flows.tune import tune as search
     from pipelines.reports import tuning
 
@@ -110,6 +102,7 @@ def compress(
     width: Annotated[int, typer.Option(min=1, help="results of a round that the next goes on from")] = 2,
 ) -> None:
     """Search methods and chains for the smallest or fastest model; an interrupted search goes on where it was."""
+    checking.require_entry(run, "finetune", "compress")
     from flows.compress import compress as search
     from pipelines.compression import searched
     from pipelines.compression.chains import Budget
@@ -123,6 +116,8 @@ def compress(
 @cli.command()
 def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of promote; all if none")] = None) -> None:
     """Bring the graph up to date and register the challengers."""
+    for name in names or []:
+        checking.require_entry(name, "promote")
     from flows.retrain import retrain as run
 
     for version in run(names or None):
@@ -141,6 +136,7 @@ def promote(
     reason: Reason = "",
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes."""
+    checking.require_entry(name, "promote")
     from flows.promote import promote as run
 
     outcome = run(name, version, instead_of, reason)
@@ -157,6 +153,7 @@ def rollback(
     reason: Reason = "",
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
+    checking.require_entry(name, "promote")
     from flows.promote import rollback as run
 
     print(f"{run(name, to, reason)} is the champion again")
@@ -212,6 +209,7 @@ def backfill(
     until: Annotated[str, typer.Option("--to", help="the last window")],
 ) -> None:
     """Score the windows of a job that were not scored, each once."""
+    checking.require_entry(job, "score")
     from flows.windows import backfill as run
 
     print("\n".join(run(job, since, until)) or f"{job}: no window from {since} to {until} is its own")
@@ -220,6 +218,7 @@ def backfill(
 @cli.command()
 def watch(job: Job) -> None:
     """Say whether the scored windows of a job drift from what its model was trained on."""
+    checking.require_entry(job, "watch")
     from flows import watch as watching
 
     found = watching.watch(job)

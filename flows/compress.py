@@ -17,8 +17,8 @@ from flows.chain_folder import ChainFolder, name_of
 from flows.notices import HOOKS
 from pipelines.compression import chains, searched
 from pipelines.compression.chains import Budget, Chain, Tried
-from pipelines.core import params, paths, resources, stage
-from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core import checking, params, paths, resources, stage
+from pipelines.core.errors import InputError, UsageError
 from pipelines.core.progress import say
 from pipelines.entries.compress import Compress
 from pipelines.entries.evaluate import Evaluate
@@ -96,11 +96,9 @@ def _reproduce(run: str, entries: Sequence[str], scored: Evaluate) -> dict[str, 
 
 def _entries(run: str) -> dict[str, dict[str, Any]]:
     """The compress entries whose teacher is `run`. Raises UsageError if there is none."""
-    values = params.read()
-    known = [*values.get("finetune", {}), *values.get("compress", {})]
-    if run not in known:
-        raise UsageError(f"params.yaml: {choices('finetune or compress entry', run, known)}")
-    found = {name: entry for name, entry in values.get("compress", {}).items() if entry.get("teacher") == run}
+    checking.require_entry(run, "finetune", "compress")
+    every = params.read().get("compress", {})
+    found = {name: entry for name, entry in every.items() if entry.get("teacher") == run}
     if not found:
         raise UsageError(
             f"params.yaml: no compress entry has the teacher {run}; a search tries the entries that there are, "

@@ -1,6 +1,10 @@
 """Check all of params.yaml: every entry of every section, and every name with which an entry refers to another."""
 
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipelines.core import params, plugins, resources
 from pipelines.core.errors import UsageError, choices
@@ -35,6 +39,26 @@ def check(file: Path = params.FILE) -> Entries:
     return checked
 
 
+def activate(file: Path, force: bool) -> None:
+    """Make `file` the active params.yaml.
+
+    Raises UsageError if the file is wrong, or if edits would be lost that nobody has saved, unless `force`.
+    """
+    check(file)
+    active = params.FILE
+    if active.exists() and not force:
+        kept = [other.read_bytes() for other in Path("params").glob("*.yaml")]
+        committed = subprocess.run(["git", "show", f"HEAD:./{active}"], capture_output=True, check=False).stdout
+        if active.read_bytes() not in [*kept, committed]:
+            raise UsageError(f"{active} has edits that no commit and no file of params/ holds; commit it, or --force")
+    shutil.copyfile(file, active)
+
+
+def require_entry(name: str, *sections: str) -> None:
+    """Raise UsageError unless params.yaml has an entry of that name in one of the sections."""
+    _require(params.read(), sections, name, str(params.FILE))
+
+
 def _require_stage(stage: str, key: str, checked: Entries, where: str) -> None:
     """Raise UsageError unless there is such a stage, and in it such an entry if `key` names one."""
     known = plugins.names("pipelines.stages")
@@ -59,7 +83,7 @@ def _require_distinct(checked: Entries, sections: tuple[str, ...], file: Path) -
             owner[name] = section
 
 
-def _require(checked: Entries, sections: tuple[str, ...], wanted: str, where: str) -> None:
-    names = [name for section in sections for name in checked[section]]
+def _require(entries: Mapping[str, Mapping[str, Any]], sections: Sequence[str], wanted: str, where: str) -> None:
+    names = [name for section in sections for name in entries.get(section, {})]
     if wanted not in names:
         raise UsageError(f"{where}: {choices(' or '.join(sections) + ' entry', wanted, names)}")

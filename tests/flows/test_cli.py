@@ -64,12 +64,42 @@ def test_table_shows_every_run_and_what_it_took_here() -> None:
     assert lines[2].split()[-2:] == ["1.25", "12,345"]
 
 
+COMMANDS = [
+    ("tune mime", "tune"),
+    ("compress mime", "finetune or compress"),
+    ("retrain mine mime", "promote"),
+    ("promote mime", "promote"),
+    ("rollback mime", "promote"),
+    ("backfill score mime --from 2026-11-01 --to 2026-11-02", "score"),
+    ("watch mime", "watch"),
+]
+
+
+@pytest.mark.parametrize(("command", "section"), COMMANDS, ids=[command for command, _ in COMMANDS])
+def test_a_wrong_name_is_told_before_prefect_starts(command: str, section: str) -> None:
+    sections = ("tune", "finetune", "promote", "score", "watch")
+    Path("params.yaml").write_text(yaml.safe_dump({section: {"mine": {}} for section in sections}))
+    called = f"""if True:
+        import sys
+        from flows import cli
+        sys.argv = ["bertline", *{command.split()!r}]
+        try:
+            cli.main()
+        finally:
+            print("prefect" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", called], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    said = f"bertline: params.yaml: no {section} entry 'mime' (did you mean 'mine'?); there are: mine\n"
+    assert (done.stdout, done.stderr) == ("False\n", said)
+
+
 @pytest.mark.slow
 def test_a_flow_fails_in_one_sentence_too() -> None:
-    Path("params.yaml").write_text("promote: {}\n")
+    Path("params.yaml").write_text("promote: {mine: {run: other}}\n")
     failed = bertline("promote", "mine")
     assert failed.returncode == 2
-    assert failed.stderr.startswith("bertline: params.yaml: promote: no entry 'mine'")
+    assert failed.stderr.startswith("bertline: params.yaml: evaluate: no entry 'other'")
     assert failed.stderr.count("\n") == 1
 
 
