@@ -152,9 +152,14 @@ class Search:
         return cls(run, scored, budget, measured.measure(paths.model(run), scored, False), folder, refused, until_end)
 
     def attempt(self, chain: Chain) -> Tried:
-        """Make the chain's model if it is not there, and measure it."""
+        """Make the chain's model if it is not there, and measure it.
+
+        Raises ReferenceEndedError if the teacher's process died, which is no fault of the chain.
+        """
         try:
             one = self.measured(chain)
+        except in_turn.ReferenceEndedError:
+            raise
         except InputError as error:
             say(f"compress {self.run}: {name_of(chain)}: {error}")
             return Tried(chain, refused=str(error))

@@ -39,6 +39,10 @@ LEAST_ROWS = 16  # of a pass, however slow the reference is
 Spread = tuple[float, float, float]  # median, least and greatest
 
 
+class ReferenceEndedError(InputError):
+    """The reference's process died, so that nothing more can be measured beside it."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """What one model costs on this machine. Times and rates are medians over the rounds."""
@@ -143,12 +147,17 @@ class Reference:
     def beside(self, folder: Path, rounds: int) -> Compared:
         """Open another model, and measure it in turn with this one.
 
-        Raises InputError if it is of another kind or cannot be opened, or if a process dies.
+        Raises InputError if it is of another kind, cannot be opened or dies, and ReferenceEndedError if this one has.
         """
         _same_kind(folder, self.model.folder)
-        with _started(folder, self.sample, self.threads, self.starts) as other:
-            other.find_batch(self.size)
-            return _rounds(self.model, other, self.size, rounds)
+        try:
+            with _started(folder, self.sample, self.threads, self.starts) as other:
+                other.find_batch(self.size)
+                return _rounds(self.model, other, self.size, rounds)
+        except InputError as error:
+            if self.model.process.poll() is None:
+                raise
+            raise ReferenceEndedError(str(error)) from None
 
 
 @contextmanager

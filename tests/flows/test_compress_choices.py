@@ -18,6 +18,7 @@ from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation.gates import Measured
 from pipelines.graph import execute
+from pipelines.inference import in_turn
 
 SCORED = Evaluate(task="headlines")
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -80,6 +81,18 @@ def test_an_entry_that_cannot_be_made_or_opened_is_refused(write: Write, monkeyp
     models = {"big": scoring(92), "int8": InputError("its weights are cut off")}
     one = search(monkeypatch, models, {"half": "layers: 50 to drop of 4"})
     assert [one.attempt((name,)).refused for name in ENTRIES] == ["its weights are cut off", "layers: 50 to drop of 4"]
+
+
+def test_a_search_whose_teacher_died_refuses_no_chain_for_that(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends, and goes on when it is started again."""
+    one = search(monkeypatch, {"big": scoring(92), "int8": scoring(92)})
+
+    def latency(*_: object) -> None:
+        raise in_turn.ReferenceEndedError("artifacts/models/big: its process ended while it was measured")
+
+    monkeypatch.setattr(Search, "latency", latency)
+    with pytest.raises(in_turn.ReferenceEndedError):
+        one.attempt(("int8",))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +254,10 @@ def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatc
     assert not Path("artifacts/compression/big/winner.yaml").exists()
 
 
-def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(finetune={"big": {}})
     refused = Tried(("half",), refused="at least one must stay")
     nothing = found([refused, Tried(("int8",), 0.8, 12.0, 250, 0.25, 0.5, "onnx")], winner=None)
     monkeypatch.setattr(compress, "compress", lambda run, budget: nothing)

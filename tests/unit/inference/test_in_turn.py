@@ -130,6 +130,27 @@ def test_a_process_that_is_killed_is_one_sentence(place: Path, monkeypatch: pyte
     assert not children()
 
 
+def test_it_is_told_which_of_the_two_died(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = in_turn.Model.turn
+    with in_turn.opened(place / "onnx", place / "test.parquet", starts=1, seconds=0.1) as reference:
+
+        def turn(model: in_turn.Model, size: in_turn.Size) -> None:
+            if (model is reference.model) == it_dies:
+                model.process.kill()
+                model.process.wait()
+            plain(model, size)
+
+        monkeypatch.setattr(in_turn.Model, "turn", turn)
+        it_dies = False
+        with pytest.raises(InputError, match="the signal SIGKILL") as other:
+            reference.beside(place / "onnx", 1)
+        assert not isinstance(other.value, in_turn.ReferenceEndedError)
+        it_dies = True
+        with pytest.raises(in_turn.ReferenceEndedError, match="the signal SIGKILL"):
+            reference.beside(place / "onnx", 1)
+    assert not children()
+
+
 def test_rows_of_another_kind_and_none_are_said(place: Path, tmp_path: Path) -> None:
     write(tmp_path / "none.parquet", {"id": [], "text": [], "label": []})
     with pytest.raises(InputError, match=r"none\.parquet: it has no rows"):
