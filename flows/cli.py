@@ -84,7 +84,7 @@ def table() -> None:
 @cli.command()
 def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml")]) -> None:
     """Search for better params of a finetune entry; an interrupted search goes on where it was."""
-    checking.require_entry(run, "tune")
+    checking.require_entry(run, "tune")  # as in all commands before the import, since Prefect takes seconds to start
     from flows.tune import tune as search
     from pipelines.reports import tuning
 

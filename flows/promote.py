@@ -7,7 +7,7 @@ from prefect import flow, task
 
 from flows import events
 from flows.notices import HOOKS
-from pipelines.core import params
+from pipelines.core import checking, params
 from pipelines.core.errors import InputError, choices
 from pipelines.core.progress import say
 from pipelines.entries.evaluate import Evaluate
@@ -99,9 +99,7 @@ def _decide(
 
 def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:
     """Give `name` back to the champion before this one, or to the one with the number `to`, if it still answers."""
-    entries = params.read().get("promote", {})
-    if name not in entries:
-        raise InputError(f"params.yaml: promote: {choices('entry', name, entries)}")
+    checking.require_entry(name, "promote")
     known = ledger.read(name)
     ledger.settle(name, known)
     been = {entry.event.version for entry in known.entries}

@@ -1,4 +1,4 @@
-"""Check all of params.yaml: every entry of every section, and every name with which an entry refers to another."""
+"""Check params.yaml, every entry and every name with which one refers to another, before it is active or used."""
 
 import shutil
 import subprocess
