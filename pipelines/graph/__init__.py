@@ -1,1 +1,1 @@
-"""The graph of dvc.yaml: the files that each stage runs and therefore depends on."""
+"""The graph of dvc.yaml: what each stage depends on, why it is stale, and the executor behind `bertline run`."""
