@@ -93,10 +93,26 @@ def shallower(context: Context, kept: list[int], kinds: list[int] | None = None)
             f"params.yaml: compress: teacher: its weights are {form.name}, which do not train, so a student cannot "
             "begin with its layers"
         )
-    noted = shapes.of(teacher) if _one(teacher) else backbones.of_layers(shapes.of(teacher), kept)
-    student = build(teacher, {"layers": len(kept)}, kinds or kept, context.seed, noted)
-    take_over(student, teacher, kept)
+    own = _own_layers(teacher, kept)
+    noted = backbones.of_layers(shapes.of(teacher), own)
+    student = build(teacher, {"layers": len(kept), "groups": len(own)}, kinds or kept, context.seed, noted)
+    take_over(student, teacher, own)
     return student
+
+
+def _own_layers(teacher: nn.Module, kept: list[int]) -> list[int]:
+    """For each layer that a student owns, the number of the teacher's whose weights it gets.
+
+    In ALBERT groups of layers share one: the student has as few groups as give each layer in `kept` what it was.
+    """
+    groups = getattr(backbones.encoder(teacher).config, "num_hidden_groups", None)
+    if groups is None:
+        return kept
+    every = shapes.divided(depth(teacher), groups)
+    whose = [every[number] for number in kept]
+    tried = (dict.fromkeys(zip(shapes.divided(len(kept), n), whose, strict=True)) for n in range(1, len(kept) + 1))
+    pairs = next(pairs for n, pairs in enumerate(tried, start=1) if len(pairs) == n)
+    return [group for _, group in pairs]
 
 
 def build(
@@ -122,7 +138,7 @@ def build(
         with torch.inference_mode():  # some sizes do not fit together, which only a forward pass shows
             backbones.encoder(student.eval())(input_ids=torch.zeros(1, 2, dtype=torch.int64))
     except Exception as error:  # of any type: transformers or torch cannot use these sizes
-        asked = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        asked = ", ".join(f"{name} {sizes[name]}" for name in SIZES if name in sizes)
         raise UsageError(f"params.yaml: compress: no student can be built with {asked}: {one_line(error)}") from error
     return student
 
@@ -140,6 +156,8 @@ def _resize(config: Any, sizes: dict[str, int], kept: list[int]) -> None:
         if feed_forward:
             setattr(config, feed_forward, getattr(config, feed_forward) * config.hidden_size // width)
     config.num_hidden_layers = len(kept)
+    if hasattr(config, "num_hidden_groups"):  # ALBERT
+        config.num_hidden_groups = min(sizes.get("groups", config.num_hidden_groups), len(kept))
     if "heads" in sizes:
         config.num_attention_heads = sizes["heads"]
     if feed_forward and "intermediate_size" in sizes:
@@ -152,22 +170,16 @@ def _resize(config: Any, sizes: dict[str, int], kept: list[int]) -> None:
         config.layer_types = [config.layer_types[i] for i in kept]
 
 
-def _one(model: nn.Module) -> bool:
-    """Whether the layers of `model` are one, or a few, that serve at every depth, as ALBERT's."""
-    return len(backbones.layers(model)) < depth(model)
-
-
-def take_over(student: PreTrainedModel, teacher: PreTrainedModel, kept: list[int]) -> None:
-    """Give the student the weights of the teacher's layers `kept`, and all other weights of the same name and size."""
-    shared = _one(student)
+def take_over(student: PreTrainedModel, teacher: PreTrainedModel, own: list[int]) -> None:
+    """Give the student's layers the weights of the teacher's `own`, and all others those of the same name and size."""
     inside = backbones.layers(student)
     prefix = next(name for name, module in student.named_modules() if module is inside)
     source, found = teacher.state_dict(), student.state_dict()
     for name, tensor in found.items():
         place = name
-        if name.startswith(f"{prefix}.") and not shared:
+        if name.startswith(f"{prefix}."):
             number, _, rest = name.removeprefix(f"{prefix}.").partition(".")
-            place = f"{prefix}.{kept[int(number)]}.{rest}"
+            place = f"{prefix}.{own[int(number)]}.{rest}"
         if place in source and source[place].shape == tensor.shape:
             found[name] = source[place]
     student.load_state_dict(found)

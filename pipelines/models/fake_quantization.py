@@ -154,8 +154,8 @@ def only_at(counting: list[Ema], tokens: torch.Tensor) -> None:
         each.tokens = tokens
 
 
-def end_step(model: nn.Module, step: int = 0, steps: int = 0) -> None:
-    """Called before every step: the ranges take up the step before, as all workers saw it."""
+def end_step(model: nn.Module) -> None:
+    """Called after every step: the ranges take it up, as all workers saw it."""
     found = ranges(model)
     if found and dist.is_initialized() and dist.get_world_size() > 1:
         seen = torch.stack([each.seen for each in found])

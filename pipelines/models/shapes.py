@@ -155,6 +155,11 @@ def require_own(model: nn.Module, method: str) -> None:
         )
 
 
+def divided(count: int, groups: int) -> list[int]:
+    """The group of each of `count` layers that share weights in groups, as transformers' AlbertTransformer has it."""
+    return [int(i / (count / groups)) for i in range(count)]
+
+
 def take(model: nn.Module) -> None:
     """Give a model the shapes that its config notes; what it has already stays as it is."""
     noted = of(model)

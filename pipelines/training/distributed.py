@@ -17,7 +17,7 @@ from pipelines.entries.parts.fit import Fit
 from pipelines.models import arrived
 from pipelines.training import resuming, workers
 from pipelines.training.batches import Batches
-from pipelines.training.loop import EachStep, Groups, Job, Loss, Watch, train
+from pipelines.training.loop import AfterStep, EachStep, Groups, Job, Loss, Watch, train
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -33,6 +33,7 @@ class Fitting:
         kind: the kind of rows, if the loss reads only the outputs of the model's head; see
             `acceleration.apply.to_rows`.
         each_step: is called before every step with the model, the step and the number of steps.
+        after_step: is called after every step with the model.
     """
 
     def __init__(self, folder: Path, place: Path, resources: Resources, depends: str) -> None:
@@ -52,6 +53,7 @@ class Fitting:
         select: str = "",
         kind: str = "",
         each_step: EachStep | None = None,
+        after_step: AfterStep | None = None,
     ) -> Any:
         self.count += 1
         with apply.to_rows(model, batches, kind, self.place, self.resources, watch) as on:
@@ -67,6 +69,7 @@ class Fitting:
                 watch=on.watch,
                 select=select,
                 each_step=each_step,
+                after_step=after_step,
                 depends=self.depends,
                 accelerated=on.names,
             )

@@ -26,6 +26,7 @@ Loss = Callable[[nn.Module, Batch, int], tuple[torch.Tensor, torch.Tensor]]
 Groups = Callable[[nn.Module], list[optim.Group]]
 Heartbeat = Callable[[dict[str, float]], None]
 EachStep = Callable[[nn.Module, int, int], None]  # (model, next step, number of steps)
+AfterStep = Callable[[nn.Module], None]
 Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
 CURVE_POINTS = 100  # of the loss curve that a run keeps
 
@@ -44,7 +45,10 @@ class Job:
     precision: str = "auto"  # of Resources
     watch: Watch | None = None
     select: str = ""  # the score of `watch` by which the best weights are kept; "" keeps the last
-    each_step: EachStep | None = None  # called before every step, such as a schedule of pruning
+    each_step: EachStep | None = None  # called before every step, such as a schedule of replacements
+    after_step: AfterStep | None = (
+        None  # called after every step, in all workers: what they saw can be brought together
+    )
     depends: str = ""  # digest of what loss and each_step depend on besides model and batch, such as a teacher
     accelerated: apply.Names | None = ()  # those that are on already; None switches none on
 
@@ -110,7 +114,11 @@ class Training:
         self.now = resuming.resume(job.checkpoint, fingerprint, self.model, self.optimizer, self.device)
         self.wrapped: nn.Module = _WithLoss(self.model, job.loss)
         if self.world > 1:
-            self.wrapped = nn.parallel.DistributedDataParallel(self.wrapped)
+            # a loss may not reach every parameter, such as a pooler that the head does not read; and buffers hold what
+            # each worker saw of its own rows
+            self.wrapped = nn.parallel.DistributedDataParallel(
+                self.wrapped, find_unused_parameters=True, broadcast_buffers=False
+            )
 
     def run(self, heartbeat: Heartbeat) -> None:
         """Run the remaining steps; write checkpoints at intervals and at the end."""
@@ -183,6 +191,8 @@ class Training:
         # DistributedDataParallel averages gradients over workers: undo that, and divide by the count of all workers
         self._scale(1.0 if alone else float(self.world / everything))
         self.optimizer.step()
+        if self.job.after_step:
+            self.job.after_step(self.model)
         return loss, bool(sums[2]), bool(sums[3])
 
     def _seed(self, number: int) -> None:

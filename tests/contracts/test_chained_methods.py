@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from pipelines.checkpoints import folder as model_folder
-from pipelines.compression.methods import share_layers
 from pipelines.core import plugins
 from pipelines.core.errors import UsageError
 from pipelines.inference.predictor import Predictor
@@ -76,7 +75,7 @@ def test_layers_that_share_are_not_parted(groups: int, again: int, checkout: Pat
     """More groups than the teacher has would be named in config.json, and not be in the file."""
     compressed.teacher("roberta", "single", checkout / "whole", layers=4)
     compressed.compressed("share_layers", checkout / "whole", "single", checkout / "shared", groups=groups, epochs=0)
-    before = ", ".join(map(str, share_layers.divided(4, groups)))
+    before = ", ".join(map(str, shapes.divided(4, groups)))
     said = f"groups: {again} would part layers of the teacher that share weights already, in the groups {before}; take"
     with pytest.raises(UsageError, match=said):
         compressed.compressed("share_layers", checkout / "shared", "single", checkout / "out", groups=again)

@@ -41,7 +41,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     fake_quantization.insert(model, rounding, rounding, decay=params.ema_decay)
     at_tokens = partial(loss, task=losses.for_kind(context.task.kind))
     # without `kind`: what makes steps faster for a head's sake would pass by these layers, or show them other tokens
-    return rounded(context.train(model, at_tokens, params, each_step=fake_quantization.end_step))
+    return rounded(context.train(model, at_tokens, params, after_step=fake_quantization.end_step))
 
 
 def loss(model: nn.Module, batch: Batch, step: int, *, task: losses.Loss) -> losses.Sums:

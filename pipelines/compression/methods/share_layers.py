@@ -60,7 +60,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     model, count = context.teacher, len(backbones.layers(context.teacher))
     if params.groups >= count:
         raise UsageError(f"params.yaml: compress: groups: {params.groups} for {count} layers; fewer share something")
-    groups = divided(count, params.groups)
+    groups = shapes.divided(count, params.groups)
     _check_alike(model, groups)
     _check_apart(model, groups)
     for group in range(params.groups):
@@ -74,11 +74,6 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         rates = {"epochs": params.transfer_epochs, "learning_rate": params.transfer_learning_rate}
         transfer.every_layer(unchanged(context), model, params.model_copy(update=rates), attention=0)
     return fine_tune(context, model, params)
-
-
-def divided(count: int, groups: int) -> list[int]:
-    """The group of each of `count` layers, as transformers' AlbertTransformer has it."""
-    return [int(i / (count / groups)) for i in range(count)]
 
 
 def _check_alike(model: nn.Module, groups: list[int]) -> None:
@@ -126,7 +121,7 @@ def as_albert(model: PreTrainedModel, kind: str, groups: int) -> PreTrainedModel
         classifier_dropout_prob=dropout,
     )
     albert: PreTrainedModel = heads.AUTO[kind].from_config(config)
-    numbers = divided(old.num_hidden_layers, groups)
+    numbers = shapes.divided(old.num_hidden_layers, groups)
     outside = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("bert.encoder.")}
     weights = {
         name.replace("bert.", "albert.", 1).replace("pooler.dense", "pooler"): tensor

@@ -15,7 +15,7 @@ from pipelines.checkpoints import new_head
 from pipelines.compression.methods import share_layers
 from pipelines.core.errors import UsageError
 from pipelines.inference import cost
-from pipelines.models import backbones, heads
+from pipelines.models import backbones, heads, shapes
 from pipelines.models.factorized import Factorized
 from pipelines.training.batches import RowBatches
 from tests.support import compressed, kinds, tiny
@@ -25,9 +25,9 @@ INPUTS = {"input_ids": IDS, "attention_mask": (IDS > 0).long(), "token_type_ids"
 
 
 def test_groups_are_those_of_albert() -> None:
-    assert share_layers.divided(12, 1) == [0] * 12
-    assert share_layers.divided(12, 3) == [0] * 4 + [1] * 4 + [2] * 4
-    assert share_layers.divided(5, 2) == [0, 0, 0, 1, 1]
+    assert shapes.divided(12, 1) == [0] * 12
+    assert shapes.divided(12, 3) == [0] * 4 + [1] * 4 + [2] * 4
+    assert shapes.divided(5, 2) == [0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("kind", kinds.TASKS)

@@ -1,6 +1,7 @@
 """Students: the sizes that were asked for, and the teacher's own weights where they were taken over."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from pipelines.checkpoints import new_head
 from pipelines.compression import students
-from pipelines.models import backbones
+from pipelines.models import backbones, shapes
 from tests.support import tiny
 from tests.support.kinds import FAMILIES, TASKS
 
@@ -55,10 +56,40 @@ def test_layers_and_all_around_them_are_the_teachers(family: str, checkout: Path
 
 def test_a_shallow_albert_has_all_of_the_teachers_weights(checkout: Path) -> None:
     given = teacher("albert", checkout)
-    student = students.build(given, {"layers": 2}, [0, 2], 1)
-    students.take_over(student, given, [0, 2])
+    student = students.shallower(SimpleNamespace(teacher=given, seed=1), [0, 2])  # type: ignore[arg-type]
     assert students.depth(student) == 2
     assert backbones.digest(student) == backbones.digest(given)
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted"),
+    [
+        ([0, 2, 4], [0, 1, 2]),
+        ([0, 1], [0]),
+        ([0, 1, 2], [0, 1]),
+        ([0, 2, 3], [0, 1, 1]),
+        ([0, 1, 2, 3], [0, 1]),
+        ([4, 5], [2]),
+        ([5], [2]),
+    ],
+)
+def test_each_layer_of_a_shallow_albert_is_the_one_that_it_was(
+    kept: list[int], wanted: list[int], checkout: Path
+) -> None:
+    """Of six layers in three groups: as few groups as can be, each with the weights of the teacher's group."""
+    torch.manual_seed(2)
+    given = teacher("albert", checkout)
+    config = given.config
+    config.num_hidden_layers, config.num_hidden_groups = 6, 3
+    given = type(given)(config).eval()
+    student = students.shallower(SimpleNamespace(teacher=given, seed=1), kept)  # type: ignore[arg-type]
+    own, theirs = (backbones.layers(model) for model in (student, given))
+    assert students.depth(student) == len(kept)
+    assert len(own) == len(wanted)
+    for layer, number in zip(own, wanted, strict=True):
+        assert backbones.digest(layer) == backbones.digest(theirs[number])
+    passed = [wanted[group] for group in shapes.divided(len(kept), len(wanted))]
+    assert passed == [shapes.divided(6, 3)[number] for number in kept]
 
 
 def test_kinds_of_layers_are_those_of_the_layers_that_stay(checkout: Path) -> None:

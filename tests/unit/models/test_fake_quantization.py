@@ -1,12 +1,8 @@
 """Fake quantization: what Zafrir et al. 2019 define, worked by hand and in NumPy."""
 
-import multiprocessing
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from pipelines.models import fake_quantization
@@ -107,26 +103,3 @@ def test_an_embedding_looks_up_rounded_words() -> None:
     out.sum().backward()
     assert fake.weight.grad is not None
     assert fake.weight.grad.sum(dim=1).tolist() == [0, 4, 0, 0, 0, 4, 0, 0, 0]
-
-
-def worker(rank: int, place: Path) -> None:
-    """One of two workers, which see different batches."""
-    dist.init_process_group("gloo", init_method=f"file://{place}/meeting", rank=rank, world_size=2)
-    ema = fake_quantization.Ema(0.9).train()
-    for step in ([1.0, 2.0], [8.0, 3.0]):
-        ema(torch.tensor([step[rank]]))
-        fake_quantization.end_step(ema)
-    (place / str(rank)).write_text(str(float(ema.extent)))
-    dist.destroy_process_group()
-
-
-@pytest.mark.slow
-def test_all_workers_take_up_what_any_of_them_saw(tmp_path: Path) -> None:
-    own = multiprocessing.get_context("spawn")
-    both = [own.Process(target=worker, args=(rank, tmp_path)) for rank in range(2)]
-    for each in both:
-        each.start()
-    for each in both:
-        each.join(500)
-    assert [each.exitcode for each in both] == [0, 0]
-    assert [float((tmp_path / str(rank)).read_text()) for rank in range(2)] == [pytest.approx(0.9 * 2 + 0.1 * 8)] * 2

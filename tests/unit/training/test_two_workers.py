@@ -1,0 +1,87 @@
+"""Two workers without Ray: they learn what one learns, whatever the family, and see what any of them saw."""
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from pipelines.checkpoints import new_head
+from pipelines.entries.parts.fit import Fit
+from pipelines.models import fake_quantization
+from pipelines.training import losses
+from pipelines.training.batches import RowBatches
+from pipelines.training.loop import AfterStep, Job, train
+from tests.support import fits, tiny
+
+pytestmark = pytest.mark.slow
+
+# family, head, features: a loss reaches every parameter of the first, and not of the others
+CASES = [
+    ("bert", "native", "last"),
+    ("bert", "linear", "second_to_last"),
+    ("albert", "linear", "last"),
+    ("mobilebert", "linear", "last"),
+    ("xlnet", "native", "last"),
+    ("deberta-v2", "native", "last"),
+]
+SEED = 5  # of the order of rows: the largest input of all is in the second worker's first part
+PARAMS = Fit(epochs=1, batch_size=8, optimizer="sgd", learning_rate=0.02)
+IN_PARTS = Fit(epochs=1, batch_size=24, optimizer="sgd", learning_rate=0.02, accumulate=2)
+
+
+def learned(model: torch.nn.Module, params: Fit, checkpoint: Path, after_step: AfterStep | None = None) -> fits.Weights:
+    batches = RowBatches(fits.rows(), params.batch_size, 1, SEED, 0)
+    train(Job(model, losses.classification, batches, params, None, checkpoint, 1e9, after_step=after_step), print, "x")
+    return fits.weights(model)
+
+
+def rounding(place: Path) -> torch.nn.Module:
+    torch.manual_seed(1)
+    model = new_head.for_task(place / "bert", tiny.TASK)
+    by_largest = fake_quantization.ByLargest()
+    fake_quantization.insert(model, by_largest, by_largest, decay=0.9)
+    return model
+
+
+def both(place: Path, checkpoints: Path) -> dict[str, fits.Weights]:
+    """What is learned in each case, and what fake quantization has seen after one step of two parts."""
+    found = {}
+    for family, head, features in CASES:
+        torch.manual_seed(1)
+        model = new_head.for_task(place / family, tiny.TASK, head, features=features)
+        name = f"{family} {head} {features}"
+        found[name] = learned(model, PARAMS, checkpoints / f"{name}.pt")
+    found["ranges"] = learned(rounding(place), IN_PARTS, checkpoints / "ranges.pt", fake_quantization.end_step)
+    return found
+
+
+def worker(rank: int, place: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{place}/meeting", rank=rank, world_size=2)
+    torch.save(both(place, place / "of two"), place / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
+    for family in {family for family, _, _ in CASES}:
+        tiny.of_family(family, tmp_path / family, dropout=False)
+    for name in ("of one", "of two"):
+        (tmp_path / name).mkdir()
+    alone = both(tmp_path, tmp_path / "of one")
+    own = multiprocessing.get_context("spawn")
+    pair = [own.Process(target=worker, args=(rank, tmp_path)) for rank in range(2)]
+    for each in pair:
+        each.start()
+    for each in pair:
+        each.join(500)
+    assert [each.exitcode for each in pair] == [0, 0]
+    for rank in range(2):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        first = next(name for name in found["ranges"] if name.endswith("inputs.extent"))  # nothing below it is rounded
+        assert found.pop("ranges")[first] == alone["ranges"][first] > 0
+        assert len(found) == len(CASES)
+        for case, weights in found.items():
+            for name, tensor in weights.items():
+                assert torch.allclose(tensor, alone[case][name], atol=1e-4), (case, name)
