@@ -31,9 +31,9 @@ def compress(key: str, entry: Compress, out: Path) -> None:
     claims.check(key, method, teacher, task, entry.teacher)
     tokenizer = text_tokenizer.load(teacher_folder)
     _check_vocabulary(key, entry, data, tokenizer)
-    digest = backbones.digest(teacher)
-    cache = _cache(key, f"{digest} {provenance.digest(data)}")
-    with fitting("compress", key, resources.read("compress", key), depends=digest) as fit:
+    read = f"{backbones.digest(teacher)} {provenance.digest(data)}"
+    cache = _cache(key, f"{entry.method} {read}")
+    with fitting("compress", key, resources.read("compress", key), depends=f"{read} {entry.dev}") as fit:
         context = Context(
             teacher=teacher,
             task=task,
@@ -60,7 +60,10 @@ def tokenizer_folder(context: Context) -> Path:
 
 
 def _cache(key: str, of: str) -> Path:
-    """The folder for the teacher's outputs; a killed compression of another teacher, or of other rows, leaves none."""
+    """The folder for what a method keeps, such as the teacher's outputs.
+
+    A killed compression by another method, of another teacher, or with other rows, leaves nothing in it.
+    """
     folder = paths.teacher_outputs(key)
     stamp = folder / "digest"
     if not stamp.is_file() or stamp.read_text() != of:

@@ -20,6 +20,7 @@ from pipelines.text import tokenizer
 
 FEED_FORWARD = ("intermediate_size", "hidden_dim", "d_inner")  # what families call the width between up and down
 SIZES = ("layers", "hidden_size", "heads", "intermediate_size")
+SMALLER = "a student has fewer than its teacher"
 
 
 class Sized(Fit):
@@ -49,7 +50,9 @@ def sized(context: Context, params: Sized) -> PreTrainedModel:
     if params.student:
         if given:
             raise refused("student", params.student, f" has its own sizes; remove {', '.join(given)}")
-        return _pretrained(context, Path(params.student))
+        student = _pretrained(context, Path(params.student))
+        require_smaller(student, context.teacher, "student", params.student)
+        return student
     if not given:
         raise UsageError(
             f"params.yaml: compress: the student is as large as its teacher; set {', '.join(SIZES)} or student"
@@ -58,7 +61,19 @@ def sized(context: Context, params: Sized) -> PreTrainedModel:
     for name, most in (("layers", depth(teacher)), ("hidden_size", config.hidden_size)):
         if given.get(name, 0) > most:
             raise refused(name, given[name], f" of a student whose teacher has {most}; it takes at most as many")
-    return build(teacher, given, range(params.layers or depth(teacher)), context.seed)
+    student = build(teacher, given, range(params.layers or depth(teacher)), context.seed)
+    asked = ", ".join(f"{name} {value}" for name, value in given.items())
+    require_smaller(student, teacher, "student", asked)
+    return student
+
+
+def require_smaller(student: nn.Module, teacher: PreTrainedModel, key: str, value: object, advice: str = "") -> None:
+    """Raise UsageError unless the student has fewer parameters; `key` with its `value` has made it so large."""
+    if formats.of_model(teacher) not in formats.FLOATS:
+        return  # its weights are rounded, and no parameters
+    own, whole = (sum(parameter.numel() for parameter in each.parameters()) for each in (student, teacher))
+    if own >= whole:
+        raise refused(key, value, f": a student of {own:,} parameters, a teacher of {whole:,}; {advice or SMALLER}")
 
 
 def _pretrained(context: Context, place: Path) -> PreTrainedModel:

@@ -1,8 +1,8 @@
 """What the teacher says of the training rows: asked once, without dropout, and kept in files until the stage succeeds.
 
 Rows are found by their numbers, so the order of batches does not matter. Logits are always kept. Hidden states and
-attention are kept, in float16, if `resources.cache_gb` has room for them; if not, or if workers on other machines
-cannot read the files, the teacher is asked again at every step.
+attention are kept, in float16, if `resources.cache_gb` has room for them and float16 has numbers as large; if not, or
+if workers on other machines cannot read the files, the teacher is asked again at every step.
 """
 
 import copy
@@ -181,8 +181,12 @@ def ask(context: Context, asked: Asked | None = None) -> Teaching:
     again = len(wanted) > 1 and (remote or needed > resources.cache_gb * 1e9)
     if again:
         say(f"the teacher's states would take {needed / 1e9:.1f} GB, or cannot be read; it is asked at every step")
+    elif not _keep(context, asked, wanted):
+        say("the teacher's states have numbers too large for float16; it is asked at every step")
+        again = True
+    if again:
         wanted = {"logits": wanted["logits"]}
-    _keep(context, Asked() if again else asked, wanted)
+        _keep(context, Asked(), wanted)
     if remote:
         wanted = {name: replace(each, inside=np.array(each.open())) for name, each in wanted.items()}
     return Teaching(context, asked, wanted, again)
@@ -207,12 +211,12 @@ def _wanted(context: Context, asked: Asked) -> dict[str, Array]:
 
 
 @torch.inference_mode()
-def _keep(context: Context, asked: Asked, wanted: dict[str, Array]) -> None:
-    """Write the arrays, if no run before this one has finished them."""
+def _keep(context: Context, asked: Asked, wanted: dict[str, Array]) -> bool:
+    """Write the arrays, if no run before this one has finished them; False if a number is too large for its array."""
     about = {name: [*each.shape, each.kind] for name, each in wanted.items()}
     done: Path = context.cache / FILE
     if done.is_file() and about.items() <= json.loads(done.read_text()).items():
-        return
+        return True
     context.cache.mkdir(parents=True, exist_ok=True)
     files = {name: frozen_features.reserved(Path(each.file), each.kind, each.shape) for name, each in wanted.items()}
     data, teacher = context.data.train, context.teacher
@@ -222,13 +226,16 @@ def _keep(context: Context, asked: Asked, wanted: dict[str, Array]) -> None:
         with autocast(context.fit.resources.precision):
             said = told(teacher, context.task.kind, asked, batch)
         for name, each in wanted.items():
-            tensor = said[name][batch["attention_mask"].bool()] if each.tokens else said[name]
-            files[name][_places(data, rows) if each.tokens else rows] = tensor.float().cpu().numpy()
+            tensor = (said[name][batch["attention_mask"].bool()] if each.tokens else said[name]).float()
+            if tensor.abs().amax() > np.finfo(each.kind).max:
+                return False
+            files[name][_places(data, rows) if each.tokens else rows] = tensor.cpu().numpy()
     for file in files.values():
         file.flush()
     aside = done.with_suffix(".partial")
     aside.write_text(json.dumps(about))
     os.replace(aside, done)
+    return True
 
 
 def _places(data: Any, rows: np.ndarray) -> np.ndarray:

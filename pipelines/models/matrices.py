@@ -18,11 +18,16 @@ def embeddings(model: nn.Module) -> dict[str, nn.Embedding]:
     return {name: part for name, part in found.items() if id(part) not in read}
 
 
-def require_all(model: nn.Module, method: str) -> None:
-    """Raise an error, before any work, unless the layers' weights are those of linear layers, and still floats."""
-    family = backbones.encoder(model).config.model_type
+def require_floats(model: nn.Module, method: str) -> None:
+    """Raise InputError, before any work, if no linear layer has weights that are still floats."""
     if not linears(model):
         raise InputError(f"compress: {method}: the teacher has no linear layer of floats; is it quantized already?")
+
+
+def require_all(model: nn.Module, method: str) -> None:
+    """Raise an error, before any work, unless the layers' weights are those of linear layers, and still floats."""
+    require_floats(model, method)
+    family = backbones.encoder(model).config.model_type
     known = {id(part.weight) for part in (*linears(model).values(), *embeddings(model).values())}
     inside = {id(weight) for weight in backbones.layers(model).parameters()}
     for name, weight in model.named_parameters():

@@ -37,7 +37,7 @@ def finetune(stage: str, key: str, entry: Finetune, out: Path) -> list[Point]:
     loss = losses.for_kind(task.kind, entry.label_smoothing, weights)
     scores = watch.on_split(data, entry.dev, task) if entry.dev else None
     curve: list[Point] = []
-    with fitting(stage, key, resources.read(stage, key)) as fit:
+    with fitting(stage, key, resources.read(stage, key), depends=provenance.digest(data)) as fit:
         fit(
             model,
             loss,

@@ -156,6 +156,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("soft_targets", {"layers": None, "hidden_size": None}, "the student is as large as its teacher; set layers, hid"),
     ("soft_targets", {"hidden_size": 15, "heads": 2}, "no student can be built with layers 2, hidden_size 15, heads 2"),
     ("soft_targets", {"student": "else"}, "student: else has its own sizes; remove layers, hidden_size"),
+    ("soft_targets", {"intermediate_size": 4096}, "student: .*intermediate_size 4096: a student of .* a student has f"),
+    ("soft_targets", {"layers": 4, "hidden_size": 32}, "student: layers 4, hidden_size 32: a student of .* a teacher"),
     ("pkd", {"layers": 4}, "layers: 4 of a student whose teacher has 4; it takes from 2, to have one to foll"),
     ("pkd", {"layers": 1}, "layers: 1 of a student whose teacher has 4"),
     ("tinybert", {"layers": 5}, "layers: 5 of a student whose teacher has 4"),
@@ -169,6 +171,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("theseus", {"layers": 4}, "layers: 4 of a student whose teacher has 4"),
     ("mobile", {"bottleneck": 9}, "bottleneck: 9 is not divisible by the teacher's 2 heads"),
     ("mobile", {"bottleneck": 64}, "bottleneck: 64: a student of .* parameters, a teacher of .*; make the bottleneck"),
+    ("bilstm_student", {"hidden_size": 900}, "hidden_size: 900: a student of .* parameters, a teacher of"),
     ("bilstm_student", {"hidden_size": 15}, "hidden_size: 15: hidden_size 15 is not divisible by 2"),
 ]
 
@@ -199,6 +202,12 @@ def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(chec
         UsageError, match=r"student: artifacts/models/small is made by the graph.*; copy it to encoders/small"
     ):
         made("soft_targets", given, student="artifacts/models/small", **own)
+    deeper = str(tiny.of_family("bert", checkout / "deeper", layers=8))
+    for name, more in (("soft_targets", {}), ("tinybert", {"map": "top"})):
+        with pytest.raises(
+            UsageError, match=r"student: .*deeper: a student of .*; a student has fewer than its teacher"
+        ):
+            made(name, given, student=deeper, **own, heads=None, **more)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +224,9 @@ def test_a_mobile_student_reads_the_longest_row(
     given = dataclasses.replace(given, data=SimpleNamespace(train=SimpleNamespace(longest=longest)))
     method = plugins.load("pipelines.compression.methods", "mobile")
     sizes = {"bottleneck": 4, "intermediate_size": 4, "feed_forwards": 1, "embedding_size": 4}
-    monkeypatch.setattr(method.formats, "FLOATS", ())  # so small a teacher has fewer weights than so many positions
+    monkeypatch.setattr(
+        method.students.formats, "FLOATS", ()
+    )  # so small a teacher has fewer weights than so many positions
     student = method.build(given, method.Params(**sizes))
     assert student.config.max_position_embeddings == wanted
     row = torch.ones(1, wanted, dtype=torch.int64)

@@ -14,8 +14,10 @@ import yaml
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, new_head
+from pipelines.compression import compressing
 from pipelines.core import paths, schema, tables
 from pipelines.stages import compress, encode
+from pipelines.text import tokenizer as text_tokenizer
 from tests.support import kinds, tiny
 from tests.support.fits import EACH_STEP
 from tests.support.places import ROOT
@@ -37,8 +39,10 @@ def place(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     teacher = new_head.for_task(source, kinds.TASKS["single"])
     paths.model("teacher").mkdir(parents=True)
     model_folder.save(teacher, paths.model("teacher"), source, kinds.TASKS["single"])
-    tables.write(paths.rows("it") / "train.parquet", kinds.rows("single").to_batches(), schema.ROWS["single"])
-    kinds.TASKS["single"].with_(splits=("train",)).save(paths.rows("it"))
+    splits = ("train", "easy", "hard")
+    for split in splits:
+        tables.write(paths.rows("it") / f"{split}.parquet", kinds.rows("single").to_batches(), schema.ROWS["single"])
+    kinds.TASKS["single"].with_(splits=splits).save(paths.rows("it"))
     asked({})
     encode.main("it")
     return checkout
@@ -130,6 +134,50 @@ def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
     whole, cut = weights("whole"), weights("cut")
     assert whole.keys() == cut.keys()
     assert all(tensor.equal(cut[name]) for name, tensor in whole.items())
+
+
+def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed compression goes on, but not where its `dev` is another now: the scores of both cannot be compared."""
+    scores = {"easy": [0.9, 0.8], "hard": [0.1, 0.3, 0.2, 0.2]}
+    seen: list[dict[str, torch.Tensor]] = []
+
+    def on_split(folder: Path, split: str, task: Any) -> Any:
+        left = iter(scores[split])
+
+        def watched(model: torch.nn.Module) -> dict[str, float]:
+            seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+            if (score := next(left, None)) is None:
+                raise KeyboardInterrupt
+            return {"accuracy": score}
+
+        return watched
+
+    monkeypatch.setattr(compressing.watch, "on_split", on_split)
+    entry = {"method": "drop_layers", "layers": 1, "epochs": 4, "batch_size": 8, "evaluations": 4}
+    asked({"small": {**entry, "dev": "easy"}})
+    with pytest.raises(KeyboardInterrupt):
+        compress.main("small")
+    assert len(seen) == 3
+    seen.clear()
+    asked({"small": {**entry, "dev": "hard"}})
+    compress.main("small")
+    assert len(seen) == 4
+    assert all(tensor.equal(seen[1][name]) for name, tensor in weights("small").items()), "the best of four"
+
+
+def test_what_another_method_left_behind_is_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(compressing.folder, "save", full)
+        asked({"small": {"method": "prune_vocab"}})
+        with pytest.raises(OSError, match="No space left"):
+            compress.main("small")
+    asked({"small": {"method": "drop_layers", "layers": 1, "epochs": 0.5}})
+    compress.main("small")
+    model, _ = model_folder.load_tuned(paths.model("small"))
+    assert model.config.vocab_size == text_tokenizer.load(paths.model("small")).vocab_size
 
 
 @pytest.fixture

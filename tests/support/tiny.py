@@ -79,7 +79,8 @@ def shape(family: str, folder: Path) -> Path:
     if (SHAPES / f"{family}.json").is_file():
         return SHAPES / f"{family}.json"
     path = folder / f"{family}.json"
-    more = {"position_buckets": 16, "norm_rel_ebd": "layer_norm"} if family == "deberta-v2" else {}
+    disentangled = {"position_buckets": 16, "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"]}
+    more = disentangled if family == "deberta-v2" else {}
     path.write_text(json.dumps({"model_type": family} | more))
     return path
 

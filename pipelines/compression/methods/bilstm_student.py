@@ -67,7 +67,9 @@ def build(context: Context, params: Params) -> PreTrainedModel:
         raise students.refused("hidden_size", params.hidden_size, f": {one_line(error)}") from None
     pooling = {"single": "ends", "tagging": "cls"}.get(task.kind, "compare")
     torch.manual_seed(seeding.derive(context.seed, "student"))
-    return heads.OURS[auto](FeaturesConfig(inner, "last", "mlp", pooling, **heads.names(task)))
+    student: PreTrainedModel = heads.OURS[auto](FeaturesConfig(inner, "last", "mlp", pooling, **heads.names(task)))
+    students.require_smaller(student, context.teacher, "hidden_size", params.hidden_size)
+    return student
 
 
 def loss(model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str) -> losses.Sums:

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from pipelines.compression.context import Context
 from pipelines.core.section import Section
-from pipelines.models import int8
+from pipelines.models import int8, matrices
 
 
 class Params(Section):
@@ -17,4 +17,5 @@ class Params(Section):
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
     """The teacher with int8 linear layers and embeddings."""
+    matrices.require_floats(context.teacher, "dynamic_int8")
     return int8.quantize(context.teacher)

@@ -15,7 +15,6 @@ import torch
 from pydantic import ConfigDict, Field
 from transformers import MobileBertConfig, PreTrainedModel
 
-from pipelines.checkpoints import formats
 from pipelines.compression import distillation, students, transfer
 from pipelines.compression.context import Context
 from pipelines.compression.transfer import Rate
@@ -79,8 +78,6 @@ def build(context: Context, params: Params) -> PreTrainedModel:
     )
     torch.manual_seed(seeding.derive(context.seed, "student"))
     student: PreTrainedModel = heads.AUTO[context.task.kind].from_config(config)
-    sizes = [sum(parameter.numel() for parameter in each.parameters()) for each in (student, context.teacher)]
-    if sizes[0] >= sizes[1] and formats.of_model(context.teacher) in formats.FLOATS:  # else they are no parameters
-        why = f": a student of {sizes[0]:,} parameters, a teacher of {sizes[1]:,}; make the bottleneck smaller"
-        raise students.refused("bottleneck", params.bottleneck, f"{why}, or intermediate_size, or feed_forwards")
+    advice = "make the bottleneck smaller, or intermediate_size, or feed_forwards"
+    students.require_smaller(student, context.teacher, "bottleneck", params.bottleneck, advice)
     return student

@@ -4,7 +4,7 @@ With `rewind` the weights that are left go back after every round to where they 
 the lottery ticket (Frankle and Carbin 2019, section 1, "iterative pruning"; Chen et al. 2020, "The Lottery Ticket
 Hypothesis for Pre-trained BERT Networks"). `rewind: teacher` goes back to the teacher; `rewind: encoder`, as in Chen et
 al., to the encoder that the teacher was fine-tuned from. The head and the pooler keep the teacher's weights then; in
-the paper they begin at random.
+the paper the head begins at random, and the pooler is pruned and goes back too.
 
 The matrices inside the layers are pruned, all together by magnitude, as in Chen et al.; embeddings, biases, norms and
 the head are not. The file stays as large and the model as slow: zeros are stored and multiplied like other numbers.

@@ -79,7 +79,8 @@ def followed(count: int, layers: int, how: str | list[int]) -> tuple[int, ...]:
     if how == "uniform" and count % layers:
         raise students.refused("map", how, f": {count} layers of the teacher do not divide evenly among {layers}")
     named = {"top": range(count - layers + 1, count + 1), "bottom": range(1, layers + 1)}
-    named["uniform"] = range(count // layers, count + 1, count // layers)
+    every = max(1, count // layers)
+    named["uniform"] = range(every, count + 1, every)
     found = tuple(named[how]) if isinstance(how, str) else tuple(how)
     if len(found) != layers:
         raise students.refused("map", [*found], f" names {len(found)} layers; the student has {layers}, each needs one")

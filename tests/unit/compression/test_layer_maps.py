@@ -8,6 +8,7 @@ from torch import nn
 
 from pipelines.checkpoints import new_head
 from pipelines.compression.methods import pkd, theseus, tinybert
+from pipelines.core.errors import UsageError
 from pipelines.models import backbones
 from tests.support import fits, tiny
 
@@ -34,6 +35,8 @@ def test_tinybert_follows_the_layers_of_the_paper() -> None:
     assert tinybert.followed(12, 4, "bottom") == (1, 2, 3, 4)
     assert tinybert.followed(12, 6, "uniform") == (2, 4, 6, 8, 10, 12)
     assert tinybert.followed(12, 2, [5, 9]) == (5, 9)
+    with pytest.raises(UsageError, match="the teacher has no layer -1; it has layers 1 to 4"):
+        tinybert.followed(4, 6, "top")
 
 
 def test_the_rate_of_replacement_is_constant_or_rises_to_one() -> None:

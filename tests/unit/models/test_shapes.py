@@ -44,8 +44,15 @@ def test_parts_are_the_layers_that_their_names_say(family: str, checkout: Path) 
     assert shapes.rows(model)[0] == 64
 
 
-@pytest.mark.parametrize("what", ["heads", "rows"])
-@pytest.mark.parametrize("family", WITH_HEADS)
+@pytest.mark.parametrize(
+    ("family", "what"),
+    [
+        (family, what)
+        for family in WITH_HEADS
+        for what in ("heads", "rows")
+        if (family, what) != ("deberta-v2", "heads")
+    ],  # its positions are projected for all heads
+)
 def test_a_model_without_a_part_is_one_whose_part_says_nothing(family: str, what: str, checkout: Path) -> None:
     whole, fewer = opened(family, checkout / "a"), opened(family, checkout / "a")
     before = states(fewer)
