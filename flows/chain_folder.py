@@ -46,9 +46,14 @@ class ChainFolder:
         A chain is made by the stages that made the entries' own results, from what these read and wrote.
         """
         locked, data = dag.locked(), {entry["data"] for entry in entries.values()}
-        stages = [*(f"compress@{name}" for name in entries), *(f"encode@{name}" for name in sorted(data))]
+        stages = [
+            f"{stage}@{name}"
+            for stage, names in (("compress", entries), ("encode", sorted(data)), ("export", (run, *entries)))
+            for name in names
+        ]
         files = [[locked.get(stage, {}).get(kind) for kind in ("deps", "outs")] for stage in stages]
-        asked = [dict(entries), scored.model_dump(), params.read().get("encode", {}), files]
+        sections = [params.read().get(section, {}) for section in ("encode", "export")]
+        asked = [dict(entries), scored.model_dump(), *sections, files]
         name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
         place = STATE / f"{run}-{name}"
         place.mkdir(parents=True, exist_ok=True)

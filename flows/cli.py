@@ -131,7 +131,7 @@ Reason = Annotated[str, typer.Option(help="why, for the ledger")]
 @cli.command()
 def promote(
     name: Name,
-    version: Annotated[int | None, typer.Option(help="another version than the challenger")] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="another version than the challenger")] = None,
     instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
     reason: Reason = "",
 ) -> None:

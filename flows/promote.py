@@ -53,7 +53,7 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
     """
     rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
-    challenger = registry.version(name, version) if version else registry.get(name, registry.CHALLENGER)
+    challenger = registry.version(name, version) if version is not None else registry.get(name, registry.CHALLENGER)
     known = ledger.read(name)
     ledger.settle(name, known)
     if instead_of is not None and known.champion != instead_of:

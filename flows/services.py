@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from flows.serve import require_free, wait_for
-from flows.settings import PIDS, running
+from flows.settings import PIDS, began, running
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.tracking import store
@@ -88,8 +88,7 @@ def _start(name: str, command: list[str], health: str) -> None:
         child = subprocess.Popen(
             command, env=environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
-    process = psutil.Process(child.pid)
-    record = {"pid": child.pid, "created": process.create_time(), "address": health.removesuffix("/health")}
+    record = {"pid": child.pid, "began": began(child.pid), "address": health.removesuffix("/health")}
     (PIDS / name).write_text(json.dumps(record))
     try:
         if health:
@@ -107,8 +106,8 @@ def _start(name: str, command: list[str], health: str) -> None:
 def _stop(name: str) -> bool:
     """Terminate the process and its children, then kill those that are left; False if it was not running."""
     process = running(name)
-    (PIDS / name).unlink(missing_ok=True)
     if process is None:
+        (PIDS / name).unlink(missing_ok=True)
         return False
     family = [process, *process.children(recursive=True)]
     for member in family:
@@ -117,6 +116,7 @@ def _stop(name: str) -> bool:
     for member in alive:
         _signal(member, "kill")
     psutil.wait_procs(alive, STOP_SECONDS)
+    (PIDS / name).unlink(missing_ok=True)
     return True
 
 

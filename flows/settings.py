@@ -36,13 +36,18 @@ def running(name: str) -> psutil.Process | None:
     try:
         known = record(name)
         process = psutil.Process(known["pid"])
-        alive = process.create_time() == known["created"] and process.status() != psutil.STATUS_ZOMBIE
+        alive = began(process.pid) == known["began"] and process.status() != psutil.STATUS_ZOMBIE
     except (OSError, ValueError, KeyError, psutil.NoSuchProcess):
         return None
     return process if alive else None
 
 
+def began(pid: int) -> int:
+    """Clock ticks from the machine's start to the process's (`man proc_pid_stat`), which stay when the clock is set."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
 def record(name: str) -> dict[str, Any]:
-    """What `up` noted of a service: its pid, when it was created, and its address if it has one."""
+    """What `up` noted of a service: its pid, when it began, and its address if it has one."""
     found: dict[str, Any] = json.loads((PIDS / name).read_text())
     return found

@@ -75,7 +75,7 @@ def trial(run: str, entry: Finetune, metric: str) -> float:
     key = f"{run}/{_digest(entry.model_dump_json())}"  # an interrupted trial finds its checkpoint
     STATE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=STATE) as out:
-        curve = finetuning.finetune("tune", key, entry, Path(out))
+        curve = finetuning.finetune("tune", key, entry, Path(out) / "model")
     score = max(numbers[metric] for _, numbers in curve if metric in numbers)
     runs.log(f"tune@{run}", entry.model_dump(), {"metrics": {metric: score}}, {})
     return score
@@ -122,7 +122,7 @@ def _study(run: str, search: Tune, base: Finetune) -> Any:
         load_if_exists=True,
     )
     for cut in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-        study.enqueue_trial(cut.params)
+        study.enqueue_trial(cut.system_attrs.get("fixed_params", cut.params))  # it may not have taken all of them
         study.tell(cut.number, state=optuna.trial.TrialState.FAIL)
     if search.sampler == "grid":  # Optuna's own GridSampler stops a study, which is an error under ask and tell
         places = {name: range(len(among)) for name, among in search.search.items() if isinstance(among, list)}

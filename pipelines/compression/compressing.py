@@ -20,8 +20,8 @@ from pipelines.training.batches import Encoded
 from pipelines.training.distributed import fitting
 
 
-def compress(key: str, entry: Compress, out: Path) -> None:
-    """Write the model folder that the entry's method makes into `out`."""
+def compress(key: str, entry: Compress, target: Path) -> None:
+    """Write the model folder `target`, which the entry's method makes."""
     method = plugins.load("pipelines.compression.methods", entry.method)
     options = params.options(entry, method.Params, f"compress.{key}", seed=entry.seed)
     if getattr(options, "patience", 0) and not entry.dev:
@@ -33,7 +33,8 @@ def compress(key: str, entry: Compress, out: Path) -> None:
     _check_vocabulary(key, entry, data, tokenizer)
     read = f"{backbones.digest(teacher)} {provenance.digest(data)}"
     cache = _cache(key, f"{entry.method} {read}")
-    with fitting("compress", key, resources.read("compress", key), depends=f"{read} {entry.dev}") as fit:
+    depends, limits = f"{read} {entry.dev}", resources.read("compress", key)
+    with fitting("compress", key, limits, depends) as fit, paths.fresh_folder(target) as out:
         context = Context(
             teacher=teacher,
             task=task,

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from pipelines.core.errors import UsageError, choices
 from pipelines.graph.closure import ROOT, Closure, closure, plugin_files
 
 FILE, LINKS = "dvc.yaml", "imports"
@@ -25,9 +26,14 @@ COMMAND = re.compile(r"python -m ([\w.]+)")
 def stages(root: Path = ROOT) -> dict[str, Closure]:
     """Each stage of dvc.yaml with the closure of its module, which is the same for every entry."""
     found = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))["stages"]
-    commands = {name: COMMAND.match(stage.get("do", stage)["cmd"]) for name, stage in found.items()}
+    commands = {name: COMMAND.match(first(stage.get("do", stage)["cmd"])) for name, stage in found.items()}
     modules = {name: match[1].replace(".", "/") + ".py" for name, match in commands.items() if match}
     return {name: closure(file, root) for name, file in modules.items()}
+
+
+def first(command: str | list[str]) -> str:
+    """The first of a stage's commands, which may be several."""
+    return command if isinstance(command, str) else command[0]
 
 
 def links(root: Path = ROOT) -> dict[str, str]:
@@ -98,10 +104,16 @@ def write(root: Path = ROOT) -> None:
         place.symlink_to(os.path.relpath(root / path, place.parent))
 
 
-def runs(stage: Closure, entry: Mapping[str, Any], root: Path = ROOT) -> set[str]:
-    """The files that a stage runs for an entry of params.yaml, the plugins that the entry names among them."""
+def runs(stage: Closure, entry: Mapping[str, Any], root: Path = ROOT, where: str = "") -> set[str]:
+    """The files that a stage runs for an entry of params.yaml, the plugins that the entry names among them.
+
+    Raises UsageError, which begins with `where`, if there is no such plugin.
+    """
     files = set(stage.files)
     for package, key in stage.named:
+        known = {Path(file).stem for file in plugin_files(package, root)}
+        if entry.get(key) not in known:
+            raise UsageError(f"{where}: {choices(key, entry.get(key), known)}")
         files |= set(closure(f"{package.replace('.', '/')}/{entry[key]}.py", root).files)
     return files
 

@@ -29,9 +29,9 @@ def opened() -> Iterator[Any]:
     from dvc.repo import Repo
 
     logging.getLogger("dvc").setLevel(logging.WARNING)  # what it tells of every stage, the board tells
-    _mend_lock()
     with sentences(), Repo(".") as repo, repo.scm_context(quiet=True):
-        _forget_the_dead(Path(repo.tmp_dir) / "rwlock")
+        with held(repo):  # what is half written may be another's, who goes on
+            _forget_the_dead(Path(repo.tmp_dir) / "rwlock")
         yield repo
 
 
@@ -54,7 +54,10 @@ def sentence(error: BaseException) -> str:
 
 @contextmanager
 def held(repo: Any) -> Iterator[None]:
-    """Hold DVC's lock, as every DVC command does, and wait for one that does."""
+    """Hold DVC's lock, as every DVC command does, and wait for one that does.
+
+    Who was killed while holding it may have left dvc.lock half written; it is as before then.
+    """
     from dvc.lock import LockError
 
     until = time.monotonic() + PATIENCE_SECONDS
@@ -66,6 +69,7 @@ def held(repo: Any) -> Iterator[None]:
             if time.monotonic() > until:
                 raise InputError("another DVC command has this checkout; wait until it ends, or stop it") from None
     try:
+        _mend_lock()
         yield
     finally:
         repo.lock.unlock()

@@ -24,7 +24,9 @@ class Code:
             section, _, key = name.partition("@")
             entry = (self.values.get(section) or {}).get(key) or {}
             stage = self.closures.get(section)
-            self.found[name] = dependencies.runs(stage, entry, Path()) if stage else set()
+            self.found[name] = (
+                dependencies.runs(stage, entry, Path(), f"{params.FILE}: {name.replace('@', '.')}") if stage else set()
+            )
             self.seen |= {file: _mark(file) for file in self.found[name] if file not in self.seen}
         return self.found[name]
 

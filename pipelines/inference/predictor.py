@@ -55,7 +55,7 @@ class Predictor:
         A row has one sequence, or one for each window of its context (span), part of its text (tagging) or choice.
         The sequences of all choices of a row share a record; windows and parts have one record each, in order.
         """
-        batch = self._inputs(rows)
+        batch = inputs(rows, self.task)
         encode = encoding.for_kind(self.task.kind).encode
         encoded, cut = encode(batch, self.tokenizer, self.task, self.max_length, **self.options)
         self.truncated += cut
@@ -87,12 +87,16 @@ class Predictor:
         answers = decoding.FOR_KIND[self.task.kind](rows, encoded, outputs, self.task)
         return answers.add_column(0, "id", rows.column("id")) if "id" in rows.schema.names else answers
 
-    def _inputs(self, rows: Rows) -> pa.RecordBatch:
-        """The number and the input columns of each row as one record batch. Raises InputError for a wrong column."""
-        fields = [schema.ROWS[self.task.kind].field(name) for name in schema.INPUTS[self.task.kind]]
-        columns = [_column(rows, field, len(self.task.labels)) for field in fields]
-        ids = pa.array(map(str, range(rows.num_rows)), pa.string())
-        return pa.RecordBatch.from_arrays([ids, *columns], names=["id", *(field.name for field in fields)])
+
+def inputs(rows: Rows, task: Task, first: int = 0) -> pa.RecordBatch:
+    """The number and the input columns of each row as one record batch.
+
+    Raises InputError for a wrong column, or for a row that has nothing in it; rows are counted from `first` on.
+    """
+    fields = [schema.ROWS[task.kind].field(name) for name in schema.INPUTS[task.kind]]
+    columns = [_column(rows, field, len(task.labels), first) for field in fields]
+    ids = pa.array(map(str, range(rows.num_rows)), pa.string())
+    return pa.RecordBatch.from_arrays([ids, *columns], names=["id", *(field.name for field in fields)])
 
 
 def _sequences(requests: Sequence[pa.RecordBatch]) -> tuple[Ragged, np.ndarray]:
@@ -116,7 +120,7 @@ def _count(request: pa.RecordBatch) -> int:
     return len(request.column("first_lengths").flatten()) if several else request.num_rows
 
 
-def _column(rows: Rows, field: pa.Field, choices_each: int) -> pa.Array:
+def _column(rows: Rows, field: pa.Field, choices_each: int, first: int) -> pa.Array:
     """The column that `field` asks for: text, or a list of texts, and nothing missing."""
     name = field.name
     if name not in rows.schema.names:
@@ -132,8 +136,8 @@ def _column(rows: Rows, field: pa.Field, choices_each: int) -> pa.Array:
             f"the column {name!r} holds {column.type}; {'lists of text' if several else 'text'} is expected"
         )
     if column.null_count:
-        raise InputError(f"the column {name!r}: row {column.is_null().to_pylist().index(True)} has no text")
-    for row, options in enumerate(column.to_pylist() if several else []):
+        raise InputError(f"the column {name!r}: row {first + column.is_null().to_pylist().index(True)} has no text")
+    for row, options in enumerate(column.to_pylist() if several else [], start=first):
         if len(options) != choices_each or None in options:
             raise InputError(f"the column {name!r}: row {row} has {len(options)} choices; {choices_each} are expected")
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

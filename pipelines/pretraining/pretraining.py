@@ -16,8 +16,8 @@ from pipelines.training.batches import sizes
 from pipelines.training.distributed import fitting
 
 
-def pretrain(key: str, entry: Pretrain, out: Path) -> dict[str, Any]:
-    """Train as `entry` says and write the model folder into `out`; returns the content of the metrics file."""
+def pretrain(key: str, entry: Pretrain, target: Path) -> dict[str, Any]:
+    """Train as `entry` says and write the model folder `target`; returns the content of the metrics file."""
     objective = plugins.load("pipelines.objectives", entry.objective)
     options = params.options(entry, objective.Params, f"pretrain.{key}")
     data, start = paths.encoded(entry.data), Path(entry.start)
@@ -31,7 +31,7 @@ def pretrain(key: str, entry: Pretrain, out: Path) -> dict[str, Any]:
         watch = partial(losses.held_out, batches=batches(held_out=True), predict=objective.predict)
     say(f"pretrain {key}: {len(train):,} steps, {train.padding:.1%} of their tokens are padding")
     curve: list[tuple[int, dict[str, float]]] = []
-    with fitting("pretrain", key, resources.read("pretrain", key)) as fit:
+    with fitting("pretrain", key, resources.read("pretrain", key)) as fit, paths.fresh_folder(target) as out:
         around = objective.around(model, options)
         loss = losses.Pretraining(objective.predict)
         fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)

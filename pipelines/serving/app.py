@@ -1,5 +1,7 @@
 """The HTTP service: a Ray Serve application that answers with a registered model, by its alias."""
 
+import threading
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -9,13 +11,14 @@ from fastapi.responses import JSONResponse
 from ray import serve
 
 from pipelines.core import schema
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import schemas
 from pipelines.tracking import registry
 
 ARGUMENTS = ("model", "alias", "runtime")
+FOLLOW_SECONDS = 10  # from one look at the alias to the next
 api = FastAPI(
     title="bertline",
     description="Labels and probabilities for texts, from the champion of a registered model.",
@@ -32,7 +35,8 @@ async def _sentence(request: Any, error: InputError) -> JSONResponse:
 async def _refused(request: Any, error: RequestValidationError) -> JSONResponse:
     """What is wrong, and where, without what was sent: that may be private, of any size, and no JSON."""
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    unknown = first["type"] == "extra_forbidden"  # then the place ends with the key that was sent
+    place = ".".join(str(part) for part in (first["loc"][:-1] if unknown else first["loc"]) if part != "body")
     return JSONResponse({"detail": f"{place or 'the body'}: {first['msg']}"}, status_code=422)
 
 
@@ -61,17 +65,28 @@ def answer(version: registry.Version, predictor: Predictor, request: schemas.Req
 class Service:
     """One replica holds one model. It loads another in place when the alias moves, or when the config changes."""
 
+    def __init__(self) -> None:
+        self.said = ""  # why the champion could not be opened
+        # a registry may take minutes to answer: not while Ray Serve waits for a sign of life, and ends who gives none
+        self.following = threading.Thread(target=self._keep_following, daemon=True)
+
     def reconfigure(self, config: dict[str, Any]) -> None:
         """config: {"model": a registered name, "alias": "champion", "runtime": "onnx" or "torch"}.
 
         Without a runtime, a version answers by the one in its tag `runtime`.
         """
         self.config = config
-        self.said = ""  # why the champion could not be opened
         self._open(self._wanted())
+        if not self.following.is_alive():
+            self.following.start()
 
-    def check_health(self) -> None:
-        """Follow the alias: Ray Serve calls this every ten seconds.
+    def _keep_following(self) -> None:
+        while True:
+            time.sleep(FOLLOW_SECONDS)
+            self.follow()
+
+    def follow(self) -> None:
+        """Take up the version that has the alias now.
 
         Without a registry, or with a champion that does not open, the model in use goes on; the log says so once.
         """
@@ -80,8 +95,8 @@ class Service:
             if wanted.version != self.model_in_use[0].version:
                 self._open(wanted)
             self.said = ""
-        except InputError as error:
-            if self.said != (why := str(error)):
+        except Exception as error:  # of any type: whatever is wrong with another version, this one answers
+            if self.said != (why := one_line(error)):
                 say(f"{self.model_in_use[0]} goes on answering: {why}")
             self.said = why
 

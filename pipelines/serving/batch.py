@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core import paths, schema, tables
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import progress
 from pipelines.core.task import Task
-from pipelines.inference.predictor import Predictor
+from pipelines.inference.predictor import Predictor, inputs
 from pipelines.tracking import registry
 from pipelines.training import workers
 
@@ -56,20 +56,35 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     holds the rows of the same source, scored by the same model's name under the same prefix.
     """
     file, folder = tables.open_parquet(source), registry.folder(version)
-    added = [f"{prefix}{name}" for name in (*_says(Task.load(folder).kind), *STAMP)]
+    task = Task.load(folder)
+    added = [f"{prefix}{name}" for name in (*_says(task.kind), *STAMP)]
     taken = [name for name in added if name in file.schema_arrow.names]
     if taken:
         raise InputError(f"{source}: it has a column {taken[0]!r} already; a prefix for the new columns makes room")
+    _check(source, task)
     job = {"source": str(source.resolve()), "model": version.name, "prefix": prefix}
     with paths.fresh_file(target) as aside:
         _refuse_others(target, job)
         stamp = {"name": version.name, "version": version.version}
         arguments: dict[str, Any] = {**stamp, "prefix": prefix, "folder": str(folder.resolve())}
         rows = file.metadata.num_rows
-        on_ray = ray or (ray is None and rows >= ROWS_FOR_RAY)
+        on_ray = rows >= ROWS_FOR_RAY if ray is None else ray
         scored = _on_ray(source, arguments) if on_ray else scored_here(source, Scorer(**arguments))
         _write(aside, scored, job, rows)
     return rows
+
+
+def _check(source: Path, task: Task) -> None:
+    """Raise InputError, with the row, before any row is scored, if one of them lacks what the task reads."""
+    names = tables.open_parquet(source).schema_arrow.names
+    done = 0
+    try:
+        inputs(tables.open_parquet(source).schema_arrow.empty_table(), task)
+        for batch in tables.read_batches(source, [name for name in schema.INPUTS[task.kind] if name in names]):
+            inputs(batch, task, done)
+            done += batch.num_rows
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
 
 
 def _refuse_others(target: Path, job: dict[str, str]) -> None:
@@ -106,17 +121,31 @@ def scored_here(source: Path, scorer: Scorer) -> Iterator[pa.Table]:
 
 
 def _on_ray(source: Path, arguments: dict[str, Any]) -> Iterator[pa.Table]:
-    """The scored rows from Ray Data's actors, which hold the model; one core is left for reading and writing."""
+    """The scored rows from Ray Data's actors, which hold the model; one core is left for reading and writing.
+
+    The first table has no row, but the columns. With one core in all, or a file that has no suffix, the
+    rows are scored in this process.
+    """
     workers.start()
     import ray.data
 
+    actors = int(ray.cluster_resources().get("CPU", 1)) - 1
+    if not actors or not source.suffix:
+        yield from scored_here(source, Scorer(**arguments))
+        return
+    yield Scorer(**arguments)(tables.open_parquet(source).schema_arrow.empty_table())
     ray.data.DataContext.get_current().execution_options.preserve_order = True
-    actors = max(1, int(ray.cluster_resources().get("CPU", 1)) - 1)
-    scored = ray.data.read_parquet(str(source.resolve())).map_batches(
+    # whatever the file and its folders are called: Ray would take them for a format, and for columns
+    named = {"partitioning": None, "file_extensions": [source.suffix.removeprefix(".")]}
+    rows = ray.data.read_parquet(str(source.resolve()), **named)
+    scored = rows.map_batches(
         Scorer,
         fn_constructor_kwargs=arguments,
         batch_format="pyarrow",
         batch_size=BATCH_ROWS,
         compute=ray.data.ActorPoolStrategy(size=actors),
     )
-    yield from scored.iter_batches(batch_format="pyarrow", batch_size=None)
+    try:
+        yield from scored.iter_batches(batch_format="pyarrow", batch_size=None)
+    except ray.exceptions.RayError as error:
+        raise InputError(f"{source}: Ray could not score it: {one_line(error)}") from error

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pipelines.tracking import store
 from pipelines.training import workers
 
+NAME = "bertline"  # of the application
 # how long Serve's proxy may take to start; after Serve's own 5 s, too few on a busy machine, it kills the proxy
 READY = ("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
 
@@ -23,12 +24,15 @@ def started(host: str, port: int) -> Iterator[None]:
     from ray import serve
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    running = bool(serve.status().proxies)  # in a cluster others may answer by Serve
     try:
         serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
         yield
     finally:
         if ours:
             ray.shutdown()  # the whole of it, Serve with it
+        elif running:
+            serve.delete(NAME)
         else:
             serve.shutdown()
 
@@ -39,4 +43,4 @@ def run(arguments: dict[str, str]) -> None:
 
     from pipelines.serving.app import app
 
-    serve.run(app(arguments), name="bertline", route_prefix="/")
+    serve.run(app(arguments), name=NAME, route_prefix="/")

@@ -2,10 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 MAX_ROWS = 256  # in one request
 MAX_CHARACTERS = 20_000  # in one text
+MAX_IN_ALL = 200_000  # characters in all texts of a request: minutes of work would hold up all others
+MAX_CHOICES = 64  # of a row
 
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
@@ -20,7 +23,12 @@ class Row(BaseModel):
     text_pair: Text | None = None  # kinds pair and regression
     question: Text | None = None  # kind span
     context: Text | None = None
-    choices: list[Text] | None = None  # kind choice
+    choices: Annotated[list[Text], Field(max_length=MAX_CHOICES)] | None = None  # kind choice
+
+    def characters(self) -> int:
+        """In all its texts."""
+        texts = (self.text, self.text_pair, self.question, self.context, *(self.choices or ()))
+        return sum(len(text) for text in texts if text)
 
 
 class Request(BaseModel):
@@ -28,6 +36,17 @@ class Request(BaseModel):
 
     rows: list[Row] = Field(min_length=1, max_length=MAX_ROWS)
     scores: bool = False  # answer with every label's probability
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "Request":
+        count = sum(row.characters() for row in self.rows)
+        if count > MAX_IN_ALL:
+            raise PydanticCustomError(
+                "too_long",
+                "{count} characters in all rows; a request takes at most {most}, and `bertline score` takes any file",
+                {"count": count, "most": MAX_IN_ALL},
+            )
+        return self
 
 
 class Entity(BaseModel):

@@ -8,8 +8,7 @@ def main(key: str) -> None:
     entry = params.entry("compress", key, Compress)
     from pipelines.compression import compressing
 
-    with paths.fresh_folder(paths.model(key)) as out:
-        compressing.compress(key, entry, out)
+    compressing.compress(key, entry, paths.model(key))
 
 
 if __name__ == "__main__":

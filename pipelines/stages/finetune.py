@@ -8,8 +8,7 @@ def main(key: str) -> None:
     entry = params.entry("finetune", key, Finetune)
     from pipelines.training import finetuning
 
-    with paths.fresh_folder(paths.model(key)) as out:
-        finetuning.finetune("finetune", key, entry, out)
+    finetuning.finetune("finetune", key, entry, paths.model(key))
 
 
 if __name__ == "__main__":

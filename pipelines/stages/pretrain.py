@@ -8,9 +8,7 @@ def main(key: str) -> None:
     entry = params.entry("pretrain", key, Pretrain)
     from pipelines.pretraining import pretraining
 
-    with paths.fresh_folder(paths.model(key)) as out:
-        record = pretraining.pretrain(key, entry, out)
-        json_file.write(paths.metrics(key), record)
+    json_file.write(paths.metrics(key), pretraining.pretrain(key, entry, paths.model(key)))
 
 
 if __name__ == "__main__":

@@ -84,6 +84,8 @@ class Fitting:
 def fitting(stage: str, key: str, resources: Resources, depends: str = "") -> Iterator[Fitting]:
     """Yield the `fit` of one stage's entry. A killed stage resumes from its checkpoints; a completed one removes them.
 
+    So the block ends when the model has its place: a kill must not find neither.
+
     `depends` is a digest of what losses and scores depend on besides model, batch and params, such as a teacher, or the
     rows of `dev`. A checkpoint with another digest is not used.
     """

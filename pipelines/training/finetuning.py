@@ -20,8 +20,8 @@ from pipelines.training.distributed import fitting
 Point = tuple[int, dict[str, float]]
 
 
-def finetune(stage: str, key: str, entry: Finetune, out: Path) -> list[Point]:
-    """Train as `entry` says and write the model folder into `out`; returns the curve: (step, {name: number})."""
+def finetune(stage: str, key: str, entry: Finetune, target: Path) -> list[Point]:
+    """Train as `entry` says and write the model folder `target`; returns the curve: (step, {name: number})."""
     data, encoder = paths.encoded(entry.data), Path(entry.encoder)
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
     checks.finetune(key, entry, task)
@@ -37,7 +37,8 @@ def finetune(stage: str, key: str, entry: Finetune, out: Path) -> list[Point]:
     loss = losses.for_kind(task.kind, entry.label_smoothing, weights)
     scores = watch.on_split(data, entry.dev, task) if entry.dev else None
     curve: list[Point] = []
-    with fitting(stage, key, resources.read(stage, key), depends=provenance.digest(data)) as fit:
+    depends = provenance.digest(data)
+    with fitting(stage, key, resources.read(stage, key), depends) as fit, paths.fresh_folder(target) as out:
         fit(
             model,
             loss,

@@ -3,12 +3,13 @@
 import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from torch import nn
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
 
 Curve = list[list[Any]]  # [step, {name: number}]
@@ -37,7 +38,12 @@ def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> di
     """The state in `path` if the job with this fingerprint wrote it; None if there is none, or it is another job's."""
     if not path.is_file():
         return None
-    state = torch.load(path, map_location=device, weights_only=True)
+    try:
+        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    except (RuntimeError, EOFError, UnpicklingError) as error:  # which of these a cut file raises depends on its end
+        raise InputError(
+            f"{path}: no checkpoint can be read from it ({one_line(error)}); remove it to start anew"
+        ) from None
     if state["fingerprint"] == fingerprint:
         return state
     if (path, fingerprint) not in _TOLD:
@@ -64,6 +70,8 @@ def write(state: dict[str, Any], path: Path) -> None:
     try:
         with aside.open("wb") as file:
             torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())  # a machine that stops must not leave the new name with half of the file
         os.replace(aside, path)
     except OSError:
         aside.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ def settle() -> None:
 
 
 def start(**options: Any) -> bool:
-    """Join the cluster in RAY_ADDRESS, else start a Ray of this process; returns whether there was none before.
+    """Join the cluster in RAY_ADDRESS, else start a Ray of this process; returns whether one was started.
 
     Args:
         options: more arguments of ray.init.
@@ -41,7 +41,7 @@ def start(**options: Any) -> bool:
         if address() == "local":
             raise
         raise InputError(f"RAY_ADDRESS={address()}: {one_line(error)}") from error
-    return True
+    return address() == "local"
 
 
 def _require_a_listener() -> None:

@@ -18,6 +18,7 @@ from pipelines.compression import compressing
 from pipelines.core import paths, schema, tables
 from pipelines.stages import compress, encode
 from pipelines.text import tokenizer as text_tokenizer
+from pipelines.training import distributed
 from tests.support import kinds, tiny
 from tests.support.fits import EACH_STEP
 from tests.support.places import ROOT
@@ -163,6 +164,22 @@ def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypa
     compress.main("small")
     assert len(seen) == 4
     assert all(tensor.equal(seen[1][name]) for name, tensor in weights("small").items()), "the best of four"
+
+
+def test_checkpoints_stay_until_the_model_has_its_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill in between must find one of them."""
+    there: list[bool] = []
+    remove = distributed.shutil.rmtree
+
+    def watched(folder: Any, *more: Any, **named: Any) -> None:
+        if Path(folder) == paths.checkpoints("compress", "small").resolve():
+            there.append((paths.model("small") / "model.safetensors").is_file())
+        remove(folder, *more, **named)
+
+    monkeypatch.setattr(distributed.shutil, "rmtree", watched)
+    asked({"small": {"method": "drop_layers", "layers": 1, "epochs": 0.5}})
+    compress.main("small")
+    assert there == [True]
 
 
 def test_what_another_method_left_behind_is_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 
+from pipelines.graph import repository as repository_of_dvc
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -110,6 +111,21 @@ def test_a_lock_file_that_was_half_written_is_put_back(repository: Path) -> None
     Path("state/run/dvc.lock").write_bytes(whole)  # as it stands while DVC writes
     Path("dvc.lock").write_bytes(whole[:100])
     finish(start())
+    assert Path("dvc.lock").read_bytes() == whole
+
+
+def test_a_lock_file_that_another_run_is_writing_is_left_to_it(repository: Path) -> None:
+    """`bertline why` waits for a run that writes dvc.lock, and does not take it for one that was killed."""
+    finish(start())
+    with repository_of_dvc.opened() as repo, repository_of_dvc.held(repo), repository_of_dvc._kept_lock():
+        why = [sys.executable, "-m", "flows.cli", "why", "a"]
+        asked = subprocess.Popen(why, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
+        time.sleep(6)
+        assert asked.poll() is None, "it waits"
+        whole = Path("dvc.lock").read_bytes() + b"# written now\n"
+        Path("dvc.lock").write_bytes(whole)
+    asked.communicate(timeout=60)
+    assert asked.returncode == 0
     assert Path("dvc.lock").read_bytes() == whole
 
 

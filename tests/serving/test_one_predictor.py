@@ -236,18 +236,33 @@ def test_ray_data_answers_as_the_predictor_does(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
     wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
-    pq.write_table(rows, checkout / "in.parquet", row_group_size=2)
-    batch.score(checkout / "in.parquet", checkout / "out.parquet", version, ray=True)
+    source = checkout / "day=2026-11-01" / "in.pq"  # for Ray the folder would be a column, and the file no Parquet
+    source.parent.mkdir()
+    pq.write_table(rows, source, row_group_size=2)
+    pq.write_table(rows.slice(0, 0), checkout / "none.parquet")
+    batch.score(source, checkout / "out.parquet", version, ray=True)
     found = pq.read_table(checkout / "out.parquet").to_pylist()
+    assert batch.score(checkout / "none.parquet", checkout / "no row.parquet", version, ray=True) == 0
     import ray
 
     ray.shutdown()
     assert [row["id"] for row in found] == list(wanted)
-    batch.score(checkout / "in.parquet", checkout / "out.parquet", version)
+    assert pq.read_schema(checkout / "no row.parquet").names == list(found[0])
+    batch.score(source, checkout / "out.parquet", version)
     assert pq.read_table(checkout / "out.parquet").column_names == list(found[0])
     for row in found:
         assert row["label"] == wanted[row["id"]]["label"]
         assert row["score"] == pytest.approx(wanted[row["id"]]["score"], abs=1e-5)
+
+
+def test_a_row_without_text_is_named_before_any_is_scored(
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "Scorer", None)
+    pq.write_table(pa.table({"text": ["犬"] * 4500 + [None]}), checkout / "in.parquet")
+    for ray in (False, True):
+        with pytest.raises(InputError, match=r"in\.parquet: the column 'text': row 4500 has no text"):
+            batch.score(checkout / "in.parquet", checkout / "out.parquet", version, ray=ray)
 
 
 @pytest.mark.slow
