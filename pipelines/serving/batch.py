@@ -136,7 +136,7 @@ def _on_ray(source: Path, arguments: dict[str, Any]) -> Iterator[pa.Table]:
     yield Scorer(**arguments)(tables.open_parquet(source).schema_arrow.empty_table())
     ray.data.DataContext.get_current().execution_options.preserve_order = True
     # whatever the file and its folders are called: Ray would take them for a format, and for columns
-    named = {"partitioning": None, "file_extensions": [source.suffix.removeprefix(".")]}
+    named: dict[str, Any] = {"partitioning": None, "file_extensions": [source.suffix.removeprefix(".")]}
     rows = ray.data.read_parquet(str(source.resolve()), **named)
     scored = rows.map_batches(
         Scorer,

@@ -14,6 +14,7 @@ from dvc.repo import Repo
 from dvc.stage import PipelineStage
 from dvc.utils.serialize import load_yaml, modify_yaml
 
+from pipelines.core.errors import UsageError
 from pipelines.graph import dependencies
 from pipelines.graph.closure import closure
 from tests.support.places import ROOT
@@ -132,6 +133,14 @@ def test_a_closure_follows_functions_plugins_and_packages(tmp_path: Path) -> Non
     assert set(found.files) == a_b_c | plugins | {"pipelines/code/__init__.py", "pipelines/code/d.py"}
     assert [tuple(each) for each in found.named] == [("pipelines.kinds", "kind")]
     assert found.chain("pipelines/code/d.py") == ["pipelines/a.py", "pipelines/c.py", "pipelines/code/d.py"]
+
+
+def test_a_plugin_that_is_not_there_is_named_with_those_that_are() -> None:
+    stage = dependencies.stages()["compress"]
+    with pytest.raises(
+        UsageError, match=r"^params\.yaml: compress\.x: no method 'dynamic_int' \(did you mean 'dynamic_int8"
+    ):
+        dependencies.runs(stage, {"method": "dynamic_int"}, where="params.yaml: compress.x")
 
 
 def test_resources_make_nothing_stale(stages: dict[str, Any]) -> None:

@@ -163,7 +163,9 @@ def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypa
     asked({"small": {**entry, "dev": "hard"}})
     compress.main("small")
     assert len(seen) == 4
-    assert all(tensor.equal(seen[1][name]) for name, tensor in weights("small").items()), "the best of four"
+    layers = {name: tensor for name, tensor in weights("small").items() if ".layer." in name}
+    assert layers
+    assert all(tensor.equal(seen[1][name]) for name, tensor in layers.items()), "the best of four"
 
 
 def test_checkpoints_stay_until_the_model_has_its_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ Write = Callable[..., None]
 MEET = "touch {me}; for i in $(seq 100); do test -e {you} && exec touch {me}.txt; sleep 0.1; done; exit 3"
 
 
-def stage(cmd: str, *deps: str, outs: tuple[str, ...] = (), params: tuple[str, ...] = ()) -> dict[str, Any]:
+def stage(cmd: str | list[str], *deps: str, outs: tuple[str, ...] = (), params: tuple[str, ...] = ()) -> dict[str, Any]:
     found: dict[str, Any] = {"cmd": cmd, "outs": list(outs)}
     return found | ({"deps": list(deps)} if deps else {}) | ({"params": list(params)} if params else {})
 
@@ -41,7 +41,7 @@ def dvc(*words: str) -> str:
 CHAIN = {
     "first": stage("echo 1 > first.txt", outs=("first.txt",)),
     "second": stage("cat first.txt given.txt > second.txt", "first.txt", "given.txt", outs=("second.txt",)),
-    "other": stage("echo other > other.txt", outs=("other.txt",)),
+    "other": stage(["true", "echo other > other.txt"], outs=("other.txt",)),
     "last": stage("cat second.txt other.txt > last.txt", "second.txt", "other.txt", outs=("last.txt",)),
 }
 

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipelines.core import paths
+from pipelines.core.errors import InputError
 from pipelines.core.resources import Resources
 from pipelines.entries.parts.fit import Fit
-from pipelines.training import losses
+from pipelines.training import losses, resuming
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
 from tests.support.fits import rows, weights
@@ -59,3 +61,19 @@ def test_a_checkpoint_of_other_params_is_not_taken_up(model: torch.nn.Module) ->
     with fitting("finetune", "x", Resources()) as fit:
         fit(model, losses.classification, batches, params.model_copy(update={"learning_rate": 2e-3}))
     assert any(not tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(model: torch.nn.Module) -> None:
+    """As a disk may leave it after the power failed: the stage does not begin again without a word."""
+    params, batches = Fit(epochs=1, batch_size=4, learning_rate=1e-3), RowBatches(rows(), 4, 1, 1, 0)
+    with pytest.raises(RuntimeError), fitting("finetune", "x", Resources()) as fit:
+        fit(model, losses.classification, batches, params)
+        raise RuntimeError
+    checkpoint = paths.checkpoints("finetune", "x") / "fit-1.pt"
+    whole = checkpoint.read_bytes()
+    for size in (0, 10, len(whole) // 2):
+        checkpoint.write_bytes(whole[:size])
+        with pytest.raises(
+            InputError, match=r"fit-1\.pt: no checkpoint can be read from it .*; remove it to start anew"
+        ):
+            resuming.load(checkpoint, "any")
