@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,10 +17,10 @@ from prefect import task
 from flows import dag
 from pipelines.compression import chains
 from pipelines.compression.chains import Chain
-from pipelines.core import params, paths
+from pipelines.core import params, paths, provenance
 from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
-from pipelines.graph import warm
+from pipelines.graph import closure, dependencies, warm
 
 STATE = Path("state/compressing")
 Entries = Mapping[str, dict[str, Any]]  # of compress, by their names
@@ -46,16 +47,10 @@ class ChainFolder:
         A chain is made by the stages that made the entries' own results, from what these read and wrote.
         """
         locked, data = dag.locked(), {entry["data"] for entry in entries.values()}
-        stages = [
-            f"{stage}@{name}"
-            for stage, names in (("compress", entries), ("encode", sorted(data)), ("export", (run, *entries)))
-            for name in names
-        ]
+        stages = [*(f"compress@{name}" for name in entries), *(f"encode@{name}" for name in sorted(data))]
         files = [[locked.get(stage, {}).get(kind) for kind in ("deps", "outs")] for stage in stages]
-        sections = [params.read().get(section, {}) for section in ("encode", "export")]
-        asked = [dict(entries), scored.model_dump(), *sections, files]
-        name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
-        place = STATE / f"{run}-{name}"
+        asked = [dict(entries), scored.model_dump(), params.read().get("encode", {}), files]
+        place = STATE / f"{run}-{_digest(asked)}"
         place.mkdir(parents=True, exist_ok=True)
         return cls(run, entries, scored, place)
 
@@ -77,13 +72,18 @@ class ChainFolder:
     def exported(self, run: str) -> Path:
         """The model of the teacher, of an entry or of a chain that is made, as ONNX.
 
-        Raises InputError with the stage's own sentence if it cannot be exported.
+        It is exported again if the params or the code of its export have changed. Raises InputError with the stage's
+        own sentence if it cannot be exported.
         """
-        target = self.place / paths.onnx(run)
+        target, entry = self.place / paths.onnx(run), params.read().get("export", {}).get(run) or {}
+        asked, stamp = _digest([entry, _code("export")]), self.place / f"exported-{run}"
+        if target.is_dir() and not (stamp.is_file() and stamp.read_text() == asked):
+            shutil.rmtree(target)
         if not target.is_dir():
-            self._prepare({"export": {run: params.read().get("export", {}).get(run) or {}}})
+            self._prepare({"export": {run: entry}})
             _point(self.place / paths.model(run), paths.model(run))
             _stage(self.place, "export", run)
+            stamp.write_text(asked)
         return target
 
     def entries_of(self, chain: Chain) -> dict[str, dict[str, Any]]:
@@ -123,6 +123,15 @@ class ChainFolder:
             _point(self.place / folder, folder)
         text = yaml.safe_dump({"resources": params.read().get("resources", {}), **values}, sort_keys=False)
         (self.place / params.FILE).write_text(text, encoding="utf-8")
+
+
+def _digest(asked: Any) -> str:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _code(stage: str) -> list[str]:
+    """The digest of each file of the project that a stage runs."""
+    return [provenance.sha256(closure.ROOT / file) for file in sorted(dependencies.stages()[stage].files)]
 
 
 def _point(link: Path, folder: Path) -> None:

@@ -14,6 +14,7 @@ from flows import chain_folder, cli, compress
 from flows.compress import Search
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.compression.searched import Searched
+from pipelines.core import paths
 from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation.gates import Measured
@@ -225,6 +226,29 @@ def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatc
     assert place(changed("finetune@other", "outs")) == before
     others = {place(changed(s, kind)) for s in ("compress@half", "encode@rows") for kind in ("deps", "outs")}
     assert len(others | {before}) == 5
+
+
+def test_an_export_is_made_anew_when_its_params_or_its_code_have_changed(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def stage(place: Path, name: str, key: str) -> None:
+        made.append(f"{name} {key}")
+        (place / paths.onnx(key)).mkdir(parents=True)
+
+    monkeypatch.setattr(chain_folder, "_stage", stage)
+    write()
+    for _ in range(2):
+        chain_folder.ChainFolder.of("big", ENTRIES, SCORED).exported("int8")
+    assert made == ["export int8"]
+    write(export={"int8": {"tolerance": 0.5}})
+    chain_folder.ChainFolder.of("big", ENTRIES, SCORED).exported("int8")
+    assert made == ["export int8"] * 2
+    monkeypatch.setattr(chain_folder, "_code", lambda stage: ["another"])
+    for _ in range(2):
+        chain_folder.ChainFolder.of("big", ENTRIES, SCORED).exported("int8")
+    assert made == ["export int8"] * 3
 
 
 def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
