@@ -35,6 +35,7 @@ def options(
 def check() -> None:
     """Check params.yaml: every key, every name."""
     found = checking.check()
+    checking.check_options(found)
     print(f"params.yaml: {sum(map(len, found.values()))} entries, all well-formed")
 
 

@@ -31,7 +31,8 @@ COMPRESSED = """\
 
 {what}
 `provenance.json` says what it was made of. bertline opens it wherever a model is named.
-Its {form} weights are in a format that transformers does not open. `variant.json` says what it costs.
+Its {form} weights are in a format that transformers does not know: it may open the folder all the same, and then
+answers wrongly. `variant.json` says what it costs.
 {opened}"""
 OPENED = """
 Where bertline's code can be imported:

@@ -12,6 +12,12 @@ from pipelines.core.section import Section
 
 # sections that write into one folder: artifacts/models, artifacts/predictions and artifacts/metrics
 TOGETHER = (("import_weights", "pretrain", "finetune", "compress"), ("baseline", "evaluate"))
+PLUGINS = {  # section -> the package of its entries' plugins, and the key that names one
+    "prepare": ("pipelines.data.corpora", "corpus"),
+    "build_vocab": ("pipelines.text.tokenizers", "tokenizer"),
+    "pretrain": ("pipelines.objectives", "objective"),
+    "compress": ("pipelines.compression.methods", "method"),
+}
 Entries = dict[str, dict[str, Section]]  # section -> name -> entry
 
 
@@ -30,6 +36,7 @@ def check(file: Path = params.FILE) -> Entries:
                 _require(checked, targets, getattr(item, field), f"{file}: {name}.{key}.{field}")
             if model.named_after:
                 _require(checked, model.named_after, key, f"{file}: {name}.{key}")
+        _require_an_end(checked, name, model, file)
     for group in TOGETHER:
         _require_distinct(checked, group, file)
     for name in stages:
@@ -37,6 +44,20 @@ def check(file: Path = params.FILE) -> Entries:
         _require_stage(stage, key, checked, f"{file}: resources.stages")
         resources.read(stage, key, file)
     return checked
+
+
+def check_options(checked: Entries, file: Path = params.FILE) -> None:
+    """Raise UsageError at the first entry whose plugin is not there, or does not take the keys that it has.
+
+    Plugins are imported, and torch with some of them: that takes seconds.
+    """
+    for section, (package, field) in PLUGINS.items():
+        for name, entry in checked[section].items():
+            where = f"{section}.{name}"
+            if (plugin := getattr(entry, field)) not in (known := plugins.names(package)):
+                raise UsageError(f"{file}: {where}: {choices(field, plugin, known)}")
+            shared = {"seed": entry.seed} if section == "compress" else {}  # type: ignore[attr-defined]
+            params.options(entry, plugins.load(package, plugin).Params, where, **shared)
 
 
 def activate(file: Path, force: bool) -> None:
@@ -71,6 +92,19 @@ def _require_stage(stage: str, key: str, checked: Entries, where: str) -> None:
 def section(name: str) -> type[Section]:
     """The class of a section's entries: for `build_vocab` BuildVocab of pipelines/entries/build_vocab.py."""
     return getattr(plugins.load(params.ENTRIES, name), name.title().replace("_", ""))
+
+
+def _require_an_end(checked: Entries, section: str, model: type[Section], file: Path) -> None:
+    """Raise UsageError if an entry refers to one of its own section that leads back to it, as a teacher may."""
+    for field in (field for field, targets in model.refers.items() if section in targets):
+        for name, entry in checked[section].items():
+            passed, other = [name], getattr(entry, field)
+            while other in checked[section] and other not in passed:
+                passed, other = [*passed, other], getattr(checked[section][other], field)
+            if other == name:
+                raise UsageError(
+                    f"{file}: {section}.{name}.{field}: {getattr(entry, field)} is made from {name} itself"
+                )
 
 
 def _require_distinct(checked: Entries, sections: tuple[str, ...], file: Path) -> None:

@@ -78,7 +78,7 @@ def test_layers_may_differ(name: str, more: Any, found: dict[str, set[int]], fam
     assert noted == says
     assert len({*noted[key]}) == 2
     assert {*noted[key]} == found[key] or min(noted[key]) >= 8
-    assert "Its reshaped weights are in a format that transformers does not open" in (out / "README.md").read_text()
+    assert "Its reshaped weights are in a format that transformers does not know" in (out / "README.md").read_text()
     with pytest.raises(InputError, match="its weights are in the format reshaped, from which fine-tuning cannot start"):
         model_folder.check_fit(out, model.config.vocab_size, 32)
 
