@@ -104,12 +104,15 @@ class ChainFolder:
                 shorter = name
         return {"encode": encode, "compress": compress, "evaluate": scored}
 
-    def new_entries(self, chain: Chain) -> dict[str, dict[str, Any]]:
-        """Those of `entries_of` that params.yaml has not; none of a run that is an entry, but no step of chains."""
-        if chain[0] not in self.entries:
-            return {}
+    def new_entries(self, chain: Chain, runtime: str) -> dict[str, dict[str, Any]]:
+        """Those of `entries_of` that params.yaml has not; none of a run that is an entry, but no step of chains.
+
+        And that of `export` if the chain was as fast as measured by ONNX Runtime.
+        """
         known = params.read()
-        found = self.entries_of(chain)
+        found = self.entries_of(chain) if chain[0] in self.entries else {}
+        if runtime == "onnx":
+            found = {**found, "export": {name_of(chain): {}}}
         return {
             section: {k: v for k, v in own.items() if k not in known.get(section, {})} for section, own in found.items()
         }

@@ -59,7 +59,7 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
             teacher=Tried((), search.teacher.value, 0.0, search.teacher.size_bytes, 1.0, 1.0, runtime),
             tried=tried,
             winner=winner,
-            entries=search.folder.new_entries(winner.chain) if winner else {},
+            entries=search.folder.new_entries(winner.chain, winner.runtime) if winner else {},
             gate=said,
             unfit=unfit,
         )

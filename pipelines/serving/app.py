@@ -18,6 +18,7 @@ from pipelines.serving import schemas
 from pipelines.tracking import registry
 
 ARGUMENTS = ("model", "alias", "runtime")
+KEY = 40  # letters of an unknown key that are repeated: it may be of any size
 FOLLOW_SECONDS = 10  # from one look at the alias to the next
 api = FastAPI(
     title="bertline",
@@ -35,8 +36,7 @@ async def _sentence(request: Any, error: InputError) -> JSONResponse:
 async def _refused(request: Any, error: RequestValidationError) -> JSONResponse:
     """What is wrong, and where, without what was sent: that may be private, of any size, and no JSON."""
     first = error.errors()[0]
-    unknown = first["type"] == "extra_forbidden"  # then the place ends with the key that was sent
-    place = ".".join(str(part) for part in (first["loc"][:-1] if unknown else first["loc"]) if part != "body")
+    place = ".".join(str(part)[:KEY] for part in first["loc"] if part != "body")
     return JSONResponse({"detail": f"{place or 'the body'}: {first['msg']}"}, status_code=422)
 
 

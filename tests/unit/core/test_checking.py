@@ -41,6 +41,10 @@ WRONG = {
         GOOD + "tune: {other: {search: {epochs: [1]}, trials: 1}}",
         "tune.other: no finetune entry 'other'; there are: run",
     ),
+    "a teacher that is made from itself": (
+        GOOD + "compress: {x: {teacher: y, data: a, method: pkd}, y: {teacher: x, data: a, method: pkd}}",
+        "compress.x.teacher: y is made from x itself",
+    ),
     "a key that stands twice": (GOOD + "encode: {}", "'encode' occurs twice"),
     "no mapping": ("- a\n- b\n", "it must map names to values"),
     "no YAML": ("a: [", "not readable as YAML"),
@@ -94,6 +98,25 @@ def test_what_is_right_is_given_back_by_section_and_name(checkout: Path) -> None
         "evaluate": {"run"},
     }
     assert set(found) == set(plugins.names(params.ENTRIES))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("method: drop_layer", "compress.x: no method 'drop_layer' (did you mean 'drop_layers'?)"),
+        ("method: __init__", "compress.x: no method '__init__'"),
+        ("method: prune_heads, share: x", "compress.x.share: 'x'"),
+        ("method: prune_heads, share: 0.5, sahre: 1", "compress.x: no key 'sahre' (did you mean 'share'?)"),
+        ("method: prune_magnitude, sparsity: 60", "compress.x.sparsity: 60"),
+    ],
+)
+def test_keys_that_a_plugin_owns_are_asked_of_it(entry: str, said: str, checkout: Path) -> None:
+    """`bertline check` says before any training what the stage would say after it."""
+    good = GOOD.replace("source: x", "source: x, kind: single, format: jsonl, files: {train: x}")
+    (checkout / "params.yaml").write_text(good + f"compress: {{x: {{teacher: run, data: a, {entry}}}}}\n")
+    with pytest.raises(UsageError) as caught:
+        checking.check_options(checking.check())
+    assert str(caught.value).startswith(f"params.yaml: {said}")
 
 
 @pytest.mark.parametrize("name", plugins.names(params.ENTRIES))
