@@ -24,7 +24,7 @@ def started(host: str, port: int) -> Iterator[None]:
     from ray import serve
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    running = bool(serve.status().proxies)  # in a cluster others may answer by Serve
+    running = not ours and bool(serve.status().proxies)  # in a cluster others may answer by Serve
     try:
         serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
         yield
