@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ def _digest(asked: Any) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 
 
+@cache
 def _code(stage: str) -> list[str]:
     """The digest of each file of the project that a stage runs."""
     return [provenance.sha256(closure.ROOT / file) for file in sorted(dependencies.stages()[stage].files)]

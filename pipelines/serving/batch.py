@@ -76,11 +76,10 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
 
 def _check(source: Path, task: Task) -> None:
     """Raise InputError, with the row, before any row is scored, if one of them lacks what the task reads."""
-    names = tables.open_parquet(source).schema_arrow.names
     done = 0
     try:
         inputs(tables.open_parquet(source).schema_arrow.empty_table(), task)
-        for batch in tables.read_batches(source, [name for name in schema.INPUTS[task.kind] if name in names]):
+        for batch in tables.read_batches(source, schema.INPUTS[task.kind]):
             inputs(batch, task, done)
             done += batch.num_rows
     except InputError as error:
