@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from dvc.utils.serialize import load_yaml
 
+from pipelines.checkpoints import formats
 from pipelines.core import json_file, params, paths, tables
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
@@ -141,7 +142,7 @@ def _output(locked: dict[str, Any], stage: str, side: str, model: str) -> str:
 def result(name: str, here: Path, teacher: str) -> dict[str, Any]:
     """What one model scored and costs, beside its teacher; `interval` is of the points between them, on these rows."""
     said = json_file.mapping(here / paths.model(name) / "variant.json")
-    weights = (paths.model(teacher) / "model.safetensors").stat().st_size
+    weights = formats.weights(paths.model(teacher)).stat().st_size
     return {
         "score": score(name, here),
         "teacher": score(teacher, Path()),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from pipelines.checkpoints.loading import OWN_WEIGHTS
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.text import interface
@@ -31,8 +32,8 @@ COMPRESSED = """\
 
 {what}
 `provenance.json` says what it was made of. bertline opens it wherever a model is named.
-Its {form} weights are in a format that transformers does not know: it may open the folder all the same, and then
-answers wrongly. `variant.json` says what it costs.
+Its {form} weights are in a format that transformers does not know. They stand in `{weights}`, where it
+does not look, so that it opens nothing and answers nothing wrong. `variant.json` says what it costs.
 {opened}"""
 OPENED = """
 Where bertline's code can be imported:
@@ -72,6 +73,7 @@ def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) ->
     text = (COMPRESSED if form else CARD).format(
         model=name,
         form=form,
+        weights=OWN_WEIGHTS,
         what=f"A model of class `{name}`, {of}",
         how="transformers does so:" if theirs else "transformers does so where bertline's code can be imported:",
         imports=imports,

@@ -81,13 +81,14 @@ def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
     """The fine-tuned model of `folder`, in eval mode, and its task."""
     settings = config(folder)
     require_tokenizer(folder)
-    if not (folder / formats.WEIGHTS).is_file():
-        raise InputError(f"{folder}: no {formats.WEIGHTS}; the folder is not complete")
+    form = formats.of_config(settings)
+    if not formats.weights(folder).is_file():
+        raise InputError(f"{folder}: no {form.weights}; the folder is not complete")
     if not (folder / TASK_FILE).is_file():
         raise InputError(f"{folder}: no {TASK_FILE}; this is an encoder, not a fine-tuned model")
     task = Task.load(folder)
     schema.check_trained(task.kind)
-    model = formats.of_config(settings).load(folder, heads.AUTO[task.kind]).eval()
+    model = form.load(folder, heads.AUTO[task.kind]).eval()
     wanted, found = heads.names(task).get("id2label"), getattr(model.config, "id2label", None)
     if wanted and wanted != found:
         raise InputError(f"{folder}: {TASK_FILE} has the labels {shown(wanted)}, {formats.CONFIG} {shown(found)}")

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 
 from pipelines.checkpoints import loading, quantized
 from pipelines.checkpoints.loading import CONFIG as CONFIG
-from pipelines.checkpoints.loading import WEIGHTS as WEIGHTS
+from pipelines.checkpoints.loading import OWN_WEIGHTS, WEIGHTS
+from pipelines.checkpoints.loading import weights as weights
 from pipelines.models import shapes
 
 
@@ -40,6 +41,11 @@ class Format:
         """The key of config.json that marks the format; Hugging Face's own has none."""
         return self.name and f"bertline_{self.name}"
 
+    @property
+    def weights(self) -> str:
+        """The name of its file of weights."""
+        return OWN_WEIGHTS if self.name else WEIGHTS
+
 
 def written(model: PreTrainedModel, folder: Path, **marks: Any) -> None:
     """Write config.json with the marks of a format, and the weights; what parts of the model share is written once."""
@@ -47,7 +53,7 @@ def written(model: PreTrainedModel, folder: Path, **marks: Any) -> None:
     path = folder / CONFIG
     settings = json.loads(path.read_text(encoding="utf-8")) | {"architectures": [type(model).__name__]} | marks
     path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    save_file(distinct(model), folder / WEIGHTS, {"format": "pt"})
+    save_file(distinct(model), folder / OWN_WEIGHTS, {"format": "pt"})
 
 
 def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -65,7 +71,7 @@ def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     """Fill `model` with the weights in `folder`. Raises InputError unless they are its weights, all of them."""
-    tensors = loading.tensors(folder / WEIGHTS)
+    tensors = loading.tensors(weights(folder))
     wanted = model.state_dict()
     other = {name for name, tensor in tensors.items() if name not in wanted or wanted[name].shape != tensor.shape}
     loading.require_whole(folder, (distinct(model).keys() - tensors.keys()) | other)

@@ -19,8 +19,15 @@ from pipelines.models import backbones, shapes
 NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a family without a model of that class
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+OWN_WEIGHTS = "bertline.safetensors"  # of forms that transformers would read as others, and then answer wrongly
 SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")  # of a config
 OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # heads that are not wanted have other names
+
+
+def weights(folder: Path) -> Path:
+    """The file with a model folder's weights, whatever their form; it need not be there."""
+    own = folder / OWN_WEIGHTS
+    return own if own.is_file() else folder / WEIGHTS
 
 
 def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:

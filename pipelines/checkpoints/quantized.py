@@ -1,4 +1,4 @@
-"""Save and load models whose weights are rounded: config.json names the layers, model.safetensors has their parts."""
+"""Save and load models whose weights are rounded: config.json names the layers, another file has their parts."""
 
 import json
 from collections.abc import Callable, Container, Iterator
@@ -12,7 +12,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
 from pipelines.checkpoints import loading
-from pipelines.checkpoints.loading import CONFIG, WEIGHTS
+from pipelines.checkpoints.loading import CONFIG, OWN_WEIGHTS, weights
 from pipelines.core.errors import InputError, one_line, shown
 from pipelines.models import int8, matrices, packed, qdq, shapes
 
@@ -103,7 +103,7 @@ def _save(model: PreTrainedModel, folder: Path, mark: str, layers: Any) -> None:
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
     repeated = _repeated(model, tensors)
     said = {PARAMETERS: str(parameters(model, repeated))} | ({REPEATED: json.dumps(repeated)} if repeated else {})
-    save_file({name: tensor for name, tensor in tensors.items() if name not in repeated}, folder / WEIGHTS, said)
+    save_file({name: tensor for name, tensor in tensors.items() if name not in repeated}, folder / OWN_WEIGHTS, said)
 
 
 def _repeated(model: PreTrainedModel, tensors: Parts) -> dict[str, str]:
@@ -134,8 +134,8 @@ def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, A
     layers = getattr(config, mark)
     delattr(config, mark)
     model = loading.built(auto, config)
-    tensors = loading.tensors(folder / WEIGHTS)
-    with safe_open(folder / WEIGHTS, "pt") as file:
+    tensors = loading.tensors(weights(folder))
+    with safe_open(weights(folder), "pt") as file:
         said = file.metadata() or {}
     try:
         tensors |= {name: tensors[first] for name, first in json.loads(said.get(REPEATED, "{}")).items()}

@@ -34,7 +34,7 @@ def write(
         teacher: the name of its run.
         found: what the method says of its result, such as the layers that it dropped.
     """
-    parent = {"run": teacher, "sha256": provenance.sha256(teacher_folder / formats.WEIGHTS)}
+    parent = {"run": teacher, "sha256": provenance.sha256(formats.weights(teacher_folder))}
     size = cost.size(out)
     record = {
         **step,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import pipeline
+from transformers import AutoModelForSequenceClassification, pipeline
 
 from pipelines.checkpoints import card, new_head
 from pipelines.checkpoints import folder as model_folder
@@ -87,11 +87,15 @@ def test_a_folder_that_only_bertline_opens_says_how(checkout: Path, monkeypatch:
     model_folder.save(int8.quantize(model), checkout / "small", checkout / "model", task)
     said = (checkout / "small" / card.FILE).read_text(encoding="utf-8")
     assert (
-        "int8 weights are in a format that transformers does not know: it may open the folder all the same"
+        "int8 weights are in a format that transformers does not know. They stand in `bertline.safetensors`"
         in " ".join(said.split())
     )
+    with pytest.raises(OSError, match=r"no file named model\.safetensors"):
+        AutoModelForSequenceClassification.from_pretrained(checkout / "small")
     assert "An `export` entry writes the model as `model.onnx`" in said
     assert "takes an Arrow table with `text`." in said
     predictor = run_lines(checkout / "small", monkeypatch)["predictor"]
     wanted = Predictor.load(checkout / "small").predict(rows("single"))
     assert predictor.predict(rows("single").select(["text"])).equals(wanted.drop(["id"]))
+    (checkout / "small" / "bertline.safetensors").rename(checkout / "small" / "model.safetensors")
+    assert Predictor.load(checkout / "small").predict(rows("single")).equals(wanted), "as folders of before have it"

@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 
 from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import formats
 from pipelines.core import plugins
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
@@ -108,7 +109,7 @@ def test_a_folder_whose_files_do_not_fit_is_refused(method: str, damage: str, ch
 def test_packed_weights_take_their_bits(checkout: Path) -> None:
     """Four bits a weight, eight a word; of each group a step and a least weight."""
     out = quantized("group_quant", teacher("single", "bert", checkout))
-    with safe_open(out / "model.safetensors", "pt") as file:
+    with safe_open(formats.weights(out), "pt") as file:
         names = [name for name in list(file.keys()) if "layer.0.output.dense" in name]
         layer = {name.split(".")[-1]: file.get_tensor(name) for name in names}
         words = file.get_tensor("bert.embeddings.word_embeddings.matrix.packed")
@@ -190,5 +191,5 @@ def test_ranges_are_the_same_with_and_without_acceleration(checkout: Path) -> No
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    with safe_open(folder / "model.safetensors", "pt") as file:
+    with safe_open(formats.weights(folder), "pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

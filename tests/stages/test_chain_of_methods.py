@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from pipelines.checkpoints import folder as model_folder
-from pipelines.checkpoints import quantized
+from pipelines.checkpoints import formats, quantized
 from pipelines.compression import masks
 from pipelines.core import json_file, paths, provenance, schema, tables
 from pipelines.core.errors import UsageError
@@ -84,7 +84,7 @@ def test_methods_follow_each_other_and_the_last_knows_them_all(rows: Path) -> No
     }
     assert [(step["run"], step["method"]) for step in steps] == [(name, chain[name]["method"]) for name in chain]
     assert steps[0]["params"]["layers"] == 1
-    sha256 = provenance.sha256(paths.model("small") / "model.safetensors")
+    sha256 = provenance.sha256(formats.weights(paths.model("small")))
     assert found["teacher"] == {"run": "small", "sha256": sha256}
     assert variant("thin")["found"] == {"intermediate": [32]}
     assert variant("sparse")["found"] == {"sparsity_of_layers": 0.5}
@@ -107,7 +107,7 @@ def test_a_variant_says_what_its_folder_holds_and_the_same_twice(rows: Path) -> 
     folder, found = paths.model("thin"), variant("thin")
     model, _ = model_folder.load_tuned(folder)
     assert found["size_bytes"]["folder"] == sum(file.stat().st_size for file in folder.rglob("*"))
-    assert found["size_bytes"]["weights"] == (folder / "model.safetensors").stat().st_size
+    assert found["size_bytes"]["weights"] == formats.weights(folder).stat().st_size
     assert found["parameters"] == sum(p.numel() for p in model.parameters())
     zeros = sum(int((p == 0).sum()) for p in model.parameters())
     assert found["sparsity"] == round(zeros / found["parameters"], 6)
@@ -165,7 +165,7 @@ def test_evaluate_tells_the_report_what_a_run_costs(rows: Path) -> None:
     assert found["last"]["variant"]["chain"] == [*steps, {"run": "last", "method": "dynamic_int8"}]
     for name, record in found.items():
         assert record["model"].keys() == {"parameters", "size_bytes", "flops_per_token"}
-        assert record["model"]["size_bytes"] == (paths.model(name) / "model.safetensors").stat().st_size
+        assert record["model"]["size_bytes"] == formats.weights(paths.model(name)).stat().st_size
     operations = {record["model"]["flops_per_token"] for record in found.values()}
     assert operations == {told["flops_per_token"]}, "neither zeros nor integers are fewer operations"
     before = paths.metrics("teacher").read_bytes()

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoModelForMaskedLM
 
 from pipelines.checkpoints import folder as model_folder
-from pipelines.checkpoints import new_head, pretrained
+from pipelines.checkpoints import loading, new_head, pretrained
 from pipelines.core.errors import InputError
 from pipelines.inference.fill_mask import fill
 from pipelines.models import int8
@@ -28,7 +28,7 @@ OPENED: dict[str, Callable[[Path], Any]] = {
 def damaged(folder: Path, damage: str) -> str:
     """Damages a model folder; returns what is to be said of it."""
     if damage == "cut off":
-        file = folder / "model.safetensors"
+        file = loading.weights(folder)
         file.write_bytes(file.read_bytes()[:1000])
         return r"its weights are not readable \(.*\); was the file cut off\?"
     said = {
@@ -59,5 +59,8 @@ def test_an_int8_file_cut_off_is_refused(tmp_path: Path) -> None:
     model_folder.save(int8.quantize(model_folder.load_tuned(whole)[0]), folder, whole, tiny.TASK)
     model_folder.load_tuned(folder)
     said = damaged(folder, "cut off")
-    with pytest.raises(InputError, match=f"model/model.safetensors: {said}"):
+    with pytest.raises(InputError, match=f"model/bertline.safetensors: {said}"):
+        model_folder.load_tuned(folder)
+    loading.weights(folder).unlink()
+    with pytest.raises(InputError, match=r"model: no bertline\.safetensors; the folder is not complete"):
         model_folder.load_tuned(folder)

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from torch import nn
 
 from pipelines.checkpoints import folder as model_folder
-from pipelines.checkpoints import new_head
+from pipelines.checkpoints import formats, new_head
 from pipelines.compression.methods import share_layers
 from pipelines.core.errors import UsageError
 from pipelines.inference import cost
@@ -118,7 +118,7 @@ def test_what_is_shared_is_rounded_and_stored_once(method: str, family: str, che
     assert norms[0] is norms[1]
     sizes = [cost.size(checkout / name)["parameters"] for name in ("shared", "rounded")]
     assert sizes[0] == sizes[1]
-    with safe_open(checkout / "rounded" / "model.safetensors", "pt") as file:
+    with safe_open(formats.weights(checkout / "rounded"), "pt") as file:
         written = [name for name in file.keys() if file.get_tensor(name).dim() > 1]  # noqa: SIM118
     apart = [name for name in written if re.search(r"layers?\.1\.", name)]
     assert apart == [], f"of the second layer: {apart}"
