@@ -2,7 +2,7 @@
 
 import json
 import os
-import time
+import signal
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -85,7 +85,7 @@ def table() -> None:
 @cli.command()
 def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml")]) -> None:
     """Search for better params of a finetune entry; an interrupted search goes on where it was."""
-    checking.require_entry(run, "tune")  # as in all commands before the import, since Prefect takes seconds to start
+    settings.before_a_flow([run], "tune")
     from flows.tune import tune as search
     from pipelines.reports import tuning
 
@@ -103,7 +103,7 @@ def compress(
     width: Annotated[int, typer.Option(min=1, help="results of a round that the next goes on from")] = 2,
 ) -> None:
     """Search methods and chains for the smallest or fastest model; an interrupted search goes on where it was."""
-    checking.require_entry(run, "finetune", "compress")
+    settings.before_a_flow([run], "finetune", "compress")
     from flows.compress import compress as search
     from pipelines.compression import searched
     from pipelines.compression.chains import Budget
@@ -117,8 +117,7 @@ def compress(
 @cli.command()
 def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of promote; all if none")] = None) -> None:
     """Bring the graph up to date and register the challengers."""
-    for name in names or []:
-        checking.require_entry(name, "promote")
+    settings.before_a_flow(names or [], "promote")
     from flows.retrain import retrain as run
 
     for version in run(names or None):
@@ -137,7 +136,7 @@ def promote(
     reason: Reason = "",
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes."""
-    checking.require_entry(name, "promote")
+    settings.before_a_flow([name], "promote")
     from flows.promote import promote as run
 
     outcome = run(name, version, instead_of, reason)
@@ -154,7 +153,7 @@ def rollback(
     reason: Reason = "",
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
-    checking.require_entry(name, "promote")
+    settings.before_a_flow([name], "promote")
     from flows.promote import rollback as run
 
     print(f"{run(name, to, reason)} is the champion again")
@@ -169,8 +168,7 @@ def history(
     """Say who made which version champion, when and why; with --at, which was champion then."""
     from flows import history as ledger
 
-    found = ledger.champion_at(name, at) if at else ledger.history(name)
-    plain = ledger.plain_at if at else ledger.plain
+    found, plain = (ledger.champion_at(name, at), ledger.plain_at) if at else (ledger.history(name), ledger.plain)
     print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else plain(found))
 
 
@@ -197,6 +195,7 @@ def lineage(
 @cli.command()
 def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
     """Score the rows of a Parquet file with the champion."""
+    settings.before_a_flow()
     from flows.score import score as run
 
     print(f"{run(name, str(source), str(target), prefix=prefix):,} rows scored into {target}")
@@ -210,7 +209,7 @@ def backfill(
     until: Annotated[str, typer.Option("--to", help="the last window")],
 ) -> None:
     """Score the windows of a job that were not scored, each once."""
-    checking.require_entry(job, "score")
+    settings.before_a_flow([job], "score")
     from flows.windows import backfill as run
 
     print("\n".join(run(job, since, until)) or f"{job}: no window from {since} to {until} is its own")
@@ -219,7 +218,7 @@ def backfill(
 @cli.command()
 def watch(job: Job) -> None:
     """Say whether the scored windows of a job drift from what its model was trained on."""
-    checking.require_entry(job, "watch")
+    settings.before_a_flow([job], "watch")
     from flows import watch as watching
 
     found = watching.watch(job)
@@ -241,7 +240,7 @@ def serve(
     with serving(name, host=host, port=port, runtime=runtime) as address:
         print(f"{name} answers at {address}/predict, documented at {address}/docs; Ctrl-C stops it", flush=True)
         while True:
-            time.sleep(3600)
+            signal.pause()
 
 
 @cli.command("fill-mask")
@@ -275,6 +274,7 @@ def down() -> None:
 @cli.command()
 def quickstart() -> None:
     """Go from samples to a served model, as `make run` does."""
+    settings.before_a_flow()
     from flows.quickstart import quickstart as run
 
     print(run())

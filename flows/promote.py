@@ -21,7 +21,11 @@ from pipelines.tracking.events import State
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the gate said, and which version serves now."""
+    """What the gate said, and which version serves now.
+
+    Attributes:
+        promoted: whether that is the version that was to be champion; it may have been before.
+    """
 
     promoted: bool
     reasons: list[str]
@@ -60,7 +64,7 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
         raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
     champion = registry.find(name, known.champion) if known.champion else None
     if champion and champion.version == challenger.version:
-        return Outcome(False, [f"{challenger} is the champion already"], champion)
+        return Outcome(True, ["nothing to do"], champion)
     if version is None and (taken_back := _taken_back(challenger, known)):
         return Outcome(False, [taken_back], champion)
     decision = _decide(challenger, champion, entry, rules)

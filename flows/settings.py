@@ -3,10 +3,14 @@
 import json
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from flows import temporary_server
+from pipelines.core import checking
 
 HOME, PIDS = Path("state/prefect"), Path("state/pids")
 
@@ -29,6 +33,13 @@ def use_local_state() -> None:
     # each waits twice as long as the one before: a flow run waits four minutes for a server that is started again
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "7")
     os.environ.setdefault("DO_NOT_TRACK", "1")
+
+
+def before_a_flow(names: Iterable[str] = (), *sections: str) -> None:
+    """Check that sections have entries of these names before Prefect is imported, which takes seconds."""
+    for name in names:
+        checking.require_entry(name, *sections)
+    temporary_server.use()
 
 
 def running(name: str) -> psutil.Process | None:

@@ -1,6 +1,8 @@
-"""Prefect's server ends during a run of the graph, and a worker ends with its flow run: nothing is lost, or stuck."""
+"""Prefect's server ends during a run of the graph, a worker or a command with its flow run: nothing is stuck."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import psutil
 import pyarrow as pa
 import pytest
 import yaml
@@ -98,6 +101,30 @@ def test_a_retrain_outlives_its_server(server: servers.Prefect) -> None:
     version = registry.get("tiny", "challenger")
     assert (registry.folder(version) / "model.safetensors").is_file()
     assert list(states(server).values()) == ["Completed"]
+
+
+@pytest.mark.usefixtures("graph")
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_temporary_server_ends_with_its_flow(
+    by: signal.Signals, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C goes to the whole process group, other signals to one process."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PREFECT_HOME", str(checkout / "home"))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", "retrain"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        servers.wait_until(lambda: Path("begun").exists() or run.poll() is not None, "the stage does not begin")
+        children = psutil.Process(run.pid).children(recursive=True)
+        assert any("uvicorn" in child.cmdline() for child in children)
+        (os.killpg if by == signal.SIGINT else os.kill)(run.pid, by)
+        said = run.communicate(timeout=45)[1]
+    finally:
+        run.kill()
+    assert run.returncode == (130 if by == signal.SIGINT else -by), said
+    assert by != signal.SIGINT or said.splitlines()[-1] == "bertline: interrupted"
+    assert psutil.wait_procs(children, timeout=10)[1] == []
 
 
 def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Prefect, checkout: Path) -> None:

@@ -54,7 +54,7 @@ def test_promote_history_rollback_and_lineage() -> None:
     assert bertline("history tiny") == "tiny has no champion\n"
     assert bertline("rollback tiny", status=1) == "bertline: tiny: no champion before version none to roll back to\n"
     assert bertline("promote tiny --version 1 --reason first") == "tiny version 1 is the champion\n"
-    assert "is the champion already" in bertline("promote tiny --version 1", status=3)
+    assert bertline("promote tiny --version 1") == "nothing to do\ntiny version 1 is the champion\n"
     assert "its champion is version 1, not 2" in bertline("promote tiny --instead-of 2", status=1)
     assert bertline("promote tiny --version 2 --instead-of 1") == "tiny version 2 is the champion\n"
     assert bertline("rollback tiny") == "tiny version 1 is the champion again\n"
