@@ -26,7 +26,7 @@ from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.graph import execute
 from pipelines.inference import faster_runtime, in_turn, measured
-from pipelines.reports import variants
+from pipelines.reports import tables, variants
 from pipelines.tracking import runs
 
 ROUNDS = 3  # of latency, teacher and result in turn
@@ -42,6 +42,7 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
     """
     budget = budget or Budget()
     entries = _entries(run)
+    _say_of_stricter_gates(run, budget)
     scored = params.entry("evaluate", run, Evaluate)
     with stage.alone("compress-search", run), ExitStack() as until_end:
         further = _further(entries)
@@ -56,7 +57,7 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
             metric=search.teacher.metric,
             split=scored.split,
             budget=budget,
-            teacher=Tried((), search.teacher.value, 0.0, search.teacher.size_bytes, 1.0, 1.0, runtime),
+            teacher=Tried((), search.teacher.value, 0.0, search.teacher.size_bytes, 1.0, 1.0, None, runtime),
             tried=tried,
             winner=winner,
             entries=search.folder.new_entries(winner.chain, winner.runtime) if winner else {},
@@ -107,6 +108,22 @@ def _entries(run: str) -> dict[str, dict[str, Any]]:
     for name in found:
         params.entry("compress", name, Compress)
     return found
+
+
+def _rules(run: str) -> dict[str, Promote]:
+    """The promote entries of `run`, by name."""
+    of = [name for name, rules in params.read().get("promote", {}).items() if rules.get("run") == run]
+    return {name: params.entry("promote", name, Promote) for name in of}
+
+
+def _say_of_stricter_gates(run: str, budget: Budget) -> None:
+    """Before any training, since a gate is asked at the end."""
+    for name, rules in _rules(run).items():
+        if rules.gate == "enforce" and 100 * rules.may_lose < budget.max_loss:
+            say(
+                f"compress {run}: {tables.points(budget.max_loss / 100)} may be lost, but the gate of {name} takes "
+                f"nothing that may have lost more than {tables.points(rules.may_lose)}"
+            )
 
 
 def _further(entries: Iterable[str]) -> list[str]:
@@ -178,15 +195,16 @@ class Search:
         one = Tried(chain, own.value, loss, own.size_bytes, own.size_bytes / self.teacher.size_bytes)
         if len(chain) > 1 and not one.keeps(self.budget):
             return one  # nobody asks how fast it is
-        share, runtime = self.latency(chain, folder)
-        return replace(one, latency_share=share, runtime=runtime)
+        (median, least, greatest), runtime = self.latency(chain, folder)
+        return replace(one, latency_share=median, latency_spread=(least, greatest), runtime=runtime)
 
-    def latency(self, chain: Chain, folder: Path) -> tuple[float, str]:
-        """The median latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
+    def latency(self, chain: Chain, folder: Path) -> tuple[in_turn.Spread, str]:
+        """The latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
         each = self._runtimes(name_of(chain), folder)
-        faster = {name: self._reference.beside(opened, ROUNDS).faster[0] for name, opened in each.items()}
+        faster = {name: self._reference.beside(opened, ROUNDS).faster for name, opened in each.items()}
         runtime = max(faster, key=faster.__getitem__)
-        return 1 / faster[runtime], runtime
+        median, least, greatest = faster[runtime]
+        return (1 / median, 1 / greatest, 1 / least), runtime
 
     def _runtimes(self, name: str, folder: Path) -> dict[str, Path]:
         """By which runtimes a model may answer, with what each opens; by torch alone if it cannot be exported."""
@@ -221,8 +239,7 @@ class Search:
 
         And what the gates say, a line each; and the chains that they refuse.
         """
-        of = [name for name, rules in params.read().get("promote", {}).items() if rules.get("run") == self.run]
-        rules = {name: params.entry("promote", name, Promote) for name in of}
+        rules = _rules(self.run)
         said = [] if rules else [f"no promote entry has the run {self.run}, so no gate was asked"]
         unfit: list[Chain] = []
         for each in chains.best(tried, self.budget):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pipelines.core.errors import UsageError
+
 FIRST = ("prune_vocab",)  # what follows learns to do without the pieces that went
 LAST = ("dynamic_int8", "static_int8", "q8bert", "group_quant")  # nothing takes rounded weights apart
 Chain = tuple[str, ...]  # names of compress entries
@@ -32,6 +34,10 @@ class Budget:
     steps: int = 3
     width: int = 2
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_loss < float("inf"):
+            raise UsageError(f"max_loss: {self.max_loss}; points from 0 on are expected, and 100 allow any loss")
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -42,6 +48,7 @@ class Tried:
         size: bytes of its weights; its part of the teacher's is `size_share`.
         latency_share: its median latency for a row alone as a part of the teacher's, measured in turn, each by its
             faster runtime; None for a chain that does not keep the budget.
+        latency_spread: the least and the greatest of the rounds.
         runtime: the faster one, torch or onnx; "" if its latency is not measured.
         refused: why it could not be made; the numbers are NaN then.
     """
@@ -52,6 +59,7 @@ class Tried:
     size_bytes: int = 0
     size_share: float = float("nan")
     latency_share: float | None = None
+    latency_spread: tuple[float, float] | None = None
     runtime: str = ""
     refused: str = ""
 

@@ -30,15 +30,18 @@ def compress(key: str, entry: Compress, target: Path) -> None:
     teacher, task = folder.load_tuned(teacher_folder)
     claims.check(key, method, teacher, task, entry.teacher)
     tokenizer = text_tokenizer.load(teacher_folder)
+    own = Task.load(data)
+    _check_rows(key, entry, task, own)
     _check_vocabulary(key, entry, data, tokenizer)
     read = f"{backbones.digest(teacher)} {provenance.digest(data)}"
     cache = _cache(key, f"{entry.method} {read}")
     depends, limits = f"{read} {entry.dev}", resources.read("compress", key)
+    dev = Encoded.read(data, entry.dev) if entry.dev else None
     with fitting("compress", key, limits, depends) as fit, paths.fresh_folder(target) as out:
         context = Context(
             teacher=teacher,
             task=task,
-            data=_data(key, entry, task, data, tokenizer.pad_id),
+            data=Data(Encoded.read(data, own.train), dev, tokenizer.pad_id),
             tokenizer=tokenizer,
             watch=watch.on_split(data, entry.dev, task) if entry.dev else None,
             seed=entry.seed,
@@ -74,17 +77,8 @@ def _cache(key: str, of: str) -> Path:
     return folder
 
 
-def _check_vocabulary(key: str, entry: Compress, data: Path, tokenizer: Any) -> None:
-    """Raise UsageError unless the rows are encoded with the vocabulary of the teacher, which may be a shortened one."""
-    if not vocabulary.same(tokenizer, text_tokenizer.load(data / "tokenizer")):
-        raise UsageError(
-            f"params.yaml: compress.{key}.data: {entry.data} is encoded with another vocabulary than that of "
-            f"{entry.teacher}; encode the rows with it: vocab: {paths.model(entry.teacher)}"
-        )
-
-
-def _data(key: str, entry: Compress, task: Task, folder: Path, pad_id: int) -> Data:
-    own = Task.load(folder)
+def _check_rows(key: str, entry: Compress, task: Task, own: Task) -> None:
+    """Raise UsageError unless the rows, whose task is `own`, are such as the teacher's, whose task is `task`."""
     if (own.kind, own.labels) != (task.kind, task.labels):
         raise UsageError(
             f"params.yaml: compress.{key}.data: {entry.data} has rows of task {own.name}, kind {own.kind}; the teacher "
@@ -92,7 +86,16 @@ def _data(key: str, entry: Compress, task: Task, folder: Path, pad_id: int) -> D
         )
     if own.name != task.name:  # rows of one corpus may be prepared twice, so it is no error
         say(f"compress {key}: the rows of {entry.data} are of task {own.name}; the teacher learned {task.name}")
-    splits = own.splits
-    if entry.dev and entry.dev not in splits:
-        raise UsageError(f"params.yaml: compress.{key}.dev: {choices('split', entry.dev, splits)}")
-    return Data(Encoded.read(folder, task.train), Encoded.read(folder, entry.dev) if entry.dev else None, pad_id)
+    if entry.dev and entry.dev not in own.splits:
+        raise UsageError(f"params.yaml: compress.{key}.dev: {choices('split', entry.dev, own.splits)}")
+    if "train" not in own.splits:
+        raise UsageError(f"params.yaml: compress.{key}.data: {entry.data} has no split train ({', '.join(own.splits)})")
+
+
+def _check_vocabulary(key: str, entry: Compress, data: Path, tokenizer: Any) -> None:
+    """Raise UsageError unless the rows are encoded with the vocabulary of the teacher, which may be a shortened one."""
+    if not vocabulary.same(tokenizer, text_tokenizer.load(data / "tokenizer")):
+        raise UsageError(
+            f"params.yaml: compress.{key}.data: {entry.data} is encoded with another vocabulary than that of "
+            f"{entry.teacher}; encode the rows with it: vocab: {paths.model(entry.teacher)}"
+        )

@@ -3,12 +3,17 @@
 B rows, T tokens, C classes. A method's losses are sums over rows of what each row learns, times how often it counts.
 """
 
+from typing import Annotated
+
 import torch
+from pydantic import Field
 from torch import nn
 
 from pipelines.compression import states
 from pipelines.models.batch import IGNORE, Batch
 from pipelines.training import losses
+
+Temperature = Annotated[float, Field(ge=0.01, le=1000)]  # beyond, all classes are alike, or one is all
 
 
 def soft_cross_entropy(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:

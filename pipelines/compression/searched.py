@@ -42,14 +42,15 @@ class Searched:
 def write(out: Path, found: Searched) -> None:
     """Write index.html, table.md and, if the winner is not all in params.yaml, winner.yaml into `out`."""
     (out / "index.html").write_text(html(found), encoding="utf-8")
-    (out / "table.md").write_text(tables.pipes([HEADER, *_lines(found)], text=1), encoding="utf-8")
+    reasons = "".join(f"\n{reason}\n" for reason in _reasons(found))
+    (out / "table.md").write_text(tables.pipes([HEADER, *_lines(found)], text=1) + reasons, encoding="utf-8")
     if any(found.entries.values()):
         (out / "winner.yaml").write_text(_yaml(found), encoding="utf-8")
 
 
 def plain(found: Searched) -> str:
     """For a terminal: the table, the winner, what the gate says, and what params.yaml takes to make it."""
-    said = [tables.aligned([HEADER, *_lines(found)], text=1), "", _sentence(found), *found.gate]
+    said = [tables.aligned([HEADER, *_lines(found)], text=1), *_reasons(found), "", _sentence(found), *found.gate]
     if any(found.entries.values()):
         said += [f"to make it part of the graph, add to params.yaml:\n{_yaml(found).rstrip()}"]
     return "\n".join(said)
@@ -67,14 +68,22 @@ def html(found: Searched) -> str:
         ),
     ]
     figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
-    gate = "".join(f"<li>{escape(line)}</li>" for line in found.gate)
-    recipe = f"<ul>{gate}</ul>\n" + (f"<pre>{escape(_yaml(found))}</pre>\n" if any(found.entries.values()) else "")
+    recipe = f"<pre>{escape(_yaml(found))}</pre>\n" if any(found.entries.values()) else ""
     says = f"{found.metric} on {found.split}. The chain was chosen on these rows, so its score is a little too high."
     body = (
         f"<h1>compress {escape(found.run)}</h1>\n<p>{escape(_sentence(found))}</p>\n<p>{escape(says)}</p>\n{figures}"
-        f"{page.table(HEADER, _lines(found), text=1)}{recipe}"
+        f"{page.table(HEADER, _lines(found), text=1)}{_listed(_reasons(found))}{_listed(found.gate)}{recipe}"
     )
     return page.document(f"compress {found.run}", body)
+
+
+def _reasons(found: Searched) -> list[str]:
+    """Why chains could not be made: below the table, since a sentence is wider than all of its columns."""
+    return [f"{_name(found, each.chain)} was not made: {each.refused}" for each in found.tried if each.refused]
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>\n" if lines else ""
 
 
 def _sentence(found: Searched) -> str:
@@ -96,7 +105,7 @@ def _lines(found: Searched) -> list[tuple[str, ...]]:
     """The smallest first, the refused last."""
     order = sorted(_scored(found), key=lambda each: (each.size_bytes, each.chain))
     return [_line(found, each) for each in order] + [
-        (_name(found, each.chain), *["-"] * (len(HEADER) - 2), each.refused) for each in found.tried if each.refused
+        (_name(found, each.chain), *["-"] * (len(HEADER) - 2), "not made") for each in found.tried if each.refused
     ]
 
 
@@ -107,19 +116,25 @@ def _line(found: Searched, each: Tried) -> tuple[str, ...]:
         f"{each.loss:.2f}",
         f"{each.size_bytes / 1e6:.2f}",
         f"{each.size_share:.1%}",
-        f"{each.latency_share:.2f}" if each.latency_share is not None else "-",
+        _latency(each),
         each.runtime or "-",
         _note(found, each),
     )
 
 
+def _latency(each: Tried) -> str:
+    """The median, and the least and the greatest of the rounds; the teacher is compared with itself by definition."""
+    spread = " ({:.2f}-{:.2f})".format(*each.latency_spread) if each.latency_spread else ""
+    return f"{each.latency_share:.2f}{spread}" if each.latency_share is not None else "-"
+
+
 def _note(found: Searched, each: Tried) -> str:
-    """What is to be known of a line: that it won, or why it could not, and that what is smaller is no faster."""
+    """What is to be known of a line: that it won, or why it could not; that it is slower in every round, if smaller."""
     said = {
         "the winner": each is found.winner,
         "loses too much": not each.keeps(found.budget),
         "the gate refuses it": each.chain in found.unfit,
-        "smaller, but slower": each.size_share < 1 < (each.latency_share or 0),
+        "smaller, but slower": each.size_share < 1 < (each.latency_spread or (0,))[0],
     }
     return "; ".join(words for words, so in said.items() if so)
 

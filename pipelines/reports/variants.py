@@ -143,19 +143,23 @@ def _least(records: list[Metrics], teacher: Metrics, cost: Cost) -> str:
 
 
 def slower(group: Group, timings: Mapping[str, Metrics]) -> str:
-    """One sentence: the runs that are smaller than their teacher and take longer for a row; "" if there are none."""
-    if group.own is None or group.teacher not in timings:
+    """One sentence: the runs that are smaller than their teacher and take longer for a row; "" if there are none.
+
+    A run whose spread reaches into the teacher's is not named. They were timed one after the other, perhaps on other
+    days; `bertline compress` times them in turn.
+    """
+    if group.own is None or not (took := _spread(timings.get(group.teacher))):
         return ""
-    size, took = group.own["model"]["size_bytes"], _latency(timings[group.teacher])
-    smaller = [record["run"] for record in group.variants if record["model"]["size_bytes"] < size]
-    found = [run for run in smaller if run in timings and _latency(timings[run]) > took]
-    return f"Smaller than {group.teacher}, but slower for a row alone on this machine: {', '.join(found)}." * bool(
-        found
-    )
+    smaller = [r["run"] for r in group.variants if r["model"]["size_bytes"] < group.own["model"]["size_bytes"]]
+    found = [run for run in smaller if (own := _spread(timings.get(run))) and own[0] > took[1]]
+    said = f"Smaller than {group.teacher}, but slower for a row alone on this machine: {', '.join(found)}."
+    return said if found else ""
 
 
-def _latency(timing: Metrics) -> float:
-    return float(timing["latency_ms"]["p50"])
+def _spread(timing: Metrics | None) -> tuple[float, float] | None:
+    """The least and the greatest median latency; None if there is none, or only one, as of earlier versions."""
+    found = timing and timing["latency_ms"].get("p50_spread")
+    return (found[0], found[1]) if found else None
 
 
 def points(records: Sequence[Metrics], cost: Cost, teacher: str = "") -> list[Point]:

@@ -46,9 +46,7 @@ class Job:
     watch: Watch | None = None
     select: str = ""  # the score of `watch` by which the best weights are kept; "" keeps the last
     each_step: EachStep | None = None  # called before every step, such as a schedule of replacements
-    after_step: AfterStep | None = (
-        None  # called after every step, in all workers: what they saw can be brought together
-    )
+    after_step: AfterStep | None = None  # called after every step, in all workers, to unite what they saw
     depends: str = ""  # digest of what loss and each_step depend on besides model and batch, such as a teacher
     accelerated: apply.Names | None = ()  # those that are on already; None switches none on
 

@@ -14,9 +14,10 @@ from pipelines.checkpoints import new_head
 from pipelines.checkpoints import quantized as quantized_weights
 from pipelines.compression import compressing
 from pipelines.compression.context import Context, Data
-from pipelines.core import plugins, schema
+from pipelines.core import params, plugins, schema
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
+from pipelines.core.task import Task
 from pipelines.entries.compress import Compress
 from pipelines.inference.predictor import Predictor
 from pipelines.models import backbones, int8
@@ -176,6 +177,27 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        (
+            "tinybert",
+            {"map": ["a", "b"]},
+            r"\.map: \['a', 'b'\]: uniform, top, bottom, or a list of the teacher's layers",
+        ),
+        ("distilbert", {"temperature": 1e300}, r"\.temperature: 1e\+300: input should be less than or equal to 1000"),
+        (
+            "distilbert",
+            {"soft": 0.0, "hard": 0.0, "cosine": 0.0},
+            ": soft, hard and cosine are all 0: nothing would be ",
+        ),
+    ],
+)
+def test_what_no_model_could_take_is_said_of_the_file(name: str, wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=f"^params.yaml: compress.small{said}"):
+        params.parse(plugins.load("pipelines.compression.methods", name).Params, wrong, "compress.small")
+
+
 @pytest.mark.parametrize(("name", "wrong", "said"), BAD)
 def test_what_cannot_be_is_said_before_any_training(
     name: str, wrong: dict[str, Any], said: str, checkout: Path
@@ -272,7 +294,7 @@ def test_rows_under_another_name_are_taken_and_told(
     capsys.readouterr()  # what was said while the teacher was made
     for name in ("t", "titles"):
         TASKS["single"].with_(splits=("train",), name=name).save(checkout / "encoded")
-        assert len(compressing._data("small", entry, given.task, checkout / "encoded", 0).train) == 24
+        compressing._check_rows("small", entry, given.task, Task.load(checkout / "encoded"))
         said = "compress small: the rows of it are of task titles; the teacher learned t\n"
         assert capsys.readouterr().err == (said if name == "titles" else "")
 
@@ -281,8 +303,11 @@ def test_rows_of_another_task_are_refused(checkout: Path) -> None:
     given = context(checkout)
     entry = Compress(teacher="t", data="it", method="pkd")
     task = TASKS["single"].with_(splits=("train",))
-    task.save(checkout / "encoded")
-    assert len(compressing._data("small", entry, given.task, checkout / "encoded", 0).train) == 24
+    compressing._check_rows("small", entry, given.task, task)
     for other in (TASKS["pair"], task.with_(labels=("film", "phone", "other"))):
         with pytest.raises(UsageError, match=r"compress\.small\.data: it has rows of task t, kind single; the teacher"):
-            compressing._data("small", entry, other, checkout / "encoded", 0)
+            compressing._check_rows("small", entry, other, task)
+    with pytest.raises(UsageError, match=r"compress\.small\.data: it has no split train \(dev, test\)"):
+        compressing._check_rows("small", entry, given.task, task.with_(splits=("dev", "test")))
+    with pytest.raises(UsageError, match=r"compress\.small\.dev: no split 'test'; there are: train"):
+        compressing._check_rows("small", entry.model_copy(update={"dev": "test"}), given.task, task)

@@ -15,7 +15,7 @@ from flows.compress import Search
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.compression.searched import Searched
 from pipelines.core import paths
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation.gates import Measured
 from pipelines.graph import execute
@@ -72,9 +72,9 @@ def tried(name: str, share: float) -> Tried:
 def test_a_loss_of_the_whole_budget_keeps_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """0.92 - 0.91 is a little more than 0.01."""
     one = search(monkeypatch, {"big": scoring(92), "int8": scoring(91)})
-    monkeypatch.setattr(Search, "latency", lambda *_: (0.5, "onnx"))
+    monkeypatch.setattr(Search, "latency", lambda *_: ((0.5, 0.4, 0.6), "onnx"))
     found = one.attempt(("int8",))
-    assert (found.loss, found.latency_share, found.runtime) == (1.0, 0.5, "onnx")
+    assert (found.loss, found.latency_share, found.latency_spread, found.runtime) == (1.0, 0.5, (0.4, 0.6), "onnx")
     assert found.keeps(Budget(max_loss=1.0))
 
 
@@ -162,15 +162,16 @@ def test_what_each_gate_says_is_told(
 @pytest.mark.parametrize(
     ("runtime", "exports", "expected"),
     [
-        ("auto", True, (0.25, "onnx")),  # torch rounds what it computes in floats, and is slower than the teacher
-        ("auto", False, (1.25, "torch")),
-        ("torch", True, (1.25, "torch")),
-        ("onnx", True, (0.25, "onnx")),
+        ("auto", True, ((0.25, 0.2, 0.5), "onnx")),
+        ("auto", False, ((1.25, 1.0, 2.0), "torch")),
+        ("torch", True, ((1.25, 1.0, 2.0), "torch")),
+        ("onnx", True, ((0.25, 0.2, 0.5), "onnx")),
     ],
 )
 def test_a_model_is_as_fast_as_by_its_faster_runtime(
-    runtime: str, exports: bool, expected: tuple[float, str], write: Write, monkeypatch: pytest.MonkeyPatch
+    runtime: str, exports: bool, expected: object, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Torch rounds what it computes in floats, and is slower than the teacher here."""
     write(resources={"runtime": runtime, "threads": 3})
     one = search(monkeypatch, {"big": scoring(92)})
 
@@ -204,8 +205,8 @@ class Faster:
     """An opened teacher."""
 
     def beside(self, folder: Path, rounds: int) -> compress.in_turn.Compared:
-        faster = 4.0 if folder == Path("onnx/int8") else 0.8
-        return compress.in_turn.Compared(compress.in_turn.Cost(1, 1, 1, 1, 1, 1, 1), (faster,) * 3, (1, 1, 1))
+        faster = (4.0, 2.0, 5.0) if folder == Path("onnx/int8") else (0.8, 0.5, 1.0)
+        return compress.in_turn.Compared(compress.in_turn.Cost(1, 1, 1, 1, 1, 1, 1), faster, (1, 1, 1))
 
 
 def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +284,7 @@ def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(
 ) -> None:
     write(finetune={"big": {}})
     refused = Tried(("half",), refused="at least one must stay")
-    nothing = found([refused, Tried(("int8",), 0.8, 12.0, 250, 0.25, 0.5, "onnx")], winner=None)
+    nothing = found([refused, Tried(("int8",), 0.8, 12.0, 250, 0.25, 0.5, None, "onnx")], winner=None)
     monkeypatch.setattr(compress, "compress", lambda run, budget: nothing)
     done = CliRunner().invoke(cli.cli, ["compress", "big", "--max-loss", "1"])
     assert done.exit_code == 3
@@ -291,6 +292,24 @@ def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(
 
 
 def found(each: list[Tried], winner: Chain | None) -> Searched:
-    teacher = Tried((), 0.92, 0.0, 1000, 1.0, 1.0, "torch")
+    teacher = Tried((), 0.92, 0.0, 1000, 1.0, 1.0, None, "torch")
     chosen = next((one for one in each if one.chain == winner), None)
     return Searched("big", "accuracy", "test", Budget(), teacher, each, chosen, {}, [])
+
+
+def test_a_gate_that_is_stricter_than_the_budget_is_told_first(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(promote={"titles": {"run": "big", "may_lose": 0.005}, "wide": {"run": "big", "may_lose": 0.01}})
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    compress._say_of_stricter_gates("big", Budget(max_loss=1.0))
+    assert capsys.readouterr().err.splitlines() == [
+        "compress big: 1 point may be lost, but the gate of titles "
+        "takes nothing that may have lost more than 0.5 points"
+    ]
+
+
+@pytest.mark.parametrize("max_loss", [-1.0, float("nan"), float("inf")])
+def test_a_budget_is_a_number_of_points(max_loss: float) -> None:
+    with pytest.raises(UsageError, match=r"^max_loss: .*; points from 0 on are expected"):
+        Budget(max_loss)

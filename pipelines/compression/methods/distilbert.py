@@ -11,13 +11,12 @@ from functools import partial
 from typing import Annotated
 
 import torch
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.compression import distillation, states, students, teacher_outputs
 from pipelines.compression.context import Context
-from pipelines.core.section import Positive
 from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
 from pipelines.training import losses
@@ -31,11 +30,17 @@ class Params(Fit):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: Annotated[int, Field(ge=2)] = 2  # one layer of so many stays, the lowest among them
-    temperature: Positive = 2.0
+    temperature: distillation.Temperature = 2.0
     soft: Weight = 5.0  # of L_ce
     hard: Weight = 2.0  # of the labels
     cosine: Weight = 1.0  # of L_cos
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 5e-5
+
+    @model_validator(mode="after")
+    def _some_loss(self) -> "Params":
+        if not (self.soft or self.hard or self.cosine):
+            raise ValueError("soft, hard and cosine are all 0: nothing would be learned")
+        return self
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:

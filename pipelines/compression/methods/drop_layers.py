@@ -26,7 +26,7 @@ FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # wh
 class Params(Afterwards):
     """How many layers are removed, and which; then the settings of fine-tuning, which epochs 0 leaves out."""
 
-    layers: Annotated[int, Field(ge=0)] = 0  # to drop; a threshold decides that for contribution
+    layers: Count | None = None  # to drop; a threshold decides that for contribution
     which: Literal["top", "bottom", "even", "odd", "symmetric", "contribution"] = "top"
     threshold: Annotated[float, Field(gt=-1, le=1)] | None = None  # of contribution: layers with more similarity go
     rows: Count = 2000  # of contribution: training rows that similarity is measured on
@@ -48,6 +48,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         context.found["similarity"] = [round(value, 6) for value in similarity]
         stay = contributing(similarity, params.threshold or 0.0)
     else:
+        assert params.layers, "as the params ask"
         stay = kept(count, params.layers, params.which)
     if 0 not in stay and backbones.encoder(model).config.model_type == "modernbert":
         raise UsageError(

@@ -38,7 +38,7 @@ class Params(Fit):
     attention: Annotated[float, Field(ge=0)] = 1.0  # weight of the attention's loss
     transfer_epochs: Positive = 10
     transfer_learning_rate: Rate = 1e-3
-    temperature: Positive = 1.0
+    temperature: distillation.Temperature = 1.0
     soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest, alpha of section 3.5
     learning_rate: Rate = 1e-4
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from pipelines.compression import distillation, states, students, teacher_outputs
 from pipelines.compression.context import Context
-from pipelines.core.section import Count, Fraction, Positive
+from pipelines.core.section import Count, Fraction
 from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
 from pipelines.training import losses
@@ -30,7 +30,7 @@ class Params(Fit):
 
     layers: Count  # of the student
     map: Literal["skip", "last"] = "skip"
-    temperature: Positive = 10.0
+    temperature: distillation.Temperature = 10.0
     alpha: Fraction = 0.5  # weight of the soft targets; the labels have the rest
     beta: Annotated[float, Field(ge=0)] = 100.0  # weight of the [CLS] states
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 5e-5

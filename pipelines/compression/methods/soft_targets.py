@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 
 from pipelines.compression import distillation, students, teacher_outputs
 from pipelines.compression.context import Context
-from pipelines.core.section import Fraction, Positive
+from pipelines.core.section import Fraction
 
 
 class Params(students.Sized):
     """The student's size or folder; how soft the targets are; the settings of the training."""
 
-    temperature: Positive = 2.0
+    temperature: distillation.Temperature = 2.0
     soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 1e-4
 

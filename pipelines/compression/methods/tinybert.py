@@ -9,10 +9,10 @@ teacher's width by matrices that are learned with it and not kept. Attention is 
 """
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -36,9 +36,17 @@ class Params(students.Sized):
     attention: Weight = 1.0  # of the attention's loss
     intermediate_epochs: Positive = 20
     intermediate_learning_rate: Rate = 5e-5
-    temperature: Positive = 1.0
+    temperature: distillation.Temperature = 1.0
     epochs: Positive = 3
     learning_rate: Rate = 3e-5
+
+    @field_validator("map", mode="before")
+    @classmethod
+    def _name_or_layers(cls, given: Any) -> Any:
+        layers = isinstance(given, list) and all(type(each) is int for each in given)
+        if not layers and given not in ("uniform", "top", "bottom"):
+            raise ValueError("uniform, top, bottom, or a list of the teacher's layers, such as [3, 6], is expected")
+        return given
 
 
 class Projected(nn.Module):

@@ -45,13 +45,15 @@ def test_what_does_not_go_together_is_one_sentence() -> None:
     def read(**values: Any) -> drop_layers.Params:
         return params.parse(drop_layers.Params, values, "compress.x")
 
-    assert read(which="contribution", threshold=0.9).layers == 0
+    assert read(which="contribution", threshold=0.9).layers is None
     for wrong in ({"which": "contribution", "layers": 2}, {"which": "contribution", "layers": 2, "threshold": 0.9}):
         with pytest.raises(UsageError, match=r"compress\.x: which: contribution takes a threshold, such as 0\.95"):
             read(**wrong)
     for wrong in ({}, {"layers": 2, "threshold": 0.9}):
         with pytest.raises(UsageError, match="which: top takes the number of layers, and no threshold"):
             read(**wrong)
+    with pytest.raises(UsageError, match=r"compress\.x\.layers: 0: input should be greater than or equal to 1"):
+        read(layers=0)
 
 
 def test_layers_that_change_little_go() -> None:

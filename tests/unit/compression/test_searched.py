@@ -8,10 +8,10 @@ from pipelines.compression import searched
 from pipelines.compression.chains import Budget, Tried
 from pipelines.compression.searched import Searched
 
-TEACHER = Tried((), 0.92, 0.0, 8_000_000, 1.0, 1.0, "torch")
-INT8 = Tried(("int8",), 0.915, 0.5, 2_000_000, 0.25, 1.2, "onnx")
-HALF = Tried(("half",), 0.93, -1.0, 4_000_000, 0.5, 0.5, "torch")
-TINY = Tried(("tiny",), 0.7, 22.0, 1_000_000, 0.125, 1.5, "torch")
+TEACHER = Tried((), 0.92, 0.0, 8_000_000, 1.0, 1.0, None, "torch")
+INT8 = Tried(("int8",), 0.915, 0.5, 2_000_000, 0.25, 1.2, (1.1, 1.3), "onnx")
+HALF = Tried(("half",), 0.93, -1.0, 4_000_000, 0.5, 0.5, (0.5, 0.6), "torch")
+TINY = Tried(("tiny",), 0.7, 22.0, 1_000_000, 0.125, 1.5, (0.9, 1.6), "torch")  # in one round it was faster
 BOTH = Tried(("half", "int8"), 0.9, 2.0, 1_500_000, 0.1875)
 WIDER = Tried(("wider",), refused="params.yaml: compress.wider: <b> is wider than its teacher")
 ALL = [INT8, HALF, TINY, WIDER, BOTH]
@@ -30,13 +30,14 @@ def found(tried: list[Tried] = ALL, winner: Tried | None = INT8, target: str = "
 def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
     lines = [[cell.strip() for cell in line] for line in searched._lines(found())]
     assert lines == [
-        ["tiny", "0.7000", "22.00", "1.00", "12.5%", "1.50", "torch", "loses too much; smaller, but slower"],
+        ["tiny", "0.7000", "22.00", "1.00", "12.5%", "1.50 (0.90-1.60)", "torch", "loses too much"],
         ["half + int8", "0.9000", "2.00", "1.50", "18.8%", "-", "-", "loses too much"],
-        ["int8", "0.9150", "0.50", "2.00", "25.0%", "1.20", "onnx", "the winner; smaller, but slower"],
-        ["half", "0.9300", "-1.00", "4.00", "50.0%", "0.50", "torch", ""],
+        ["int8", "0.9150", "0.50", "2.00", "25.0%", "1.20 (1.10-1.30)", "onnx", "the winner; smaller, but slower"],
+        ["half", "0.9300", "-1.00", "4.00", "50.0%", "0.50 (0.50-0.60)", "torch", ""],
         ["big (the teacher)", "0.9200", "0.00", "8.00", "100.0%", "1.00", "torch", ""],
-        ["wider", *["-"] * 6, WIDER.refused],
+        ["wider", *["-"] * 6, "not made"],
     ]
+    assert f"wider was not made: {WIDER.refused}" in searched.plain(found()).splitlines()
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,12 @@ def test_the_same_as_text() -> None:
 
 def test_what_is_smaller_but_slower_is_named() -> None:
     (group,) = variants.groups(ALL)
-    took = {"big": 2.0, "int8": 2.5, "fewer": 1.0}
-    timings = {run: {"latency_ms": {"p50": ms}, "rows_per_second": 1} for run, ms in took.items()}
+    took = {"big": (1.9, 2.1), "int8": (2.2, 2.6), "fewer": (1.0, 1.0)}
+    timings = {run: {"latency_ms": {"p50_spread": [*ms]}} for run, ms in took.items()}
     assert variants.slower(group, timings) == "Smaller than big, but slower for a row alone on this machine: int8."
     assert variants.slower(group, {**timings, "int8": timings["fewer"]}) == ""
+    assert variants.slower(group, {**timings, "int8": {"latency_ms": {"p50_spread": [2.0, 2.6]}}}) == "", "in the noise"
+    assert variants.slower(group, {**timings, "int8": {"latency_ms": {"p50": 9.0}}}) == "", "of an earlier version"
     assert variants.slower(group, {"int8": timings["int8"]}) == "", "the teacher was not measured here"
 
 
