@@ -18,8 +18,8 @@ from pipelines.tracking import registry
 def started(host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Ray Serve on this machine, with no model yet; yields its address, and stops everything that it started."""
     port = port or free_port(host)
-    with deployment.started(host, port):
-        yield f"http://{host}:{port}"
+    with deployment.started(host, port) as address:
+        yield address
 
 
 @contextmanager
