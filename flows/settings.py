@@ -36,7 +36,10 @@ def use_local_state() -> None:
 
 
 def before_a_flow(names: Iterable[str] = (), *sections: str) -> None:
-    """Check that sections have entries of these names before Prefect is imported, which takes seconds."""
+    """Check that sections have entries of these names, before Prefect is imported, which takes seconds.
+
+    Then have its temporary server end with this process.
+    """
     for name in names:
         checking.require_entry(name, *sections)
     temporary_server.use()
