@@ -1,7 +1,9 @@
-"""Operations counted by hand: linear layers, attention, LSTMs, and int8 as floats."""
+"""Operations counted by hand: linear layers, attention, LSTMs, and int8 as floats; and the spread of latencies."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from pipelines.checkpoints import folder as model_folder
@@ -42,3 +44,12 @@ def test_an_lstm_by_hand(checkout: Path) -> None:
     one = 2 * 4 * 32 * (32 + 32)  # 32 dimensions in and out, four gates
     assert cost.flops_per_token(model, "single") == 2 * 2 * one + 2 * 64 * 3 // cost.FLOPS_TOKENS
     assert not model.encoder.layers[0].forward_lstm._forward_hooks
+
+
+def test_a_machine_that_slows_down_shows_in_the_spread_of_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three passes over the same three rows, of which the last pass takes twice as long."""
+    passes = iter([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]])
+    monkeypatch.setattr(cost, "one_at_a_time", lambda *_: next(passes))
+    found = cost.latency(SimpleNamespace(), SimpleNamespace(spread=lambda count: None))  # type: ignore[arg-type]
+    assert (found["p50"], found["p50_spread"]) == (2.0, [2.0, 4.0])
+    assert found["p95"] == pytest.approx(np.quantile([1, 2, 3, 1, 2, 3, 2, 4, 6], 0.95))
