@@ -64,7 +64,7 @@ def command(name: str) -> list[str]:
 
 
 def weights(name: str) -> dict[str, torch.Tensor]:
-    return loading.tensors(paths.model(name) / "model.safetensors")
+    return loading.tensors(loading.weights(paths.model(name)))
 
 
 def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> None:
@@ -175,7 +175,7 @@ def test_checkpoints_stay_until_the_model_has_its_place(place: Path, monkeypatch
 
     def watched(folder: Any, *more: Any, **named: Any) -> None:
         if Path(folder) == paths.checkpoints("compress", "small").resolve():
-            there.append((paths.model("small") / "model.safetensors").is_file())
+            there.append(loading.weights(paths.model("small")).is_file())
         remove(folder, *more, **named)
 
     monkeypatch.setattr(distributed.shutil, "rmtree", watched)
