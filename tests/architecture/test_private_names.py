@@ -12,7 +12,7 @@ import pytest
 from tests.support.places import ROOT
 
 LINE = re.compile(r"^\| `([\w.]+)` \| (\w+) ([\w.]+) \|", re.MULTILINE)
-VENDORS = ("torch", "transformers", "ray")
+VENDORS = ("torch", "transformers", "ray", "prefect")
 
 
 class Listed(NamedTuple):
