@@ -153,7 +153,7 @@ def rollback(
     reason: Reason = "",
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
-    settings.before_a_flow([name], "promote")
+    checking.require_entry(name, "promote")  # it is no flow, and needs no server
     from flows.promote import rollback as run
 
     print(f"{run(name, to, reason)} is the champion again")
