@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install run test lint format graph lock up down encoder-en
+.PHONY: help install run test soak lint format graph lock up down encoder-en
 
 help:
 	@echo "make run     install, then the quickstart: samples to a served model"
 	@echo "make test    install, then every test"
+	@echo "make soak    install, then what repeats for statistics (hours)"
 	@echo "make lint    ruff, its formatter, mypy"
 	@echo "make graph   write into dvc.yaml what each stage runs"
 	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
@@ -31,8 +32,12 @@ run: install
 
 # A thread for each process: quick tests side by side, then the slow ones, two at a time, but one Ray.
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadscope --durations 15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not soak" --numprocesses auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not soak" --numprocesses 2 --dist loadscope --durations 15
+
+# What repeats for statistics: kills at many moments, thousands of mutants, seeds, real corpora in full.
+soak: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m soak --numprocesses 2 --dist loadscope --durations 15
 
 lint: install
 	$(BIN)/ruff check .
