@@ -23,6 +23,7 @@ from pipelines.inference import faster_runtime, profiling
 from pipelines.tracking import ledger, registry, runs
 
 CODE = "pipelines/serving/registered.py"
+CODE_AND_PARAMS = ("flows", "pipelines", "dvc.yaml", "params.yaml")
 
 
 @task(cache_policy=NO_CACHE, retries=0)
@@ -119,14 +120,18 @@ def tell(versions: list[registry.Version]) -> None:
 
 
 def git_commit() -> dict[str, str]:
-    """The checkout's commit, and whether its files differ from it; empty outside git, or where there is no git."""
+    """The checkout's commit, and whether code or params differ from it; empty outside git, or where there is no git.
+
+    What else changed is no edit: the digests of data and weights are stamped on the version beside this.
+    """
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return {}
     if head.returncode:
         return {}
-    status = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=False)
+    changed = ["git", "status", "--porcelain", "--", *CODE_AND_PARAMS]
+    status = subprocess.run(changed, capture_output=True, text=True, check=False)
     return {"git_commit": head.stdout.strip(), "git_dirty": str(bool(status.stdout.strip())).lower()}
 
 

@@ -1,0 +1,40 @@
+"""The commit that a version is stamped with: an edit is a change of code or params, not of what was made of them."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flows import retrain
+
+FILES = ("flows/a.py", "pipelines/b.py", "dvc.yaml", "params.yaml", "README.md")
+
+
+@pytest.fixture
+def repository(checkout: Path) -> Path:
+    for name in FILES:
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("as committed\n")
+    for command in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"],
+    ):
+        subprocess.run(["git", *command], check=True)
+    return checkout
+
+
+@pytest.mark.usefixtures("repository")
+def test_what_a_run_leaves_is_no_edit() -> None:
+    Path("dvc.lock").write_text("stages: {}\n")
+    Path("scored.csv").touch()
+    Path("README.md").write_text("other words\n")
+    assert retrain.git_commit()["git_dirty"] == "false"
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("name", [*FILES[:4], "pipelines/new.py"])
+def test_a_change_of_code_or_params_is_an_edit(name: str) -> None:
+    Path(name).write_text("another\n")
+    assert retrain.git_commit()["git_dirty"] == "true"
+    assert len(retrain.git_commit()["git_commit"]) == 40
