@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install run test soak lint format graph lock up down encoder-en
+.PHONY: help install run test soak lint format graph lock image up down encoder-en
 
 help:
 	@echo "make run     install, then the quickstart: samples to a served model"
@@ -12,6 +12,7 @@ help:
 	@echo "make soak    install, then what repeats for statistics (hours)"
 	@echo "make lint    ruff, its formatter, mypy"
 	@echo "make graph   write into dvc.yaml what each stage runs"
+	@echo "make image   build an image with docker, podman or buildah"
 	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
 	@echo "make encoder-en  fetch all-MiniLM-L6-v2 for params/minilm.yaml"
 	@echo "make lock    compile the locks from pyproject.toml"
@@ -46,6 +47,14 @@ format: install
 # What each stage imports, among its deps in dvc.yaml. tests/architecture says when it is due.
 graph: install
 	$(BIN)/python -m pipelines.graph.dependencies
+
+# An image of the worker, the trainer and the service: bertline:cpu, or bertline:cuda with TORCH=cuda. ENGINE is docker,
+# podman or buildah, whichever is here; IMAGE_FLAGS are for it.
+ENGINE ?= $(notdir $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine)))))
+image:
+	@test -n "$(ENGINE)" || { echo "image: no docker, podman or buildah here; install one, or name it in ENGINE"; exit 1; }
+	$(ENGINE) build --file docker/Dockerfile --build-arg TORCH=$(or $(TORCH),cpu) --build-arg COMMIT=$$(git rev-parse HEAD) \
+	  --build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) $(IMAGE_FLAGS) --tag bertline:$(or $(TORCH),cpu) .
 
 up: install
 	$(BIN)/bertline up

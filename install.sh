@@ -2,11 +2,12 @@
 # Install what the locks name into .venv: `make install`, and the images. No version is resolved.
 #   PYTHON=python3.12   another Python
 #   TORCH=auto          torch's build: cpu, cuda, or auto: cuda beside an NVIDIA driver, else cpu where it is to be had
-#   VENV=.venv DEV=yes  where to; DEV=no leaves out what only tests and checks need
+#   VENV=.venv          where to
+#   DEV=no PROJECT=no   without what only tests and checks need; without bertline itself, for a layer of an image
 # shellcheck disable=SC2086  # options, links and locks are lists
 set -eu
 cd "$(dirname "$0")"
-PYTHON=${PYTHON:-python3} TORCH=${TORCH:-auto} VENV=${VENV:-.venv} DEV=${DEV:-yes}
+PYTHON=${PYTHON:-python3} TORCH=${TORCH:-auto} VENV=${VENV:-.venv} DEV=${DEV:-yes} PROJECT=${PROJECT:-yes}
 LOG=$(mktemp)
 trap 'rm -f "$LOG"' EXIT
 
@@ -19,7 +20,7 @@ stop() {
 try() {
     "$@" >"$LOG" 2>&1 && return
     if grep -q -i -E "no space left|os error 28|errno 28" "$LOG"; then
-        stop "$(df -P "$VENV" | awk 'END {print $6}') is full; the install needs $NEEDED GB in $VENV and uv's cache"
+        stop "the disk is full: of $VENV, or of the cache of pip and uv; the install needs 4 GB, with CUDA 8"
     elif grep -q -i -E "error sending request|dns error|connection refused|timed out|Max retries|Temporary failure|No matching distribution found for uv" "$LOG"; then
         stop "the package index does not answer; check the network, or name an index in PIP_INDEX_URL and UV_DEFAULT_INDEX"
     fi
@@ -82,20 +83,20 @@ choose_torch() {
     [ $build = cpu ] || locks="$locks -r requirements-cuda.lock"
 }
 
+# check_disk GB: stop where the first install would not fit.
 check_disk() {
-    NEEDED=4
-    [ $build = cpu ] || NEEDED=8
     [ ! -e "$VENV/.installed" ] || return 0
-    free=$(df -Pk "$VENV" | awk 'END {print int($4 / 1000 / 1000)}')
-    [ "$free" -ge $NEEDED ] || stop "$free GB are free in $(cd "$VENV" && pwd); the install needs $NEEDED GB"
+    place=$(cd "$(dirname "$VENV")" && pwd)
+    free=$(df -Pk "$place" | awk 'END {print int($4 / 1000 / 1000)}')
+    [ "$free" -ge "$1" ] || stop "$free GB are free in $place; the install needs $1 GB"
 }
 
 check_python
+check_disk 4
 make_environment
-NEEDED=4
 try "$VENV/bin/pip" install --quiet --disable-pip-version-check "$(grep '^uv==' requirements-dev.lock)"
 choose_torch
-check_disk
+[ $build = cpu ] || check_disk 8
 if [ -e "$VENV/.installed" ] && [ "$(cat "$VENV/.installed")" != $build ]; then
     options="$options --reinstall-package torch"
 fi
@@ -105,6 +106,6 @@ uv_install() {
 # what has no wheel (ipadic, unidic-lite, antlr4) is built by the setuptools of the lock, not by the newest
 uv_install "$(grep '^setuptools==' requirements.lock)"
 uv_install --no-build-isolation --compile-bytecode $options $locks
-uv_install --no-build-isolation --editable .
+[ $PROJECT = no ] || uv_install --no-build-isolation --editable .
 try "$VENV/bin/uv" pip check --python "$VENV/bin/python"
 echo $build >"$VENV/.installed"

@@ -1,6 +1,7 @@
 """retrain: run the graph, log an MLflow run for each stage that ran, register the new model as challenger."""
 
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -120,16 +121,18 @@ def tell(versions: list[registry.Version]) -> None:
 
 
 def git_commit() -> dict[str, str]:
-    """The checkout's commit, and whether code or params differ from it; empty outside git, or where there is no git.
+    """The checkout's commit, and whether code or params differ from it; outside git that of the image, or nothing.
 
     What else changed is no edit: the digests of data and weights are stamped on the version beside this.
     """
+    image = os.environ.get("BERTLINE_COMMIT", "")
+    outside = {"git_commit": image} if image else {}
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return {}
+        return outside
     if head.returncode:
-        return {}
+        return outside
     changed = ["git", "status", "--porcelain", "--", *CODE_AND_PARAMS]
     status = subprocess.run(changed, capture_output=True, text=True, check=False)
     return {"git_commit": head.stdout.strip(), "git_dirty": str(bool(status.stdout.strip())).lower()}
