@@ -28,6 +28,13 @@ def section(file: Path) -> str:
             "",
             *_speeds(found["teacher"], found["variants"]),
         ]
+    if "files" in found:
+        lines += ["", "| file | tests | seconds |", "|---|---:|---:|"]
+        lines += [
+            f"| {each['file']} | {each['tests']} | {each['seconds']} |"
+            for each in found["files"]
+            if each["seconds"] > 9
+        ]
     notes = HERE / "results" / f"{file.stem}.md"
     return "\n".join(lines) + "\n" + (f"\n{notes.read_text(encoding='utf-8')}" if notes.is_file() else "")
 

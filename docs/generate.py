@@ -1,4 +1,4 @@
-"""Write README's tables and docs/map.md from dvc.yaml and the modules' first lines: python docs/generate.py."""
+"""Write README's tables, docs/map.md and docs/tests.md from dvc.yaml and modules' first lines."""
 
 import ast
 from pathlib import Path
@@ -12,6 +12,14 @@ MAP_HEAD = """# Map
 Every file of the code and its first line, written by `python docs/generate.py`. A folder of plugins
 is its registry: its files are the corpora, tokenizers, objectives and methods that params.yaml can
 name.
+"""
+
+
+TESTS_HEAD = """# Tests
+
+Which file of tests shows which promise, written by `python docs/generate.py`. `make test` shows every
+promise once. `make soak` repeats what chance decides: in files with a mark it tries more kills, seeds,
+mutants, files or combinations.
 """
 
 
@@ -57,6 +65,25 @@ def file_map() -> str:
     return "".join(parts)
 
 
+def test_tables() -> str:
+    """docs/tests.md: a table for each folder of tests; tests/unit mirrors pipelines/, and has a row for each folder."""
+    parts = [TESTS_HEAD]
+    for folder in sorted(path for path in (ROOT / "tests").iterdir() if list(path.glob("test_*.py"))):
+        parts.append(f"\n## tests/{folder.name}\n\n| file | shows | soak |\n|---|---|---|\n")
+        for file in sorted(folder.glob("test_*.py")):
+            more = "more" if "mark.soak" in file.read_text(encoding="utf-8") else ""
+            parts.append(f"| [{file.name}](../tests/{folder.name}/{file.name}) | {cell(file)} | {more} |\n")
+    parts.append("\n## tests/unit\n\n| folder | what its files are about |\n|---|---|\n")
+    for folder in sorted(
+        path for path in (ROOT / "tests/unit").iterdir() if path.is_dir() and list(path.rglob("test_*.py"))
+    ):
+        subjects = ", ".join(
+            sorted(file.stem.removeprefix("test_").replace("_", " ") for file in folder.rglob("test_*.py"))
+        )
+        parts.append(f"| [{folder.name}](../tests/unit/{folder.name}) | {subjects} |\n")
+    return "".join(parts)
+
+
 def cell(file: Path) -> str:
     """The first line of a file, as a cell of a table."""
     return first_line(file).replace("|", "\\|")
@@ -75,3 +102,4 @@ if __name__ == "__main__":
     path = ROOT / "README.md"
     path.write_text(readme(path.read_text(encoding="utf-8")), encoding="utf-8")
     (ROOT / "docs" / "map.md").write_text(file_map(), encoding="utf-8")
+    (ROOT / "docs" / "tests.md").write_text(test_tables(), encoding="utf-8")
