@@ -10,6 +10,7 @@ from pipelines.core.errors import InputError, one_line
 # Ray's switch for its processes to listen on 127.0.0.1 alone, named for the systems where it is Ray's own default
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 PATIENCE_SECONDS = 5  # for a head to take up a connection
+TOO_SLOW = "timed out during startup"  # what Ray says when its node does not answer within 30 s, which is fixed
 
 
 def settle() -> None:
@@ -26,7 +27,7 @@ def start(**options: Any) -> bool:
         options: more arguments of ray.init.
 
     Raises:
-        InputError: there is no cluster at RAY_ADDRESS, or it does not let us in.
+        InputError: there is no cluster at RAY_ADDRESS, it does not let us in, or this machine is too busy to start one.
     """
     settle()
     import ray
@@ -36,12 +37,28 @@ def start(**options: Any) -> bool:
     _require_a_listener()
     given: dict[str, Any] = {"runtime_env": runtime_environment(), "include_dashboard": False} | options
     try:
-        ray.init(address(), **given)
+        _init(given)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         if address() == "local":
             raise
         raise InputError(f"RAY_ADDRESS={address()}: {one_line(error)}") from error
     return address() == "local"
+
+
+def _init(options: dict[str, Any]) -> None:
+    """Call ray.init, and once more where a busy machine was too slow: what was read from disk is in memory by then."""
+    import ray
+
+    for attempt in (1, 2):
+        try:
+            ray.init(address(), **options)
+            return
+        except Exception as error:  # Ray raises nothing more precise
+            if TOO_SLOW not in str(error):
+                raise
+            ray.shutdown()
+            if attempt == 2:
+                raise InputError("Ray: its node did not start within 30 s, twice; this machine is too busy") from error
 
 
 def _require_a_listener() -> None:
