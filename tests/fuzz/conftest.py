@@ -1,4 +1,4 @@
-"""The whole inputs, made once for a module."""
+"""The whole inputs, made once."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import seeds
+from tests.support import once
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("meanings")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        seeds.make()
-    return folder
+    def make(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            seeds.make()
+
+    return once.copied(once.made(tmp_path_factory, "seeds", make), tmp_path_factory.mktemp("meanings"))
 
 
 @pytest.fixture

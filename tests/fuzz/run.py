@@ -40,15 +40,21 @@ def drawn(seed: int, number: int) -> tuple[str, random.Random]:
 
 def outcome(seed: int, number: int, debug: bool = False) -> Outcome:
     """What came of one mutant."""
-    from pipelines.data.corpora import livedoor
     from tests.fuzz import kinds
 
     kind, rng = drawn(seed, number)
+    return {"number": number, "kind": kind, "what": read(getattr(kinds, kind), rng, debug)}
+
+
+def read(kind: Callable[[random.Random], Callable[[], object]], rng: random.Random, debug: bool = False) -> str:
+    """What came of a mutant of this kind, made in the working folder."""
+    from pipelines.data.corpora import livedoor
+
     shutil.rmtree("artifacts", ignore_errors=True)
     livedoor.read.cache_clear()
-    what = result(getattr(kinds, kind)(rng), debug)
+    what = result(kind(rng), debug)
     left = [str(file) for file in Path("artifacts").rglob(".*.partial")]
-    return {"number": number, "kind": kind, "what": f"left behind: {left[0]}" if left else what}
+    return f"left behind: {left[0]}" if left else what
 
 
 def result(read: Callable[[], object], debug: bool = False) -> str:
