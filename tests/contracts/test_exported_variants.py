@@ -8,34 +8,61 @@ import onnx
 import onnxruntime
 import pytest
 
+from pipelines.checkpoints import folder as model_folder
 from pipelines.inference import onnx_export
 from pipelines.inference.predictor import Predictor
 from tests.support import compressed, kinds
 
 pytestmark = pytest.mark.slow
-MADE: dict[str, tuple[str, dict[str, Any], float]] = {  # method -> family, params, by how much logits may be off
-    "dynamic_int8": ("bert", {}, onnx_export.ROUNDED),
-    "q8bert": ("bert", {}, onnx_export.ROUNDED),
-    "group_quant": ("bert", {}, onnx_export.EXACT),  # its export has floats again
-    "drop_layers": ("bert", {}, onnx_export.EXACT),
-    "prune_heads": ("bert", {"share": 0.25}, onnx_export.EXACT),
-    "share_layers": ("roberta", {}, onnx_export.EXACT),
-    "factorize_embeddings": ("modernbert", {}, onnx_export.EXACT),
-    "bilstm_student": ("bert", {"epochs": 8, "learning_rate": 0.1}, onnx_export.EXACT),
-}
+Made = tuple[str, str, dict[str, Any], float]  # method, family, params, by how much logits may be off
+EXACT, ROUNDED = onnx_export.EXACT, onnx_export.ROUNDED
+MADE: list[Made] = [
+    ("dynamic_int8", "bert", {}, ROUNDED),
+    ("q8bert", "bert", {}, ROUNDED),
+    ("group_quant", "bert", {}, EXACT),  # its export has floats again
+    ("drop_layers", "bert", {}, EXACT),
+    ("prune_heads", "bert", {"share": 0.25}, EXACT),
+    ("prune_heads", "modernbert", {}, EXACT),
+    ("prune_ffn", "bert", {}, EXACT),
+    ("prune_ffn", "modernbert", {}, EXACT),
+    ("prune_magnitude", "modernbert", {}, EXACT),
+    ("share_layers", "modernbert", {}, EXACT),
+    ("factorize_embeddings", "bert", {}, EXACT),
+    ("factorize_embeddings", "modernbert", {}, EXACT),
+    ("prune_vocab", "bert", {}, EXACT),
+    ("bilstm_student", "bert", {"epochs": 8, "learning_rate": 0.1}, EXACT),
+]
+AGAIN: list[Made] = [  # by transformers' own classes, which are exported above
+    ("drop_layers", "modernbert", {}, EXACT),
+    ("prune_magnitude", "bert", {}, EXACT),
+    ("prune_vocab", "modernbert", {}, EXACT),
+]
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_plain_onnxruntime_opens_it(name: str, checkout: Path) -> None:
-    family, more, allowed = MADE[name]
+def test_every_method_that_claims_families_is_exported() -> None:
+    assert {*compressed.claiming()} <= {name for name, *_ in MADE} | {"share_layers"}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [*MADE, *(pytest.param(each, marks=pytest.mark.soak) for each in AGAIN)],
+    ids=lambda made: "-".join(made[:2]),
+)
+def test_plain_onnxruntime_opens_it(made: Made, checkout: Path) -> None:
+    name, family, more, allowed = made
     folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "onnx"
     compressed.compressed(name, folder, "single", checkout / "out", **more)
     out.mkdir()
     assert onnx_export.export(checkout / "out", out, 18) <= allowed
+    check_that_plain_onnxruntime_answers(checkout / "out", out, allowed)
+
+
+def check_that_plain_onnxruntime_answers(native: Path, out: Path, allowed: float) -> None:
+    """What it says of each row alone, and what the predictor says of the export, is what the model says."""
     session = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
     names = {given.name for given in session.get_inputs()}
     assert {"input_ids", "attention_mask"} <= names <= {*onnx_export.NAMES}
-    predictor = Predictor.load(checkout / "out")
+    predictor = Predictor.load(native)
     found = []
     for ids in predictor.encode(kinds.rows("single")).column("input_ids").to_pylist():
         given = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
@@ -44,23 +71,29 @@ def test_plain_onnxruntime_opens_it(name: str, checkout: Path) -> None:
     wanted = compressed.logits(predictor)
     assert wanted.shape == (24, 3)
     assert np.array(found) == pytest.approx(wanted, abs=allowed)
-    if allowed == onnx_export.EXACT:
+    if allowed == EXACT:
         assert np.ptp(wanted, axis=0).max() > 10 * allowed, "rows differ"
+        compressed.check_answers(Predictor.load(out), predictor, "single", 1e-3)
 
 
 @pytest.mark.parametrize("rounded", [False, True], ids=["floats", "int8"])
 def test_what_layers_share_is_exported_once(rounded: bool, checkout: Path) -> None:
+    """Of its matrices the file has each once; those of a second layer would be as large again."""
     compressed.teacher("roberta", "single", checkout / "apart")
     compressed.compressed("share_layers", checkout / "apart", "single", checkout / "shared")
-    sizes = {}
-    for name in ("apart", "shared"):
-        folder, out = checkout / name, checkout / f"{name}-onnx"
-        if rounded:
-            folder = checkout / f"{name}-int8"
-            compressed.compressed("dynamic_int8", checkout / name, "single", folder)
-        out.mkdir()
-        onnx_export.export(folder, out, 18)
-        tensors = onnx.load(out / "model.onnx").graph.initializer
-        sizes[name] = sum(len(each.raw_data) for each in tensors if len(each.dims) == 2)
-    layer = 4 * 32 * 32 + 2 * 32 * 64  # of the matrices; the teacher has two such layers
-    assert sizes["apart"] - sizes["shared"] == layer * (1 if rounded else 4)
+    folder, out = checkout / "shared", checkout / "onnx"
+    if rounded:
+        folder = checkout / "int8"
+        compressed.compressed("dynamic_int8", checkout / "shared", "single", folder)
+    out.mkdir()
+    onnx_export.export(folder, out, 18)
+    tensors = onnx.load(out / "model.onnx").graph.initializer
+    found = [each for each in tensors if len(each.dims) == 2 and each.data_type != onnx.TensorProto.INT64]
+    whole, once = (matrices(checkout / name) for name in ("apart", "shared"))
+    assert whole - once == 4 * 32 * 32 + 2 * 32 * 64, "of the teacher's second layer"
+    assert sum(len(each.raw_data) for each in found) == once * (1 if rounded else 4)
+
+
+def matrices(folder: Path) -> int:
+    """How many numbers the matrices of a model have, each matrix counted once."""
+    return sum(each.numel() for each in model_folder.load_tuned(folder)[0].parameters() if each.dim() == 2)

@@ -13,29 +13,26 @@ from pipelines.core import json_file, plugins
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
 from pipelines.core.task import Task
-from pipelines.inference import cost, onnx_export
+from pipelines.inference import cost
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Torch
 from pipelines.models import backbones
 from pipelines.training.distributed import fitting
 from tests.support import compressed, kinds
+from tests.support.covering import pairwise
 
-METHODS = [name for name in plugins.names(compressed.METHODS) if compressed.families(name)]
+METHODS = compressed.claiming()
 EVERY = [(name, family) for name in METHODS for family in compressed.families(name)]
 
 
-def check_it_answers_as_before(model: torch.nn.Module, folder: Path, kind: str, within: float = 1e-5) -> None:
+def is_claimed(name: str, family: str, kind: str) -> bool:
+    return family in compressed.families(name) and compressed.can(family, kind)
+
+
+def check_it_answers_as_before(model: torch.nn.Module, folder: Path, kind: str) -> None:
     """The model in memory and the one in its folder, by the one predictor and with its own tokenizer."""
-    given = kinds.rows(kind)
-    opened = Predictor.load(folder)
-    task = Task.load(folder)
-    answers = opened.predict(given).to_pylist()
-    wanted = Predictor(Torch.of(model, task), folder).predict(given).to_pylist()
-    assert len(answers) == 24
-    for one, other in zip(answers, wanted, strict=True):
-        for name in one:
-            number = name in ("score", "scores", "value", "no_answer")
-            assert one[name] == (pytest.approx(other[name], abs=within) if number else other[name]), name
+    in_memory = Predictor(Torch.of(model, Task.load(folder)), folder)
+    compressed.check_answers(Predictor.load(folder), in_memory, kind)
 
 
 def test_there_are_methods_that_claim_families() -> None:
@@ -44,11 +41,13 @@ def test_there_are_methods_that_claim_families() -> None:
     assert all(family in backbones.BACKBONES for _, family in EVERY)
 
 
-@pytest.mark.parametrize(("name", "family"), EVERY)
-def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, checkout: Path) -> None:
-    folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "out"
-    model, found = compressed.compressed(name, folder, "single", out)
-    check_it_answers_as_before(model, out, "single")
+@pytest.mark.parametrize(
+    ("name", "family", "kind"), pairwise(METHODS, [*backbones.BACKBONES], [*kinds.TASKS], where=is_claimed)
+)
+def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, kind: str, checkout: Path) -> None:
+    folder, out = compressed.teacher(family, kind, checkout / "teacher"), checkout / "out"
+    model, found = compressed.compressed(name, folder, kind, out)
+    check_it_answers_as_before(model, out, kind)
     assert found
     before, after = cost.size(folder), cost.size(out)
     if name in compressed.SAME_SIZE:
@@ -83,14 +82,6 @@ def test_layers_may_differ(name: str, more: Any, found: dict[str, set[int]], fam
         model_folder.check_fit(out, model.config.vocab_size, 32)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in kinds.TASKS if kind != "single"])
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_takes_every_kind_of_rows(name: str, kind: str, checkout: Path) -> None:
-    folder = compressed.teacher("bert", kind, checkout / "teacher")
-    model, _ = compressed.compressed(name, folder, kind, checkout / "out")
-    check_it_answers_as_before(model, checkout / "out", kind)
-
-
 @pytest.mark.parametrize("name", ["drop_layers", "share_layers", "factorize_embeddings", "prune_magnitude"])
 def test_a_smaller_model_can_listen_to_its_teacher_alone(name: str, checkout: Path) -> None:
     """With `soft: 1` other labels make the same model, and the one that labels make is another."""
@@ -105,17 +96,6 @@ def test_a_smaller_model_can_listen_to_its_teacher_alone(name: str, checkout: Pa
             made[key] = backbones.digest(method.compress(given, method.Params(**compressed.options(name, soft=soft))))
     assert made["right"] == made["wrong"]
     assert made["right"] != made["labels"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "modernbert"])
-@pytest.mark.parametrize("name", METHODS)
-def test_a_smaller_model_is_exported(name: str, family: str, checkout: Path) -> None:
-    folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "onnx"
-    model, _ = compressed.compressed(name, folder, "single", checkout / "out")
-    out.mkdir()
-    assert onnx_export.export(checkout / "out", out, 18, 1e-3) < 1e-3
-    check_it_answers_as_before(model, out, "single", 1e-3)
 
 
 @pytest.mark.parametrize("name", METHODS)

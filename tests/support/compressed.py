@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from transformers import PreTrainedModel
 
@@ -91,6 +92,22 @@ def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tu
 def families(name: str) -> tuple[str, ...]:
     """The families that a method claims."""
     return getattr(plugins.load(METHODS, name), "FAMILIES", ())
+
+
+def claiming() -> list[str]:
+    """The methods that claim families."""
+    return [name for name in plugins.names(METHODS) if families(name)]
+
+
+def check_answers(one: Predictor, other: Predictor, kind: str, within: float = 1e-5) -> None:
+    """Both say the same of the rows of `kinds`, up to `within` of a number."""
+    given = kinds.rows(kind)
+    answers, wanted = (each.predict(given).to_pylist() for each in (one, other))
+    assert len(answers) == 24
+    for mine, its in zip(answers, wanted, strict=True):
+        for name in mine:
+            number = name in ("score", "scores", "value", "no_answer")
+            assert mine[name] == (pytest.approx(its[name], abs=within) if number else its[name]), name
 
 
 def logits(predictor: Predictor) -> np.ndarray:
