@@ -1,0 +1,13 @@
+"""What flows stand on: MLflow's database is there, as it is when MLflow has made it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import stores
+
+
+@pytest.fixture
+def checkout(checkout: Path) -> Path:
+    stores.new(checkout)
+    return checkout
