@@ -1,21 +1,21 @@
 """MLflow with users: who may write a model but not its ledger registers versions, and can promote none."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
 import pytest
-from mlflow.server import auth, get_app_client
+from mlflow.server import get_app_client
 from mlflow.server.auth.client import AuthServiceClient
 
 from pipelines.core.errors import InputError
 from pipelines.tracking import files, ledger, registry, store
-from tests.support import servers, tiny
+from tests.support import servers, tiny, users
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 OWNER, TRAINER = ("admin", "the owner's password"), ("trainer", "the trainer's password")
+SECOND = ("second", "the other trainer's password")
 
 
 def become(user: tuple[str, str], patch: pytest.MonkeyPatch) -> None:
@@ -23,18 +23,19 @@ def become(user: tuple[str, str], patch: pytest.MonkeyPatch) -> None:
     patch.setenv("MLFLOW_TRACKING_PASSWORD", user[1])
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Mlflow]:
+    place = tmp_path_factory.mktemp("server")
+    with servers.mlflow(place, *users.OPTIONS, **users.settings(place, OWNER[1])) as server:
+        yield server
+
+
 @pytest.fixture
-def server(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.Mlflow]:
-    settings = Path(auth.__file__).with_name("basic_auth.ini").read_text()
-    settings, cached = re.subn("# auth_cache_ttl_seconds = 0", "auth_cache_ttl_seconds = 60", settings)
-    assert cached, "a password is looked at again in each request, which takes a second on a busy machine"
-    (checkout / "auth.ini").write_text(settings)
-    secrets = {"MLFLOW_AUTH_ADMIN_PASSWORD": OWNER[1], "MLFLOW_FLASK_SERVER_SECRET_KEY": "a secret of the test"}
-    secrets["MLFLOW_AUTH_CONFIG_PATH"] = str(checkout / "auth.ini")
-    with servers.mlflow(checkout / "server", "--app-name", "basic-auth", **secrets) as running:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", running.address)
-        become(OWNER, monkeypatch)
-        yield running
+def server(running: servers.Mlflow, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.Mlflow]:
+    """The server, whose client is the owner; each test has models and a trainer of its own."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", running.address)
+    become(OWNER, monkeypatch)
+    yield running
     mlflow.set_tracking_uri(None)
 
 
@@ -42,13 +43,13 @@ def register(folder: Path, md5: str) -> registry.Version:
     return registry.register("tiny", folder, CODE, "single", {"text": "犬"}, {"run": "tiny", "md5": md5})
 
 
-def add_trainer(server: servers.Mlflow) -> AuthServiceClient:
+def add(trainer: tuple[str, str], server: servers.Mlflow) -> AuthServiceClient:
     """A user who may log runs; returns what grants him more."""
-    users = get_app_client("basic-auth", server.address)
-    users.create_user(*TRAINER)
+    known = get_app_client("basic-auth", server.address)
+    known.create_user(*trainer)
     experiment = store.connect().get_experiment_by_name(store.EXPERIMENT)
-    users.grant_user_permission(TRAINER[0], "experiment", experiment.experiment_id, "EDIT")
-    return users
+    known.grant_user_permission(trainer[0], "experiment", experiment.experiment_id, "EDIT")
+    return known
 
 
 def names() -> set[str]:
@@ -66,7 +67,7 @@ def test_who_may_only_register_can_promote_nothing(
     assert registry.folder(first).stat().st_ino == created, "a version is fetched once"
     assert {file.name for file in fetched.iterdir()} == {file.name for file in folder.iterdir()}
     assert registry.example(first) == [{"text": "犬"}]
-    add_trainer(server).grant_user_permission(TRAINER[0], "registered_model", "tiny", "EDIT")
+    add(TRAINER, server).grant_user_permission(TRAINER[0], "registered_model", "tiny", "EDIT")
 
     become(TRAINER, monkeypatch)
     second = register(folder, "2")
@@ -96,25 +97,25 @@ def test_a_model_without_a_ledger_gets_one_from_its_owner_only(
     server: servers.Mlflow, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that was registered by hand, or by a version of before, which made the ledger at the first promotion."""
-    folder, users = tiny.classifier(checkout / "model"), add_trainer(server)
-    store.connect().create_registered_model("tiny")
-    users.grant_user_permission(TRAINER[0], "registered_model", "tiny", "EDIT")
-    become(TRAINER, monkeypatch)
-    store.connect().create_model_version("tiny", "s3://nowhere/m", await_creation_for=0)
-    with pytest.raises(InputError, match=r"no tiny\.ledger, and only who owns tiny may create it; ask its owner"):
-        ledger.append("tiny", ledger.read("tiny"), "promote", 1, "I want to")
-    assert names() == {"tiny"}
+    folder, known, before = tiny.classifier(checkout / "model"), add(SECOND, server), names()
+    store.connect().create_registered_model("bare")
+    known.grant_user_permission(SECOND[0], "registered_model", "bare", "EDIT")
+    become(SECOND, monkeypatch)
+    store.connect().create_model_version("bare", "s3://nowhere/m", await_creation_for=0)
+    with pytest.raises(InputError, match=r"no bare\.ledger, and only who owns bare may create it; ask its owner"):
+        ledger.append("bare", ledger.read("bare"), "promote", 1, "I want to")
+    assert names() - before == {"bare"}
     assert registry.register("own", folder, CODE, "single", {"text": "犬"}, {"md5": "1"}).version == 1
     ledger.append("own", ledger.read("own"), "promote", 1, "it is mine")
-    assert names() == {"tiny", "own", "own.ledger"}
+    assert names() - before == {"bare", "own", "own.ledger"}
 
     become(OWNER, monkeypatch)
-    users.revoke_user_permission(TRAINER[0], "registered_model", "tiny")
-    users.grant_user_permission(TRAINER[0], "registered_model", "tiny", "MANAGE")
-    become(TRAINER, monkeypatch)  # an owner now, who is no administrator
-    ledger.append("tiny", ledger.read("tiny"), "promote", 1, "it is mine now")
+    known.revoke_user_permission(SECOND[0], "registered_model", "bare")
+    known.grant_user_permission(SECOND[0], "registered_model", "bare", "MANAGE")
+    become(SECOND, monkeypatch)  # an owner now, who is no administrator
+    ledger.append("bare", ledger.read("bare"), "promote", 1, "it is mine now")
     become(OWNER, monkeypatch)
     store.connect().create_registered_model("old")
     store.connect().create_model_version("old", "s3://nowhere/m", await_creation_for=0)
     ledger.append("old", ledger.read("old"), "promote", 1, "I am the administrator")
-    assert [ledger.champion(name) for name in ("tiny", "own", "old")] == [1, 1, 1]
+    assert [ledger.champion(name) for name in ("bare", "own", "old")] == [1, 1, 1]
