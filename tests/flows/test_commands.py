@@ -1,11 +1,7 @@
 """The commands of docs/promoting.md, each with its exit status, on MLflow's own SQLite."""
 
 import json
-import os
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +9,7 @@ import mlflow
 import pytest
 
 from pipelines.tracking import registry
-from tests.support import tiny
+from tests.support import commands, tiny
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -41,12 +37,8 @@ def versions(checkout: Path) -> Iterator[None]:
 
 def bertline(line: str, status: int = 0) -> str:
     """What the command prints; of one that fails, what it says of that."""
-    command = [sys.executable, "-m", "flows.cli", *shlex.split(line)]
-    told = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-    told |= {"BERTLINE_ACTOR": "the owner"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=told)
-    assert done.returncode == status, done.stderr
-    return done.stdout if status != 1 else done.stderr
+    ended = commands.bertline(line, BERTLINE_ACTOR="the owner").require(status)
+    return ended.out if status != 1 else ended.err
 
 
 @pytest.mark.usefixtures("versions")

@@ -1,12 +1,10 @@
 """tune: what it tries, what it refuses, and that a search cut off by a kill goes on."""
 
-import os
 import re
 import shutil
 import sqlite3
 import subprocess
-import sys
-import time
+from contextlib import chdir, closing
 from pathlib import Path
 
 import psutil
@@ -19,7 +17,8 @@ from pipelines.core import params
 from pipelines.core.errors import UsageError
 from pipelines.entries.finetune import Finetune
 from pipelines.entries.tune import Tune
-from tests.support import tiny
+from pipelines.stages import encode, prepare
+from tests.support import commands, servers, tiny
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -51,10 +50,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tune")
     tiny.encoder(folder / "encoder", japanese=False)
     (folder / "params.yaml").write_text(yaml.safe_dump(PARAMS, sort_keys=False))
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for stage in ("prepare", "encode"):
-        command = [sys.executable, "-m", f"pipelines.stages.{stage}", "entailment"]
-        subprocess.run(command, check=True, cwd=folder, env=environment)
+    with chdir(folder):
+        prepare.main("entailment")
+        encode.main("entailment")
     return folder
 
 
@@ -65,10 +63,6 @@ def encoded(made: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return checkout
 
 
-def bertline(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "flows.cli", *arguments], capture_output=True, text=True, check=False)
-
-
 def change(**tune: object) -> None:
     values = {**PARAMS, "tune": {"it": {**PARAMS["tune"]["it"], **tune}}}  # type: ignore[index]
     Path("params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
@@ -76,50 +70,55 @@ def change(**tune: object) -> None:
 
 def finished() -> int:
     """Trials with a score; none before there is a database."""
+    return _count("trial_values")
+
+
+def underway() -> int:
+    """Trials that have begun and have not ended."""
+    return _count("trials where state = 'RUNNING'")
+
+
+def _count(rows: str) -> int:
     if not Path("state/tuning/it.db").exists():
         return 0
-    with sqlite3.connect("state/tuning/it.db") as database:
+    with closing(sqlite3.connect("state/tuning/it.db")) as database:
         try:
-            return database.execute("select count(*) from trial_values").fetchone()[0]
+            return database.execute(f"select count(*) from {rows}").fetchone()[0]
         except sqlite3.OperationalError:
             return 0
 
 
 def test_a_search_ends_with_a_table_a_picture_and_the_best(encoded: Path) -> None:
-    done = bertline("tune", "it")
-    assert done.returncode == 0, done.stderr
+    done = commands.bertline("tune it").require(0)
     table = Path("artifacts/tuning/it/trials.md").read_text().splitlines()
     assert table[0] == "| trial | learning_rate | epochs | seed | accuracy |"
     assert len(table) == 5
     scores = [float(line.split("|")[-2]) for line in table[2:]]
     assert scores == sorted(scores, reverse=True)
-    best = yaml.safe_load(done.stdout[done.stdout.index("learning_rate:") :])
+    best = yaml.safe_load(done.out[done.out.index("learning_rate:") :])
     assert best["epochs"] in (1, 2)
     assert 1e-4 <= best["learning_rate"] <= 1e-2
     assert "<svg" in Path("artifacts/tuning/it/index.html").read_text()
     assert not list(Path("state/tuning").glob("tmp*"))
 
     change(trials=4)  # one more, and the others are not tried again
-    assert bertline("tune", "it").returncode == 0
+    commands.bertline("tune it").require(0)
     assert finished() == 4
     shown = yaml.safe_load(Path("params.yaml").read_text())
     shown["finetune"]["it"] |= best
     Path("params.yaml").write_text(yaml.safe_dump(shown, sort_keys=False))
-    assert bertline("check").returncode == 0
+    commands.bertline("check").require(0)
 
 
 def test_a_killed_search_goes_on(encoded: Path) -> None:
     change(search={"learning_rate": [1e-4, 1e-3, 1e-2], "epochs": [1, 300]}, sampler="grid")
-    with subprocess.Popen([sys.executable, "-m", "flows.cli", "tune", "it"], stderr=subprocess.DEVNULL) as running:
-        deadline = time.monotonic() + 200
-        while time.monotonic() < deadline and not finished():
-            time.sleep(0.1)
-        time.sleep(0.5)  # in the middle of the next one
+    with commands.started("tune it", stderr=subprocess.DEVNULL) as running:
+        servers.wait_until(lambda: finished() and underway(), "no second trial begins")
         for process in (psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True)):
-            process.kill()  # Prefect's own server too
+            process.kill()
     before = finished()
     assert 1 <= before < 3
-    assert bertline("tune", "it").returncode == 0
+    commands.bertline("tune it").require(0)
     assert finished() == 3
     rows = Path("artifacts/tuning/it/trials.md").read_text().splitlines()[2:]
     tried = {tuple(line.split("|")[2:4]) for line in rows}
@@ -132,13 +131,11 @@ def test_a_killed_search_goes_on(encoded: Path) -> None:
 
 def test_a_trial_that_cannot_be_trained_does_not_end_the_search(encoded: Path) -> None:
     change(search={"strategy": ["top_k"], "top_k": [1, 9]}, sampler="grid")
-    done = bertline("tune", "it")
-    assert done.returncode == 0, done.stderr
+    commands.bertline("tune it").require(0)
     assert finished() == 1
     change(search={"strategy": ["top_k"], "top_k": [8, 9]}, sampler="grid")
-    none = bertline("tune", "it")
-    assert none.returncode == 1
-    assert "no trial of it could be trained; the last one: " in none.stderr
+    none = commands.bertline("tune it").require(1)
+    assert "no trial of it could be trained; the last one: " in none.err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""The command `bertline` in this process: what a new one imports takes it longer than most commands."""
+
+import io
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import mlflow
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows import cli, temporary_server
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended, as a shell sees it."""
+
+    status: int
+    out: str
+    err: str
+
+    def require(self, status: int) -> "Ended":
+        """Fail, with all that it said, if it ended with another status."""
+        assert self.status == status, f"status {self.status}\n{self.out}{self.err}"
+        return self
+
+
+def bertline(*words: str, **environment: str) -> Ended:
+    """Run `bertline WORDS`; the environment is as before afterwards. One word is split as a shell splits it."""
+    with _as_it_was(environment):
+        return _ended(["bertline", *_split(words)])
+
+
+def started(*words: str, **how: Any) -> subprocess.Popen[Any]:
+    """Start `bertline WORDS` as a process of its own; its flows use the server that those of this process use."""
+    temporary_server.use()
+    with get_client(sync_client=True) as client:
+        environment = os.environ | {"PREFECT_API_URL": str(client.api_url)}
+    return subprocess.Popen([sys.executable, "-m", "flows.cli", *_split(words)], env=environment, **how)
+
+
+@contextmanager
+def using_prefect(api: str) -> Iterator[None]:
+    """Have commands of this process, which has read Prefect's settings long ago, use this server."""
+    with patch.dict(os.environ, PREFECT_API_URL=api), temporary_settings({PREFECT_API_URL: api}):
+        yield
+
+
+def _split(words: tuple[str, ...]) -> list[str]:
+    return shlex.split(words[0]) if len(words) == 1 else list(words)
+
+
+@contextmanager
+def _as_it_was(environment: dict[str, str]) -> Iterator[None]:
+    """What a process would leave behind when it ends: nothing."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    with patch.dict(os.environ, environment):
+        try:
+            yield
+        finally:
+            cli.DEBUG["on"] = False
+            mlflow.set_tracking_uri(uri)
+
+
+def _ended(argv: list[str]) -> Ended:
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
+        try:
+            cli.main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    return Ended(status, out.getvalue(), err.getvalue())
