@@ -8,18 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from pipelines.graph import repository as repository_of_dvc
+from tests.support import forked
+from tests.support.forked import Forked
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
-MOMENTS = int(os.environ.get("BERTLINE_KILLS", "3"))  # of each kind
+MOMENTS = int(os.environ.get("BERTLINE_KILLS", "3"))  # of each kind, where one is not enough
+MOST = 20  # until one breaks a run
 ABOVE = {"a": (), "b": (), "c": ("a",), "d": ("a", "b"), "e": ("c", "d")}
 LOCKS = ("dvc.lock", "a.txt", "b.txt", "c.txt", "d.txt", "e.txt")
 
@@ -27,7 +31,7 @@ LOCKS = ("dvc.lock", "a.txt", "b.txt", "c.txt", "d.txt", "e.txt")
 @pytest.fixture
 def repository(checkout: Path) -> Path:
     """Five stages that take half a second each, and write in two steps."""
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
     stages = {}
     for name, deps in ABOVE.items():
         read = [f"{dep}.txt" for dep in deps]
@@ -38,23 +42,22 @@ def repository(checkout: Path) -> Path:
     return checkout
 
 
-def start() -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"}
-    return subprocess.Popen([sys.executable, "-m", "flows.cli", "run"], env=environment, stderr=subprocess.PIPE)
+def start() -> AbstractContextManager[Forked]:
+    return forked.started("flows.cli", "run", OMP_NUM_THREADS="2")
 
 
-def finish(run: subprocess.Popen[bytes]) -> str:
-    """Wait for a run that is to succeed; returns what it said."""
-    said = run.communicate(timeout=60)[1].decode()
-    assert run.returncode == 0, said
-    return said
+def finish() -> str:
+    """A run that is to succeed; returns what it said."""
+    done = forked.run("flows.cli", "run", OMP_NUM_THREADS="2")
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def texts() -> dict[str, bytes]:
     return {name: Path(name).read_bytes() for name in LOCKS}
 
 
-def victim(run: subprocess.Popen[bytes], kind: str) -> int:
+def victim(run: Forked, kind: str) -> int:
     """The process to kill: the executor, the warm process, or one of its children if there is any by then."""
     executor = psutil.Process(run.pid)
     if kind == "executor":
@@ -69,54 +72,50 @@ def victim(run: subprocess.Popen[bytes], kind: str) -> int:
     return run.pid
 
 
+@pytest.mark.parametrize("moments", [1, pytest.param(MOMENTS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", ["executor", "warm process", "stage"])
-def test_killed_and_run_again(repository: Path, kind: str) -> None:
-    finish(start())
-    whole, draw, broken = texts(), random.Random(kind), 0
-    for _ in range(MOMENTS):
+def test_killed_and_run_again(repository: Path, kind: str, moments: int) -> None:
+    finish()
+    whole, draw, broken, number = texts(), random.Random(kind), 0, 0
+    while number < moments or not broken:
+        number += 1
+        assert number < MOST, "no run was broken"
         for name in LOCKS:
             Path(name).unlink()
         for folder in (".dvc/cache", "state"):
             shutil.rmtree(folder)
-        run = start()
-        while not Path("state/locks").exists():  # Python and the imports take longer than the stages
-            time.sleep(0.01)
-        time.sleep(draw.uniform(0, 2))
-        with suppress(ProcessLookupError):  # the last stage may end between the look and the kill
-            if run.poll() is None:
-                os.kill(victim(run, kind), signal.SIGKILL)
-        run.communicate(timeout=60)
-        broken += run.returncode != 0
-        finish(start())
+        with start() as run:
+            run.until(Path("state/locks").exists)
+            time.sleep(draw.uniform(0, 2))
+            with suppress(ProcessLookupError):  # the last stage may end between the look and the kill
+                if run.poll() is None:
+                    os.kill(victim(run, kind), signal.SIGKILL)
+            broken += run.wait() != 0
+        finish()
         assert texts() == whole
-    assert broken
     status = subprocess.run([sys.executable, "-m", "dvc", "status"], capture_output=True, text=True, check=True)
     assert "up to date" in status.stdout
 
 
 def test_after_a_kill_dvc_repro_goes_on_too(repository: Path) -> None:
-    run = start()
-    while not Path("b.txt").exists():
-        assert run.poll() is None
-        time.sleep(0.05)
-    run.kill()
-    run.communicate()
+    with start() as run:
+        run.until(Path("b.txt").exists)
     subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], check=True)
     assert Path("e.txt").read_text() == "e\nc\na\nd\na\nb\n"
 
 
 def test_a_lock_file_that_was_half_written_is_put_back(repository: Path) -> None:
-    finish(start())
+    finish()
     whole = Path("dvc.lock").read_bytes()
     Path("state/run/dvc.lock").write_bytes(whole)  # as it stands while DVC writes
     Path("dvc.lock").write_bytes(whole[:100])
-    finish(start())
+    finish()
     assert Path("dvc.lock").read_bytes() == whole
 
 
 def test_a_lock_file_that_another_run_is_writing_is_left_to_it(repository: Path) -> None:
     """`bertline why` waits for a run that writes dvc.lock, and does not take it for one that was killed."""
-    finish(start())
+    finish()
     with repository_of_dvc.opened() as repo, repository_of_dvc.held(repo), repository_of_dvc._kept_lock():
         why = [sys.executable, "-m", "flows.cli", "why", "a"]
         asked = subprocess.Popen(why, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
@@ -134,7 +133,7 @@ def test_an_entry_of_a_process_that_has_ended_is_no_hindrance(repository: Path) 
     busy = {"pid": 1, "cmd": "dvc repro"}
     Path(".dvc/tmp").mkdir(exist_ok=True)
     Path(".dvc/tmp/rwlock").write_text(json.dumps({"write": {f"{repository}/a.txt": busy}}))
-    finish(start())
+    finish()
     assert Path("a.txt").read_text() == "a\n"
 
 
@@ -142,18 +141,13 @@ def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:
     stages = yaml.safe_load(Path("dvc.yaml").read_text())["stages"]
     stages["a"]["cmd"] = "trap '' INT; sleep 98 & sleep 99; echo a > a.txt"  # does not heed the interrupt
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    with subprocess.Popen(["sleep", "20"]) as bystander:
-        run = start()
-        while "sleep 99" not in " ".join(commands(run.pid)):
-            assert run.poll() is None
-            time.sleep(0.05)
-        started = psutil.Process(run.pid).children(recursive=True)
-        run.send_signal(signal.SIGINT)
-        before = time.monotonic()
-        _, said = run.communicate(timeout=20)
-        assert time.monotonic() - before < 5
-        assert run.returncode == 130
-        assert said.decode().strip().splitlines()[-1] == "bertline: interrupted"
+    with subprocess.Popen(["sleep", "600"]) as bystander:
+        with start() as run:
+            run.until(lambda: "sleep 99" in " ".join(commands(run.pid)))
+            started = psutil.Process(run.pid).children(recursive=True)
+            os.kill(run.pid, signal.SIGINT)
+            assert run.wait(20) == 130
+            assert run.said().strip().splitlines()[-1] == "bertline: interrupted"
         _, left = psutil.wait_procs(started, timeout=1)
         assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []  # init has not buried them yet
         assert bystander.poll() is None

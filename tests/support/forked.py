@@ -1,0 +1,125 @@
+"""Commands and stages in processes forked from one that has imported what they import.
+
+Each is a process of its own, which can be killed; it has the environment and the folder of the test that starts it. A
+`python -m` would import torch, transformers and MLflow anew, which takes longer than most of what the tests start.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PRELOADED = [
+    "pipelines.compression.compressing",
+    "pipelines.inference.predictor",
+    "transformers.models.bert.modeling_bert",
+    "mlflow.pyfunc",
+    "flows.promote",
+]  # not Ray, which reads its settings of the environment when it is imported
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(PRELOADED)
+
+
+class Forked:
+    """What `python -m MODULE ARGUMENTS` runs, and what it says."""
+
+    def __init__(self, place: Path, words: tuple[str, ...], environment: dict[str, str], leads: bool) -> None:
+        self._files = [place / "stdout", place / "stderr"]
+        self._kept: list[str] = []
+        self.args = words
+        self._process = FORKS.Process(
+            target=_run, args=(words, os.getcwd(), os.environ | environment, self._files, leads)
+        )
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Its exit status if it has ended; of a signal that killed it, the negative number."""
+        return self._process.exitcode
+
+    def wait(self, seconds: float = 300) -> int:
+        self._process.join(seconds)
+        assert self._process.exitcode is not None, f"{self.args} does not end: {self.said()}"
+        return self._process.exitcode
+
+    def until(self, true: Callable[[], object], seconds: float = 300) -> None:
+        """Wait for what it does; looks often, so that a kill meets it in the middle of its work."""
+        deadline = time.monotonic() + seconds
+        while not true():
+            assert self.poll() is None or true(), f"{self.args} ended with {self.poll()}: {self.said()}"
+            assert time.monotonic() < deadline, f"{self.args} is not there after {seconds} s: {self.said()}"
+            time.sleep(0.002)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def kill_all(self) -> None:
+        """Kill it and what it has started, if it leads a group; before it does, there is nothing else to kill."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            self.kill()
+
+    def printed(self) -> str:
+        """What stands on stdout by now."""
+        return self._text(0)
+
+    def said(self) -> str:
+        """What stands on stderr by now."""
+        return self._text(1)
+
+    def _text(self, number: int) -> str:
+        file = self._files[number]
+        return self._kept[number] if self._kept else file.read_text(errors="replace") if file.exists() else ""
+
+    def end(self) -> None:
+        """Kill it if it still runs; what it said stays known when its files are gone."""
+        self.kill()
+        self._kept = [self.printed(), self.said()]
+
+
+def _run(words: tuple[str, ...], folder: str, environment: dict[str, str], files: list[Path], leads: bool) -> None:
+    """In the child; `leads` makes it the first of a group of processes, which can be killed together."""
+    if leads:
+        os.setsid()
+    for file, number in zip(files, (1, 2), strict=True):
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path.insert(0, folder)
+    sys.argv = list(words)
+    sys.modules.pop(words[0], None)  # runpy warns of a module that is there already
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+
+
+@contextmanager
+def started(*words: str, leads: bool = False, **environment: str) -> Iterator[Forked]:
+    """A process that runs a module with arguments; killed at the end of the block if it still runs."""
+    with tempfile.TemporaryDirectory(prefix="bertline-forked-") as place:
+        process = Forked(Path(place), words, environment, leads)
+        try:
+            yield process
+        finally:
+            process.end()
+
+
+def run(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """As subprocess.run with what it says captured."""
+    with started(*words, **environment) as process:
+        status = process.wait()
+        return subprocess.CompletedProcess(words, status, process.printed(), process.said())
