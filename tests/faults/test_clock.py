@@ -10,16 +10,17 @@ import mlflow
 import pytest
 
 from flows import history
-from pipelines.tracking import ledger, store
-from tests.support import ledgers
+from pipelines.tracking import ledger
+from tests.support import ledgers, stores
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def database(checkout: Path) -> Iterator[Path]:
+    file = stores.place_in(checkout)
     ledgers.register_versions()
-    yield checkout / store.HOME / "mlflow.db"
+    yield file
     mlflow.set_tracking_uri(None)
 
 

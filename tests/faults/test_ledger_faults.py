@@ -1,11 +1,10 @@
 """Promotions and rollbacks at once, and killed: the ledger stays ordered and complete."""
 
-import multiprocessing
 import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,39 +14,55 @@ import pytest
 
 from flows import promote as flow
 from pipelines.tracking import ledger, registry, store
-from tests.support import ledgers, postgres, servers, tiny
+from tests.support import ledgers, postgres, servers, stores, tiny
+from tests.support.forked import FORKS
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-KILLS = int(os.environ.get("BERTLINE_KILLS", "5"))  # of each action
-WRITERS, EACH = 4, 25
+KILLS = int(os.environ.get("BERTLINE_KILLS", "5"))  # of each action, where one is not enough
+WRITERS = 4
 EXAMPLE = {"text": "犬"}
 PARAMS = """
 evaluate: {m: {task: rows}}
 promote: {m: {run: m, gate: off}}
 """
-PRELOADED = [
-    "flows.promote",
-    "mlflow.pyfunc",
-    "transformers.models.bert.modeling_bert",
-    "pipelines.checkpoints.loading",
-]
 OPENED = (5, 6)  # versions that were registered whole, in a test of rollbacks
-FORKS = multiprocessing.get_context("forkserver")
+
+
+Running = Callable[[str], servers.Mlflow]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The server over a database of this kind, which starts when it is first asked for."""
+    found: dict[str, servers.Mlflow] = {}
+    with ExitStack() as stack:
+
+        def over(kind: str) -> servers.Mlflow:
+            if kind not in found:
+                database = {} if kind == "sqlite" else {"database": over_postgres(stack)}
+                server = stores.server(tmp_path_factory.mktemp("server"), **database)
+                found[kind] = stack.enter_context(servers.running(server))
+            return found[kind]
+
+        yield over
+
+
+def over_postgres(stack: ExitStack) -> str:
+    return stack.enter_context(postgres.postgres()).database("mlflow")
 
 
 @pytest.fixture
-def server(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[servers.Mlflow]:
+def server(
+    running: Running, checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[servers.Mlflow]:
     """A server, over SQLite unless the test names PostgreSQL, with four versions of `m`, none of which is champion."""
-    FORKS.set_forkserver_preload(PRELOADED)
     (checkout / "params.yaml").write_text(PARAMS)
-    with ExitStack() as stack:
-        over = getattr(request, "param", "sqlite")
-        database = "" if over == "sqlite" else stack.enter_context(postgres.postgres()).database("mlflow")
-        running = stack.enter_context(servers.mlflow(checkout / "server", database=database))
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", running.address)
-        ledgers.register_versions()
-        yield running
+    found = running(getattr(request, "param", "sqlite"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", found.address)
+    stores.forget_models()
+    ledgers.register_versions()
+    yield found
     mlflow.set_tracking_uri(None)
 
 
@@ -60,20 +75,26 @@ def move_in(folder: str, address: str) -> None:
     os.environ["MLFLOW_TRACKING_URI"] = address
 
 
-def changes(seed: int) -> int:
-    """How many of EACH changes counted."""
+def changes(seed: int, each: int) -> int:
+    """How many of these changes counted."""
     os.environ["BERTLINE_ACTOR"] = f"writer {seed}"
     draw = random.Random(seed)
-    return sum(ledgers.change(draw) for _ in range(EACH))
+    return sum(ledgers.change(draw) for _ in range(each))
 
 
+@pytest.mark.parametrize("each", [4, pytest.param(25, marks=pytest.mark.soak)])
 @on_both
-def test_changes_at_once_have_one_order(server: servers.Mlflow) -> None:
+def test_changes_at_once_have_one_order(server: servers.Mlflow, each: int) -> None:
+    """However few changes each writer makes: they begin again until two have met."""
+    counted = rounds = 0
     with FORKS.Pool(WRITERS, move_in, (os.getcwd(), server.address)) as pool:
-        counted = pool.map(changes, range(WRITERS), chunksize=1)
-    state = ledgers.require_order(sum(counted))
-    assert len(state.entries) + len(state.overtaken) == WRITERS * EACH
-    assert state.overtaken  # they did meet
+        while not (rounds and ledgers.require_order(counted).overtaken):
+            assert rounds < 20, "they never met"
+            writers = [(WRITERS * rounds + number, each) for number in range(WRITERS)]
+            counted += sum(pool.starmap(changes, writers, chunksize=1))
+            rounds += 1
+    state = ledgers.require_order(counted)
+    assert len(state.entries) + len(state.overtaken) == WRITERS * each * rounds
 
 
 def register_same(number: int) -> int:
@@ -83,10 +104,10 @@ def register_same(number: int) -> int:
 @on_both
 def test_the_same_model_registered_at_once_is_one_version(server: servers.Mlflow, checkout: Path) -> None:
     tiny.classifier(checkout / "model")
-    with FORKS.Pool(3, move_in, (os.getcwd(), server.address)) as pool:
-        said = pool.map(register_same, range(3), chunksize=1)
+    with FORKS.Pool(2, move_in, (os.getcwd(), server.address)) as pool:
+        said = pool.map(register_same, range(2), chunksize=1)
     (found,) = [each for each in store.connect().search_model_versions("name='m'") if "md5" in each.tags]
-    assert said == [int(found.version)] * 3
+    assert said == [int(found.version)] * 2
     assert registry.get("m", "challenger").version == int(found.version)
 
 
@@ -136,8 +157,9 @@ def run(action: str, seed: int, address: str, seconds: float | None) -> Killed:
     return Killed(time.monotonic() - start, process.exitcode != 0)
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("action", ["promote", "rollback", "register"])
-def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: str) -> None:
+def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: str, kills: int) -> None:
     if action != "promote":
         tiny.classifier(checkout / "model")
     if action == "rollback":
@@ -145,9 +167,9 @@ def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: st
     draw, killed, seed = random.Random(action), 0, 100
     takes = run(action, seed, server.address, None).seconds
     entries = len(ledgers.require_order().entries)
-    while killed < KILLS:
+    while killed < kills:
         seed += 1
-        assert seed < 100 + 10 * KILLS, "it ends before it is killed"
+        assert seed < 110 + 10 * kills, "it ends before it is killed"
         killed += run(action, seed, server.address, draw.uniform(0, takes)).killed
         state = ledgers.require_order(settled=False)
         assert len(state.entries) - entries in (0, 1)

@@ -9,5 +9,5 @@ from tests.support import stores
 
 @pytest.fixture
 def checkout(checkout: Path) -> Path:
-    stores.new(checkout)
+    stores.place_in(checkout)
     return checkout

@@ -87,6 +87,9 @@ class Postgres:
     def database(self, name: str, driver: str = "psycopg2") -> str:
         """Create a database; returns its address for SQLAlchemy, with the driver that is to be used."""
         self.execute(USER, f"CREATE DATABASE {name}")
+        return self.address(name, driver)
+
+    def address(self, name: str, driver: str = "psycopg2") -> str:
         return f"postgresql+{driver}://{USER}@127.0.0.1:{self.port}/{name}"
 
 

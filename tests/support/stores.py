@@ -1,29 +1,53 @@
-"""MLflow's database as it is when it is new, made once in a process: MLflow takes seconds to make one."""
+"""MLflow's store. Its tables are made once, which takes seconds, and copied; a server is emptied for a test."""
 
+import functools
 import shutil
 import tempfile
-from functools import cache
 from pathlib import Path
 
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from mlflow import MlflowClient
 
 from pipelines.tracking import store
+from tests.support import postgres, servers
+
+FILE = "mlflow.db"
+_PLACE = tempfile.TemporaryDirectory(prefix="bertline-store-", ignore_cleanup_errors=True)
 
 
-def new(checkout: Path) -> None:
-    """Let MLflow find its database where the project keeps it in a checkout."""
-    place = checkout / store.HOME
-    place.mkdir(parents=True)
-    shutil.copyfile(_database(), place / "mlflow.db")
+@functools.cache
+def empty() -> Path:
+    """A database with MLflow's tables, and nothing of this project in them."""
+    file = Path(_PLACE.name) / FILE
+    MlflowClient(f"sqlite:///{file}").search_experiments()
+    return file
 
 
-@cache
-def _database() -> Path:
-    folder = tempfile.TemporaryDirectory(prefix="bertline-mlflow-", ignore_cleanup_errors=True)
-    _FOLDERS.append(folder)  # removed when the process ends
-    database = Path(folder.name) / "mlflow.db"
-    SqlAlchemyStore(f"sqlite:///{database}", folder.name).engine.dispose()
-    return database
+def place_in(checkout: Path) -> Path:
+    """Give a checkout an empty store of its own; returns the database."""
+    (checkout / store.HOME).mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(empty(), checkout / store.HOME / FILE))
 
 
-_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+def in_postgres(base: postgres.Postgres, name: str) -> str:
+    """The address of a new database there which has MLflow's tables; the first one makes them."""
+    if not base.execute(postgres.USER, "SELECT 1 FROM pg_database WHERE datname = 'made'"):
+        MlflowClient(base.database("made")).search_experiments()
+    # nobody may be connected to what is copied
+    base.execute(postgres.USER, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'made'")
+    base.execute(postgres.USER, f"CREATE DATABASE {name} TEMPLATE made")
+    return base.address(name)
+
+
+def server(place: Path, *more: str, **options: str) -> servers.Mlflow:
+    """An MLflow server, not started yet: with one worker, over a database that has its tables already."""
+    place.mkdir(parents=True, exist_ok=True)
+    if "database" not in options:
+        shutil.copyfile(empty(), place / FILE)
+    return servers.Mlflow(place, "--workers", "1", *more, **options)
+
+
+def forget_models() -> None:
+    """Delete every registered model, and so its ledger, from the store that the environment names."""
+    client = store.connect()
+    for model in client.search_registered_models():
+        client.delete_registered_model(model.name)
