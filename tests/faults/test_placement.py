@@ -5,18 +5,20 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from pipelines.graph import limits
-from tests.support import ray_nodes
+from tests.support import forked, ray_nodes
+from tests.support.forked import Forked
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -48,7 +50,7 @@ def second(cluster: ray_nodes.Cluster) -> Iterator[subprocess.Popen[bytes]]:
 @pytest.fixture
 def graph(checkout: Path) -> Write:
     """Writes dvc.yaml and params.yaml of a new repository."""
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
 
     def write(commands: dict[str, str], resources: dict[str, Any], **deps: str) -> None:
         stages = {
@@ -62,47 +64,39 @@ def graph(checkout: Path) -> Write:
 
 
 class Run:
-    """`bertline run`, and what it says."""
+    """`bertline run`, and the lines that it says."""
 
-    def __init__(self, address: str, *words: str) -> None:
-        given = {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
-        environment = os.environ | ray_nodes.SETTINGS | given
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "run", *words], env=environment, stderr=subprocess.PIPE, text=True
-        )
-        self.lines: list[str] = []
+    def __init__(self, process: Forked) -> None:
+        self.process = process
 
-    def __enter__(self) -> "Run":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
+    @property
+    def lines(self) -> list[str]:
+        return self.process.said().split("\n")[:-1]
 
     def until(self, line: str) -> str:
-        """Read what it says up to the line that begins so; returns that one."""
-        if found := next((each for each in self.lines if each.startswith(line)), ""):
-            return found
-        while not (self.lines and self.lines[-1].startswith(line)):
-            assert self._reads(), f"no {line!r} in {self.lines}"
-        return self.lines[-1]
+        """Wait for the line that begins so, and return it."""
+        self.process.until(lambda: self._line(line))
+        return self._line(line)
 
-    def _reads(self) -> bool:
-        assert self.process.stderr
-        if said := self.process.stderr.readline():
-            self.lines.append(said.rstrip("\n"))
-        return bool(said)
+    def _line(self, line: str) -> str:
+        return next((each for each in self.lines if each.startswith(line)), "")
 
     def end(self) -> int:
-        while self._reads():
-            pass
         return self.process.wait()
 
 
-def finish(address: str, *words: str) -> Run:
-    with Run(address, *words) as run:
+@contextmanager
+def running(address: str, *words: str) -> Iterator[Run]:
+    given = ray_nodes.SETTINGS | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
+    with forked.started("flows.cli", "run", *words, **given) as process:
+        yield Run(process)
+
+
+def finish(address: str, *words: str) -> list[str]:
+    """What a run says that is to succeed."""
+    with running(address, *words) as run:
         assert run.end() == 0, run.lines
-        return run
+        return run.lines
 
 
 def sleepers() -> list[psutil.Process]:
@@ -117,9 +111,9 @@ def sleepers() -> list[psutil.Process]:
     return found
 
 
-def starts(run: Run) -> list[str]:
-    """What it said of starts, without addresses and earlier times."""
-    told = [line.partition(",")[0] for line in run.lines if ": starts" in line]
+def starts(lines: list[str]) -> list[str]:
+    """What a run said of starts, without addresses and earlier times."""
+    told = [line.partition(",")[0] for line in lines if ": starts" in line]
     return [re.sub(r"starts on [\d.]+", "starts on NODE", line) for line in told]
 
 
@@ -139,21 +133,21 @@ def forget() -> None:
 def test_stages_of_the_project_leave_the_same_lock_wherever_they_run(
     cluster: ray_nodes.Cluster, workspace: Path
 ) -> None:
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
     params = yaml.safe_load(Path("params.yaml").read_text())
 
-    def made(resources: dict[str, Any]) -> tuple[Run, bytes]:
+    def made(resources: dict[str, Any]) -> tuple[list[str], bytes]:
         forget()
         Path("params.yaml").write_text(yaml.safe_dump({**params, "resources": resources}))
         return finish(cluster.address, "prepare@headlines"), Path("dvc.lock").read_bytes()
 
     _, local = made({"threads": 1})
-    run, placed = made({"threads": 1, "placement": "ray"})
+    said, placed = made({"threads": 1, "placement": "ray"})
     assert placed == local
     log = Path("state/logs/prepare@headlines.log").read_text().splitlines()
     assert log
-    assert [line for line in run.lines if " | " in line][-len(log) :] == [f"prepare@headlines | {each}" for each in log]
-    assert starts(run) == ["ingest@livedoor-samples: starts on NODE", "prepare@headlines: starts on NODE"]
+    assert [line for line in said if " | " in line][-len(log) :] == [f"prepare@headlines | {each}" for each in log]
+    assert starts(said) == ["ingest@livedoor-samples: starts on NODE", "prepare@headlines: starts on NODE"]
     mixed, both = made({"threads": 1, "stages": {"prepare": {"placement": "ray"}}})
     assert both == local
     assert starts(mixed) == ["ingest@livedoor-samples: starts", "prepare@headlines: starts on NODE"]
@@ -171,7 +165,7 @@ def test_a_node_dies_and_its_stage_runs_again_elsewhere(
     for name in ("began", "go"):
         Path(name).unlink()
     graph(commands, {"threads": 1, "placement": "ray"}, c="a")
-    with Run(cluster.address) as run:
+    with running(cluster.address) as run:
         run.until("a: starts on")
         run.until("b: starts on")  # a node has one CPU, so they run on both
         there = next(line[0] for line in run.lines if line.endswith(f"starts on {ray_nodes.SECOND}"))
@@ -190,7 +184,7 @@ def test_a_node_dies_and_its_stage_runs_again_elsewhere(
 @pytest.mark.parametrize("who", ["Ray's worker", "what attends the command"])
 def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, who: str) -> None:
     graph({"a": SLOW.format("a", SLEEP)}, {"threads": 1, "placement": "ray", "max_failures": 0})
-    with Run(cluster.address) as run:
+    with running(cluster.address) as run:
         run.until("a: starts on")
         wait_for(sleepers)
         above = sleepers()[0].parents()
@@ -211,11 +205,11 @@ def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, w
 def test_no_stage_outlives_its_executor(cluster: ray_nodes.Cluster, graph: Write, who: str) -> None:
     slow, quick = SLOW.format("a", SLEEP), SLOW.format("a", 0)
     graph({"a": slow, "b": "echo b > b.txt"}, {"threads": 1, "placement": "ray"})
-    with Run(cluster.address, "a") as run:
+    with running(cluster.address, "a") as run:
         run.until("a: starts on")
         wait_for(sleepers)
         if who == "Ctrl-C":
-            run.process.send_signal(signal.SIGINT)
+            os.kill(run.process.pid, signal.SIGINT)
             assert run.end() == 130
             assert run.lines[-1] == "bertline: interrupted"
             assert not sleepers()
@@ -236,7 +230,7 @@ def test_what_cannot_be_placed_is_one_sentence(cluster: ray_nodes.Cluster, graph
     waits = {"a": {"threads": 64}, "b": {"gpus": 1}}
     commands = {name: SLOW.format(name, 0) for name in ("a", "b", "c")}
     graph(commands, {"threads": 1, "placement": "ray", "stages": waits})
-    with Run(cluster.address, "--keep-going") as run:
+    with running(cluster.address, "--keep-going") as run:
         assert run.end() == 1
     assert (
         "a failed: it asks for 64 CPUs (resources.threads), and no node of the Ray cluster has more than 1"
@@ -251,7 +245,7 @@ def test_after_a_failure_a_stage_without_a_place_is_not_started(cluster: ray_nod
     graph(fails, {"threads": 1, "placement": "ray"})
     Path("state/run").mkdir(parents=True)
     Path("state/run/seconds.json").write_text('{"a": 9, "b": 1}')  # so a starts first; there is one CPU
-    with Run(cluster.address) as run:
+    with running(cluster.address) as run:
         assert run.end() == 1
     log = "state/logs/a.log"
     assert run.lines[-1] == f"bertline: a failed: the disk is gone (exit status 4; {log}); not started: b"
