@@ -4,41 +4,23 @@ import json
 import os
 import subprocess
 import sys
-import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
 import pandas as pd
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.serve import ask, free_port, serving, wait_for
 from pipelines.core.errors import InputError
-from pipelines.core.schema import INPUTS
 from pipelines.inference import onnx_export, runtimes
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
-from pipelines.tracking import ledger, registry, store
-from tests.support import tiny
+from pipelines.tracking import registry
+from tests.support import stores, tiny
+from tests.support.champion import TEXTS
 from tests.support.places import CODE, ROOT
-
-TEXTS = ["私は犬が好き。", "", "😀", "映画の公開日が決定、監督が語る" * 30, "試合は延長の末に決着した", "a b c"] * 3
-
-
-def register(folder: Path, kind: str = "single") -> registry.Version:
-    return registry.register("tiny", folder, CODE, kind, dict.fromkeys(INPUTS[kind], "犬"), {"run": "tiny"})
-
-
-@pytest.fixture
-def version(checkout: Path) -> Iterator[registry.Version]:
-    found = register(tiny.classifier(checkout / "model"))
-    ledger.append("tiny", ledger.read("tiny"), "promote", found.version, "a test")
-    yield found
-    mlflow.set_tracking_uri(None)
 
 
 def test_a_rows_company_does_not_change_its_prediction(checkout: Path) -> None:
@@ -68,6 +50,7 @@ def test_onnx_predicts_what_torch_does(checkout: Path) -> None:
 
 
 def test_a_version_with_an_export_answers_without_torch(checkout: Path) -> None:
+    stores.place_in(checkout)
     folder, exported = tiny.classifier(checkout / "model"), checkout / "exported"
     exported.mkdir()
     onnx_export.export(folder, exported, 18, 1e-4)
@@ -171,90 +154,6 @@ def test_a_row_of_five_million_characters_is_scored(version: registry.Version, c
     assert batch.score(checkout / "in.parquet", checkout / "out.parquet", version) == 2
 
 
-@pytest.mark.slow
-def test_the_service_answers_as_the_predictor_does(version: registry.Version, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
-    wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
-    with serving("tiny") as address:
-        _check_service(address, wanted)
-    with pytest.raises(InputError, match=r"no registered model 'tinny' \(did you mean 'tiny'\?\)"), serving("tinny"):
-        pass
-    for host, port in (("127.0.0.1", 70_000), ("192.0.2.77", 8000)):
-        said = f"{host}:{port}: no service can listen there"
-        with pytest.raises(InputError, match=said), serving("tiny", host=host, port=port):
-            pass
-
-
-LISTENING = """
-import psutil
-from pipelines.serving import deployment
-with deployment.started("127.0.0.1", 0):
-    deployment.run({"model": "tiny"})
-    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    for process in family:
-        for each in process.net_connections("inet"):
-            if each.status == "LISTEN":
-                print("listening", process.name().replace(" ", ""), each.laddr.ip)
-"""
-
-
-@pytest.mark.slow
-def test_the_service_follows_the_champion(version: registry.Version, checkout: Path) -> None:
-    """And goes on with what it has where the ledger cannot be read."""
-    with serving("tiny", port=free_port()) as address:
-        assert ask(address, "/model")["version"] == version.version
-        other = registry.register(
-            "tiny", tiny.classifier(checkout / "other", seed=9), CODE, "single", {"text": "犬"}, {}
-        )
-        ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
-        until = time.monotonic() + 60
-        while ask(address, "/model")["version"] != other.version and time.monotonic() < until:
-            ask(address, "/predict", {"rows": [{"text": "犬"}]})
-            time.sleep(0.2)
-        assert ask(address, "/model")["version"] == other.version == 2
-        (store.HOME / "mlflow.db").rename(checkout / "gone.db")
-        time.sleep(25)  # two looks
-        assert ask(address, "/predict", {"rows": [{"text": "犬"}]})["version"] == other.version
-
-
-@pytest.mark.slow
-def test_no_other_machine_reaches_rays_processes(version: registry.Version) -> None:
-    """Every port on which they listen is of 127.0.0.1. In a process of its own: Ray reads its switch when imported."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    code = LISTENING.replace('0.1", 0', f'0.1", {free_port()}')
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("listening")]
-    assert len(lines) > 3
-    assert [line for line in lines if line[2].removeprefix("::ffff:") not in ("127.0.0.1", "::1")] == []
-
-
-@pytest.mark.slow
-def test_ray_data_answers_as_the_predictor_does(
-    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
-    wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
-    source = checkout / "day=2026-11-01" / "in.pq"  # for Ray the folder would be a column, and the file no Parquet
-    source.parent.mkdir()
-    pq.write_table(rows, source, row_group_size=2)
-    pq.write_table(rows.slice(0, 0), checkout / "none.parquet")
-    batch.score(source, checkout / "out.parquet", version, ray=True)
-    found = pq.read_table(checkout / "out.parquet").to_pylist()
-    assert batch.score(checkout / "none.parquet", checkout / "no row.parquet", version, ray=True) == 0
-    import ray
-
-    ray.shutdown()
-    assert [row["id"] for row in found] == list(wanted)
-    assert pq.read_schema(checkout / "no row.parquet").names == list(found[0])
-    batch.score(source, checkout / "out.parquet", version)
-    assert pq.read_table(checkout / "out.parquet").column_names == list(found[0])
-    for row in found:
-        assert row["label"] == wanted[row["id"]]["label"]
-        assert row["score"] == pytest.approx(wanted[row["id"]]["score"], abs=1e-5)
-
-
 def test_a_row_without_text_is_named_before_any_is_scored(
     version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,50 +162,3 @@ def test_a_row_without_text_is_named_before_any_is_scored(
     for ray in (False, True):
         with pytest.raises(InputError, match=r"in\.parquet: the column 'text': row 4500 has no text"):
             batch.score(checkout / "in.parquet", checkout / "out.parquet", version, ray=ray)
-
-
-@pytest.mark.slow
-def test_mlflows_own_server_answers_as_the_predictor_does(version: registry.Version, checkout: Path) -> None:
-    wanted = Predictor.load(registry.folder(version)).predict(pa.table({"text": TEXTS})).to_pylist()
-    address = ["--host", "127.0.0.1", "--port", str(port := free_port())]
-    tools = Path(sys.executable).parent
-    served = ["-m", "models:/tiny@champion", "--env-manager", "local", *address]
-    command = [str(tools / "mlflow"), "models", "serve", *served]
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": store.uri(), "PYTHONPATH": str(ROOT)}
-    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"  # where it looks for uvicorn
-    with open("serve.log", "w") as log:
-        server = psutil.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/ping", 180)
-        answer = ask(f"http://127.0.0.1:{port}", "/invocations", {"dataframe_records": [{"text": t} for t in TEXTS]})
-    finally:
-        family = [*server.children(recursive=True), server]
-        for process in family:
-            process.kill()
-        psutil.wait_procs(family, 20)
-    assert [row["label"] for row in answer["predictions"]] == [row["label"] for row in wanted]
-    scores = [row["score"] for row in answer["predictions"]]
-    assert scores == pytest.approx([row["score"] for row in wanted], abs=1e-5)
-
-
-def _check_service(address: str, wanted: dict[str, dict]) -> None:
-    assert ask(address, "/health") == {"status": "ok"}
-    about = ask(address, "/model")
-    assert (about["model"], about["version"], about["labels"]) == ("tiny", 1, list(tiny.LABELS))
-    answer = ask(address, "/predict", {"rows": [{"text": text} for text in TEXTS], "scores": True})
-    assert len(answer["predictions"]) == len(TEXTS)
-    for found, row in zip(answer["predictions"], wanted.values(), strict=True):
-        assert found["label"] == row["label"]
-        assert found["score"] == pytest.approx(row["score"], abs=1e-6)
-        assert list(found["scores"].values()) == pytest.approx(row["scores"], abs=1e-6)
-    assert "/predict" in ask(address, "/openapi.json")["paths"]
-    for body in (
-        {"rows": []},
-        {"rows": [{"txt": "a"}]},
-        {"rows": [{"text": "a", "text_pair": "b"}]},
-        {"rows": [{"text": 1}]},
-        {"rows": [{"text": float("nan")}]},  # JSON has no NaN, but Python writes and reads it
-        {"rows": [{"text": "\ud800"}]},
-    ):
-        with pytest.raises(InputError, match=": 422: "):
-            ask(address, "/predict", body)

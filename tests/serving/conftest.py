@@ -1,0 +1,34 @@
+"""A champion that the tests of serving share."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from pipelines.tracking import registry, store
+from tests.conftest import SETTINGS
+from tests.support import champion as champion_of_tests
+
+
+@pytest.fixture(scope="session")
+def champion(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, registry.Version]:
+    """A folder with a store that has a champion."""
+    place = tmp_path_factory.mktemp("champion")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in SETTINGS:
+            patch.delenv(name, raising=False)
+        patch.chdir(place)
+        found = champion_of_tests.registered(place)
+    mlflow.set_tracking_uri(None)
+    return place, found
+
+
+@pytest.fixture
+def version(champion: tuple[Path, registry.Version], checkout: Path) -> Iterator[registry.Version]:
+    """The champion of a copy of that store. The files of the model are the same, and nobody writes them."""
+    place, found = champion
+    shutil.copytree(place / store.HOME, checkout / store.HOME, ignore=shutil.ignore_patterns("artifacts"))
+    yield found
+    mlflow.set_tracking_uri(None)

@@ -1,0 +1,166 @@
+"""The services answer as the predictor does: ours over HTTP, MLflow's own, and the batch job on Ray."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.serve import ask, free_port, serving, wait_for
+from pipelines.core.errors import InputError
+from pipelines.inference.predictor import Predictor
+from pipelines.serving import batch
+from pipelines.tracking import ledger, registry, store
+from tests.support import servers, tiny
+from tests.support.champion import TEXTS
+from tests.support.places import CODE, ROOT
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_service_answers_as_the_predictor_does_and_follows_the_champion(
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("BERTLINE_QUIET", "")
+    rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
+    wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
+    with serving("tiny", port=free_port()) as address:
+        _check_service(address, wanted)
+        _check_that_it_follows(address, checkout)
+        _check_that_it_goes_on_without_a_ledger(address)
+
+
+def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> None:
+    with pytest.raises(InputError, match=r"no registered model 'tinny' \(did you mean 'tiny'\?\)"), serving("tinny"):
+        pass
+    for host, port in (("127.0.0.1", 70_000), ("192.0.2.77", 8000)):
+        said = f"{host}:{port}: no service can listen there"
+        with pytest.raises(InputError, match=said), serving("tiny", host=host, port=port):
+            pass
+
+
+def _check_that_it_follows(address: str, checkout: Path) -> None:
+    example = {"text": "犬"}
+    model = tiny.classifier(checkout / "other", seed=9)
+    other = registry.register("tiny", model, CODE, "single", example, {})
+    ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
+    until = time.monotonic() + 60
+    while ask(address, "/model")["version"] != other.version and time.monotonic() < until:
+        ask(address, "/predict", {"rows": [example]})
+        time.sleep(0.2)
+    assert ask(address, "/model")["version"] == other.version == 2
+
+
+def _check_that_it_goes_on_without_a_ledger(address: str) -> None:
+    """A file that is moved away would stay open in the replica; this one is no database any more."""
+    (store.HOME / "mlflow.db").write_bytes(b"no database" * 1000)
+    servers.wait_until(lambda: "tiny version 2 goes on answering" in _said_in_ray(), "it has looked at the ledger", 120)
+    assert ask(address, "/predict", {"rows": [{"text": "犬"}]})["version"] == 2
+
+
+def _said_in_ray() -> str:
+    """What the processes of this Ray have written to stderr."""
+    words = [word for child in psutil.Process().children(recursive=True) for word in child.cmdline()]
+    places = {word.partition("=")[2] for word in words if word.startswith("--log_dir=")}
+    assert places
+    return "".join(file.read_text(errors="replace") for place in places for file in Path(place).glob("worker-*.err"))
+
+
+LISTENING = """
+import psutil
+from pipelines.serving import deployment
+with deployment.started("127.0.0.1", 0):
+    deployment.run({"model": "tiny"})
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    for process in family:
+        for each in process.net_connections("inet"):
+            if each.status == "LISTEN":
+                print("listening", process.name().replace(" ", ""), each.laddr.ip)
+"""
+
+
+def test_no_other_machine_reaches_rays_processes(version: registry.Version) -> None:
+    """Every port on which they listen is of 127.0.0.1. In a process of its own: Ray reads its switch when imported."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    code = LISTENING.replace('0.1", 0', f'0.1", {free_port()}')
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("listening")]
+    assert len(lines) > 3
+    assert [line for line in lines if line[2].removeprefix("::ffff:") not in ("127.0.0.1", "::1")] == []
+
+
+def test_ray_data_answers_as_the_predictor_does(
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
+    wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
+    source = checkout / "day=2026-11-01" / "in.pq"  # for Ray the folder would be a column, and the file no Parquet
+    source.parent.mkdir()
+    pq.write_table(rows, source, row_group_size=2)
+    pq.write_table(rows.slice(0, 0), checkout / "none.parquet")
+    batch.score(source, checkout / "out.parquet", version, ray=True)
+    found = pq.read_table(checkout / "out.parquet").to_pylist()
+    assert batch.score(checkout / "none.parquet", checkout / "no row.parquet", version, ray=True) == 0
+    import ray
+
+    ray.shutdown()
+    assert [row["id"] for row in found] == list(wanted)
+    assert pq.read_schema(checkout / "no row.parquet").names == list(found[0])
+    batch.score(source, checkout / "out.parquet", version)
+    assert pq.read_table(checkout / "out.parquet").column_names == list(found[0])
+    for row in found:
+        assert row["label"] == wanted[row["id"]]["label"]
+        assert row["score"] == pytest.approx(wanted[row["id"]]["score"], abs=1e-5)
+
+
+def test_mlflows_own_server_answers_as_the_predictor_does(version: registry.Version, checkout: Path) -> None:
+    wanted = Predictor.load(registry.folder(version)).predict(pa.table({"text": TEXTS})).to_pylist()
+    address = ["--host", "127.0.0.1", "--port", str(port := free_port())]
+    tools = Path(sys.executable).parent
+    served = ["-m", "models:/tiny@champion", "--env-manager", "local", *address]
+    command = [str(tools / "mlflow"), "models", "serve", *served]
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": store.uri(), "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"  # where it looks for uvicorn
+    with open("serve.log", "w") as log:
+        server = psutil.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/ping", 180)
+        answer = ask(f"http://127.0.0.1:{port}", "/invocations", {"dataframe_records": [{"text": t} for t in TEXTS]})
+    finally:
+        family = [*server.children(recursive=True), server]
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family, 20)
+    assert [row["label"] for row in answer["predictions"]] == [row["label"] for row in wanted]
+    scores = [row["score"] for row in answer["predictions"]]
+    assert scores == pytest.approx([row["score"] for row in wanted], abs=1e-5)
+
+
+def _check_service(address: str, wanted: dict[str, dict]) -> None:
+    assert ask(address, "/health") == {"status": "ok"}
+    about = ask(address, "/model")
+    assert (about["model"], about["version"], about["labels"]) == ("tiny", 1, list(tiny.LABELS))
+    answer = ask(address, "/predict", {"rows": [{"text": text} for text in TEXTS], "scores": True})
+    assert len(answer["predictions"]) == len(TEXTS)
+    for found, row in zip(answer["predictions"], wanted.values(), strict=True):
+        assert found["label"] == row["label"]
+        assert found["score"] == pytest.approx(row["score"], abs=1e-6)
+        assert list(found["scores"].values()) == pytest.approx(row["scores"], abs=1e-6)
+    assert "/predict" in ask(address, "/openapi.json")["paths"]
+    for body in (
+        {"rows": []},
+        {"rows": [{"txt": "a"}]},
+        {"rows": [{"text": "a", "text_pair": "b"}]},
+        {"rows": [{"text": 1}]},
+        {"rows": [{"text": float("nan")}]},  # JSON has no NaN, but Python writes and reads it
+        {"rows": [{"text": "\ud800"}]},
+    ):
+        with pytest.raises(InputError, match=": 422: "):
+            ask(address, "/predict", body)

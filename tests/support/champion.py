@@ -1,0 +1,18 @@
+"""A champion of the model `tiny`, and texts that it is asked about."""
+
+from pathlib import Path
+
+from pipelines.tracking import ledger, registry
+from tests.support import stores, tiny
+from tests.support.places import CODE
+
+TEXTS = ["私は犬が好き。", "", "😀", "映画の公開日が決定、監督が語る" * 30, "試合は延長の末に決着した", "a b c"] * 3
+EXAMPLE = {"text": "犬"}
+
+
+def registered(place: Path) -> registry.Version:
+    """Register a tiny classifier, and promote it; `place` is the working folder, and has no store yet."""
+    stores.place_in(place)
+    version = registry.register("tiny", tiny.classifier(place / "model"), CODE, "single", EXAMPLE, {"run": "tiny"})
+    ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
+    return version
