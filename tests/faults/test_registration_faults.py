@@ -15,12 +15,12 @@ import pytest
 
 from pipelines.core.errors import InputError
 from pipelines.tracking import ledger, registry
-from tests.support import servers, tiny
+from tests.support import servers, stores, tiny
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-ROUNDS = (int(os.environ.get("BERTLINE_KILLS", "5")) + 1) // 2
-ONE = ("--workers", "1")  # which starts sooner than two
+ROUNDS = (int(os.environ.get("BERTLINE_KILLS", "5")) + 1) // 2  # where one is not enough
+MOST = 20  # until one strikes in the middle of a registration
 ROOM = 64 * 2**20  # bytes
 
 
@@ -72,16 +72,17 @@ def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     with ExitStack() as stack:
         if request.param == "s3":
             s3 = stack.enter_context(servers.s3(checkout / "s3"))
-            server = servers.Mlflow(checkout / "server", *ONE, artifacts=f"s3://{servers.BUCKET}", **s3.for_mlflow())
+            server = stores.server(checkout / "server", artifacts=f"s3://{servers.BUCKET}", **s3.for_mlflow())
             yield from served(server, Fault(s3.kill, s3.start), monkeypatch)
             return
         here = request.param == "disk"
         disk = stack.enter_context(small_disk(checkout / ("state/mlflow/artifacts" if here else "artefacts")))
         full = Fault(lambda: fill(disk, 2**15), (disk / "ballast").unlink)
         if here:
+            stores.place_in(checkout)
             yield full
         else:
-            yield from served(servers.Mlflow(checkout / "server", *ONE, artifacts=str(disk)), full, monkeypatch)
+            yield from served(stores.server(checkout / "server", artifacts=str(disk)), full, monkeypatch)
     mlflow.set_tracking_uri(None)
 
 
@@ -110,11 +111,14 @@ def test_a_store_that_takes_nothing(fault: Fault) -> None:
     assert registry.get("m", "champion") == first
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", ["s3"], indirect=True)
-def test_s3_ends_in_the_middle(fault: Fault) -> None:
+def test_s3_ends_in_the_middle(fault: Fault, rounds: int) -> None:
     """moto forgets what it held, so what it took whole before its end is not asked for."""
-    draw, failed = random.Random(1), 0
-    for number in range(1, ROUNDS + 1):
+    draw, failed, number = random.Random(1), 0, 0
+    while number < rounds or not failed:
+        number += 1
+        assert number < MOST, "no registration was cut off"
         before = len(registry.versions())
         with ThreadPoolExecutor(1) as beside:
             striking = beside.submit(lambda: (time.sleep(draw.uniform(0, 2)), fault.strike()))
@@ -129,4 +133,3 @@ def test_s3_ends_in_the_middle(fault: Fault) -> None:
         failed += bool(said)
         fault.mend()
         require_whole(register(f"of {number}, again"))
-    assert failed
