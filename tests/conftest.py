@@ -4,14 +4,17 @@ import os
 import shutil
 import signal
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 
-from flows import settings
 from tests.support.places import ROOT
+
+# a machine that is lent for its GPU has torch and little else: there `pytest -m gpu` collects tests/gpu alone
+WHOLE = all(find_spec(name) for name in ("hypothesis", "prefect", "ray"))
+collect_ignore = [] if WHOLE else [each.name for each in Path(__file__).parent.iterdir() if each.name != "gpu"]
 
 PREFECT = tempfile.TemporaryDirectory(prefix="bertline-prefect-", ignore_cleanup_errors=True)
 os.environ |= {
@@ -26,9 +29,14 @@ os.environ |= {
 }
 # a shell starts what it runs in the background without Ctrl-C, and what the tests start would not know it either
 signal.signal(signal.SIGINT, signal.default_int_handler)
-hypothesis.settings.register_profile("untimed", deadline=None)  # an example may wait for a busy machine
-hypothesis.settings.load_profile("untimed")
-settings.use_local_state()  # before any test's module imports Prefect, which reads its settings once
+if WHOLE:
+    import hypothesis
+
+    from flows import settings
+
+    hypothesis.settings.register_profile("untimed", deadline=None)  # an example may wait for a busy machine
+    hypothesis.settings.load_profile("untimed")
+    settings.use_local_state()  # before any test's module imports Prefect, which reads its settings once
 SETTINGS = [
     "BERTLINE_MIRROR",
     "BERTLINE_OFFLINE",
@@ -47,6 +55,7 @@ STARTS_RAY = (
 )
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `--dist loadscope`, tests that start Ray go to one process, in turn; the others to whichever is free."""
     from xdist.scheduler import LoadScopeScheduling

@@ -20,6 +20,7 @@ from torch import nn
 
 from pipelines.acceleration import onednn_linear, sequence_packing
 from pipelines.acceleration.precision import autocast
+from pipelines.acceleration.varlen_attention import sent
 from pipelines.core.progress import progress, say
 from pipelines.core.ragged import by_length, positions
 from pipelines.core.resources import Resources
@@ -29,7 +30,7 @@ from pipelines.models.features import FeaturesForSequenceClassification
 
 # tokens of a padded batch while the states are computed; few enough to stay in a CPU's cache
 BUILD_TOKENS = {"cpu": 1024, "cuda": 16384}
-
+GPU_SHARE = 0.4  # of a GPU's free memory, which states may take at most
 
 Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
 
@@ -76,14 +77,39 @@ class _Kept:
 class FrozenStates(_Kept):
     """Batches with states (B, T, H) as inputs_embeds."""
 
+    _there: torch.Tensor | None = None  # all states on this process's GPU
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_there"}
+
     def __getitem__(self, step: int) -> Batch:
         batch, data, rows = self.inner[step], self.inner.data, self.inner.rows(step)
         starts = data.offsets[rows]
         inside = batch["attention_mask"].bool()
-        found = torch.zeros(*inside.shape, self.width)
+        places = positions(starts, data.offsets[rows + 1] - starts)
         kept = np.memmap(self.file, np.float16, "r", shape=(len(data.ids), self.width))  # each process opens it
-        found[inside] = torch.from_numpy(kept[positions(starts, data.offsets[rows + 1] - starts)].astype(np.float32))
+        if self._on_gpu(kept):
+            found = self._padded_there(places, inside)
+        else:
+            found = torch.zeros(*inside.shape, self.width)
+            found[inside] = torch.from_numpy(kept[places].astype(np.float32))
         return {"inputs_embeds": found, **{name: tensor for name, tensor in batch.items() if name != "input_ids"}}
+
+    def _on_gpu(self, kept: np.memmap) -> bool:
+        """Whether the states are in a GPU's memory, or can be put there: the host would take longer than the layers."""
+        asked = self._there is None and torch.cuda.is_available()
+        if asked and kept.nbytes < GPU_SHARE * torch.cuda.mem_get_info()[0]:
+            self._there = torch.from_numpy(np.array(kept)).cuda()
+        return self._there is not None
+
+    def _padded_there(self, places: np.ndarray, inside: torch.Tensor) -> torch.Tensor:
+        """The states at `places`, in the order in which `inside` (B, T) has them, as (B, T, H) float32 on the GPU."""
+        assert self._there is not None
+        device = self._there.device
+        spots = sent(torch.from_numpy(np.flatnonzero(inside.numpy())), device)
+        states = self._there.index_select(0, sent(torch.from_numpy(places), device)).float()
+        found = states.new_zeros(inside.numel(), self.width)
+        return found.index_copy_(0, spots, states).unflatten(0, inside.shape)
 
 
 class FrozenVectors(_Kept):
@@ -235,7 +261,10 @@ def read_through(model: nn.Module, batches: Rows, told: str) -> Iterator[tuple[n
     with onednn_linear.by_onednn(model), progress(told, len(data), "rows") as advance:
         done = 0
         for rows in by_length(lengths, BUILD_TOKENS[device.type] // data.choices):
-            yield rows, {name: tensor.to(device) for name, tensor in batches.collate(rows).items()}
+            here = batches.collate(rows)
+            there = {name: sent(tensor, device) for name, tensor in here.items()}
+            sequence_packing.expect(model, there, here)
+            yield rows, there
             done += len(rows)
             advance(done)
 

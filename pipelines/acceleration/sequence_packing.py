@@ -3,7 +3,7 @@
 So padding costs almost nothing, and batches can be drawn at random. Batches of rows of similar length have as little
 padding, but train worse models where length depends on the label, as in headlines. No row sees another: attention is
 masked between them (Krell et al. 2021, Efficient sequence packing without cross-contamination). B rows of T tokens
-become R rows of P.
+become R rows of P. On a GPU in bf16, families of BERT's kind have no rows at all between them: see `varlen_attention`.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from pipelines.acceleration import varlen_attention
 from pipelines.models import backbones, fake_quantization
+from pipelines.models.batch import Batch
 
 # P is the width with the least work: at least LEAST or the longest row, at most MOST or MORE times the longest row, in
 # steps of STEP or 1/32 of the longest row
@@ -65,11 +67,23 @@ class _Pass:
 
     def __init__(self, layers: list[nn.Module]) -> None:
         self.counting = [each for layer in layers for each in fake_quantization.ranges(layer)]
-        self.places: _Places | None = None
+        self.places: _Places | varlen_attention.Flat | None = None
         self.moved: dict[int, Any] = {}
+        self.flat: varlen_attention.Flat | None = None  # of the pass that begins
+        self.expected: tuple[torch.Tensor, torch.Tensor] | None = None  # a mask on a GPU, and the same on the host
+
+    def on_host(self, mask: torch.Tensor) -> torch.Tensor:
+        """The mask (B, T) in the host's memory; one that was not expected is fetched from the GPU."""
+        if self.expected is not None:
+            there, here = self.expected
+            if there.data_ptr() == mask.data_ptr() and there.numel() == mask.numel() and mask.is_contiguous():
+                return here.reshape(mask.shape)
+        return mask.cpu()
 
     def begin(self, mask: torch.Tensor | None, shape: torch.Size) -> None:
-        self.places, self.moved = None, {}
+        self.places, self.moved, self.flat = self.flat, {}, None
+        if self.places is not None:
+            return
         if mask is None or mask.dim() != 4 or mask.shape[-2:] != (shape[1], shape[1]):
             return
         seen = torch.diagonal(mask[:, 0], dim1=1, dim2=2)  # a token sees itself; nothing sees padding
@@ -107,11 +121,26 @@ def _layer(
         return forward(states, attention_mask, *more, **named)
     if first:
         states = places.together(states)
+    if isinstance(places, varlen_attention.Flat):
+        states = places.layer(layer, states)
+        return places.apart(states) if last else states
     if named.get("position_embeddings") is not None:
         turn = lambda given: tuple(part[0][places.at] for part in given)  # noqa: E731
         named["position_embeddings"] = now.once(named["position_embeddings"], turn)
     states = forward(states, now.once(attention_mask, places.mask), *more, **named)
     return places.apart(states) if last else states
+
+
+def _before(now: _Pass, encoder: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The encoder's input, with a mask that is made already where its layers take the tokens of all rows together."""
+    now.flat, mask = None, named.get("attention_mask")
+    if mask is None or mask.dim() != 2 or now.counting or not varlen_attention.serves(mask.device):
+        return None
+    if not varlen_attention.can(encoder):
+        return None
+    now.flat = varlen_attention.Flat(now.on_host(mask).bool(), mask.device)
+    named["attention_mask"] = mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)  # (B, 1, T, T)
+    return given, named
 
 
 def _between(now: _Pass, _: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
@@ -131,15 +160,33 @@ def rows(model: nn.Module) -> Iterator[bool]:
     able = backbones.backbone(model).plain
     layers = [layer for layer in backbones.layers(model) if able and "forward" not in vars(layer)]
     now = _Pass(layers)
-    hook = backbones.encoder(model).register_forward_hook(partial(_between, now))
+    encoder = backbones.encoder(model)
+    hooks = [encoder.register_forward_hook(partial(_between, now))]
+    if layers:
+        hooks.append(encoder.register_forward_pre_hook(partial(_before, now), with_kwargs=True))
     for layer in layers:
         layer.forward = partial(_layer, layer, now, layer is layers[0], layer is layers[-1])
     try:
         yield bool(layers)
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         for layer in layers:
             del layer.forward
+
+
+def expect(model: nn.Module, there: Batch, here: Batch) -> None:
+    """Tell the packed layers of `model`, if it has any, that the batch `there` comes next: `here`, sent to a GPU.
+
+    So they know its lengths, and need not wait for the GPU to ask for them.
+    """
+    if "attention_mask" not in here:
+        return
+    for layer in backbones.layers(model):
+        forward = vars(layer).get("forward")
+        if isinstance(forward, partial) and forward.func is _layer:
+            forward.args[1].expected = there["attention_mask"], here["attention_mask"]
+            return
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """The one training loop, of fine-tuning, of pretraining and of every compression method that trains."""
 
 import hashlib
-import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from pipelines.acceleration import apply, attention_kernels, precision
+from pipelines.acceleration import apply, attention_kernels, precision, sequence_packing
 from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones
-from pipelines.models.batch import IGNORE, Batch
-from pipelines.training import optim, resuming, strategies
+from pipelines.models.batch import Batch
+from pipelines.training import optim, parts, resuming, strategies, unread
 from pipelines.training.batches import Batches
 
 # (model, batch, step) -> the summed loss, and the count to divide it by
@@ -102,6 +102,7 @@ class Training:
         self.job, self.fingerprint = job, fingerprint
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.waits = self.device.type == "cpu"  # a GPU works on while the host prepares what comes next
         self.model = job.model.to(self.device)
         self.attention: attention_kernels.Attention | attention_kernels.Given = attention_kernels.Given()
         groups = job.groups(self.model) if job.groups else optim.all_parameters(self.model, job.params.learning_rate)
@@ -109,6 +110,7 @@ class Training:
         self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.parts = job.params.accumulate * (2 if job.halved.exists() else 1)
+        self.unread = unread.Unread()
         self.now = resuming.resume(job.checkpoint, fingerprint, self.model, self.optimizer, self.device)
         self.wrapped: nn.Module = _WithLoss(self.model, job.loss)
         if self.world > 1:
@@ -131,13 +133,10 @@ class Training:
                 due = time.monotonic() - saved >= job.checkpoint_seconds
                 enough = bool(job.params.patience) and now.stale >= job.params.patience
                 batch = job.batches[now.step]
-                loss, due, enough = self.step(batch, due, enough)
+                losses, due, enough = self.step(batch, due, enough)
                 tokens += batch.get("attention_mask", next(iter(batch.values()))).numel()
                 now.step += 1
-                now.seen.append(loss)
-                if self._at_point(now.step, steps) or enough:
-                    now.curve.append([now.step, {"loss": sum(now.seen) / len(now.seen)}])
-                    now.seen = []
+                if self._note(losses, enough):
                     speed = tokens / (time.monotonic() - started)
                     advance(now.step, f"loss {now.curve[-1][1]['loss']:.4f}, {speed:,.0f} tokens/s")
                     if job.watch and self.rank == 0 and not enough:
@@ -147,22 +146,33 @@ class Training:
                 if due or now.step == steps:
                     if self.rank == 0:
                         self._save()
-                    heartbeat({"step": now.step, "loss": loss})
+                    heartbeat({"step": now.step, "loss": losses[max(losses)]})
                     saved = time.monotonic()
 
-    def step(self, batch: Batch, due: bool = False, enough: bool = False) -> tuple[float, bool, bool]:
+    def _note(self, losses: dict[int, float], enough: bool) -> bool:
+        """Take up the losses of the steps that were read; returns whether the curve has a new point."""
+        now, points = self.now, len(self.now.curve)
+        for step, loss in losses.items():
+            del self.unread[step]
+            now.seen.append(loss)
+            if self._at_point(step + 1) or (enough and step + 1 == now.step):
+                now.curve.append([step + 1, {"loss": sum(now.seen) / len(now.seen)}])
+                now.seen = []
+        return len(now.curve) > points
+
+    def step(self, batch: Batch, due: bool = False, enough: bool = False) -> tuple[dict[int, float], bool, bool]:
         """One update from one batch. If a GPU's memory does not hold it, it is computed in twice as many parts."""
         while True:
-            try:
+            with suppress(torch.OutOfMemoryError):  # its traceback keeps what filled the memory, until it is dropped
                 return self._update(batch, due, enough)
-            except torch.OutOfMemoryError:
-                self._halve()
+            self._halve()
 
-    def _update(self, batch: Batch, due: bool, enough: bool) -> tuple[float, bool, bool]:
+    def _update(self, batch: Batch, due: bool, enough: bool) -> tuple[dict[int, float], bool, bool]:
         """One update: the workers share the batch, and each computes its share in `parts`.
 
-        Returns the mean loss over the batch, whether any worker found a checkpoint due, and whether any found the
-        training complete. Workers agree on both here, because all must call Ray's report equally often.
+        Returns the mean losses over the batches of the steps that are read now, whether any worker found a checkpoint
+        due, and whether any found the training complete. Workers agree on both here, because all must call Ray's report
+        equally often. Where nothing is read, nothing is agreed on, and a GPU is not waited for.
         """
         params, step = self.job.params, self.now.step
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
@@ -171,42 +181,50 @@ class Training:
         if self.job.each_step:
             self.job.each_step(self.model, step, len(self.job.batches))
         self.optimizer.zero_grad(set_to_none=True)
-        sums = torch.tensor([0.0, 0.0, float(due), float(enough)], dtype=torch.float64, device=self.device)
-        parts = _parts(batch, self.rank, self.world, self.parts)
-        alone = len(parts) == self.world == 1  # then the count is known before the backward pass
-        for part in parts:
-            self.attention.choose(part)
-            with precision.autocast(self.job.precision):
-                total, count = self.wrapped({name: tensor.to(self.device) for name, tensor in part.items()}, step)
-            (total.float() / count.clamp(min=1) if alone else total.float()).backward()
-            sums[:2] += torch.stack([total.detach().double(), count.double()])
+        reads, mine = self._reads(step), parts.of(batch, self.rank, self.world, self.parts)
+        alone = len(mine) == self.world == 1  # then the count is known before the backward pass
+        sums = self._backward(mine, step, alone)
         if self.world > 1:
+            flags = sums.new_tensor([due, enough]) if reads else sums.new_zeros(2)
+            sums = torch.cat([sums, flags])
             dist.all_reduce(sums)
+            due, enough = map(bool, sums[2:].tolist()) if reads else (False, False)
         everything = sums[1].clamp(min=1)
-        loss = float(sums[0] / everything)
-        if not math.isfinite(loss):
-            raise InputError(self._not_finite(loss))
+        self.unread[step] = sums[0] / everything
+        losses = self.unread.read(self.job.batches) if reads else {}
         # DistributedDataParallel averages gradients over workers: undo that, and divide by the count of all workers
-        self._scale(1.0 if alone else float(self.world / everything))
+        scale = optim.scale if self.waits else optim.scale_there
+        scale(self.trained, 1.0 if alone else self.world / everything, params.max_grad_norm)
         self.optimizer.step()
         if self.job.after_step:
             self.job.after_step(self.model)
-        return loss, bool(sums[2]), bool(sums[3])
+        return losses, due and reads, enough and reads
+
+    def _backward(self, mine: list[Batch], step: int, alone: bool) -> torch.Tensor:
+        """Add up the gradients of the parts; returns the summed loss and the count, (2,) float64 on the device."""
+        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for here in mine:
+            self.attention.choose(here)
+            there = parts.on_device(here, self.device)
+            sequence_packing.expect(self.model, there, here)
+            with precision.autocast(self.job.precision):
+                total, count = self.wrapped(there, step)
+            (total.float() / count.clamp(min=1) if alone else total.float()).backward()
+            sums += torch.stack([total.detach().double(), count.double()])
+        return sums
+
+    def _reads(self, step: int) -> bool:
+        """Whether the host waits for this step's loss: on a CPU always, on a GPU where something depends on it."""
+        job, after = self.job, step + 1
+        if self.waits or after % unread.MOST == 0 or after == len(job.batches):
+            return True
+        return job.watch is not None and (after % job.watch_every == 0 or step % job.watch_every == 0)
 
     def _seed(self, number: int) -> None:
         """Seed this device alone: torch.manual_seed also stores a stack trace for every kind of device not present."""
         torch.default_generator.manual_seed(number)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(number)
-
-    def _scale(self, by: float) -> None:
-        """Multiply the gradients and clip them to their greatest norm, in one pass over them."""
-        gradients = [p.grad for p in self.trained if p.grad is not None]
-        if greatest := self.job.params.max_grad_norm:
-            norm = by * float(nn.utils.get_total_norm(gradients))
-            by *= min(1.0, greatest / (norm + 1e-6))
-        if by != 1.0:
-            torch._foreach_mul_(gradients, by)
 
     def _halve(self) -> None:
         """Halve the rows of a part, once: further attempts would only hide a wrong batch size."""
@@ -222,16 +240,9 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
 
-    def _not_finite(self, loss: float) -> str:
-        step, rows = self.now.step, getattr(self.job.batches, "rows", None)
-        names = f" on rows {', '.join(map(str, rows(step)[:8]))}, ..." if rows else ""
-        return (
-            f"step {step + 1}: the loss is {loss}{names}; the checkpoint before it is kept; a smaller learning_rate, "
-            "or a max_grad_norm, may help"
-        )
-
-    def _at_point(self, step: int, steps: int) -> bool:
+    def _at_point(self, step: int) -> bool:
         """Whether the curve has a point here: one of CURVE_POINTS, a call of `watch`, or the end."""
+        steps = len(self.job.batches)
         due = self.job.watch is not None and step % self.job.watch_every == 0
         return due or step % max(1, steps // CURVE_POINTS) == 0 or step == steps
 
@@ -271,25 +282,3 @@ def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
         found = watch(model)
     strategies.train_mode(model)
     return found
-
-
-def _parts(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
-    """This worker's rows of the batch in at most `count` parts; workers wait for each other, so all have as many."""
-    if world == count == 1:
-        return [batch]
-    rows = len(next(iter(batch.values())))
-    most = -(-rows // world)  # rows of the worker that has the most
-    found = []
-    for i in range(min(count, most)):
-        mine = range(rows)[rank::world][i :: min(count, most)]
-        found.append({name: tensor[list(mine)] for name, tensor in batch.items()} if mine else _unlearned(batch))
-    return found
-
-
-def _unlearned(batch: Batch) -> Batch:
-    """One row without labels, for a worker that gets no row."""
-    learned = ("labels", "order")
-    return {
-        name: tensor[:1] if name not in learned else torch.full_like(tensor[:1], IGNORE)
-        for name, tensor in batch.items()
-    }

@@ -1,7 +1,7 @@
 """Losses as sums with their counts, so that the mean over all workers is exact for any division of the rows."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,16 @@ def cross_entropy(
     """
     total = nn.functional.cross_entropy(
         logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORE, reduction="sum",
-        label_smoothing=label_smoothing, weight=torch.tensor(weights, device=logits.device) if weights else None,
+        label_smoothing=label_smoothing, weight=_on(logits.device, weights) if weights else None,
     )  # fmt: skip
     return total, (labels != IGNORE).sum()
+
+
+@cache
+def _on(device: torch.device, weights: tuple[float, ...]) -> torch.Tensor:
+    """The weights as a tensor, sent once: a GPU is waited for then."""
+    with torch.inference_mode(False):  # whoever asks first, a backward pass may be the next
+        return torch.tensor(weights, device=device)
 
 
 def regression(model: nn.Module, batch: Batch, step: int = 0) -> Sums:
@@ -46,7 +53,8 @@ def regression(model: nn.Module, batch: Batch, step: int = 0) -> Sums:
 def squared_error(predicted: torch.Tensor, labels: torch.Tensor) -> Sums:
     """Squared error of numbers (B, 1) against labels (B,)."""
     known = labels != IGNORE
-    return (predicted[:, 0].float() - labels)[known].square().sum(), known.sum()
+    # not an index: a GPU would be waited for, to know how many there are
+    return torch.where(known, predicted[:, 0].float() - labels, 0.0).square().sum(), known.sum()
 
 
 def span(model: nn.Module, batch: Batch, step: int = 0, label_smoothing: float = 0.0) -> Sums:
@@ -68,7 +76,7 @@ def ends(logits: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor, label_s
     total = nn.functional.cross_entropy(both, right, ignore_index=IGNORE, reduction="sum")
     if label_smoothing:
         even = -(both.log_softmax(dim=-1) * inside).sum(dim=-1) / inside.sum(dim=-1)
-        total = (1 - label_smoothing) * total + label_smoothing * even[right != IGNORE].sum()
+        total = (1 - label_smoothing) * total + label_smoothing * even.where(right != IGNORE, 0.0).sum()
     return total / 2, (labels[:, 0] != IGNORE).sum()
 
 

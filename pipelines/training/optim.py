@@ -34,6 +34,25 @@ def _split_decay(group: Group, weight_decay: float) -> list[Group]:
     return [part for part in parts if part["params"]]
 
 
+def scale(trained: list[nn.Parameter], by: float | torch.Tensor, greatest: float) -> None:
+    """Multiply the gradients by `by`, and clip them to the norm `greatest` unless it is 0, in one pass over them."""
+    gradients, by = [p.grad for p in trained if p.grad is not None], float(by)
+    if greatest:
+        norm = by * float(nn.utils.get_total_norm(gradients))
+        by *= min(1.0, greatest / (norm + 1e-6))
+    if by != 1.0:
+        torch._foreach_mul_(gradients, by)
+
+
+def scale_there(trained: list[nn.Parameter], by: float | torch.Tensor, greatest: float) -> None:
+    """The same for a GPU, where the factor stays: to read it would be to wait for the backward pass."""
+    gradients = [p.grad for p in trained if p.grad is not None]
+    if greatest:
+        by = by * (greatest / (by * nn.utils.get_total_norm(gradients) + 1e-6)).clamp(max=1.0)
+    if isinstance(by, torch.Tensor):
+        torch._foreach_mul_(gradients, by.to(gradients[0].dtype))
+
+
 def factor(step: int, steps: int, params: Fit) -> float:
     """The factor of every learning rate at `step` of `steps`: a linear rise over the warm-up, then the schedule."""
     warm = round(params.warmup * steps)

@@ -10,7 +10,7 @@ from pipelines.core.resources import Resources
 from pipelines.entries.finetune import Finetune
 from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
-from pipelines.training import loop, losses, strategies
+from pipelines.training import losses, parts, strategies
 from pipelines.training.batches import RowBatches, collate
 from pipelines.training.distributed import fitting
 from tests.support.fits import rows, weights, without_dropout
@@ -49,11 +49,11 @@ def test_parts_of_a_batch_make_the_same_update(model: torch.nn.Module) -> None:
 @pytest.mark.parametrize("rows_left", [1, 2, 5, 8])
 def test_every_worker_has_as_many_parts_and_every_row_is_learned_once(rows_left: int) -> None:
     batch = collate(rows(), np.arange(rows_left), pad_id=0) | {"labels": torch.arange(rows_left)}
-    parts = [loop._parts(batch, rank, 3, 2) for rank in range(3)]
-    assert len({len(each) for each in parts}) == 1
-    labels = torch.cat([part["labels"] for each in parts for part in each])
+    shares = [parts.of(batch, rank, 3, 2) for rank in range(3)]
+    assert len({len(each) for each in shares}) == 1
+    labels = torch.cat([part["labels"] for each in shares for part in each])
     assert sorted(labels[labels != -100].tolist()) == list(range(rows_left))
-    whole = loop._parts(batch, 0, 1, 1)
+    whole = parts.of(batch, 0, 1, 1)
     assert all(whole[0][name].equal(tensor) for name, tensor in batch.items())
 
 

@@ -1,0 +1,38 @@
+"""The parts of a batch: which rows a worker takes, and how many at once."""
+
+import torch
+
+from pipelines.acceleration.varlen_attention import sent
+from pipelines.models.batch import IGNORE, Batch
+
+
+def of(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
+    """This worker's rows of the batch in at most `count` parts; workers wait for each other, so all have as many."""
+    if world == count == 1:
+        return [batch]
+    rows = len(next(iter(batch.values())))
+    most = -(-rows // world)  # rows of the worker that has the most
+    found = []
+    for i in range(min(count, most)):
+        mine = range(rows)[rank::world][i :: min(count, most)]
+        found.append({name: _at(mine, tensor) for name, tensor in batch.items()} if mine else _unlearned(batch))
+    return found
+
+
+def on_device(part: Batch, device: torch.device) -> Batch:
+    """The part on `device`; a GPU is not waited for."""
+    return {name: sent(tensor, device) for name, tensor in part.items()}
+
+
+def _at(rows: range, tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor[list(rows)]`, for which a tensor on a GPU would wait."""
+    return tensor[rows.start : rows.stop : rows.step].contiguous()
+
+
+def _unlearned(batch: Batch) -> Batch:
+    """One row without labels, for a worker that gets no row."""
+    learned = ("labels", "order")
+    return {
+        name: tensor[:1] if name not in learned else torch.full_like(tensor[:1], IGNORE)
+        for name, tensor in batch.items()
+    }
