@@ -117,6 +117,7 @@ def names_of_tests(file: str) -> set[str]:
 def test_generated_pages_are_what_docs_generate_writes() -> None:
     assert generate.readme(read("README.md")) == read("README.md"), "run python docs/generate.py"
     assert generate.file_map() == read("docs/map.md"), "run python docs/generate.py"
+    assert generate.test_tables() == read("docs/tests.md"), "run python docs/generate.py"
 
 
 def test_readme_is_read_in_five_minutes() -> None:
