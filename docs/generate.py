@@ -17,9 +17,9 @@ name.
 
 TESTS_HEAD = """# Tests
 
-Which file of tests shows which promise, written by `python docs/generate.py`. `make test` shows every
-promise once. `make soak` repeats what chance decides: in files with a mark it tries more kills, seeds,
-mutants, files or combinations.
+Which file of tests shows which promise, written by `python docs/generate.py`. `make test` shows
+every promise once. `make soak` repeats what chance decides: in files with a mark it tries more
+kills, seeds, mutants, files or combinations.
 """
 
 

@@ -28,6 +28,7 @@ USE = "tests/flows/test_cli.py::test_use_makes_a_file_active_and_refuses_to_lose
 RUN_BY = {
     "make run": WALK,
     "make test": ".ci/run",
+    "make soak": "Makefile",  # by hand: it takes hours
     "source .venv/bin/activate": WALK,
     "bertline serve headlines": WALK,
     "curl": WALK,
