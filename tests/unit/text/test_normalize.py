@@ -9,14 +9,26 @@ from hypothesis import strategies as st
 from pipelines.text import normalize
 
 MARKS = "゙゚ﾞﾟ̧́ ᅡ각가ᄀᆨ่ிা"  # they join, or change places
+BEFORE = ("か", "e", "가", "ᄀ", "1")
 EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 CHANGED = [letter for letter in EVERY if unicodedata.normalize("NFKC", letter) != letter]
 
 
-def test_every_character_alone_and_behind_a_letter() -> None:
-    for before in ("", "か", "e", "가", "ᄀ", "1"):
-        wrong = [c for c in EVERY if normalize.nfkc(before + c) != unicodedata.normalize("NFKC", before + c)]
-        assert not wrong, before
+PLAIN = [letter for letter in EVERY if letter < chr(normalize.FIRST_ASTRAL)]  # the others are unicodedata's own
+
+
+@pytest.mark.parametrize(
+    ("before", "letters"),
+    [
+        ("", EVERY),
+        *((before, PLAIN) for before in BEFORE),
+        *(pytest.param(before, EVERY, marks=pytest.mark.soak) for before in BEFORE),
+    ],
+    ids=lambda each: each if isinstance(each, str) else f"{len(each)} letters",
+)
+def test_every_character_alone_and_behind_a_letter(before: str, letters: list[str]) -> None:
+    wrong = [c for c in letters if normalize.nfkc(before + c) != unicodedata.normalize("NFKC", before + c)]
+    assert not wrong
 
 
 def test_every_character_before_what_joins() -> None:
@@ -25,7 +37,7 @@ def test_every_character_before_what_joins() -> None:
         assert not wrong, after
 
 
-@settings(max_examples=2000)
+@settings(max_examples=300)
 @given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(MARKS), st.sampled_from(CHANGED))))
 def test_any_text(text: str) -> None:
     assert normalize.nfkc(text) == unicodedata.normalize("NFKC", text)
