@@ -11,7 +11,6 @@ from typing import Any
 
 from pipelines.core.errors import InputError
 from pipelines.serving import deployment
-from pipelines.tracking import registry
 
 
 @contextmanager
@@ -27,6 +26,8 @@ def serving(
     name: str, alias: str = "champion", host: str = "127.0.0.1", port: int = 0, runtime: str = ""
 ) -> Iterator[str]:
     """Serve a registered model; yields its address, and stops everything that it started."""
+    from pipelines.tracking import registry  # takes seconds, and most that is here does without
+
     registry.get(name, alias)  # before Ray takes its seconds to start
     require_free(host, port)
     with started(host, port) as address:

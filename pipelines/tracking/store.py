@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from mlflow import MlflowClient
+from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import InputError, one_line
+
+if TYPE_CHECKING:  # `bertline up` and `down` need an address only, and MLflow takes seconds
+    from mlflow import MlflowClient
 
 HOME = Path("state/mlflow")
 EXPERIMENT = "bertline"
@@ -35,7 +36,7 @@ def shown() -> str:
     return without_passwords(uri())
 
 
-def connect() -> MlflowClient:
+def connect() -> "MlflowClient":
     """Point MLflow at the store, in which the project's experiment is created if it is new. This is one request."""
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -45,7 +46,7 @@ def connect() -> MlflowClient:
     place = uri()
     mlflow.set_tracking_uri(place)  # which also sets MLFLOW_TRACKING_URI, for processes started from here
     with explained("MLflow's store does not answer"):
-        client = MlflowClient()
+        client = mlflow.MlflowClient()
         if client.get_experiment_by_name(EXPERIMENT) is None:
             local = place == _local()  # a server decides where its artifacts are
             artifacts = (HOME / "artifacts").resolve().as_uri() if local else None
@@ -57,7 +58,7 @@ def connect() -> MlflowClient:
     return client
 
 
-def experiment(client: MlflowClient) -> str:
+def experiment(client: "MlflowClient") -> str:
     """The id of the project's experiment, which `connect` has made."""
     found: Any = client.get_experiment_by_name(EXPERIMENT)
     return str(found.experiment_id)
