@@ -1,10 +1,14 @@
-"""The ready-made params files on their real corpora: every run of them with few rows and few steps."""
+"""The ready-made params files on their real corpora, with few rows and few steps: a run of each kind, or all runs.
+
+That every file and every entry is right, tests/unit/core/test_checking.py shows.
+"""
 
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,16 +16,21 @@ import yaml
 from pipelines.core import checking, paths
 from pipelines.stages import baseline, encode, evaluate, finetune, ingest, prepare, pretrain, report
 from tests.support.places import MIRROR, ROOT, needs_mirror
-from tests.support.ready_made import FILES, few
+from tests.support.ready_made import FILES, KINDS, few, one_of_each_kind
 
 pytestmark = [needs_mirror, pytest.mark.slow, pytest.mark.real_data]
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_every_run_reaches_the_report(file: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(pytest.param(one_of_each_kind(file), id=f"some of {file}") for file in KINDS),
+        *(pytest.param(few(file), id=file, marks=pytest.mark.soak) for file in FILES),
+    ],
+)
+def test_every_run_reaches_the_report(values: dict[str, Any], checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTLINE_MIRROR", str(MIRROR.resolve()))
-    shutil.copytree(ROOT / "encoders", "encoders", ignore=shutil.ignore_patterns("__pycache__"))
-    values = few(file)
+    Path("encoders").symlink_to(ROOT / "encoders")
     Path("params.yaml").write_text(yaml.safe_dump(values))
     checking.check()
     for stage, section in ((ingest, "ingest"), (prepare, "prepare"), (encode, "encode"), (pretrain, "pretrain")):
@@ -40,6 +49,7 @@ def test_every_run_reaches_the_report(file: str, checkout: Path, monkeypatch: py
         assert record["metric"] in record["metrics"]
 
 
+@pytest.mark.soak  # tests/stages/test_graph.py compares the locks of the quickstart's graph
 def test_bertline_run_writes_the_lock_that_dvc_repro_writes(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each from nothing, with the same threads: every byte of every output is the same."""
     monkeypatch.setenv("BERTLINE_MIRROR", str(MIRROR.resolve()))

@@ -19,6 +19,7 @@ RUNS = {f"livedoor-{run}" for run in ("full", "adapted", "top2", "frozen", "int8
 
 @needs_mirror
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.real_data
 def test_params_livedoor_runs_to_its_table(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTLINE_MIRROR", str(MIRROR.resolve()))

@@ -21,6 +21,15 @@ FILES: dict[str, dict[str, float]] = {
     "objectives": {"text-ja": 0.02, "jsts": 0.02, "ner": 0.05},
 }
 
+# file -> some of its runs, so that each kind of rows is there once, and pretraining; the part of the few rows to take
+KINDS: dict[str, tuple[tuple[str, ...], float]] = {
+    "glue": (("cola", "stsb", "rte"), 1.0),
+    "squad": (("squad1", "squad2"), 0.2),
+    "ner": (("ner",), 1.0),
+    "choice": (("codah",), 1.0),
+    "masking": (("jsts-mask80-same10-random10",), 1.0),
+}
+
 # the mirror has a part of SQuAD, in files of its own names
 _SQUAD = {
     "corpus": "custom",
@@ -52,4 +61,23 @@ def few(file: str) -> dict[str, Any]:
         values[section] = {name: entry | less for name, entry in kept.items()}
     for section in ("baseline", "evaluate"):
         values[section] = {name: entry for name, entry in values[section].items() if entry["task"] in shares}
+    return values
+
+
+def one_of_each_kind(file: str) -> dict[str, Any]:
+    """Of few(file) the runs of finetune in KINDS, and what they are made of."""
+    values, (runs, part) = few(file), KINDS[file]
+    values["finetune"] = {name: values["finetune"][name] for name in runs}
+    encoders = {Path(entry["encoder"]).name for entry in values["finetune"].values()}
+    values["pretrain"] = {name: entry for name, entry in values["pretrain"].items() if name in encoders}
+    trained = [*values["finetune"].values(), *values["pretrain"].values()]
+    data = dict.fromkeys(entry["data"] for entry in trained)
+    values["encode"] = {name: values["encode"][name] for name in data}
+    tasks = dict.fromkeys(entry["task"] for entry in values["encode"].values())
+    known = values["prepare"]
+    values["prepare"] = {name: known[name] | {"sample": known[name]["sample"] * part} for name in tasks}
+    raw = {Path(entry["source"]).name for entry in values["prepare"].values()}
+    values["ingest"] = {name: entry for name, entry in values["ingest"].items() if name in raw}
+    values["evaluate"] = {name: values["evaluate"][name] for name in runs}
+    values["baseline"] = {name: entry for name, entry in values["baseline"].items() if entry["task"] in tasks}
     return values
