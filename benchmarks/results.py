@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 HERE = Path(__file__).parent
+WAITING = {"gpu": "not yet run: no GPU was at hand"}  # benchmarks that need what not every machine has
 HEAD = """# Results
 
 Written by `python benchmarks/results.py` from `benchmarks/results/*.json`, which the commands below
@@ -20,6 +21,8 @@ def section(file: Path) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     machine = textwrap.fill(f"On {found['cores']} cores; CPU: {found['cpu']}; {versions}.", 100)
     lines = [f"\n## {file.stem}\n", f"```sh\n{found['command']}\n```\n", f"{machine}\n"]
+    if "device" in found:
+        lines.append(f"Device: {found['device']}.\n")
     lines += _runs(found["runs"]) if "runs" in found else _claims(found["claims"])
     if "variants" in found:
         lines += [
@@ -111,8 +114,16 @@ def _speeds(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[str
     return lines
 
 
+def waiting(name: str) -> str:
+    """The section of a benchmark without results."""
+    command = f"python benchmarks/{name}.py --json benchmarks/results/{name}.json"
+    return f"\n## {name}\n\n```sh\n{command}\n```\n\n{WAITING[name]}.\n"
+
+
 def text() -> str:
-    return HEAD + "".join(section(file) for file in sorted((HERE / "results").glob("*.json")))
+    files = {file.stem: file for file in (HERE / "results").glob("*.json")}
+    names = sorted({*files, *WAITING})
+    return HEAD + "".join(section(files[name]) if name in files else waiting(name) for name in names)
 
 
 if __name__ == "__main__":
