@@ -3,10 +3,12 @@
 DVC does not follow imports itself (treeverse/dvc#9195).
 """
 
+import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -17,33 +19,51 @@ from dvc.utils.serialize import load_yaml, modify_yaml
 from pipelines.core.errors import UsageError
 from pipelines.graph import dependencies
 from pipelines.graph.closure import closure
+from tests.support import once
 from tests.support.places import ROOT
 
 PARAMS = [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))]
 CODE = ("pipelines/", "imports/")
 
 
-@pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[PipelineStage, dict[str, Any]]]:
-    """The stages of dvc.yaml under every ready-made params file, each with its entry."""
-    found = {}
-    for params in PARAMS:
-        here = tmp_path_factory.mktemp(params.stem)
-        shutil.copyfile(ROOT / "dvc.yaml", here / "dvc.yaml")
-        shutil.copyfile(params, here / "params.yaml")
-        values = yaml.safe_load(params.read_text(encoding="utf-8"))
-        Repo.init(str(here), no_scm=True).close()
-        with Repo(str(here)) as repo:
-            for stage in repo.index.stages:
-                assert isinstance(stage, PipelineStage)
-                section, _, key = stage.name.partition("@")
-                found[f"{params.name}: {stage.name}"] = (stage, values[section][key] if key else {})
-    return found
+class Listed(NamedTuple):
+    """What dvc.yaml says of a stage under one params file, and the stage's entry there."""
+
+    deps: list[str]
+    params: list[str]
+    entry: dict[str, Any]
 
 
-def code_deps(stage: PipelineStage) -> set[str]:
+@pytest.fixture(scope="session")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Listed]:
+    """The stages of dvc.yaml under every ready-made params file."""
+
+    def make(folder: Path) -> None:
+        found = {name: listed for params in PARAMS for name, listed in under(params, folder / params.stem)}
+        (folder / "stages.json").write_text(json.dumps(found))
+
+    found = json.loads((once.made(tmp_path_factory, "stages", make) / "stages.json").read_text())
+    return {name: Listed(*listed) for name, listed in found.items()}
+
+
+def under(params: Path, here: Path) -> Iterator[tuple[str, Listed]]:
+    here.mkdir()
+    shutil.copyfile(ROOT / "dvc.yaml", here / "dvc.yaml")
+    shutil.copyfile(params, here / "params.yaml")
+    values = yaml.safe_load(params.read_text(encoding="utf-8"))
+    Repo.init(str(here), no_scm=True).close()
+    with Repo(str(here)) as repo:
+        for stage in repo.index.stages:
+            assert isinstance(stage, PipelineStage)
+            section, _, key = stage.name.partition("@")
+            keys = [str(each) for dep in stage.params for each in dep.params]
+            entry = values[section][key] if key else {}
+            yield f"{params.name}: {stage.name}", Listed([dep.def_path for dep in stage.deps], keys, entry)
+
+
+def code_deps(stage: Listed) -> set[str]:
     """The files of code that a stage lists, or that stand as links in a folder that it lists."""
-    listed = [dep.def_path for dep in stage.deps if dep.def_path.startswith(CODE)]
+    listed = [dep for dep in stage.deps if dep.startswith(CODE)]
     assert len(set(listed)) == len(listed)
     return {file for dep in listed for file in linked(ROOT / dep)}
 
@@ -55,14 +75,14 @@ def linked(place: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(stages: dict[str, tuple[PipelineStage, dict[str, Any]]]) -> dict[str, set[str]]:
+def runs(stages: dict[str, Listed]) -> dict[str, set[str]]:
     """The files that each stage runs."""
     closures, known = dependencies.stages(), {}
-    for name, (stage, entry) in stages.items():
-        section = stage.name.partition("@")[0]
-        plugins = (section, *(entry[each.key] for each in closures[section].named))
+    for name, stage in stages.items():
+        section = name.partition(": ")[2].partition("@")[0]
+        plugins = (section, *(stage.entry[each.key] for each in closures[section].named))
         if plugins not in known:
-            known[plugins] = dependencies.runs(closures[section], entry)
+            known[plugins] = dependencies.runs(closures[section], stage.entry)
         known[name] = known[plugins]
     return {name: known[name] for name in stages}
 
@@ -73,15 +93,15 @@ def differences(runs: set[str], deps: set[str]) -> dict[str, list[str]]:
     return {name: files for name, files in found.items() if files}
 
 
-def test_deps_are_the_files_that_a_stage_runs(stages: dict[str, Any], runs: dict[str, set[str]]) -> None:
+def test_deps_are_the_files_that_a_stage_runs(stages: dict[str, Listed], runs: dict[str, set[str]]) -> None:
     assert len(stages) >= 150
-    found = {name: differences(runs[name], code_deps(stage)) for name, (stage, _) in stages.items()}
+    found = {name: differences(runs[name], code_deps(stage)) for name, stage in stages.items()}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}, "run make graph"
 
 
-def test_a_dep_left_out_is_found_and_so_is_one_too_many(stages: dict[str, Any], runs: dict[str, set[str]]) -> None:
+def test_a_dep_left_out_is_found_and_so_is_one_too_many(stages: dict[str, Listed], runs: dict[str, set[str]]) -> None:
     name = "params.yaml: finetune@headlines"
-    deps = code_deps(stages[name][0])
+    deps = code_deps(stages[name])
     loop, app = "pipelines/training/loop.py", "pipelines/serving/app.py"
     assert differences(runs[name], deps - {loop}) == {"missing": [loop]}
     assert differences(runs[name], deps | {app}) == {"too many": [app]}
@@ -98,10 +118,10 @@ def test_dvc_yaml_and_the_links_are_what_make_graph_writes() -> None:
 
 
 def test_an_edit_makes_stale_the_stages_that_import_the_file_and_no_other(
-    stages: dict[str, Any], runs: dict[str, set[str]]
+    stages: dict[str, Listed], runs: dict[str, set[str]]
 ) -> None:
     """File by file: the stages that list it are those that run it."""
-    deps = {name: code_deps(stage) for name, (stage, _) in stages.items()}
+    deps = {name: code_deps(stage) for name, stage in stages.items()}
     files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "pipelines").rglob("*.py")]
     assert len(files) > 150
     for file in files:
@@ -143,8 +163,8 @@ def test_a_plugin_that_is_not_there_is_named_with_those_that_are() -> None:
         dependencies.runs(stage, {"method": "dynamic_int"}, where="params.yaml: compress.x")
 
 
-def test_resources_make_nothing_stale(stages: dict[str, Any]) -> None:
-    keys = {str(key) for stage, _ in stages.values() for dep in stage.params for key in dep.params}
+def test_resources_make_nothing_stale(stages: dict[str, Listed]) -> None:
+    keys = {key for stage in stages.values() for key in stage.params}
     assert "finetune.headlines" in keys
     assert not any(key.startswith("resources") for key in keys)
 
