@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from pipelines.core.errors import InputError
 from pipelines.graph import execute, why
@@ -24,7 +25,7 @@ def stage(cmd: str | list[str], *deps: str, outs: tuple[str, ...] = (), params: 
 @pytest.fixture
 def graph(checkout: Path) -> Write:
     """Writes dvc.yaml and params.yaml of a new repository."""
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
 
     def write(stages: dict[str, Any], **params: Any) -> None:
         Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))

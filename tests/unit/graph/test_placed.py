@@ -1,12 +1,11 @@
 """What a stage asks of a Ray cluster, and what the executor says when it cannot have it."""
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from pipelines.core.errors import InputError
 from pipelines.core.resources import Resources
@@ -64,7 +63,7 @@ def test_settings_go_along_and_the_machines_environment_does_not() -> None:
 
 
 def test_no_cluster_is_one_sentence_and_what_runs_here_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
     stages = {name: {"cmd": f"echo {name} > {name}.txt", "outs": [f"{name}.txt"]} for name in ("a", "b", "c")}
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     away = {"placement": "ray"}

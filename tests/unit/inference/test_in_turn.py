@@ -14,7 +14,7 @@ from pipelines.core import schema, tables
 from pipelines.core.errors import InputError
 from pipelines.core.threads import VARIABLES
 from pipelines.inference import in_turn, onnx_export
-from tests.support import tiny
+from tests.support import once, tiny
 
 QUICK = {"rounds": 2, "starts": 1, "seconds": 0.2}
 
@@ -22,13 +22,15 @@ QUICK = {"rounds": 2, "starts": 1, "seconds": 0.2}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder, its export, and a split of 96 rows of several lengths."""
-    place = tmp_path_factory.mktemp("in-turn")
+    return once.made(tmp_path_factory, "in-turn", make)
+
+
+def make(place: Path) -> None:
     (place / "onnx").mkdir()
     onnx_export.export(tiny.classifier(place / "model"), place / "onnx", 18, 1e-4)
     texts = [text * (1 + i % 3) for i, text in enumerate(tiny.TEXTS * 6)]
     rows = {"id": list(map(str, range(len(texts)))), "text": texts, "label": [tiny.LABELS[0]] * len(texts)}
     write(place / "test.parquet", rows)
-    return place
 
 
 def write(path: Path, rows: dict[str, list[str]]) -> None:
