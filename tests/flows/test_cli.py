@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pipelines.core import json_file, paths
+from tests.support import commands
 from tests.support.records import RECORDS
 
 GOOD = "ingest: {mine: {corpus: custom}}\n"
@@ -97,10 +98,9 @@ def test_a_wrong_name_is_told_before_prefect_starts(command: str, section: str) 
 @pytest.mark.slow
 def test_a_flow_fails_in_one_sentence_too() -> None:
     Path("params.yaml").write_text("promote: {mine: {run: other}}\n")
-    failed = bertline("promote", "mine")
-    assert failed.returncode == 2
-    assert failed.stderr.startswith("bertline: params.yaml: evaluate: no entry 'other'")
-    assert failed.stderr.count("\n") == 1
+    failed = commands.bertline("promote mine").require(2)
+    assert failed.err.startswith("bertline: params.yaml: evaluate: no entry 'other'")
+    assert failed.err.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
 """A compressed run in the registry: its version names its teacher, and everything that opens it answers alike."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,24 @@ pytestmark = pytest.mark.slow
 ENTRY = {"teacher": "teacher", "data": "it", "method": "dynamic_int8"}
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout in which a compress stage has run."""
+    folder = tmp_path_factory.mktemp("made")
+    with chdir(folder):
+        _compress()
+    return folder
+
+
 @pytest.fixture
-def small(checkout: Path) -> Iterator[Path]:
-    """What a compress stage leaves: its folder, and dvc.lock with digests of what it read and wrote."""
+def small(made: Path, checkout: Path) -> Iterator[Path]:
+    """What the compress stage leaves: its folder, and dvc.lock with digests of what it read and wrote."""
+    shutil.copytree(made, checkout, dirs_exist_ok=True)
+    yield paths.model("small")
+    mlflow.set_tracking_uri(None)
+
+
+def _compress() -> None:
     teacher, own = tiny.classifier(paths.model("teacher")), paths.model("small")
     tables.write(paths.rows("it") / "train.parquet", kinds.rows("single").to_batches(), schema.ROWS["single"])
     kinds.TASKS["single"].with_(splits=("train",)).save(paths.rows("it"))
@@ -39,8 +56,6 @@ def small(checkout: Path) -> Iterator[Path]:
     outs = [{"path": path, "md5": md5} for path, md5 in made.items()]
     stages = {"finetune@teacher": {"outs": outs[:1]}, "compress@small": {"deps": outs[:1], "outs": outs[1:]}}
     Path("dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}))
-    yield own
-    mlflow.set_tracking_uri(None)
 
 
 @pytest.mark.parametrize("exported", [False, True], ids=["torch", "onnx"])

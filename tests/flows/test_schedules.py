@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 
-from tests.support import postgres, servers
+from tests.support import commands, postgres, servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 FLOW = """
@@ -60,8 +62,10 @@ def scheduled(server: servers.Prefect) -> list[dict[str, Any]]:
 def test_a_cron_makes_runs(server: servers.Prefect) -> None:
     Path("rests.py").write_text(FLOW)
     Path("prefect.yaml").write_text(yaml.safe_dump({"name": "t", "pull": PULL, "deployments": [DEPLOYMENT]}))
-    for command in (("work-pool", "create", "bertline", "--type", "process"), ("--no-prompt", "deploy", "--all")):
-        done = subprocess.run([servers.BIN / "prefect", *command], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    with commands.using_prefect(server.api), get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="bertline", type="process"))
+    deploy = [servers.BIN / "prefect", "--no-prompt", "deploy", "--all"]
+    done = subprocess.run(deploy, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     servers.wait_until(lambda: len(scheduled(server)) > 1, "no run is planned")
     assert all(run["expected_start_time"][11:16] == "18:00" for run in scheduled(server))

@@ -26,11 +26,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def environment(workspace: Path) -> Iterator[dict[str, str]]:
-    """A workspace with a champion of its own, and ports that nobody uses; whatever is still up at the end goes down."""
+    """A workspace, and ports that nobody uses; whatever is still up at the end goes down."""
     shutil.copyfile(ROOT / "prefect.yaml", "prefect.yaml")
-    version = registry.register("headlines", tiny.classifier(workspace / "model"), CODE, "single", {"text": "犬"}, {})
-    ledger.append("headlines", ledger.read("headlines"), "promote", version.version, "a test")
-    mlflow.set_tracking_uri(None)
     variables = {
         **os.environ,
         "PREFECT_HOME": str(workspace / "state" / "prefect"),
@@ -65,6 +62,9 @@ def test_a_server_of_somebody_else_is_not_taken_for_ours(environment: dict[str, 
 def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
     environment: dict[str, str], workspace: Path
 ) -> None:
+    version = registry.register("headlines", tiny.classifier(workspace / "model"), CODE, "single", {"text": "犬"}, {})
+    ledger.append("headlines", ledger.read("headlines"), "promote", version.version, "a test")
+    mlflow.set_tracking_uri(None)
     texts = ["私は犬が好き。", "試合は延長の末に決着した"]
     rows = pa.table({"id": ["1", "2"], "text": texts})
     tables.write(workspace / "rows.parquet", rows.to_batches(), rows.schema)
