@@ -23,6 +23,7 @@ os.environ |= {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # a report of a worker waits for the next one
     "RAY_worker_niceness": "0",  # workers would give way to the tests beside them
     "PREFECT_HOME": PREFECT.name,
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "400",  # on a busy machine its import takes minutes
     "DO_NOT_TRACK": "1",
     "BERTLINE_QUIET": "1",
     "TOKENIZERS_PARALLELISM": "false",
