@@ -24,13 +24,18 @@ from tests.support.places import ROOT
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def cluster(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def started_once() -> Iterator[None]:
+    """The Ray that the first training starts; the others find it."""
     import ray
 
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def cluster(started_once: None, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def test_two_workers_give_the_curve_of_one(cluster: None, checkout: Path) -> None:
