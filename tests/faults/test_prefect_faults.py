@@ -16,11 +16,13 @@ import psutil
 import pyarrow as pa
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from pipelines.core import paths, schema, tables
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
-from tests.support import postgres, servers, tiny
+from tests.conftest import PREFECT
+from tests.support import postgres, servers, stores, tiny
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), postgres.needed]
@@ -40,18 +42,22 @@ DEPLOYMENT = {"name": "one", "entrypoint": "waits.py:wait", "concurrency_limit":
 PULL = [{"prefect.deployments.steps.set_working_directory": {"directory": "{{ $PWD }}"}}]
 
 
-@pytest.fixture
-def server(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.Prefect]:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Prefect]:
     """Prefect over PostgreSQL, which looks often for a free slot."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with ExitStack() as stack:
         database = stack.enter_context(postgres.postgres()).database("prefect", "asyncpg")
         often = {"PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "2"}
-        running = stack.enter_context(servers.prefect(checkout / "prefect", database, **often))
-        monkeypatch.setenv("PREFECT_API_URL", running.api)
-        monkeypatch.setenv("PREFECT_HOME", str(checkout / "home"))
-        monkeypatch.setenv("PWD", str(checkout))  # prefect.yaml names it
-        yield running
+        yield stack.enter_context(servers.prefect(tmp_path_factory.mktemp("prefect"), database, **often))
+
+
+@pytest.fixture
+def server(running: servers.Prefect, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.Prefect]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PREFECT_API_URL", running.api)
+    monkeypatch.setenv("PREFECT_HOME", str(checkout / "home"))
+    monkeypatch.setenv("PWD", str(checkout))  # prefect.yaml names it
+    yield running
     mlflow.set_tracking_uri(None)
 
 
@@ -62,15 +68,17 @@ def post(server: servers.Prefect, path: str, **body: Any) -> Any:
         return json.loads(answer.read() or b"null")
 
 
-def states(server: servers.Prefect) -> dict[str, str]:
-    """The states of all flow runs, by their names."""
-    return {run["name"]: run["state_name"] for run in post(server, "flow_runs/filter")}
+def states(server: servers.Prefect, flow: str) -> dict[str, str]:
+    """The states of the flow's runs, by their names."""
+    runs = post(server, "flow_runs/filter", flows={"name": {"any_": [flow]}})
+    return {run["name"]: run["state_name"] for run in runs}
 
 
 @pytest.fixture
 def graph(checkout: Path) -> None:
     """One stage, which waits for the file `go` and then copies a model folder."""
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
+    stores.place_in(checkout)
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": STAGES}))
     Path("params.yaml").write_text(tiny.PARAMS)
     tiny.classifier(checkout / "model")
@@ -100,17 +108,15 @@ def test_a_retrain_outlives_its_server(server: servers.Prefect) -> None:
     assert "tiny version 1 is the challenger" in said
     version = registry.get("tiny", "challenger")
     assert (registry.folder(version) / "model.safetensors").is_file()
-    assert list(states(server).values()) == ["Completed"]
+    assert list(states(server, "retrain").values()) == ["Completed"]
 
 
 @pytest.mark.usefixtures("graph")
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_temporary_server_ends_with_its_flow(
-    by: signal.Signals, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporary_server_ends_with_its_flow(by: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C goes to the whole process group, other signals to one process."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PREFECT_HOME", str(checkout / "home"))
+    monkeypatch.setenv("PREFECT_HOME", PREFECT.name)  # whose database is made once
     run = subprocess.Popen(
         [sys.executable, "-m", "flows.cli", "retrain"], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -140,7 +146,7 @@ def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Pre
         servers.wait_until(Path("begun-1").exists, "the first run does not begin")
         post(server, create, name="second", parameters={"number": 2})
         servers.wait_until(
-            lambda: states(server)["second"] == "AwaitingConcurrencySlot", "the second run is not held back"
+            lambda: states(server, "wait")["second"] == "AwaitingConcurrencySlot", "the second run is not held back"
         )
         worker.kill()  # and its children, one of which is the run
     (first,) = [run for run in post(server, "flow_runs/filter") if run["name"] == "first"]
@@ -152,8 +158,8 @@ def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Pre
     with servers.running(servers.Worker(checkout)):
         servers.wait_until(Path("begun-2").exists, "the slot does not come free")
         Path("go").touch()
-        servers.wait_until(lambda: states(server)["second"] == "Completed", "the second run does not end")
-    assert states(server)["first"] == "Running"  # which nobody can know better
+        servers.wait_until(lambda: states(server, "wait")["second"] == "Completed", "the second run does not end")
+    assert states(server, "wait")["first"] == "Running"  # which nobody can know better
 
 
 def prefect(*arguments: str) -> None:
