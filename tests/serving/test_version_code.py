@@ -16,7 +16,7 @@ from flows import retrain
 from pipelines.graph import closure
 from pipelines.inference import onnx_export
 from pipelines.tracking import registry
-from tests.support import tiny
+from tests.support import stores, tiny
 
 pytestmark = pytest.mark.slow
 RESTORED = """
@@ -30,6 +30,7 @@ print(json.dumps([len(said), ours]))
 
 def test_a_version_brings_the_code_and_names_the_packages_that_it_needs(checkout: Path) -> None:
     """Opened where there is no checkout, as whoever restores its environment would."""
+    stores.place_in(checkout)
     folder, exported = tiny.classifier(checkout / "model"), checkout / "exported"
     exported.mkdir()
     onnx_export.export(folder, exported, 18, 1e-4)
