@@ -80,10 +80,15 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def workspace(checkout: Path) -> Path:
     """A copy of this checkout's code and samples, in which stages and DVC can run."""
+    copy_project(checkout)
+    return checkout
+
+
+def copy_project(place: Path) -> None:
+    """What a workspace holds, for a fixture of a whole module too."""
     for name in ("pipelines", "imports", "flows", "samples", "encoders", "dvc.yaml", "params.yaml", ".dvcignore"):
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, place / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copyfile(source, checkout / name)
-    return checkout
+            shutil.copyfile(source, place / name)
