@@ -58,12 +58,12 @@ STARTS_RAY = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadscope`, tests that start Ray go to one process, in turn; the others to whichever is free."""
+    """With `--dist loadscope`, tests that start Ray go to one process, in turn; other files to whichever is free."""
     from xdist.scheduler import LoadScopeScheduling
 
     class OneRayAtATime(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "ray" if nodeid.startswith(STARTS_RAY) else nodeid
+            return "ray" if nodeid.startswith(STARTS_RAY) else nodeid.split("::")[0]  # with what its module made
 
     return OneRayAtATime(config, log) if config.getvalue("dist") == "loadscope" else None
 
