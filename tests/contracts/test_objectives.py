@@ -62,14 +62,23 @@ def text(checkout: Path) -> Path:
     return folder
 
 
-def started(name: str, family: str, text: Path) -> tuple[ModuleType, CorruptedBatches, torch.nn.Module, Pretrain]:
+def started(
+    name: str, family: str, text: Path, epochs: int = 6
+) -> tuple[ModuleType, CorruptedBatches, torch.nn.Module, Pretrain]:
     objective, loaded = plugins.load(OBJECTIVES, name), tokenizer.load(text / "tokenizer")
     options = objective.Params()
     shape = tiny.shape(family, text)
     objective.check(pretrained.family(shape))
     model = pretrained.start(shape, tiny.SMALL[family], objective.auto(options), loaded, seed=1)
     entry = Pretrain(
-        data="d", start="s", objective=name, epochs=6, batch_size=8, learning_rate=1e-2, schedule="constant", warmup=0
+        data="d",
+        start="s",
+        objective=name,
+        epochs=epochs,
+        batch_size=8,
+        learning_rate=1e-2,
+        schedule="constant",
+        warmup=0,
     )
     return objective, CorruptedBatches(objective, options, text, loaded, entry), model, entry
 
@@ -99,7 +108,7 @@ def test_it_learns_and_what_it_leaves_opens_again(name: str, family: str, text: 
 
 @pytest.mark.parametrize(("name", "family"), [(name, ABLE[name][0]) for name in plugins.names(OBJECTIVES)])
 def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(name: str, family: str, text: Path) -> None:
-    objective, batches, model, entry = started(name, family, text)
+    objective, batches, model, entry = started(name, family, text, epochs=1)
     loss, resources = losses.Pretraining(objective.predict), Resources(checkpoint_minutes=1e-9)
     torch.manual_seed(5)
     whole = objective.around(model, objective.Params())
@@ -109,7 +118,7 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(name: str, famil
     wanted = {key: tensor.clone() for key, tensor in whole.state_dict().items()}
 
     class Cut(CorruptedBatches):
-        left = 7
+        left = 3
 
         def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
             self.left -= 1
