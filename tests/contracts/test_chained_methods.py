@@ -15,7 +15,7 @@ from pipelines.core.errors import UsageError
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Torch
 from pipelines.models import backbones, shapes
-from tests.support import compressed, kinds
+from tests.support import compressed, kinds, once
 
 METHODS = plugins.names(compressed.METHODS)
 RESHAPED: dict[str, tuple[str, str, dict[str, Any]]] = {  # of four layers: method, family, params
@@ -50,14 +50,23 @@ SAID = dict(PAIRS) | {  # (method, teacher) -> what is said
 MORE = {"prune_heads": {"share": 0.34}, "prune_magnitude": {"sparsity": 0.5}}  # such that something is left
 
 
+def reshaped(before: str, places: pytest.TempPathFactory) -> Path:
+    """The folder of that teacher."""
+
+    def make(place: Path) -> None:
+        method, family, more = RESHAPED[before]
+        compressed.teacher(family, "single", place / "whole", layers=4)
+        compressed.compressed(method, place / "whole", "single", place / "teacher", **more)
+
+    return once.made(places, f"teacher of {before}", make) / "teacher"
+
+
 @pytest.mark.parametrize("before", RESHAPED)
 @pytest.mark.parametrize("name", METHODS)
-def test_a_reshaped_teacher(name: str, before: str, checkout: Path) -> None:
-    method, family, more = RESHAPED[before]
-    compressed.teacher(family, "single", checkout / "whole", layers=4)
-    compressed.compressed(method, checkout / "whole", "single", checkout / "teacher", **more)
-    assert shapes.of(model_folder.load_tuned(checkout / "teacher")[0])
-    places = (checkout / "teacher", "single", checkout / "out")
+def test_a_reshaped_teacher(name: str, before: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    teacher = reshaped(before, tmp_path_factory)
+    assert shapes.of(model_folder.load_tuned(teacher)[0])
+    places = (teacher, "single", checkout / "out")
     if said := SAID.get((name, before)):
         with pytest.raises(UsageError, match=rf"^params\.yaml: compress[:.] ?{said}"):
             compressed.compressed(name, *places, **MORE.get(name, {}))
