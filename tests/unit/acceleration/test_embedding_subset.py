@@ -24,8 +24,8 @@ OPTIMIZERS = [{"learning_rate": 1e-2}, {"optimizer": "sgd", "momentum": 0.9, "le
 
 
 def trained(source: Path, data: Encoded, words: bool, **changes: object) -> tuple[torch.nn.Module, int]:
-    """A head and its encoder after three epochs, and how many rows the embedding table had while they trained."""
-    entry = Finetune(data="d", encoder="e", epochs=3, batch_size=4, weight_decay=0.5, **changes)
+    """A head and its encoder after two epochs, and how many rows the embedding table had while they trained."""
+    entry = Finetune(data="d", encoder="e", epochs=2, batch_size=4, weight_decay=0.5, **changes)
     torch.manual_seed(2)
     model = new_head.for_task(source, tiny.TASK, "linear")
     groups = partial(strategies.groups, params=entry)
@@ -36,7 +36,7 @@ def trained(source: Path, data: Encoded, words: bool, **changes: object) -> tupl
     ):
         assert on == words
         size = len(backbones.encoder(model).get_input_embeddings().weight)
-        fit(model, losses.classification, RowBatches(data, 4, 3, 1, 0), entry, groups=groups)
+        fit(model, losses.classification, RowBatches(data, 4, 2, 1, 0), entry, groups=groups)
     return model, size
 
 
