@@ -1,4 +1,4 @@
-"""Where the tests spend their time, by file: make test && python benchmarks/durations.py --json FILE.
+"""Tabulate where the tests spend their time, by file: make test && python benchmarks/durations.py --json FILE.
 
 Reads what `make test` left in state/tests, so nothing runs here. Minutes are of this machine, the seconds of a file are
 of all its tests with their fixtures, in however many processes they ran.

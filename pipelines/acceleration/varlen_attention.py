@@ -7,7 +7,7 @@ transformers would wait for the GPU. B rows of T places hold N tokens.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -65,10 +65,11 @@ def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rows: Fl
     """
     bounds, longest = rows.bounds, rows.longest
     if not dropout:
-        found: Any = varlen_attn(query, key, value, bounds, bounds, longest, longest)
-        return found  # type: ignore[no-any-return]
-    forward = torch.ops.aten._flash_attention_forward
-    return forward(query, key, value, bounds, bounds, longest, longest, dropout, False, False)[0]  # type: ignore[no-any-return]
+        exact = varlen_attn(query, key, value, bounds, bounds, longest, longest)
+        return cast(torch.Tensor, exact)  # it returns a pair only where it is asked for one
+    forward: Any = torch.ops.aten._flash_attention_forward
+    attended: torch.Tensor = forward(query, key, value, bounds, bounds, longest, longest, dropout, False, False)[0]
+    return attended
 
 
 def can(model: nn.Module) -> bool:
