@@ -34,7 +34,7 @@ def peak(stage: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("counts", [(1_500, 4_500), pytest.param((3_000, 15_000), marks=pytest.mark.soak)])
+@pytest.mark.parametrize("counts", [(1_500, 7_500), pytest.param((3_000, 15_000), marks=pytest.mark.soak)])
 def test_several_times_the_text_is_encoded_in_the_same_memory(counts: tuple[int, int], checkout: Path) -> None:
     tiny.tokenizer(checkout / "vocab")
     params = {"resources": {"threads": 1}, "encode": {"it": {"task": "it", "vocab": "vocab", "max_length": 32}}}
@@ -49,7 +49,9 @@ def test_several_times_the_text_is_encoded_in_the_same_memory(counts: tuple[int,
         peaks.append(peak("encode"))
     tokens = json.loads(Path("artifacts/encoded/it/encoding.json").read_text())["tokens"]["train"]
     assert tokens > 700 * counts[1]
-    assert peaks[1] < 1.1 * peaks[0]
+    # A row's text is 11 KiB and its ids are as much again. The allocator holds one chunk of 17 MiB more in some runs.
+    growth = (peaks[1] - peaks[0]) / (counts[1] - counts[0])
+    assert growth < 5, f"{growth:.1f} KiB a row"
 
 
 def span(number: int) -> dict[str, Any]:
