@@ -81,7 +81,7 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
         counts = entities.counts(_each(gold), _each(answers.column("entities")))
-        return lambda chosen: entities.ratios(*counts[chosen].sum(axis=0))[name]
+        return lambda chosen: entities.ratios(*map(int, counts[chosen].sum(axis=0)))[name]
     wanted, said = label_ids(rows, predictions, task)
     metric, classes = (metrics.METRICS | metrics.BINARY)[name], len(task.labels)
     return lambda chosen: metric(wanted[chosen], said[chosen], classes)

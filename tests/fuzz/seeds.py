@@ -17,11 +17,11 @@ from pipelines.core.errors import InputError
 from pipelines.data.corpora import livedoor
 from pipelines.inference import onnx_export
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import app, batch, schemas
+from pipelines.serving import batch
 from pipelines.text import encoding, tokenizer
 from pipelines.tracking.registry import Version
+from tests.support import http, tiny
 from tests.support import kinds as some
-from tests.support import tiny
 from tests.support.file_texts import IOB2, SQUAD
 from tests.support.places import ROOT
 
@@ -122,17 +122,7 @@ def scorer(kind: str) -> batch.Scorer:
 
 @cache
 def _service(kind: str) -> Any:
-    """The service's route and handlers, without Ray."""
-    from fastapi import FastAPI
-    from fastapi.testclient import TestClient
-
-    api = FastAPI(exception_handlers=app.api.exception_handlers)
-
-    @api.post("/predict", response_model_exclude_none=True)
-    def predict(request: schemas.Request) -> schemas.Answer:
-        return app.answer(Version("it", 1, {}), predictor(kind), request)
-
-    return TestClient(api)
+    return http.client(Version("it", 1, {}), predictor(kind))
 
 
 def ask(kind: str, body: bytes) -> None:
