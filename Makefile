@@ -26,10 +26,10 @@ $(VENV)/.installed: install.sh $(wildcard requirements*.lock) $(if $(TORCH),agai
 run: install
 	$(BIN)/bertline quickstart
 
-# A thread for each process: quick tests side by side, then the slow ones, which wait a lot, but one Ray.
+# A thread for each process: quick tests side by side, then the slow ones, which wait a lot, by groups of tests/conftest.py.
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not soak" --junitxml state/tests/quick.xml --numprocesses auto --maxprocesses 4
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not soak" --junitxml state/tests/slow.xml --numprocesses 3 --dist loadscope --durations 15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not soak" --junitxml state/tests/slow.xml --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15
 
 # What repeats for statistics: kills at many moments, thousands of mutants, seeds, real corpora in full.
 soak: install

@@ -46,26 +46,45 @@ SETTINGS = [
     "PREFECT_HOME",
     "PREFECT_API_URL",
 ]
-STARTS_RAY = (
-    "tests/faults/test_cluster.py",
-    "tests/faults/test_placement.py",
-    "tests/faults/test_distillation_faults.py",
-    "tests/faults/test_ray_workers.py",
-    "tests/flows/test_services.py",
-    "tests/serving/",
-)
+# A group of slow tests is one process's, in turn: more than three Rays are too many for two cores, and a driver on one
+# machine may join the nodes of another cluster.
+GROUPS = {
+    "tests/serving/test_in_a_cluster.py": "clusters",
+    "tests/faults/test_cluster.py": "clusters",
+    "tests/faults/test_placement.py": "clusters",
+    "tests/flows/test_services.py": "served",
+    "tests/serving/": "served",
+    "tests/faults/test_distillation_faults.py": "workers",
+    "tests/faults/test_ray_workers.py": "workers",
+}
+# The longest begin first (benchmarks/results/durations.json), or one of them would be waited for at the end.
+LONGEST = ("served", "clusters", "workers", "test_compress_search.py", "test_graph.py", "test_story.py")
+LONGEST += ("test_prefect_faults.py", "test_registration_faults.py", "test_servers_killed.py")
+
+
+def group(node: str) -> str:
+    """What runs in one process with the test of this id: its group, or its file with what that made."""
+    return next((name for start, name in GROUPS.items() if node.startswith(start)), node.split("::")[0])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        name = group(item.nodeid).rpartition("/")[2]
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadscope`, tests that start Ray go to one process, in turn; other files to whichever is free."""
+    """With `--dist loadscope`, a process takes a whole group of tests."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneRayAtATime(LoadScopeScheduling):
+    class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "ray" if nodeid.startswith(STARTS_RAY) else nodeid.split("::")[0]  # with what its module made
+            return group(nodeid)
 
-    return OneRayAtATime(config, log) if config.getvalue("dist") == "loadscope" else None
+    return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 @pytest.fixture
