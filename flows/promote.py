@@ -67,6 +67,7 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
         return Outcome(True, ["nothing to do"], champion)
     if version is None and (taken_back := _taken_back(challenger, known)):
         return Outcome(False, [taken_back], champion)
+    content = registry.content(challenger)  # before it is measured: what is entered is what was there then
     decision = _decide(challenger, champion, entry, rules)
     if known.champion and not champion:
         decision = gates.without_champion(decision, known.champion)
@@ -75,7 +76,7 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
     if not decision.passed and rules.gate == "enforce":
         return Outcome(False, decision.reasons, champion)
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
-    ledger.append(name, known, "promote", challenger.version, reason or why, verdict)
+    ledger.append(name, known, "promote", challenger.version, reason or why, verdict, content)
     events.tell("champion", name, version=str(challenger.version))
     return Outcome(True, decision.reasons, challenger)
 

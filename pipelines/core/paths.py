@@ -7,9 +7,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, shown
 
 ARTIFACTS = Path("artifacts")  # relative: a stage runs at the root of its checkout, as DVC does
+
+
+def below(folder: Path, name: str) -> Path:
+    """`folder / name`, for a name that others wrote: in an archive, in a file of a model, in a registry.
+
+    Raises InputError if that is not below `folder`: an absolute name, `..`, or a link that leads elsewhere.
+    """
+    place = folder / name
+    try:
+        inside = place.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a circle of links, a NUL
+        inside = False
+    if not inside or "\0" in name:
+        raise InputError(f"{folder}: {shown(name)} lies outside of it; whoever wrote that name may mean harm")
+    return place
 
 
 def raw(name: str) -> Path:

@@ -18,10 +18,13 @@ def sha256(path: Path) -> str:
 
 def digest(path: Path) -> str:
     """sha256 of an input: of a file's bytes, of a folder's provenance.json, else of its files' names and bytes."""
+    return sha256(path / FILE) if (path / FILE).is_file() else contents(path)
+
+
+def contents(path: Path) -> str:
+    """sha256 of a file's bytes, or of the names and bytes of a folder's files, whatever the folder says of itself."""
     if path.is_file():
         return sha256(path)
-    if (path / FILE).is_file():
-        return sha256(path / FILE)
     inner = sorted(p for p in path.rglob("*") if p.is_file())
     lines = (f"{sha256(p)}  {p.relative_to(path).as_posix()}\n" for p in inner)
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -3,9 +3,9 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, choices, sentence
@@ -13,6 +13,8 @@ from pipelines.core.schema import METRICS, ROWS
 from pipelines.core.section import Name
 
 FILE = "task.json"
+# of a file that is written beside others: a task.json may come from elsewhere
+_FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$", max_length=100)]
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Task:
     language: str = ""
     units: Literal["words", "characters"] = "words"  # what is tagged: "words" between spaces, or single "characters"
     unanswerable: bool = False  # whether some questions have no answer in their context
-    submission: str = ""  # the file that a leaderboard takes for a split without labels
+    submission: _FileName = ""  # the file that a leaderboard takes for a split without labels
     submits_ids: bool = False  # the submission has labels by number, not by name
 
     @property

@@ -24,6 +24,7 @@ class Event:
     actor: str
     reason: str
     verdict: dict[str, Any] = field(default_factory=dict)  # of the gate
+    content: dict[str, str] = field(default_factory=dict)  # what the version holds: artifact -> its files' digest
 
     def text(self) -> str:
         """The event as it is kept."""
@@ -77,6 +78,10 @@ class State:
         """The number and the digest of the last event that counts."""
         return (self.entries[-1].number, self.entries[-1].digest) if self.entries else (0, "")
 
+    def content(self, version: int) -> dict[str, str]:
+        """What the version held when it became champion first; nothing if no event says so."""
+        return next((e.event.content for e in self.entries if e.event.version == version and e.event.content), {})
+
     def at(self, at_ms: int) -> Entry | None:
         """The last entry that counted at a time."""
         return next((entry for entry in reversed(self.entries) if entry.at_ms <= at_ms), None)
@@ -87,6 +92,19 @@ _EVENT = TypeAdapter(Event)
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def end(kept: Sequence[Kept]) -> str:
+    """The number and the digest of the last event, as one text; "" without one."""
+    return f"{kept[-1].number} {digest(kept[-1].text)}" if kept else ""
+
+
+def missing(kept: Sequence[Kept], noted: str) -> str:
+    """What became of the end that was `noted` beside the events, as a sentence; "" if it is still among them."""
+    number, _, _ = noted.partition(" ")
+    if not noted or any(end([each]) == noted for each in kept):
+        return ""
+    return f"event {number[:20]}, which was the last one, was changed or removed"
 
 
 def replay(kept: Sequence[Kept]) -> State:

@@ -14,6 +14,7 @@ from urllib.request import url2pathname
 import mlflow
 import psutil
 
+from pipelines.core import paths
 from pipelines.core.errors import InputError
 from pipelines.tracking import store
 
@@ -24,15 +25,18 @@ DAY_SECONDS = 86_400  # no download takes as long
 
 
 def fetch(name: str, number: int, path: str) -> Path:
-    """A file or a folder of a version, such as `MLmodel` or `artifacts/onnx`. A version never changes."""
+    """A file or a folder of a version, such as `MLmodel` or `artifacts/onnx`. What is fetched is kept.
+
+    Raises InputError if the path, which may come from a file of the version, leads out of it.
+    """
     what = f"{name} version {number}: its files cannot be read"
     client = store.connect()
     with store.explained(what):
         uri = client.get_model_version_download_uri(name, str(number))
     if uri.startswith("file:"):
-        return _required(Path(url2pathname(urlsplit(uri).path)) / path, what)
+        return _required(paths.below(Path(url2pathname(urlsplit(uri).path)), path), what)
     version = HOME / hashlib.sha256(f"{store.uri()} {uri}".encode()).hexdigest()[:16]
-    place = version / path
+    place = paths.below(version, path)
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         _remove_what_was_cut_off()

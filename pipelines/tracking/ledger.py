@@ -31,6 +31,7 @@ from pipelines.tracking.events import Action, Event, Kept, State
 CHAMPION = "champion"  # the alias
 SUFFIX = ".ledger"
 TAG = "event"  # of a version of NAME.ledger
+END = "end"  # the tag of NAME.ledger that notes its last event, which no later event names
 PAGE = 10_000  # events of one request
 CACHE = Path("state/ledger")
 _KEPT = TypeAdapter(list[Kept])
@@ -44,14 +45,24 @@ def read(name: str) -> State:
     """
     client, known = store.connect(), _cached(_cache(name))
     with store.explained(f"{name}: the ledger cannot be read"):
+        noted = _noted(client, name)  # before the events: another may be written meanwhile
         state = events.replay(_fetch(client, name))
-    if known and known[-1] not in state.kept:
-        return replace(state, damage=(*state.damage, _not_as_before(known[-1])))
-    return state
+    more = [_not_as_before(known[-1])] if known and known[-1] not in state.kept else []
+    more += [gone] if (gone := events.missing(state.kept, noted)) else []
+    return replace(state, damage=(*state.damage, *more))
 
 
 def champion(name: str) -> int | None:
     """The present champion. Events that this checkout has read before are not read again, but the last of them."""
+    return _latest(name).champion
+
+
+def content(name: str, version: int) -> dict[str, str]:
+    """What a version held when it became champion: artifact -> digest; nothing if it never did."""
+    return _latest(name).content(version)
+
+
+def _latest(name: str) -> State:
     client = store.connect()
     with store.explained(f"{name}: the ledger cannot be read"):
         file = _cache(name)
@@ -60,7 +71,23 @@ def champion(name: str) -> int | None:
     if kept != known:
         with contextlib.suppress(InputError, OSError):  # another process writes the same, or the folder is read-only
             json_file.write(file, kept)
-    return events.replay(kept).champion
+    return events.replay(kept)
+
+
+def _noted(client: MlflowClient, name: str) -> str:
+    """The end of the ledger as its writers noted it; "" without a ledger or a note."""
+    try:
+        return str(client.get_registered_model(name + SUFFIX).tags.get(END, ""))
+    except MlflowException as error:
+        if error.get_http_status_code() != HTTPStatus.NOT_FOUND:
+            raise
+        return ""
+
+
+def _note(client: MlflowClient, name: str, kept: Sequence[Kept]) -> None:
+    """Note the end of the ledger beside it. Two writers may pass each other: a note of an earlier event is true too."""
+    with contextlib.suppress(MlflowException):  # the event is entered, noted or not
+        client.set_registered_model_tag(name + SUFFIX, END, events.end(kept))
 
 
 def _cache(name: str) -> Path:
@@ -106,15 +133,24 @@ def _fetch(client: MlflowClient, name: str, begin: int = 1) -> list[Kept]:
 
 
 def append(
-    name: str, known: State, action: Action, version: int, reason: str, verdict: dict[str, Any] | None = None
+    name: str,
+    known: State,
+    action: Action,
+    version: int,
+    reason: str,
+    verdict: dict[str, Any] | None = None,
+    content: dict[str, str] | None = None,
 ) -> State:
     """Make `version` champion, if nothing has happened since `known` was read; returns what the ledger says then.
+
+    `content` is what the version holds: artifact -> digest. Whoever opens it later requires the same.
 
     Raises InputError if another event was first, if the server does not take this one, or if there is no ledger and
     another owns `name`.
     """
     after, digest = known.last
-    event = Event(uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, verdict or {})
+    given = {"verdict": verdict or {}, "content": content or {}}
+    event = Event(uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, **given)
     client = store.connect()
     with store.explained(f"{name}: {action} of version {version} is not entered"):
         if not create(client, name):
@@ -126,16 +162,21 @@ def append(
     unsure = f"{name}: whether {action} of version {version} is entered only `bertline history` will say"
     with store.explained(unsure):
         now = events.replay(_onward(client, name, known.kept))
+    _note(client, name, now.kept)
     if error and not _is_in(now, event):
         raise InputError(f"{unsure}: {store.without_passwords(one_line(error))}")
     if not _counts(now, event):
-        first = next(entry for entry in now.entries if entry.number > after)
-        raise InputError(
-            f"{name}: {action} of version {version} is not entered: {first.event.actor} was first and made version "
-            f"{first.event.version} champion; compare with that one"
-        )
+        raise _overtaken(name, event, now)
     settle(name, now, told=False)
     return now
+
+
+def _overtaken(name: str, event: Event, now: State) -> InputError:
+    first = next(entry for entry in now.entries if entry.number > event.after).event
+    return InputError(
+        f"{name}: {event.action} of version {event.version} is not entered: {first.actor} was first and made version "
+        f"{first.version} champion; compare with that one"
+    )
 
 
 def _write(client: MlflowClient, name: str, event: Event) -> MlflowException | None:
@@ -164,16 +205,24 @@ def create(client: MlflowClient, name: str) -> bool:
 
     Who creates a registered model may write it, and says who else may. So the ledger is created by whoever is about to
     create `name`, or owns it; else who may only register could make a ledger of his own, and promote.
+
+    Raises InputError if another user has made a ledger for a model that is not there yet.
     """
-    if _is_there(client, name + SUFFIX):
-        return True
-    if _is_there(client, name) and not users.manages(name):
-        return False
-    try:
-        client.create_registered_model(name + SUFFIX, description=f"Which version of {name} was champion when.")
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first
-            raise
+    there = _is_there(client, name)
+    if not _is_there(client, name + SUFFIX):
+        if there and not users.manages(name):
+            return False
+        try:
+            client.create_registered_model(name + SUFFIX, description=f"Which version of {name} was champion when.")
+            return True
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first, or hides it
+                raise
+    if not there and not users.manages(name + SUFFIX, as_administrator=False):
+        raise InputError(
+            f"{name}{SUFFIX}: another user made it before there was {name}, and could decide who is champion; unless "
+            f"{name} is being registered just now, have an administrator delete it"
+        )
     return True
 
 

@@ -14,6 +14,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
+from pipelines.core import provenance
 from pipelines.core.errors import InputError, choices
 from pipelines.core.progress import say
 from pipelines.tracking import files, ledger, pyfunc, store
@@ -196,6 +197,28 @@ def made_from(stages: list[dict[str, Any]], md5: str) -> list[dict[str, Any]]:
     return [{"model": each.name, "version": each.version} for each in versions() if each.tags.get("md5") in read]
 
 
+def content(version: Version) -> dict[str, str]:
+    """What a version holds: each of its artifacts by the digest of its files, and which runtime answers."""
+    places = {name: files.fetch(version.name, version.version, path) for name, path in _logged(version).items()}
+    digests = {name: provenance.contents(place) for name, place in sorted(places.items())}
+    return digests | ({RUNTIME: version.tags[RUNTIME]} if RUNTIME in version.tags else {})
+
+
+def _fetch_as_promoted(version: Version, name: str, path: str) -> Path:
+    """An artifact of a version. Raises InputError if it is not what the version held when it became champion.
+
+    Who may register may also rename a model, make another of its name, or overwrite what was uploaded.
+    """
+    place, held = files.fetch(version.name, version.version, path), ledger.content(version.name, version.version)
+    changed = held and held.get(name) != provenance.contents(place)
+    if changed or held.get(RUNTIME, version.tags.get(RUNTIME)) != version.tags.get(RUNTIME):
+        raise InputError(
+            f"{version}: its {name if changed else RUNTIME} is not what was promoted: the ledger has another digest. "
+            "It is not opened; find out who changed it, and `bertline rollback` to a version before"
+        )
+    return place
+
+
 def folder(version: Version, runtime: str = "") -> Path:
     """What `version` is opened from, downloaded if the store is elsewhere.
 
@@ -206,25 +229,25 @@ def folder(version: Version, runtime: str = "") -> Path:
     if runtime and runtime not in pyfunc.FOLDERS:
         raise InputError(choices("runtime", runtime, pyfunc.FOLDERS))
     names = [pyfunc.FOLDERS[runtime]] if runtime else list(pyfunc.FOLDERS.values())
-    found = next((logged[name] for name in names if name in logged), "")
-    if not found:
+    name = next((name for name in names if name in logged), "")
+    if not name:
         raise InputError(f"{version} was registered without {names[0]}; add its run to export: and retrain")
-    return files.fetch(version.name, version.version, found)
+    return _fetch_as_promoted(version, name, logged[name])
 
 
 def profile(version: Version) -> Path:
     """The file that `version` was registered with for drift. Raises InputError if it has none."""
-    found = _logged(version).get(PROFILE)
-    if not found:
+    path = _logged(version).get(PROFILE)
+    if not path:
         raise InputError(f"{version} has no profile to measure drift against; `bertline retrain` registers it with one")
-    return files.fetch(version.name, version.version, found)
+    return _fetch_as_promoted(version, PROFILE, path)
 
 
 def _logged(version: Version) -> dict[str, str]:
     """The artifacts of a version: their names and their places in it."""
     found = Model.load(str(files.fetch(version.name, version.version, MLMODEL)))
     try:
-        return {name: each["path"] for name, each in found.flavors["python_function"]["artifacts"].items()}
+        return {name: str(each["path"]) for name, each in found.flavors["python_function"]["artifacts"].items()}
     except (KeyError, TypeError):
         raise _foreign(version) from None
 

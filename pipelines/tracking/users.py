@@ -12,8 +12,10 @@ MAY = "/api/3.0/mlflow/users/permissions/get"
 NOT_FOUND = 404
 
 
-def manages(name: str) -> bool:
-    """Whether this user may say who may write the registered model `name`: who made it may.
+def manages(name: str, as_administrator: bool = True) -> bool:
+    """Whether this user may say who may write the registered model `name`: who made it may, and an administrator.
+
+    With `as_administrator` false, an administrator must have made it, or been granted it.
 
     Where there are no users everybody may: in a database that we open ourselves, and on a server that does not know
     the question. False if the server does not tell.
@@ -26,7 +28,7 @@ def manages(name: str) -> bool:
         return True
     try:
         user = who.json()["user"]
-        if user["is_admin"]:
+        if user["is_admin"] and as_administrator:
             return True
         about = {"username": user["username"], "resource_type": "registered_model", "resource_id": name}
         return bool(_ask(place, MAY, params=about).json()["permission"] == "MANAGE")

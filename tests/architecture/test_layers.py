@@ -100,6 +100,23 @@ def patches(tree: ast.AST) -> Iterator[str]:
                 yield f"{ast.unparse(node)} replaces what every user of it shares"
 
 
+# where names come from a registry or an archive, which others write: pipelines.core.paths.below joins them
+WRITTEN_BY_OTHERS = ("pipelines/tracking/", "pipelines/data/formats/")
+
+
+def joins(tree: ast.AST) -> Iterator[str]:
+    """Where a path is joined with a name that is no constant: `folder / name`, `folder.joinpath(name)`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            names = [node.right]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".joinpath", "path.join")):
+            names = node.args
+        else:
+            continue
+        if any(isinstance(each, ast.Name | ast.Attribute) and not ast.unparse(each).isupper() for each in names):
+            yield f"{ast.unparse(node)} may lead out of its folder: paths.below(folder, name)"
+
+
 def violations(place: Path, source: str) -> list[str]:
     """Every rule that the file at `place` breaks, as sentences."""
     tree, here, found = ast.parse(source), room_of(place), []
@@ -123,6 +140,8 @@ def violations(place: Path, source: str) -> list[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= 40:
             found.append(f"{place}: {node.name} has over 40 lines")
     found += [f"{place}: {patched}" for patched in patches(tree)]
+    if str(place).startswith(WRITTEN_BY_OTHERS):
+        found += [f"{place}: {joined}" for joined in joins(tree)]
     if not ast.get_docstring(tree):
         found.append(f"{place}: its first line must say what it is")
     if place.stem in SHADOWING:
@@ -176,6 +195,16 @@ PLANTED = {
         "pipelines/checkpoints/a.py",
         '"""x"""\nfrom pipelines.acceleration import apply\n',
         "may not know",
+    ),
+    "a path that others wrote": (
+        "pipelines/tracking/a.py",
+        '"""x"""\ndef f(folder, path):\n    return folder / path\n',
+        "may lead out of its folder",
+    ),
+    "a path that others wrote, joined": (
+        "pipelines/data/formats/a.py",
+        '"""x"""\nimport os\ndef f(folder, name):\n    return os.path.join(folder, name)\n',
+        "may lead out of its folder",
     ),
     "a shadowing name": ("pipelines/stages/tokenize.py", '"""x"""\n', "shadows"),
 }

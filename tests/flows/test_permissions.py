@@ -1,12 +1,16 @@
 """MLflow with users: who may write a model but not its ledger registers versions, and can promote none."""
 
+import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import mlflow
 import pytest
+import yaml
 from mlflow.server import get_app_client
 from mlflow.server.auth.client import AuthServiceClient
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from pipelines.core.errors import InputError
 from pipelines.tracking import files, ledger, registry, store
@@ -15,6 +19,7 @@ from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 OWNER, TRAINER = ("admin", "the owner's password"), ("trainer", "the trainer's password")
+NUMBERS = count(1)  # of models that are attacked, each by a user of its own
 SECOND = ("second", "the other trainer's password")
 
 
@@ -50,6 +55,15 @@ def add(trainer: tuple[str, str], server: servers.Mlflow) -> AuthServiceClient:
     experiment = store.connect().get_experiment_by_name(store.EXPERIMENT)
     known.grant_user_permission(trainer[0], "experiment", experiment.experiment_id, "EDIT")
     return known
+
+
+def upload(name: str, folder: Path) -> int:
+    """Any files as the next version of a model, by MLflow's own client."""
+    client = store.connect()
+    run = client.create_run(store.experiment(client))
+    client.log_artifacts(run.info.run_id, str(folder), "model")
+    place = f"{run.info.artifact_uri}/model"
+    return int(client.create_model_version(name, place, run.info.run_id, await_creation_for=0).version)
 
 
 def names() -> set[str]:
@@ -119,3 +133,96 @@ def test_a_model_without_a_ledger_gets_one_from_its_owner_only(
     store.connect().create_model_version("old", "s3://nowhere/m", await_creation_for=0)
     ledger.append("old", ledger.read("old"), "promote", 1, "I am the administrator")
     assert [ledger.champion(name) for name in ("bare", "own", "old")] == [1, 1, 1]
+
+
+@pytest.fixture
+def attacked(server: servers.Mlflow, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A model whose version 1 the owner has promoted; the user is one who may register versions of it since."""
+    name = f"attacked-{next(NUMBERS)}"
+    trainer, folder = (f"trainer of {name}", "the attacker's password"), tiny.classifier(checkout / "model")
+    version = registry.register(name, folder, CODE, "single", {"text": "犬"}, {"md5": "1"})
+    ledger.append(name, ledger.read(name), "promote", 1, "the first", content=registry.content(version))
+    assert registry.folder(registry.get(name, "champion")).is_dir()
+    add(trainer, server).grant_user_permission(trainer[0], "registered_model", name, "EDIT")
+    become(trainer, monkeypatch)
+    return name
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_version_writes_nothing_outside_of_its_folder(attacked: str, checkout: Path, absolute: bool) -> None:
+    """MLmodel, which whoever registers uploads, names the places of a version's files."""
+    target, evil = checkout / "params.yaml", checkout / "evil"
+    place = str(target) if absolute else "../../../params.yaml"
+    (evil / str(target).lstrip("/")).parent.mkdir(parents=True)
+    for file in (evil / str(target).lstrip("/"), evil / "params.yaml"):
+        file.write_text("the attacker's")
+    flavor = {"artifacts": {"model": {"path": place, "uri": "x"}}, "loader_module": "x", "python_version": "3.11"}
+    (evil / "MLmodel").write_text(yaml.safe_dump({"flavors": {"python_function": flavor}}))
+    version = registry.version(attacked, upload(attacked, evil))
+    with pytest.raises(InputError, match="lies outside of it; whoever wrote that name may mean harm"):
+        registry.folder(version)
+    assert not target.exists()
+
+
+def test_another_model_of_the_name_is_not_opened(
+    attacked: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may register renames the model and makes one of its name: its version 1 is another model."""
+    store.connect().rename_registered_model(attacked, f"{attacked}-aside")
+    other = tiny.classifier(checkout / "other", seed=9)
+    with pytest.raises(InputError, match=rf"{attacked}\.ledger: another user made it"):
+        registry.register(attacked, other, CODE, "single", {"text": "犬"}, {"md5": "2"})
+    store.connect().create_registered_model(attacked)
+    assert registry.register(attacked, other, CODE, "single", {"text": "犬"}, {"md5": "2"}).version == 1
+    become(OWNER, monkeypatch)
+    with pytest.raises(InputError, match=f"{attacked} version 1: its model is not what was promoted"):
+        registry.folder(registry.get(attacked, "champion"))
+
+
+def test_a_champion_whose_files_were_overwritten_is_not_opened(
+    attacked: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = store.connect()
+    place = client.get_model_version_download_uri(attacked, "1")
+    (checkout / "config.json").write_text('{"architectures": ["attacker"]}')
+    get_artifact_repository(f"{place}/artifacts/model").log_artifact(str(checkout / "config.json"))
+    become(OWNER, monkeypatch)
+    shutil.rmtree(files.HOME)  # as on another machine
+    with pytest.raises(InputError, match=f"{attacked} version 1: its model is not what was promoted"):
+        registry.folder(registry.get(attacked, "champion"))
+
+
+def test_a_ledger_that_another_made_first_is_refused(
+    attacked: str, checkout: Path, server: servers.Mlflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh, third = f"{attacked}-fresh", (f"third of {attacked}", "the third one's password")
+    store.connect().create_registered_model(f"{fresh}.ledger")
+    folder = tiny.classifier(checkout / "fresh")
+    become(OWNER, monkeypatch)
+    add(third, server)
+    for user in (OWNER, third):
+        become(user, monkeypatch)
+        with pytest.raises(InputError, match=rf"{fresh}\.ledger: another user made it before there was {fresh}"):
+            registry.register(fresh, folder, CODE, "single", {"text": "犬"}, {"md5": "1"})
+        assert fresh not in names()
+    become(OWNER, monkeypatch)
+    store.connect().delete_registered_model(f"{fresh}.ledger")
+    assert registry.register(fresh, folder, CODE, "single", {"text": "犬"}, {"md5": "1"}).version == 1
+
+
+def test_an_end_that_was_changed_or_removed_is_told_by_a_checkout_that_never_saw_it(
+    attacked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become(OWNER, monkeypatch)
+    version, client = registry.version(attacked, 1), store.connect()
+    ledger.append(attacked, ledger.read(attacked), "promote", 1, "again", content=registry.content(version))
+    assert ledger.read(attacked).damage == ()
+    text = client.get_model_version(f"{attacked}.ledger", "2").tags[ledger.TAG]
+    changes = (
+        lambda: client.set_model_version_tag(f"{attacked}.ledger", "2", ledger.TAG, text.replace("again", "anew")),
+        lambda: client.delete_model_version(f"{attacked}.ledger", "2"),
+    )
+    for change in changes:
+        change()
+        shutil.rmtree(ledger.CACHE, ignore_errors=True)
+        assert ledger.read(attacked).damage == ("event 2, which was the last one, was changed or removed",)

@@ -155,7 +155,9 @@ def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path)
 
 
 @pytest.mark.slow
-def test_a_version_that_does_not_answer_is_not_gone_back_to(registered: Path, checkout: Path) -> None:
+def test_a_version_that_does_not_answer_is_not_gone_back_to(
+    registered: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from flows.promote import promote, rollback
 
     first = register(registered)
@@ -168,6 +170,9 @@ def test_a_version_that_does_not_answer_is_not_gone_back_to(registered: Path, ch
     with pytest.raises(InputError, match="version 2 is the champion already"):
         rollback("tiny", to=2)
     (registry.folder(first) / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match="its model is not what was promoted"):
+        rollback("tiny")
+    monkeypatch.setattr(ledger, "content", lambda name, version: {})  # as of events of before, which name no content
     with pytest.raises(InputError, match="its weights are not readable"):
         rollback("tiny")
     assert registry.get("tiny", "champion").version == 2

@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import BinaryIO, Self, cast
 
 from pipelines.core.errors import InputError, choices
 
@@ -13,6 +13,23 @@ MAX_MEMBERS = 200_000
 MAX_MEMBER_BYTES = 1 << 30  # of a zip, which is read a line at a time
 MAX_WHOLE_BYTES = 64 << 20  # of a member of a tar, which is read whole
 MAX_TOTAL_BYTES = 8 << 30
+MAX_HEADER_BYTES = 1 << 20  # of long names and other facts before a member, which tarfile reads whole
+FACTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+
+
+class _Header(tarfile.TarInfo):
+    """A member's header. One with more facts than a corpus has is refused before they are read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in FACTS and header.size > MAX_HEADER_BYTES:
+            raise _HeaderError(f"a header of {header.size:,} bytes; at most {MAX_HEADER_BYTES:,} are read")
+        return header
+
+
+class _HeaderError(Exception):
+    pass
 
 
 def tar_files(archive: Path) -> Iterator[tuple[str, bytes]]:
@@ -23,7 +40,7 @@ def tar_files(archive: Path) -> Iterator[tuple[str, bytes]]:
     """
     total = count = 0
     try:
-        with tarfile.open(archive, "r|*") as tar:
+        with tarfile.open(archive, "r|*", tarinfo=_Header) as tar:
             for member in tar:
                 count += 1
                 total += member.size
@@ -32,6 +49,8 @@ def tar_files(archive: Path) -> Iterator[tuple[str, bytes]]:
                     file = tar.extractfile(member)
                     assert file is not None, member.name
                     yield member.name.removeprefix("./"), file.read()
+    except _HeaderError as error:
+        raise InputError(f"{archive}: {error}; the archive is refused") from None
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise InputError(f"{archive}: not a complete tar archive ({error}); fetch it again") from None
     if not count:

@@ -108,3 +108,18 @@ def test_a_turn_is_waited_for(tmp_path: Path) -> None:
         order.append("first")
     thread.join()
     assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../out", "a/../../out", "link/out", "circle/a", "a\0b", "a" * 300])
+def test_a_name_that_others_wrote_stays_below_its_folder(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    (folder / "circle").symlink_to("circle")
+    if len(name) < 300:
+        with pytest.raises(InputError, match="lies outside of it"):
+            paths.below(folder, name)
+    else:  # no file can have the name, and none is opened by it here
+        assert paths.below(folder, name).name == name
+    assert paths.below(folder, "a/b.c") == folder / "a/b.c"
+    assert paths.below(folder, "a/../b") == folder / "a/../b"

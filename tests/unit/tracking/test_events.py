@@ -1,6 +1,7 @@
 """What events of a ledger come to, whoever wrote them when; and that a change of them shows."""
 
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,3 +109,22 @@ def test_a_clock_that_is_set_back_does_not_change_the_order() -> None:
     assert found.at(4999) is None
     asked = {5000: 2, 5999: 2, 6000: 3, 9000: 3}
     assert {at: entry.event.version for at in asked if (entry := found.at(at))} == asked
+
+
+def test_an_end_that_was_noted_and_is_not_there_is_told() -> None:
+    kept = written(1, 2, 3)
+    noted = events.end(kept)
+    assert events.missing(kept, noted) == events.missing(kept, "") == events.missing([], "") == ""
+    assert events.missing([*kept, kept[0]._replace(number=4)], noted) == "", "a later event is not noted yet"
+    changed = [*kept[:2], kept[2]._replace(text=kept[2].text.replace("me", "you"))]
+    for others in (kept[:2], changed, []):
+        assert events.missing(others, noted) == "event 3, which was the last one, was changed or removed"
+
+
+def test_what_a_version_held_is_what_its_first_event_says() -> None:
+    kept: list[Kept] = []
+    for number, held in enumerate(({}, {"model": "a"}, {"model": "b"}), start=1):
+        one = replace(event(events.replay(kept), 1, name=str(number)), content=held)
+        kept.append(Kept(number, number, one.text()))
+    assert events.replay(kept).content(1) == {"model": "a"}
+    assert events.replay(kept).content(2) == {}

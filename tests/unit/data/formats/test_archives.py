@@ -1,5 +1,6 @@
 """What a hostile archive could do is refused."""
 
+import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -47,4 +48,17 @@ def test_a_cut_archive_is_one_sentence(size: int, tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar.gz", (tarfile.TarInfo("a"), bytes(range(256)) * 50))
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(InputError, match=r"not a complete tar archive|is empty"):
+        list(archives.tar_files(path))
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_a_header_that_is_larger_than_memory_is_refused_unread(kind: bytes, tmp_path: Path) -> None:
+    """Zeros pack a thousandfold: 4 GB of a long name are 4 MB of an archive."""
+    header = tarfile.TarInfo("a")
+    header.type, header.size = kind, 4 << 30
+    path = tmp_path / "a.tar.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(header.tobuf(tarfile.GNU_FORMAT))
+        file.write(bytes(8 << 20))
+    with pytest.raises(InputError, match=r"a header of 4,294,967,296 bytes; at most 1,048,576 are read; the"):
         list(archives.tar_files(path))
