@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from pipelines.core import paths
 
+IMPORT_SECONDS = 3  # that an executor waits for the warm process, which may import for longer
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 SHELL = set('|&;<>()$`\\"*?[]#~=%\n!{}')  # with any of these a command is the shell's
 
@@ -67,6 +68,7 @@ class Warm:
 
     def __init__(self, ahead: Iterable[str] = ()) -> None:
         self._ahead, self._groups = tuple(ahead), dict[str, int]()
+        self._asked: set[str] = set()  # commands that were sent, of whose start nothing is known yet
         self.pipe: Any = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -77,7 +79,13 @@ class Warm:
         self._end(signal.SIGINT, 3)
         self._end(signal.SIGKILL, 1)
         if self._process:
-            self._process.kill()  # its children have ended, or end with it
+            if self._asked:  # it may have started one just now, which alone it knows
+                with suppress(OSError):
+                    self.pipe.send(None)
+                with suppress(subprocess.TimeoutExpired):  # it imports, and starts nothing meanwhile
+                    self._process.wait(IMPORT_SECONDS)
+                self._end(signal.SIGKILL, 1)
+            self._process.kill()
             self._process.wait()
             self.pipe.close()
 
@@ -92,6 +100,7 @@ class Warm:
             other.close()
             self.pipe.send(self._ahead)
         self.pipe.send(command)
+        self._asked.add(command.name)
 
     def events(self, seconds: float) -> list[Started | Ended]:
         """What has happened, after at most `seconds`. Raises EOFError if the warm process has died."""
@@ -101,12 +110,15 @@ class Warm:
             found.append(event)
             if isinstance(event, Started):
                 self._groups[event.name] = event.pid
+                self._asked.discard(event.name)
             else:
                 del self._groups[event.name]
         return found
 
     def _end(self, by: signal.Signals, seconds: float) -> None:
         """Send a signal to every child, and wait until they have ended, but no longer than `seconds`."""
+        with suppress(EOFError, OSError):
+            self.events(0)
         for pid in self._groups.values():
             kill_group(pid, by)
         until = time.monotonic() + seconds
@@ -148,7 +160,9 @@ class Server:
                     os.read(self.woken, 1 << 12)
                     self._bury()
                 if self.pipe in ready:
-                    self.waiting.append(self.pipe.recv())
+                    if (command := self.pipe.recv()) is None:
+                        raise EOFError
+                    self.waiting.append(command)
             except (EOFError, OSError):
                 for pid in self.children:
                     kill_group(pid, signal.SIGKILL)

@@ -142,16 +142,19 @@ def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:
     stages["a"]["cmd"] = "trap '' INT; sleep 98 & sleep 99; echo a > a.txt"  # does not heed the interrupt
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     with subprocess.Popen(["sleep", "600"]) as bystander:
-        with start() as run:
-            run.until(lambda: "sleep 99" in " ".join(commands(run.pid)))
-            started = psutil.Process(run.pid).children(recursive=True)
-            os.kill(run.pid, signal.SIGINT)
-            assert run.wait(20) == 130
-            assert run.said().strip().splitlines()[-1] == "bertline: interrupted"
-        _, left = psutil.wait_procs(started, timeout=1)
-        assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []  # init has not buried them yet
-        assert bystander.poll() is None
-        bystander.kill()
+        try:
+            with start() as run:
+                run.until(lambda: "sleep 99" in " ".join(commands(run.pid)))
+                started = psutil.Process(run.pid).children(recursive=True)
+                os.kill(run.pid, signal.SIGINT)
+                assert run.wait(20) == 130
+                assert run.said().strip().splitlines()[-1] == "bertline: interrupted"
+            _, left = psutil.wait_procs(started, timeout=1)
+            # init has not buried them yet
+            assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
 
 
 def commands(pid: int) -> list[str]:

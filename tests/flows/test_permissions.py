@@ -14,7 +14,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from pipelines.core.errors import InputError
 from pipelines.tracking import files, ledger, registry, store
-from tests.support import servers, tiny, users
+from tests.support import ledgers, servers, tiny, users
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -55,15 +55,6 @@ def add(trainer: tuple[str, str], server: servers.Mlflow) -> AuthServiceClient:
     experiment = store.connect().get_experiment_by_name(store.EXPERIMENT)
     known.grant_user_permission(trainer[0], "experiment", experiment.experiment_id, "EDIT")
     return known
-
-
-def upload(name: str, folder: Path) -> int:
-    """Any files as the next version of a model, by MLflow's own client."""
-    client = store.connect()
-    run = client.create_run(store.experiment(client))
-    client.log_artifacts(run.info.run_id, str(folder), "model")
-    place = f"{run.info.artifact_uri}/model"
-    return int(client.create_model_version(name, place, run.info.run_id, await_creation_for=0).version)
 
 
 def names() -> set[str]:
@@ -158,7 +149,7 @@ def test_a_version_writes_nothing_outside_of_its_folder(attacked: str, checkout:
         file.write_text("the attacker's")
     flavor = {"artifacts": {"model": {"path": place, "uri": "x"}}, "loader_module": "x", "python_version": "3.11"}
     (evil / "MLmodel").write_text(yaml.safe_dump({"flavors": {"python_function": flavor}}))
-    version = registry.version(attacked, upload(attacked, evil))
+    version = registry.version(attacked, ledgers.upload(attacked, evil))
     with pytest.raises(InputError, match="lies outside of it; whoever wrote that name may mean harm"):
         registry.folder(version)
     assert not target.exists()

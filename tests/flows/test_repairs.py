@@ -122,7 +122,8 @@ def test_a_last_event_that_was_deleted_or_changed_shows_where_it_was_read(
         changed = ledger.read("m").entries[-1].event.text().replace('"version": 2', '"version": 3')
         client.set_model_version_tag("m.ledger", "2", "event", changed)
     said = "event 2 was changed or removed after it was read here"
-    assert history.history("m")["damage"] == [said]
+    noted = "event 2, which was the last one, was changed or removed"
+    assert history.history("m")["damage"] == [said, noted]
     assert f"tampered with: {said}" in history.plain(history.history("m"))
     capsys.readouterr()
     assert ledger.champion("m") == (1 if harm == "deleted" else 3)

@@ -1,19 +1,31 @@
 """A ledger under test: changes to it, and what must be true of it at any time."""
 
 import random
+import tempfile
+from pathlib import Path
 
 from pipelines.core.errors import InputError
-from pipelines.tracking import ledger, store
+from pipelines.tracking import ledger, registry, store
 
 VERSIONS = (1, 2, 3, 4)
 
 
 def register_versions() -> None:
-    """Four versions of `m`, none of which is champion, and none of which can be opened."""
+    """Four versions of `m`, none of which is champion, and none of which holds a model."""
+    store.connect().create_registered_model("m")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, registry.MLMODEL).write_text("flavors: {python_function: {artifacts: {}}}")
+        for _ in VERSIONS:
+            upload("m", Path(folder))
+
+
+def upload(name: str, folder: Path) -> int:
+    """Any files as the next version of a model, by MLflow's own client."""
     client = store.connect()
-    client.create_registered_model("m")
-    for _ in VERSIONS:
-        client.create_model_version("m", "s3://nowhere/m", await_creation_for=0)
+    run = client.create_run(store.experiment(client))
+    client.log_artifacts(run.info.run_id, str(folder), "model")
+    place = f"{run.info.artifact_uri}/model"
+    return int(client.create_model_version(name, place, run.info.run_id, await_creation_for=0).version)
 
 
 def other(draw: random.Random, champion: int | None) -> int:
