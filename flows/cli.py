@@ -101,6 +101,9 @@ def compress(
     target: Annotated[Literal["size", "latency"], typer.Option(help="what is to be small")] = "size",
     steps: Annotated[int, typer.Option(min=1, help="methods in a chain")] = 3,
     width: Annotated[int, typer.Option(min=1, help="results of a round that the next goes on from")] = 2,
+    trust_point: Annotated[
+        bool, typer.Option("--trust-point", help="take the score alone, not what rows show")
+    ] = False,
 ) -> None:
     """Search methods and chains for the smallest or fastest model; an interrupted search goes on where it was."""
     settings.before_a_flow([run], "finetune", "compress")
@@ -108,7 +111,7 @@ def compress(
     from pipelines.compression import searched
     from pipelines.compression.chains import Budget
 
-    result = search(run, Budget(max_loss, target, steps, width))
+    result = search(run, Budget(max_loss, target, steps, width, trust_point))
     print(searched.plain(result))
     if not result.winner:
         raise typer.Exit(REFUSED)

@@ -15,10 +15,10 @@ from prefect import flow
 
 from flows.chain_folder import ChainFolder, name_of
 from flows.notices import HOOKS
-from pipelines.compression import chains, searched
+from pipelines.compression import chains, ranking, searched
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.core import checking, params, paths, resources, stage
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import InputError, UsageError, shown
 from pipelines.core.progress import say
 from pipelines.entries.compress import Compress
 from pipelines.entries.evaluate import Evaluate
@@ -49,6 +49,8 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
         refused = _reproduce(run, [*entries, *further], scored)
         search = Search.of(run, entries, scored, budget, refused, until_end)
         runtime = search.teacher_runtime  # first of all, for if the teacher cannot be measured, nothing can
+        if not budget.trust_point:
+            say(f"compress {run}: {chains.said_of_rows(search.teacher.rows, budget)}")
         tried = chains.search({name: entry["method"] for name, entry in entries.items()}, search.attempt, budget)
         tried += [search.attempt((name,)) for name in further]
         winner, said, unfit = search.judged(tried)
@@ -138,6 +140,12 @@ def _further(entries: Iterable[str]) -> list[str]:
     return further
 
 
+def _require_something_learned(own: gates.Measured, teacher: gates.Measured) -> None:
+    """Raise InputError if a model says the same of every row, and its teacher does not."""
+    if all(each == own.answers[0] for each in own.answers) and any(x != teacher.answers[0] for x in teacher.answers):
+        raise InputError(f"it has learned nothing: it says {shown(own.answers[0])} of all {own.rows:,} rows")
+
+
 @dataclass(frozen=True)
 class Search:
     """One search: its teacher, and the folder in which chains are made.
@@ -191,8 +199,11 @@ class Search:
             raise InputError(self.refused[chain[0]])
         folder = self.folder.made(chain)
         own = measured.measure(folder, self.scored, False)
+        _require_something_learned(own, self.teacher)
         loss = variants.difference(self.teacher.value, own.value)
-        one = Tried(chain, own.value, loss, own.size_bytes, own.size_bytes / self.teacher.size_bytes)
+        most = 100 * gates.most_lost(own, self.teacher, chains.SURE)
+        share = own.size_bytes / self.teacher.size_bytes
+        one = Tried(chain, own.value, loss, own.size_bytes, share, loss_most=most)
         if len(chain) > 1 and not one.keeps(self.budget):
             return one  # nobody asks how fast it is
         (median, least, greatest), runtime = self.latency(chain, folder)
@@ -242,11 +253,21 @@ class Search:
         rules = _rules(self.run)
         said = [] if rules else [f"no promote entry has the run {self.run}, so no gate was asked"]
         unfit: list[Chain] = []
-        for each in chains.best(tried, self.budget):
+        left = [each for each in chains.best(tried, self.budget) if each.shows(self.budget)]
+        while left:
+            each, compared = left[0], list[str]()
+            if self.budget.target == "latency":
+                each, compared = ranking.fastest(left, self._opens, self._split, resources.read().threads)
+            said += compared
             if self._accepted(each.chain, rules, said):
                 return each, said, unfit
             unfit.append(each.chain)
+            left.remove(each)
         return None, said, unfit
+
+    def _opens(self, tried: Tried) -> Path:
+        """The folder that its faster runtime opens."""
+        return self._runtimes(name_of(tried.chain), self.folder.made(tried.chain))[tried.runtime]
 
     def _accepted(self, chain: Chain, rules: Mapping[str, Promote], said: list[str]) -> bool:
         """Whether every gate would take the chain's model as champion in the teacher's place; adds what they say.

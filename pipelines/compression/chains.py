@@ -16,6 +16,8 @@ FIRST = ("prune_vocab",)  # what follows learns to do without the pieces that we
 LAST = ("dynamic_int8", "static_int8", "q8bert", "group_quant")  # nothing takes rounded weights apart
 Chain = tuple[str, ...]  # names of compress entries
 Target = Literal["size", "latency"]
+SURE = 0.95
+Z = 1.6449  # standard errors above which 5 of 100 differences of equal models lie
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,14 @@ class Budget:
         target: what is to be small.
         steps: the longest chain.
         width: results of a round that the next round goes on from, of those that can be gone on from.
+        trust_point: whether the score alone says what is lost; else the rows must show it, as sure as SURE.
     """
 
     max_loss: float = 1.0
     target: Target = "size"
     steps: int = 3
     width: int = 2
+    trust_point: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_loss < float("inf"):
@@ -45,6 +49,7 @@ class Tried:
 
     Attributes:
         loss: points below the teacher; negative above it.
+        loss_most: what the loss is at most, as sure as SURE; a bootstrap over the rows, of both models on each.
         size: bytes of its weights; its part of the teacher's is `size_share`.
         latency_share: its median latency for a row alone as a part of the teacher's, measured in turn, each by its
             faster runtime; None for a chain that does not keep the budget.
@@ -62,9 +67,16 @@ class Tried:
     latency_spread: tuple[float, float] | None = None
     runtime: str = ""
     refused: str = ""
+    loss_most: float | None = None
 
     def keeps(self, budget: Budget) -> bool:
+        """Whether its score does, so that it is worth going on from."""
         return not self.refused and self.loss <= budget.max_loss
+
+    def shows(self, budget: Budget) -> bool:
+        """Whether it may win: the loss is not above the budget by chance of the rows either."""
+        most = self.loss if budget.trust_point or self.loss_most is None else self.loss_most
+        return self.keeps(budget) and most <= budget.max_loss
 
     def cost(self, budget: Budget) -> float:
         """What the budget's target makes small."""
@@ -136,3 +148,18 @@ def follows(chain: Chain, name: str, methods: Mapping[str, str]) -> bool:
 def best(tried: Sequence[Tried], budget: Budget) -> list[Tried]:
     """Those that keep the budget, the cheapest first; of equals the one that scores more."""
     return sorted((each for each in tried if each.keeps(budget)), key=lambda each: (each.cost(budget), -each.score))
+
+
+def said_of_rows(rows: int, budget: Budget) -> str:
+    """What so many rows can show of a model that scores as its teacher does, in one sentence.
+
+    Of models that answer a share d of N rows otherwise, each way as often, the difference has the standard error
+    sqrt(d / N) (McNemar 1947).
+    """
+    part = budget.max_loss / 100
+    share = min(1.0, rows * (part / Z) ** 2)
+    needed = f"for 5% it takes {0.05 * (Z / part) ** 2:,.0f} rows" if part else "no number of rows shows that"
+    return (
+        f"{rows:,} rows can show a loss of at most {budget.max_loss:g} points, {SURE:.0%} sure, of a model that "
+        f"answers up to {share:.1%} of them otherwise than its teacher; {needed}; --trust-point takes the score alone"
+    )

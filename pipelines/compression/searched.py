@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from pipelines.compression.chains import Budget, Chain, Tried
+from pipelines.compression.chains import SURE, Budget, Chain, Tried
 from pipelines.reports import page, plots, tables
 from pipelines.reports.frontier import Point
 
-HEADER = ("chain", "score", "points lost", "MB", "of the bytes", "of the latency", "by", "")
+HEADER = ("chain", "score", "points lost", "at most", "MB", "of the bytes", "of the latency", "by", "")
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,13 @@ def _sentence(found: Searched) -> str:
     asked = f"at most {tables.points(budget.max_loss / 100)} below {found.run}"
     if found.unfit and not found.winner:
         return f"the gate accepts none of the {len(found.unfit)} chains, of {len(found.tried)} tried, that are {asked}"
+    close = [each for each in found.tried if each.keeps(budget) and not each.shows(budget)]
+    if not found.winner and close:
+        some = "1 chain scores" if len(close) == 1 else f"{len(close)} chains score"
+        return (
+            f"{some} {asked}, of {len(found.tried)} tried, and the rows do not show it of any ({SURE:.0%} sure); take "
+            "more rows, allow a larger loss, or use --trust-point"
+        )
     if not found.winner:
         return f"no chain of {len(found.tried)} that were tried is {asked}"
     what = "smallest" if budget.target == "size" else "fastest"
@@ -114,6 +121,7 @@ def _line(found: Searched, each: Tried) -> tuple[str, ...]:
         _name(found, each.chain),
         f"{each.score:.4f}",
         f"{each.loss:.2f}",
+        "-" if each.loss_most is None else f"{each.loss_most:.2f}",
         f"{each.size_bytes / 1e6:.2f}",
         f"{each.size_share:.1%}",
         _latency(each),
@@ -133,6 +141,7 @@ def _note(found: Searched, each: Tried) -> str:
     said = {
         "the winner": each is found.winner,
         "loses too much": not each.keeps(found.budget),
+        "may lose too much": each.keeps(found.budget) and not each.shows(found.budget),
         "the gate refuses it": each.chain in found.unfit,
         "smaller, but slower": each.size_share < 1 < (each.latency_spread or (0,))[0],
     }

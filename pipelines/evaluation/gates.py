@@ -134,13 +134,21 @@ def _against(
         yield _most("max_latency_ratio", said, latency_ratio, rules.max_latency_ratio)
 
 
-def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:
-    """Non-inferiority: the loss is at most `may_lose`, as sure as `confidence` says."""
+def most_lost(challenger: Measured, champion: Measured, confidence: float) -> float:
+    """How much less the challenger scores at most on rows such as these, as sure as `confidence` says."""
+    return -_least_difference(challenger, champion, confidence)
 
+
+def _least_difference(challenger: Measured, champion: Measured, confidence: float) -> float:
     def difference(rows: np.ndarray) -> float:
         return challenger.score(rows) - champion.score(rows)
 
-    bound = significance.lower_bound(difference, challenger.rows, rules.confidence)
+    return significance.lower_bound(difference, challenger.rows, confidence)
+
+
+def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:
+    """Non-inferiority: the loss is at most `may_lose`, as sure as `confidence` says."""
+    bound = _least_difference(challenger, champion, rules.confidence)
     said = (
         f"{challenger.metric} {challenger.value:.4f} against the champion's {champion.value:.4f}; "
         f"{rules.confidence:.0%} sure is a difference of {bound:+.4f} or more, {-rules.may_lose:+.4f} is asked"

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import IO, Any
@@ -149,11 +150,27 @@ class Reference:
 
         Raises InputError if it is of another kind, cannot be opened or dies, and ReferenceEndedError if this one has.
         """
+        with self._opened(folder) as other:
+            return _rounds(self.model, other, self.size, rounds)
+
+    def ratios(self, folder: Path) -> Iterator[float]:
+        """Open another model; each round is how many times as fast as this one it answers a row alone, without end.
+
+        Raises the errors of `beside`.
+        """
+        with self._opened(folder) as other:
+            for number in count():
+                for each in (self.model, other) if number % 2 == 0 else (other, self.model):
+                    each.turn(self.size)
+                yield self.model.p_ms[-1][0] / other.p_ms[-1][0]
+
+    @contextmanager
+    def _opened(self, folder: Path) -> Iterator[Model]:
         _same_kind(folder, self.model.folder)
         try:
             with _started(folder, self.sample, self.threads, self.starts) as other:
                 other.find_batch(self.size)
-                return _rounds(self.model, other, self.size, rounds)
+                yield other
         except InputError as error:
             if self.model.process.poll() is None:
                 raise
@@ -178,9 +195,9 @@ def opened(
     assert starts > 0, "a model that is not started does not answer"
     with tempfile.TemporaryDirectory(prefix="bertline-rows-") as place:
         sample = Path(place) / "rows.parquet"
-        count = _write_sample(Task.load(folder), split_file, sample)
+        rows = _write_sample(Task.load(folder), split_file, sample)
         with _started(folder, sample, threads, starts) as model:
-            size = _size(model, count, seconds)
+            size = _size(model, rows, seconds)
             model.find_batch(size)
             yield Reference(model, sample, size, threads, starts)
 
@@ -221,10 +238,10 @@ def _write_sample(task: Task, split_file: Path, sample: Path) -> int:
     return tables.write(sample, rows.to_batches(), rows.schema)
 
 
-def _size(reference: Model, count: int, seconds: float) -> Size:
-    """As many of `count` rows as the reference answers one at a time in about `seconds`, within bounds."""
-    enough = int(seconds * 1000 / median(reference.ask(min(5, count), 0, 1)["ms"]))
-    together = min(count, max(LEAST_ROWS, enough))
+def _size(reference: Model, rows: int, seconds: float) -> Size:
+    """As many of `rows` as the reference answers one at a time in about `seconds`, within bounds."""
+    enough = int(seconds * 1000 / median(reference.ask(min(5, rows), 0, 1)["ms"]))
+    together = min(rows, max(LEAST_ROWS, enough))
     return Size(min(together, SINGLE_ROWS), together)
 
 

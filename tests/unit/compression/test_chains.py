@@ -1,7 +1,9 @@
 """The search for a chain: what follows what, what is tried, and which result is taken."""
 
+import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,3 +131,26 @@ def test_every_chain_is_tried_once_and_may_be(names: list[str], steps: int, widt
         assert all(chains.follows(chain[:i], chain[i], methods) for i in range(1, len(chain)))
     for each in chains.best(tried, Budget(max_loss=max_loss)):
         assert each.loss <= max_loss
+
+
+def test_a_score_that_chance_may_have_made_is_not_shown() -> None:
+    """A model that is two points worse passed at one point of loss in a quarter of draws of 408 rows."""
+    close = Tried(("a",), 0.9, 0.5, 10, 0.1, loss_most=2.3)
+    assert close.keeps(Budget(max_loss=1))
+    assert not close.shows(Budget(max_loss=1))
+    assert close.shows(Budget(max_loss=2.5))
+    assert close.shows(Budget(max_loss=1, trust_point=True))
+    assert not Tried(("a",), 0.9, 1.5, 10, 0.1, loss_most=0.5).shows(Budget(max_loss=1, trust_point=True))
+
+
+def test_how_many_rows_a_loss_takes_is_said_as_draws_have_it() -> None:
+    """Of equal models that differ on 5 of 100 rows, half pass at the number of rows that the sentence has."""
+    said = chains.said_of_rows(408, Budget(max_loss=1))
+    assert said.startswith("408 rows can show a loss of at most 1 points, 95% sure, of a model that answers up to 1.5%")
+    rows = int(re.search(r"for 5% it takes ([\d,]+) rows", said)[1].replace(",", ""))  # type: ignore[index]
+    draw = np.random.default_rng(3)
+    differences = draw.choice([-1, 0, 1], (400, rows), p=[0.025, 0.95, 0.025])
+    error = differences.std(axis=1) / rows**0.5
+    passed = (differences.mean(axis=1) - chains.Z * error >= -0.01).mean()
+    assert 0.4 < passed < 0.6
+    assert "no number of rows shows that" in chains.said_of_rows(408, Budget(max_loss=0))

@@ -9,12 +9,15 @@ from pipelines.compression.chains import Budget, Tried
 from pipelines.compression.searched import Searched
 
 TEACHER = Tried((), 0.92, 0.0, 8_000_000, 1.0, 1.0, None, "torch")
-INT8 = Tried(("int8",), 0.915, 0.5, 2_000_000, 0.25, 1.2, (1.1, 1.3), "onnx")
-HALF = Tried(("half",), 0.93, -1.0, 4_000_000, 0.5, 0.5, (0.5, 0.6), "torch")
+INT8 = Tried(("int8",), 0.915, 0.5, 2_000_000, 0.25, 1.2, (1.1, 1.3), "onnx", loss_most=0.9)
+HALF = Tried(("half",), 0.93, -1.0, 4_000_000, 0.5, 0.5, (0.5, 0.6), "torch", loss_most=1.4)
 TINY = Tried(("tiny",), 0.7, 22.0, 1_000_000, 0.125, 1.5, (0.9, 1.6), "torch")  # in one round it was faster
 BOTH = Tried(("half", "int8"), 0.9, 2.0, 1_500_000, 0.1875)
 WIDER = Tried(("wider",), refused="params.yaml: compress.wider: <b> is wider than its teacher")
 ALL = [INT8, HALF, TINY, WIDER, BOTH]
+
+
+WON = "the winner; smaller, but slower"
 
 
 def found(tried: list[Tried] = ALL, winner: Tried | None = INT8, target: str = "size", **changes: object) -> Searched:
@@ -30,12 +33,22 @@ def found(tried: list[Tried] = ALL, winner: Tried | None = INT8, target: str = "
 def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
     lines = [[cell.strip() for cell in line] for line in searched._lines(found())]
     assert lines == [
-        ["tiny", "0.7000", "22.00", "1.00", "12.5%", "1.50 (0.90-1.60)", "torch", "loses too much"],
-        ["half + int8", "0.9000", "2.00", "1.50", "18.8%", "-", "-", "loses too much"],
-        ["int8", "0.9150", "0.50", "2.00", "25.0%", "1.20 (1.10-1.30)", "onnx", "the winner; smaller, but slower"],
-        ["half", "0.9300", "-1.00", "4.00", "50.0%", "0.50 (0.50-0.60)", "torch", ""],
-        ["big (the teacher)", "0.9200", "0.00", "8.00", "100.0%", "1.00", "torch", ""],
-        ["wider", *["-"] * 6, "not made"],
+        ["tiny", "0.7000", "22.00", "-", "1.00", "12.5%", "1.50 (0.90-1.60)", "torch", "loses too much"],
+        ["half + int8", "0.9000", "2.00", "-", "1.50", "18.8%", "-", "-", "loses too much"],
+        [
+            "int8",
+            "0.9150",
+            "0.50",
+            "0.90",
+            "2.00",
+            "25.0%",
+            "1.20 (1.10-1.30)",
+            "onnx",
+            WON,
+        ],
+        ["half", "0.9300", "-1.00", "1.40", "4.00", "50.0%", "0.50 (0.50-0.60)", "torch", "may lose too much"],
+        ["big (the teacher)", "0.9200", "0.00", "-", "8.00", "100.0%", "1.00", "torch", ""],
+        ["wider", *["-"] * 7, "not made"],
     ]
     assert f"wider was not made: {WIDER.refused}" in searched.plain(found()).splitlines()
 
@@ -45,6 +58,11 @@ def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
     [
         (found(), "int8 is the smallest of 5 that were tried, at most 1 point below big"),
         (found(winner=HALF, target="latency"), "half is the fastest of 5 that were tried, at most 1 point below big"),
+        (
+            found([TINY, HALF], None),
+            "1 chain scores at most 1 point below big, of 2 tried, and the rows do not show it of any (95% sure); take "
+            "more rows, allow a larger loss, or use --trust-point",
+        ),
         (found([TINY, WIDER], None), "no chain of 2 that were tried is at most 1 point below big"),
         (
             found(winner=None, unfit=[INT8.chain, HALF.chain]),

@@ -1,0 +1,45 @@
+"""Which of several results is the fastest: rounds that overlap are not believed."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.compression import ranking
+from pipelines.compression.chains import Tried
+from pipelines.inference import faster
+from pipelines.inference.faster import Order
+
+# what three rounds told of two chains, of which nine told 0.45 and 0.28
+SLOW = Tried(("slow",), 0.9, 0.0, 100, 0.1, 0.35, (0.17, 0.70), "onnx")
+QUICK = Tried(("quick",), 0.9, 0.0, 200, 0.2, 0.43, (0.40, 0.46), "onnx")
+LATE = Tried(("late",), 0.9, 0.0, 50, 0.05, 0.9, (0.8, 0.95), "onnx")
+
+
+def fastest(monkeypatch: pytest.MonkeyPatch, order: Order, *ranked: Tried) -> tuple[Tried, list[str], int]:
+    asked = []
+
+    def compare(first: Path, second: Path, split_file: Path, threads: int) -> Order:
+        asked.append((first, second))
+        return order
+
+    monkeypatch.setattr(faster, "compare", compare)
+    return *ranking.fastest(ranked, lambda each: Path(each.chain[0]), Path("rows"), 1), len(asked)
+
+
+def test_what_nine_rounds_say_goes_before_what_three_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, sentences, asked = fastest(monkeypatch, Order(1.6, 9, True), SLOW, QUICK, LATE)
+    assert first is QUICK
+    assert sentences == ["quick is 1.60 times as fast as slow in 9 rounds in turn"]
+    assert asked == 1, "late was never as fast as either"
+
+
+def test_of_two_that_are_as_fast_the_smaller_one_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Tried(("small",), 0.9, 0.0, 10, 0.01, 0.44, (0.42, 0.5), "onnx")
+    first, sentences, _ = fastest(monkeypatch, Order(0.98, 24, False), QUICK, small)
+    assert first is small
+    assert "24 rounds in turn, which decides nothing: the smaller one goes first" in sentences[0]
+
+
+def test_one_alone_is_measured_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fastest(monkeypatch, Order(1, 1, True), SLOW) == (SLOW, [], 0)
+    assert fastest(monkeypatch, Order(1, 1, True), SLOW, LATE) == (SLOW, [], 0)
