@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from flows import events, windows
 from flows.notices import HOOKS
 from pipelines.core import params, paths, tables
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, shown
 from pipelines.core.windows import Window, between
 from pipelines.entries.score import Score
 from pipelines.entries.watch import Watch
@@ -107,6 +107,8 @@ def measure(kept: Path, entry: Score, rules: Watch, window: str, target: Path) -
     shifts: list[drift.Shift] = []
     stamp = tables.read(target, [number]).column(number)
     version = stamp[-1].as_py() if len(stamp) else None
+    if len(stamp) and (type(version) is not int or version < 1):
+        raise InputError(f"{target}: {number} of the last row is {shown(version)}, no version; score the window again")
     if version:
         scored_by = registry.version(entry.model, version)
         profile = tables.read(registry.profile(scored_by), schema=drift.SCHEMA)
@@ -124,7 +126,10 @@ def plain(watched: Watched) -> str:
     lines = []
     for name, shifts in watched.windows.items():
         told = [f"{s['statistic']} {s['value']:.3f} (limit {s['limit']:g})" for s in shifts if s["drifted"]]
-        rows = shifts[0]["rows"] if shifts else 0
+        if not shifts:
+            lines.append(f"{name}  {0:>8,} rows  nothing to measure")
+            continue
+        rows = shifts[0]["rows"]
         lines.append(f"{name}  {rows:>8,} rows  {'drifted: ' + ', '.join(told) if told else 'as before'}")
     if not lines:
         return f"{watched.job}: no window is scored yet"

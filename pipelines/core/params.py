@@ -1,5 +1,6 @@
 """Read params.yaml one entry at a time; errors name the key and the choices. `checking` reads all of it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +18,11 @@ FREE = {"resources", "defaults"}  # `defaults` is a place for YAML anchors
 S = TypeVar("S", bound=BaseModel)
 
 
-def parse(model: type[S], values: Any, where: str, file: Path = FILE) -> S:
-    """`values` as a `model`. Raises UsageError with the file, the key, what is wrong, and the choices."""
+def parse(model: type[S], values: Any, where: str, file: Path = FILE, others: Iterable[str] = ()) -> S:
+    """`values` as a `model`. Raises UsageError with the file, the key, what is wrong, and the choices.
+
+    `others` are keys of the same entry that another model reads: choices too, for who mistypes one of them.
+    """
     if not isinstance(values, dict):
         raise UsageError(f"{file}: {where}: {shown(values)} is not a mapping of keys to values")
     try:
@@ -26,7 +30,7 @@ def parse(model: type[S], values: Any, where: str, file: Path = FILE) -> S:
     except ValidationError as invalid:
         first = invalid.errors()[0]
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
-        raise UsageError(f"{file}: {where}: {choices('key', first['loc'][-1], model.model_fields)}")
+        raise UsageError(f"{file}: {where}: {choices('key', first['loc'][-1], {*model.model_fields, *others})}")
     raise UsageError(f"{file}: {sentence(first, where)}")
 
 
@@ -36,7 +40,7 @@ def options(entry: BaseModel, plugin: type[S], where: str, **shared: Any) -> S:
     `shared` holds keys of the entry itself; the plugin may have them too.
     """
     known = {name: value for name, value in shared.items() if name in plugin.model_fields}
-    return parse(plugin, known | (entry.model_extra or {}), where)
+    return parse(plugin, known | (entry.model_extra or {}), where, others=type(entry).model_fields)
 
 
 def read(file: Path = FILE) -> dict[str, dict[str, Any]]:

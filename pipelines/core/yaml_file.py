@@ -11,14 +11,25 @@ from pipelines.core.errors import UsageError, shown
 
 MAX_VALUES = 100_000  # with anchors, a few lines can stand for millions
 MAX_DEPTH = 30
+# scalars that YAML 1.1 (this reader) and YAML 1.2 (DVC, which writes the lock) take for different values
+DISPUTED = re.compile(
+    r"""(?:yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF    # true and false of 1.1
+        | [-+]?0o?[0-9_]+ | [-+]_[0-9_.eE+-]*            # octal or decimal; no digit after the sign
+        | [-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?  # base 60
+        | [-+]?\.[0-9_]+(?:[eE][-+]?[0-9]+)?            # no digit before the point
+        | [-+]?[0-9.]*_[0-9_.]*[eE][-+]?[0-9]+          # an exponent and "_"
+        )""",
+    re.VERBOSE,
+)
+SAME = re.compile(r"\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?")  # .5 is a half for both
 PLAIN = (str, int, float, bool, type(None), list, dict)
 
 
 def read(file: Path, hint: str) -> dict[str, Any]:
     """The mapping in `file`: texts, numbers, lists and mappings with texts as keys.
 
-    Raises UsageError for a missing file, with `hint`; for what is not YAML; for a key that occurs twice; for values of
-    other types; for values that are nested too deep, or too many.
+    Raises UsageError for a missing file, with `hint`; for what is not YAML; for a key that occurs twice; for scalars
+    that DVC would read as other values; for values of other types; for values that are nested too deep, or too many.
     """
     try:
         values = yaml.load(file.read_text(encoding="utf-8"), _Loader)
@@ -26,6 +37,8 @@ def read(file: Path, hint: str) -> dict[str, Any]:
         raise UsageError(f"{file}: no such file; {hint}") from None
     except RecursionError:
         raise UsageError(f"{file}: not readable as YAML: nested too deep") from None
+    except _DisputedError as error:
+        raise UsageError(f"{file}: {error}") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         raise UsageError(f"{file}: not readable as YAML: {' '.join(str(error).split())[:300]}") from None
     values = {} if values is None else values
@@ -54,8 +67,22 @@ def _complaints(value: Any, place: str, depth: int) -> Iterator[str]:
             yield from _complaints(inner, f"{place}.{number}", depth + 1)
 
 
+class _DisputedError(Exception):
+    """A scalar of which two readers make two values."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML's own loader, but a key that occurs twice is an error, and 1e-4 is a number as in YAML 1.2."""
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        plain = isinstance(node, yaml.ScalarNode) and node.style is None  # without quotes
+        if plain and DISPUTED.fullmatch(node.value) and not SAME.fullmatch(node.value):
+            at = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+            raise _DisputedError(
+                f"{at}: {shown(node.value)} is one value in YAML 1.1 and another in YAML 1.2, by which DVC reads it; "
+                "write a text in quotes, a number in plain decimal digits, yes and no as true and false"
+            )
+        return super().construct_scalar(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]

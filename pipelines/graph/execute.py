@@ -78,7 +78,7 @@ class Executor:
     failed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.seconds: dict[str, float] = json_file.mapping(SECONDS) if SECONDS.is_file() else {}
+        self.seconds: dict[str, float] = _seconds()
         longest = self.plan.paths_to_end(self.seconds)
         self.left = sorted(self.plan.affected, key=lambda name: -longest[name])
         self.done = set(self.plan.stages) - set(self.left)
@@ -265,3 +265,12 @@ def _reason(status: int, log: Path) -> str:
         memory = "; the memory may not have sufficed" if status == -9 else ""
         return f"killed by signal {-status}{memory} (its last line: {told}; {log})"
     return f"{told} (exit status {status}; {log})"
+
+
+def _seconds() -> dict[str, float]:
+    """How long each stage took when it last ran; none where the file is damaged, for it is made anew at the end."""
+    try:
+        found = json_file.mapping(SECONDS)
+    except (InputError, OSError):
+        return {}
+    return {name: took for name, took in found.items() if type(took) in (int, float) and 0 <= took < math.inf}

@@ -212,3 +212,24 @@ def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
     measured = sorted(file.stem for file in paths.drift("daily").glob("*.parquet"))
     assert measured == [days()[0], *days()[3:]]
     assert (paths.drift("daily") / "index.html").is_file()
+
+
+@pytest.mark.usefixtures("champion")
+def test_rows_without_a_version_are_told_and_not_as_before() -> None:
+    for day in days():
+        arrive(day)
+    score_windows("daily")
+    wrong = {days()[0]: [None] * 32, days()[1]: ["one"] * 32, days()[2]: [True] * 32, days()[3]: [-1] * 32}
+    for day, versions in wrong.items():
+        target = Path(f"out/{day}.parquet")
+        rows = pq.read_table(target)
+        at = rows.column_names.index("model_version")
+        pq.write_table(rows.set_column(at, "model_version", pa.array(versions)), target)
+    with pytest.raises(InputError, match="daily: 4 windows are not measured") as caught:
+        watch("daily")
+    assert all(day in str(caught.value) for day in wrong)
+    assert str(caught.value).count("no version; score the window again") == 4
+    Path(f"out/{days()[4]}.parquet").unlink()
+    for day in wrong:
+        Path(f"out/{day}.parquet").unlink()
+    assert "as before" not in watching.plain(watch("daily"))

@@ -172,7 +172,7 @@ def _row(path: Path, at: str, record: Record, row_id: str, params: Params, label
     for name in INPUTS[params.kind]:
         if name == "choices" and params.choice_columns:
             row[name] = [declared.column(path, at, record, column) for column in params.choice_columns]
-        elif name == "text_pair" and params.kind == "regression" and "text_pair" not in params.columns:
+        elif name == "text_pair" and params.kind == "regression" and not {"text_pair"} & {*params.columns, *record}:
             row[name] = ""  # a regression on single texts
         else:
             row[name] = get(name)

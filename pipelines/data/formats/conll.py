@@ -1,11 +1,14 @@
 """Read sentences in CoNLL's columns: one word per line, blank lines between sentences, tags in IOB1 or IOB2."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.core.errors import InputError
 from pipelines.data.formats.records import Place, Record, lines
+
+OTHER_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 class Sentence(NamedTuple):
@@ -20,6 +23,11 @@ def sentences(path: Path, word: int = 0, tag: int = -1) -> Iterator[Sentence]:
     tags: list[str] = []
     start = columns = 0
     for number, line in lines(path):
+        if end := OTHER_ENDS.search(line):
+            raise InputError(
+                f"{path}: line {number}: it holds U+{ord(end[0]):04X}, which ends a line for some programs and is a "
+                "part of a word for others; end lines by LF or CRLF, and take it out of words"
+            )
         fields = line.split("\t") if "\t" in line else line.split()
         if not any(fields) or fields[0] == "-DOCSTART-":
             if words:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, shown
 from pipelines.data import targets
 from pipelines.data.formats.records import Record
 
@@ -27,7 +27,10 @@ def questions(path: Path) -> Iterator[Record]:
 def _row(question: Any, context: str, at: str) -> Record:
     answers = None
     if isinstance(question, dict) and "answers" in question:
-        given = [] if question.get("is_impossible") else _get(question, "answers", list, at)
+        impossible = question.get("is_impossible", False)
+        if not isinstance(impossible, bool):  # the text "false" would be true
+            raise InputError(f"{at}: 'is_impossible' is {shown(impossible)}; write true or false, without quotes")
+        given = [] if impossible else _get(question, "answers", list, at)
         answers = [{"text": _get(a, "text", str, at), "start": _get(a, "answer_start", int, at)} for a in given]
         try:
             targets.answers(answers, context)

@@ -35,5 +35,9 @@ def test_what_an_entry_does_not_know_is_its_plugins() -> None:
     assert params.options(entry, Options, "encode.mine", other=7) == Options(layers=4)
     with pytest.raises(UsageError, match=r"encode\.mine: no key 'layer' \(did you mean 'layers'\?\)"):
         params.options(Asked.model_validate({"plugin": "p", "layer": 4}), Options, "encode.mine")
+    with pytest.raises(UsageError, match=r"no key 'sede' \(did you mean 'seed'\?\); there are: layers, plugin, seed$"):
+        params.options(Asked.model_validate({"plugin": "p", "sede": 4}), Options, "encode.mine")
+    with pytest.raises(UsageError, match=r"no key 'plugn' \(did you mean 'plugin'\?\)"):  # a key of the section alone
+        params.options(Asked.model_validate({"plugin": "p", "plugn": "q"}), Options, "encode.mine")
     with pytest.raises(UsageError, match=r"encode\.mine\.layers: 0: input should be greater than or equal to 1"):
         params.options(Asked.model_validate({"plugin": "p", "layers": 0}), Options, "encode.mine")

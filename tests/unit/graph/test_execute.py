@@ -1,5 +1,6 @@
 """The executor on a graph of shell commands, which DVC runs as well: order, limits, failures, and dvc.lock."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -251,3 +252,12 @@ def test_code_that_was_edited_while_the_graph_ran_is_not_run(workspace: Path) ->
     code.check("ingest@livedoor-samples")
     with pytest.raises(InputError, match=r"pipelines/training/loop\.py was edited while the graph ran; run again"):
         code.check("finetune@headlines")
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[1]", b'{"first": "x", "last": [1]}', b'{"first": NaN}', b"\xff\0"])
+def test_damaged_seconds_are_made_anew(graph: Write, damaged: bytes) -> None:
+    graph({"first": stage("echo 1 > first.txt", outs=("first.txt",))})
+    execute.SECONDS.parent.mkdir(parents=True, exist_ok=True)
+    execute.SECONDS.write_bytes(damaged)
+    assert execute.run() == ["first"]
+    assert json.loads(execute.SECONDS.read_text()).keys() == {"first"}
