@@ -34,7 +34,11 @@ COMPRESSED = """\
 `provenance.json` says what it was made of. bertline opens it wherever a model is named.
 Its {form} weights are in a format that transformers does not know. They stand in `{weights}`, where it
 does not look, so that it opens nothing and answers nothing wrong. `variant.json` says what it costs.
-{opened}"""
+{beside}{opened}"""
+BESIDE = """
+The inputs of its linear layers are rounded by the range of the whole batch. The answer for a row may
+depend on the rows that are asked with it: a label of a close call may change with the batch.
+"""
 OPENED = """
 Where bertline's code can be imported:
 
@@ -78,6 +82,7 @@ def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) ->
         how="transformers does so:" if theirs else "transformers does so where bertline's code can be imported:",
         imports=imports,
         tokenizer=tokenizer,
+        beside=BESIDE if form == "int8" else "",
         opened=OPENED.format(columns=columns) if task else "",
     )
     (folder / FILE).write_text(text, encoding="utf-8")

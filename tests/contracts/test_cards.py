@@ -92,6 +92,7 @@ def test_a_folder_that_only_bertline_opens_says_how(checkout: Path, monkeypatch:
     )
     with pytest.raises(OSError, match=r"no file named model\.safetensors"):
         AutoModelForSequenceClassification.from_pretrained(checkout / "small")
+    assert "The answer for a row may depend on the rows that are asked with it" in " ".join(said.split())
     assert "An `export` entry writes the model as `model.onnx`" in said
     assert "takes an Arrow table with `text`." in said
     predictor = run_lines(checkout / "small", monkeypatch)["predictor"]

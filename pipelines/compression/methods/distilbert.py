@@ -4,7 +4,8 @@ Sanh et al. 2019, "DistilBERT", section 2: the student begins with one of two la
 temperature (L_ce), the cosine between the last hidden states (L_cos) and a supervised loss. The paper distils while it
 pretrains, with masked tokens as the supervised loss; here the teacher is fine-tuned, and the labels take their place
 (its "additional distillation step"). Weights and temperature are those of the authors' training script. The
-student keeps the teacher's family, so it has a pooler and token types, which the paper's architecture drops.
+student keeps the teacher's family, so it has a pooler and token types, which the paper's architecture drops. It begins
+with layers 0, 2, 4, 6, 8, 10 of twelve; the authors' script takes 0, 2, 4, 7, 9, 11.
 """
 
 from functools import partial

@@ -1,7 +1,8 @@
 """dynamic_int8: int8 linear layers and embeddings; inputs are quantized at run time, and nothing is trained.
 
 Zafrir et al. 2019 (Q8BERT) compare with it as "dynamic quantization". Both take about a quarter of their bytes. The
-speed depends on the CPU: int8 is fast with VNNI.
+speed depends on the CPU: int8 is fast with VNNI. The inputs of a layer are quantized by the range of the whole batch,
+so the answer for a row may depend on the rows that are asked with it. `static_int8` and `q8bert` do not have that.
 """
 
 from transformers import PreTrainedModel

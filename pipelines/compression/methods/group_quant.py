@@ -2,8 +2,8 @@
 
 The paper's groups are sequential output neurons, as six of them; its embeddings keep 8 bits. Files get smaller: the
 weights are packed. Speed does not: a folder that is loaded, and an export, has them as fp32 again. With `epochs` the
-model is fine-tuned to its rounded weights, as the paper does, and as two or three bits need it. The paper's choice of
-bits for each layer by its Hessian is not done here.
+model is fine-tuned to its rounded weights, as the paper does, and as two or three bits need it. Departures: activations
+stay fp32, where the paper's have 8 bits, and its choice of bits for each layer by its Hessian is not done.
 """
 
 from typing import Annotated

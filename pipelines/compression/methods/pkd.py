@@ -4,7 +4,8 @@
 first k. Its [CLS] states, of unit length, follow those of k - 1 of the teacher's layers: every so many (`skip`), or the
 last ones (`last`); the last layer of each is left to the soft targets. BERT6-PKD is `layers: 6`, BERT3-PKD `layers: 3`.
 The squared distance is the mean over layers and dimensions, as in the authors' code, for which they chose beta among
-10, 100, 500 and 1000 (section 4.2; alpha among 0.2, 0.5 and 0.7, the temperature among 5, 10 and 20).
+10, 100, 500 and 1000 (section 4.2; alpha among 0.2, 0.5 and 0.7, the temperature among 5, 10 and 20). Departure: soft
+targets are multiplied by the square of the temperature (Hinton et al. 2015), which the paper's eq. 4 does not have.
 """
 
 from functools import partial

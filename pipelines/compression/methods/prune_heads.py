@@ -3,6 +3,8 @@
 A head is really removed: its rows of query, key and value go, and its columns of the output, so matrices get smaller.
 transformers has no name for layers with different numbers of heads, so config.json notes them (`bertline_reshaped`),
 and bertline opens the folder. With several rounds the importance is measured again before each (section 4.1).
+Departures: the paper prunes without training afterwards, and may remove all heads of a layer; here every layer keeps
+`least`.
 """
 
 from typing import Annotated

@@ -6,7 +6,7 @@ every step each module is replaced with a probability: a constant one (section 3
 Only successors train; embeddings, head and the replaced layers stay as they are. Then the successors alone are
 fine-tuned with embeddings and head (section 3.2). The loss is that of the task; `soft` puts the teacher's
 probabilities beside the labels or, if it is 1, in their place. Layers that are replaced run without dropout, as all
-frozen layers do here.
+frozen layers do here. Each stage is a fit of its own, whose learning rate rises and falls anew.
 """
 
 from copy import deepcopy

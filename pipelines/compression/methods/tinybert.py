@@ -5,7 +5,8 @@ in two fits: embeddings, attention and hidden states (eq. 7 to 9), then logits (
 layers, hidden_size 312 and intermediate_size 1200, begins as a pretrained `student`, and learns from augmented rows;
 here it may begin at random, and the rows are those of the task. A narrower student's states are projected to the
 teacher's width by matrices that are learned with it and not kept. Attention is compared before its softmax (section
-3.1), positions included. Families whose attention shows no queries and keys (DeBERTa, XLNet) need `attention: 0`.
+3.1), positions included. The matrices have no bias, as eq. 8 has none; the authors' code adds one. Families
+whose attention shows no queries and keys (DeBERTa, XLNet) need `attention: 0`.
 """
 
 from functools import partial
