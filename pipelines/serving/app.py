@@ -19,6 +19,7 @@ from pipelines.tracking import registry
 
 ARGUMENTS = ("model", "alias", "runtime")
 KEY = 40  # letters of an unknown key that are repeated: it may be of any size
+DRAIN_SECONDS = 20  # for requests that are being answered when the service is to end
 FOLLOW_SECONDS = 10  # from one look at the alias to the next
 api = FastAPI(
     title="bertline",
@@ -60,7 +61,7 @@ def answer(version: registry.Version, predictor: Predictor, request: schemas.Req
     return schemas.Answer(model=version.name, version=version.version, predictions=predictions)
 
 
-@serve.deployment(max_ongoing_requests=16, max_queued_requests=64)
+@serve.deployment(max_ongoing_requests=16, max_queued_requests=64, graceful_shutdown_timeout_s=DRAIN_SECONDS)
 @serve.ingress(api)
 class Service:
     """One replica holds one model. It loads another in place when the alias moves, or when the config changes."""

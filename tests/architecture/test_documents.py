@@ -6,8 +6,10 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
 from prefect import Flow
 from prefect.client.schemas.schedules import CronSchedule
@@ -103,8 +105,8 @@ def is_there(command: str) -> bool:
     if what == "make":
         return f"\n{words[0]}:" in read("Makefile")
     if what == "bertline":
-        verbs = {each.name or each.callback.__name__ for each in cli.registered_commands if each.callback}
-        return words[0] in verbs or words[0] == "--help"
+        group: Any = typer.main.get_command(cli)
+        return words[0] in group.commands or words[0] == "--help"
     if what == "python" and words[0] == "-m" and words[1].startswith("pipelines.stages."):
         return words[1].removeprefix("pipelines.stages.") in plugins.names("pipelines.stages")
     return what != "python" or words[0].startswith("-") or (ROOT / words[0]).is_file()
@@ -156,7 +158,8 @@ ELSEWHERE = {
     "bertline serve headlines": ("tests/serving/test_readme.py", 'with_environment(f"{serve} --port {port}")'),
     "bertline up": ("tests/flows/test_services.py", 'bertline(environment, "up")'),
     "bertline down": ("tests/flows/test_services.py", 'bertline(environment, "down")'),
-    "prefect deployment run score/file": ("tests/flows/test_services.py", '"deployment", "run", "score/file"'),
+    "bertline trigger score/file": ("tests/flows/test_services.py", '"trigger", "score/file"'),
+    "bertline trigger retrain/weekly": ("tests/flows/test_services.py", '"trigger", "score/file"'),
 }
 
 

@@ -1,9 +1,11 @@
 """The services answer as the predictor does: ours over HTTP, MLflow's own, and the batch job on Ray."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -16,7 +18,7 @@ from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.tracking import ledger, registry, store
-from tests.support import servers, tiny
+from tests.support import forked, servers, tiny
 from tests.support.champion import TEXTS
 from tests.support.places import CODE, ROOT
 
@@ -43,6 +45,29 @@ def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> Non
         said = f"{host}:{port}: no service can listen there"
         with pytest.raises(InputError, match=said), serving("tiny", host=host, port=port):
             pass
+
+
+def test_sigterm_lets_requests_be_answered_and_ends_all(
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (checkout / "params.yaml").write_text(tiny.PARAMS)
+    rows = [{"text": "映画の公開日が決定、監督が語る" * 500}] * 24
+    with forked.started("flows.cli", "serve", "tiny", "--port", str(port := free_port())) as process:
+        process.until(lambda: "\n" in process.printed())
+        family = psutil.Process(process.pid).children(recursive=True)
+        with ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(ask, f"http://127.0.0.1:{port}", "/predict", {"rows": rows}) for _ in range(4)]
+            time.sleep(0.3)
+            waiting = sum(not answer.done() for answer in answers)
+            os.kill(process.pid, signal.SIGTERM)
+            assert [len(answer.result()["predictions"]) for answer in answers] == [24] * 4
+        assert waiting, "none was in flight"
+        assert process.wait() == 0
+        assert process.said() == ""
+    _, alive = psutil.wait_procs(family, 20)
+    assert len(family) > 3
+    assert alive == []
 
 
 def _check_that_it_follows(address: str, checkout: Path) -> None:
