@@ -60,7 +60,7 @@ def _score(job: str, entry: Score, windows: Sequence[Window], must: int) -> list
         for number, window in enumerate(windows):
             source, target = Path(window.path(entry.source)), Path(window.path(entry.target))
             try:
-                if target.exists():
+                if target.is_file():
                     lines.append(f"{window.name}: scored before, {target}")
                 elif not source.is_file() and number < len(windows) - must:
                     missing.append(f"{window.name}: no file {source}")
