@@ -16,9 +16,10 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from flows import services, settings
+from flows import prefect_key, services, settings
 from flows.serve import free_port
 from pipelines.core import tables
+from pipelines.core.errors import InputError
 from pipelines.tracking import ledger, registry
 from tests.support import servers, tiny
 from tests.support.places import CODE, ROOT
@@ -98,6 +99,41 @@ def check_that_prefect_is_closed(port: int) -> None:
         assert key.read_text() not in path.read_text(errors="replace")
 
 
+def check_that_mlflow_knows_its_names(port: int) -> None:
+    """It has no key; a page of another site still reaches nothing."""
+    search = ("POST /api/2.0/mlflow/registered-models/create", '{"name": "attack"}')
+    assert sent(port, *search, Host="attacker.example")[0] == 403
+    assert sent(port, *search, Origin="http://attacker.example")[0] == 403
+    _, listed = sent(port, "GET /api/2.0/mlflow/registered-models/search")
+    assert "headlines" in listed
+    assert "attack" not in listed
+
+
+def test_the_key_is_made_once_and_refused_where_others_may_read_it(checkout: Path) -> None:
+    key = prefect_key.read_or_make()
+    assert len(key) > 40
+    assert prefect_key.read_or_make() == prefect_key.read() == key
+    assert [each.name for each in Path("state").glob("prefect*")] == ["prefect.key"]
+    prefect_key.FILE.chmod(0o644)
+    with pytest.raises(InputError, match="others may read it"):
+        prefect_key.read_or_make()
+
+
+def test_no_other_server_is_given_the_key(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefect_key.read_or_make()
+    settings.PIDS.mkdir()
+    own = {"pid": os.getpid(), "began": settings.began(os.getpid()), "address": "http://127.0.0.1:9/api"}
+    (settings.PIDS / "prefect").write_text(json.dumps(own))
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:10/api")
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "")  # so that it is as before afterwards
+    del os.environ["PREFECT_API_AUTH_STRING"]
+    settings.use_running_server()
+    assert "PREFECT_API_AUTH_STRING" not in os.environ
+    monkeypatch.setenv("PREFECT_API_URL", own["address"])
+    settings.use_running_server()
+    assert os.environ["PREFECT_API_AUTH_STRING"] == prefect_key.read()
+
+
 def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
     environment: dict[str, str], workspace: Path
 ) -> None:
@@ -118,6 +154,7 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
     with urllib.request.urlopen(f"http://127.0.0.1:{environment['BERTLINE_MLFLOW_PORT']}/health", timeout=10) as answer:
         assert answer.status == 200
     check_that_prefect_is_closed(int(environment["BERTLINE_PREFECT_PORT"]))
+    check_that_mlflow_knows_its_names(int(environment["BERTLINE_MLFLOW_PORT"]))
     options = ["--param", "source=rows.parquet", "--param", "target=scored.parquet"]
     assert "is asked for" in bertline(environment, "trigger", "score/file", *options)
     servers.wait_until((workspace / "scored.parquet").exists, "the worker has not run it")
