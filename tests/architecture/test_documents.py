@@ -176,6 +176,16 @@ def test_commands_of_the_owners_pages_are_run(page: str) -> None:
         assert all(file != "tests/flows/test_story.py" or each.split()[0] in story for each in options), line
 
 
+def test_the_commands_for_a_cluster_are_whole_as_pasted() -> None:
+    """Without the mode a driver is not let in, and without the token no node starts."""
+    block = next(each for each in blocks(read("docs/cluster.md"), "") if "ray start" in each)
+    lines = [line.partition("#")[0].split() for line in block.splitlines()]
+    assert lines[0][:3] == ["ray", "get-auth-token", "--generate"]
+    assert lines[1] == ["export", "RAY_AUTH_MODE=token"]
+    assert [line[:2] for line in lines[2:4]] == [["ray", "start"]] * 2
+    assert lines[4][0].startswith("RAY_ADDRESS=")
+
+
 @pytest.mark.parametrize(
     "page", ["docs/using.md", "docs/adding.md", "docs/operating.md", "docs/cluster.md", "docs/scheduling.md"]
 )
