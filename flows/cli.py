@@ -2,17 +2,17 @@
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from flows import settings
+from flows import cli_services, settings
 from pipelines.core import checking, params, paths, stage
 from pipelines.core.errors import UsageError
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+cli.add_typer(cli_services.cli)
 DEBUG = {"on": False}
 INTERRUPTED = 130  # the exit status after Ctrl-C
 REFUSED = 3  # of a challenger that the gate refuses, or a search that finds nothing
@@ -230,22 +230,6 @@ def watch(job: Job) -> None:
         raise typer.Exit(DRIFTED)
 
 
-@cli.command()
-def serve(
-    name: Name,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    runtime: Annotated[str, typer.Option(help="onnx or torch; by default what the version's tag says")] = "",
-) -> None:
-    """Serve the champion over HTTP until interrupted."""
-    from flows.serve import serving
-
-    with serving(name, host=host, port=port, runtime=runtime) as address:
-        print(f"{name} answers at {address}/predict, documented at {address}/docs; Ctrl-C stops it", flush=True)
-        while True:
-            signal.pause()
-
-
 @cli.command("fill-mask")
 def fill_mask(encoder: Path, text: str, top: int = 5) -> None:
     """Print the words that ENCODER would put in place of each [MASK] of TEXT."""
@@ -255,23 +239,6 @@ def fill_mask(encoder: Path, text: str, top: int = 5) -> None:
         print(f"[MASK] {number}")
         for guess in guesses:
             print(f"  {guess.probability:.4f}  {guess.piece}")
-
-
-@cli.command()
-def up() -> None:
-    """Start Prefect's server, a worker and MLflow here."""
-    from flows import services
-
-    print(services.up())
-
-
-@cli.command()
-def down() -> None:
-    """Stop what `up` started."""
-    from flows import services
-
-    stopped = services.down()
-    print(f"stopped: {', '.join(stopped)}" if stopped else "nothing of ours was running")
 
 
 @cli.command()

@@ -32,7 +32,10 @@ def serving(
     require_free(host, port)
     with started(host, port) as address:
         deployment.run({"model": name, "alias": alias, "runtime": runtime})
-        yield address
+        try:
+            yield address
+        finally:
+            deployment.drain()
 
 
 def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: float = 60) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from flows import prefect_key
 from flows.serve import require_free, wait_for
 from flows.settings import PIDS, began, running
 from pipelines.core.errors import InputError
@@ -34,6 +35,18 @@ def environment() -> dict[str, str]:
     return {**kept, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
 
 
+def _with_key(service: str) -> dict[str, str]:
+    """The environment of a service, with the key of Prefect's server for those that need it."""
+    if service == "mlflow":
+        return environment()
+    key = prefect_key.read_or_make()
+    found = environment() | {"PREFECT_API_AUTH_STRING": key}
+    if service == "prefect":  # pages of no other origin may read what it answers
+        pages = ",".join(f"http://{host}:{PREFECT_PORT}" for host in ("127.0.0.1", "localhost"))
+        found |= {"PREFECT_SERVER_API_AUTH_STRING": key, "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": pages}
+    return found
+
+
 def up() -> str:
     """Start what is not running, wait until it answers, register prefect.yaml's deployments; returns the addresses.
 
@@ -50,7 +63,10 @@ def up() -> str:
             if name not in before:
                 _stop(name)
         raise
-    return f"Prefect  http://127.0.0.1:{PREFECT_PORT}\nMLflow   http://127.0.0.1:{MLFLOW_PORT}\nlogs     {LOGS}"
+    return (
+        f"Prefect  http://127.0.0.1:{PREFECT_PORT} (its pages ask for the key in {prefect_key.FILE})\n"
+        f"MLflow   http://127.0.0.1:{MLFLOW_PORT}\nlogs     {LOGS}"
+    )
 
 
 def _require_ours(name: str, port: int) -> None:
@@ -65,7 +81,8 @@ def _start_all() -> None:
     bin_folder = Path(sys.executable).parent
     prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
     address = ["--host", "127.0.0.1", "--port"]
-    _start("prefect", [prefect, "server", "start", *address, str(PREFECT_PORT)], f"{PREFECT_API}/health")
+    uvicorn = [sys.executable, "-m", "uvicorn", "--factory", "flows.prefect_server:app"]
+    _start("prefect", [*uvicorn, *address, str(PREFECT_PORT)], f"{PREFECT_API}/health")
     served = ["--backend-store-uri", store.uri(), "--workers", "1"]
     _start("mlflow", [mlflow, "server", *served, *address, str(MLFLOW_PORT)], f"http://127.0.0.1:{MLFLOW_PORT}/health")
     _run([prefect, "work-pool", "create", "bertline", "--type", "process", "--overwrite"])
@@ -86,7 +103,7 @@ def _start(name: str, command: list[str], health: str) -> None:
     LOGS.mkdir(parents=True, exist_ok=True)
     with (LOGS / f"{name}.log").open("ab") as log:
         child = subprocess.Popen(
-            command, env=environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            command, env=_with_key(name), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
     record = {"pid": child.pid, "began": began(child.pid), "address": health.removesuffix("/health")}
     (PIDS / name).write_text(json.dumps(record))
@@ -128,7 +145,7 @@ def _signal(process: psutil.Process, how: str) -> None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=_with_key("deploy"), capture_output=True, text=True, check=False)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
         raise InputError(f"{' '.join(command[1:4])}: {lines[-1]}")

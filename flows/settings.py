@@ -9,22 +9,20 @@ from typing import Any
 
 import psutil
 
-from flows import temporary_server
+from flows import prefect_key, temporary_server
 from pipelines.core import checking
 
 HOME, PIDS = Path("state/prefect"), Path("state/pids")
 
 
 def use_local_state() -> None:
-    """Keep Prefect's database below state/ unless the environment names another home; switch telemetry off."""
+    """Keep Prefect's database below state/ unless the environment names another home."""
     if (
         "PREFECT_HOME" not in os.environ and Path("params.yaml").exists()
     ):  # in a checkout, not wherever someone calls --help
         HOME.mkdir(parents=True, exist_ok=True)  # Prefect makes the folder, but not its parents
         os.environ["PREFECT_HOME"] = str(HOME.resolve())
-        if "PREFECT_API_URL" not in os.environ and running("prefect"):  # what is typed here shows in its pages too
-            os.environ["PREFECT_API_URL"] = record("prefect")["address"]
-    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+        use_running_server()  # what is typed here shows in its pages too
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # the command line prints errors, in one sentence
     # these loggers are not below Prefect's own; they warn when a slow server has not taken their last items
     for service in ("EventsWorker", "APILogWorker"):
@@ -32,7 +30,14 @@ def use_local_state() -> None:
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     # each waits twice as long as the one before: a flow run waits four minutes for a server that is started again
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "7")
-    os.environ.setdefault("DO_NOT_TRACK", "1")
+
+
+def use_running_server() -> None:
+    """Have Prefect's clients of this process use the server that `up` started, if any; no other is given its key."""
+    if running("prefect"):
+        own = record("prefect")["address"]
+        if os.environ.setdefault("PREFECT_API_URL", own) == own and (key := prefect_key.read()):
+            os.environ.setdefault("PREFECT_API_AUTH_STRING", key)
 
 
 def before_a_flow(names: Iterable[str] = (), *sections: str) -> None:

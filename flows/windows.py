@@ -55,22 +55,25 @@ def _score(job: str, entry: Score, windows: Sequence[Window], must: int) -> list
     """Score each window once. What fails does not keep the others; it is raised at the end, as is a missing file of the
     last `must` windows.
     """
-    lines, failed = [], []
+    lines, missing, failed = list[str](), list[str](), list[str]()
     with stage.alone("score", job):
         for number, window in enumerate(windows):
             source, target = Path(window.path(entry.source)), Path(window.path(entry.target))
             try:
-                if target.exists():
+                if target.is_file():
                     lines.append(f"{window.name}: scored before, {target}")
                 elif not source.is_file() and number < len(windows) - must:
-                    lines.append(f"{window.name}: no file {source}")
+                    missing.append(f"{window.name}: no file {source}")
+                    lines.append(missing[-1])
                 else:
                     rows = score_one.with_options(task_run_name=window.name)(entry, source, target)
                     lines.append(f"{window.name}: {rows:,} rows into {target}")
             except InputError as error:
                 failed.append(f"{window.name}: {error}")
     if failed:
-        raise InputError(f"{job}: {len(failed)} of {len(windows)} windows are not scored: {'; '.join(failed)}")
+        none = [*failed, *missing]
+        others = "; ".join(["", *(line for line in lines if line not in missing)])
+        raise InputError(f"{job}: {len(none)} of {len(windows)} windows are not scored: {'; '.join(none)}{others}")
     return lines
 
 

@@ -29,7 +29,7 @@ class Score(Section):
     source: Pattern  # such as incoming/{window}.parquet; {window} is 2026-11-23, or 2026-11-23T09 of an hour
     target: Pattern
     every: Literal["hour", "day", "week"] = "day"  # a week has the name of its Monday
-    since: Annotated[date, Field(strict=False)]  # the first window
+    since: Annotated[date, Field(strict=False, ge=date(1970, 1, 5))]  # the first window; weeks are counted from there
     # what becomes of windows whose run did not take place: they stay unscored, or the latest is scored, or all are
     catch_up: Literal["skip", "latest", "all"] = "latest"
     prefix: str = ""

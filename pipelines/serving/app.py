@@ -14,22 +14,45 @@ from pipelines.core import schema
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import schemas
+from pipelines.serving import admission, bodies, page, schemas
 from pipelines.tracking import registry
 
 ARGUMENTS = ("model", "alias", "runtime")
 KEY = 40  # letters of an unknown key that are repeated: it may be of any size
+DRAIN_SECONDS = 20  # for requests that are being answered when the service is to end
 FOLLOW_SECONDS = 10  # from one look at the alias to the next
 api = FastAPI(
     title="bertline",
     description="Labels and probabilities for texts, from the champion of a registered model.",
     version="1",
+    docs_url=None,  # FastAPI's own pages load their script from another host
+    redoc_url=None,
 )
+api.add_middleware(admission.Turns)
+api.add_middleware(bodies.LimitedBodies)  # which a request passes first
+PROBLEM: dict[int | str, dict[str, Any]] = {
+    400: {"model": schemas.Problem, "description": "The body is no text in UTF-8."},
+    408: {"description": "The body was not sent in time, or no answer was found in time.", **schemas.JSON_OR_TEXT},
+    413: {"model": schemas.Problem, "description": "The body is too large."},
+    422: {"model": schemas.Problem, "description": "The request is not right; `detail` says what, and where."},
+    500: {"description": "The service failed; its log says why.", **schemas.JSON_OR_TEXT},
+    503: {"description": "Too many requests wait, or no replica is ready; try again.", **schemas.JSON_OR_TEXT},
+}
+
+
+@api.get("/docs", include_in_schema=False)
+async def docs() -> Any:
+    return page.response()
 
 
 @api.exception_handler(InputError)
 async def _sentence(request: Any, error: InputError) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, status_code=422)
+
+
+@api.exception_handler(Exception)
+async def _failed(request: Any, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": "the service failed; its log says why"}, status_code=500)
 
 
 @api.exception_handler(RequestValidationError)
@@ -60,7 +83,9 @@ def answer(version: registry.Version, predictor: Predictor, request: schemas.Req
     return schemas.Answer(model=version.name, version=version.version, predictions=predictions)
 
 
-@serve.deployment(max_ongoing_requests=16, max_queued_requests=64)
+@serve.deployment(
+    max_ongoing_requests=admission.CONNECTIONS, max_queued_requests=64, graceful_shutdown_timeout_s=DRAIN_SECONDS
+)
 @serve.ingress(api)
 class Service:
     """One replica holds one model. It loads another in place when the alias moves, or when the config changes."""
@@ -107,12 +132,12 @@ class Service:
         predictor = Predictor.load(registry.folder(version, self.config.get("runtime", "")))
         self.model_in_use = version, predictor  # one object, so that no answer mixes two versions
 
-    @api.get("/health")
+    @api.get("/health", responses={503: PROBLEM[503]})
     def health(self) -> dict[str, str]:
         """Whether the service answers."""
         return {"status": "ok"}
 
-    @api.get("/model")
+    @api.get("/model", responses={status: PROBLEM[status] for status in (408, 500, 503)})
     def model(self) -> schemas.Model:
         """Which model answers, and what it can say."""
         version, predictor = self.model_in_use
@@ -126,7 +151,7 @@ class Service:
             max_length=predictor.max_length,
         )
 
-    @api.post("/predict", response_model_exclude_none=True)
+    @api.post("/predict", response_model_exclude_none=True, responses=PROBLEM)
     def predict(self, request: schemas.Request) -> schemas.Answer:
         """What the model says of every row, in their order."""
         return answer(*self.model_in_use, request)

@@ -25,7 +25,8 @@ def started(host: str, port: int) -> Iterator[str]:
     """
     os.environ.setdefault(*READY)  # Serve's controller inherits it from the Ray that is started here
     environment = workers.runtime_environment()
-    environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())  # replicas have another working folder
+    if store.uri() == store.shown():  # replicas have another working folder; an address with a password they inherit
+        environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())
     ours = workers.start(runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
     import ray
     from ray import serve
@@ -40,7 +41,7 @@ def started(host: str, port: int) -> Iterator[str]:
         if ours:
             ray.shutdown()  # the whole of it, Serve with it
         else:
-            serve.delete(NAME)
+            drain()
             if not (running or serve.status().applications):  # others may have come since
                 serve.shutdown()
 
@@ -54,6 +55,13 @@ def _proxy_on(host: str, port: int) -> str:
     assert client, "it was started"
     own = client.http_config  # a proxy that runs keeps its options: Serve logs that, and tells nobody else
     return f"http://{own.host}:{own.port}"
+
+
+def drain() -> None:
+    """Take the application away: Serve refuses new requests, and waits for those in flight, 20 s at most."""
+    from ray import serve
+
+    serve.delete(NAME)
 
 
 def run(arguments: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """What the HTTP service takes and answers."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -75,6 +75,21 @@ class Answer(BaseModel):
     model: str
     version: int
     predictions: list[Prediction]
+
+
+class Problem(BaseModel):
+    """Why there is no answer."""
+
+    detail: str
+
+
+# Ray Serve, which stands before the service, says some things as plain text
+JSON_OR_TEXT: dict[str, Any] = {
+    "content": {
+        "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}},
+        "text/plain": {"schema": {"type": "string"}},
+    }
+}
 
 
 class Model(BaseModel):

@@ -9,13 +9,14 @@ from pipelines.core.errors import InputError, one_line
 
 # Ray's switch for its processes to listen on 127.0.0.1 alone, named for the systems where it is Ray's own default
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+# what the nodes of a cluster are told; an address with a password in it is not
+PASSED = ("BERTLINE_QUIET", "BERTLINE_MIRROR", "BERTLINE_OFFLINE", "BERTLINE_STRICT", "MLFLOW_TRACKING_URI")
 PATIENCE_SECONDS = 5  # for a head to take up a connection
 TOO_SLOW = "timed out during startup"  # what Ray says when its node does not answer within 30 s, which is fixed
 
 
 def settle() -> None:
-    """Set what Ray reads of the environment when it is imported: no statistics, and loopback unless in a cluster."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    """Set what Ray reads of the environment when it is imported: loopback unless in a cluster."""
     if address() == "local":
         os.environ.setdefault(LOOPBACK, "0")
 
@@ -81,9 +82,14 @@ def address() -> str:
 
 
 def runtime_environment() -> dict[str, Any]:
-    """Ray's runtime_env: the checkout on PYTHONPATH, this process's settings of MLflow and bertline, shorter logs."""
+    """Ray's runtime_env: the checkout on PYTHONPATH, shorter logs, and in a cluster a few settings of this process.
+
+    Ray writes these variables into a log that everybody may read. A Ray of this machine inherits the environment, so it
+    is told no more; the nodes of a cluster have their own passwords, and are told none.
+    """
     here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
-    passed = {name: value for name, value in os.environ.items() if name.startswith(("MLFLOW_", "BERTLINE_"))}
+    names = () if address() == "local" else PASSED
+    passed = {name: os.environ[name] for name in names if "@" not in os.environ.get(name, "@")}
     return {"env_vars": {**passed, "PYTHONPATH": here}, "worker_process_setup_hook": begin}
 
 

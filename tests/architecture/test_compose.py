@@ -20,7 +20,7 @@ from dvc.repo import Repo
 from mlflow.cli import cli as mlflow_cli
 from sqlalchemy.engine import make_url
 
-from flows import cli, services, settings
+from flows import cli, prefect_server, services, settings
 from tests.support import servers
 from tests.support.places import ROOT
 
@@ -30,6 +30,7 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text())["services
 # what the images, boto3 and this project read
 KNOWN = {"POSTGRES_USER", "POSTGRES_PASSWORD", "MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "AWS_ENDPOINT_URL_S3"}
 KNOWN |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "PREFECT_HOME", "PREFECT_API_URL"}
+KNOWN |= {prefect_server.HOSTS, "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"}
 
 
 def commands(service: dict[str, Any]) -> Iterator[list[str]]:
@@ -62,7 +63,8 @@ def test_what_a_service_names_is_there() -> None:
 
 
 def test_an_address_names_a_service_and_its_port() -> None:
-    values = [str(value) for each in SERVICES.values() for value in each.get("environment", {}).values()]
+    given = [pair for each in SERVICES.values() for pair in each.get("environment", {}).items()]
+    values = [str(value) for name, value in given if not name.endswith("ORIGINS")]  # those are a browser's
     hosts = [urlsplit(value) for value in values if "://" in value]
     assert len(hosts) >= 6
     ports = {"objects": 9000, "prefect": 4200, "mlflow": 5000, "database": None}
@@ -83,6 +85,21 @@ def test_each_variable_is_read_by_something() -> None:
             if "postgresql" in str(value):
                 make_url(value).get_dialect().import_dbapi()  # the driver is installed
     assert seen >= 15
+
+
+def test_a_published_address_passes_the_host_check_and_prefect_has_its_key() -> None:
+    (hosts,) = (word for word in SERVICES["mlflow"]["entrypoint"] if word.startswith("mlflow,"))
+    assert {"mlflow:5000", "127.0.0.1:5000", "localhost:5000"} <= set(hosts.split(","))
+    server = SERVICES["prefect"]["environment"]
+    assert {"prefect", "127.0.0.1", "localhost"} == set(server[prefect_server.HOSTS].split(","))
+    assert "*" not in server["PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"]
+    key = server["PREFECT_SERVER_API_AUTH_STRING"]
+    assert "${BERTLINE_PASSWORD}" in key
+    clients = [each["environment"] for each in SERVICES.values() if "PREFECT_API_URL" in each.get("environment", {})]
+    assert len(clients) == 2
+    assert all(each["PREFECT_API_AUTH_STRING"] == key for each in clients)
+    module, _, name = SERVICES["prefect"]["entrypoint"][4].partition(":")
+    assert (module, callable(getattr(prefect_server, name))) == (prefect_server.__name__, True)
 
 
 def test_a_lease_is_kept_as_bertline_up_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
 from prefect import Flow
 from prefect.client.schemas.schedules import CronSchedule
@@ -103,8 +105,8 @@ def is_there(command: str) -> bool:
     if what == "make":
         return f"\n{words[0]}:" in read("Makefile")
     if what == "bertline":
-        verbs = {each.name or each.callback.__name__ for each in cli.registered_commands if each.callback}
-        return words[0] in verbs or words[0] == "--help"
+        group: Any = typer.main.get_command(cli)
+        return words[0] in group.commands or words[0] == "--help"
     if what == "python" and words[0] == "-m" and words[1].startswith("pipelines.stages."):
         return words[1].removeprefix("pipelines.stages.") in plugins.names("pipelines.stages")
     return what != "python" or words[0].startswith("-") or (ROOT / words[0]).is_file()
@@ -156,7 +158,8 @@ ELSEWHERE = {
     "bertline serve headlines": ("tests/serving/test_readme.py", 'with_environment(f"{serve} --port {port}")'),
     "bertline up": ("tests/flows/test_services.py", 'bertline(environment, "up")'),
     "bertline down": ("tests/flows/test_services.py", 'bertline(environment, "down")'),
-    "prefect deployment run score/file": ("tests/flows/test_services.py", '"deployment", "run", "score/file"'),
+    "bertline trigger score/file": ("tests/flows/test_services.py", '"trigger", "score/file"'),
+    "bertline trigger retrain/weekly": ("tests/flows/test_services.py", '"trigger", "score/file"'),
 }
 
 
@@ -171,6 +174,16 @@ def test_commands_of_the_owners_pages_are_run(page: str) -> None:
         file, run = ELSEWHERE.get(command, ("tests/flows/test_story.py", re.sub(r" [0-9a-f]{8}$", "", command)))
         assert run in read(file), line
         assert all(file != "tests/flows/test_story.py" or each.split()[0] in story for each in options), line
+
+
+def test_the_commands_for_a_cluster_are_whole_as_pasted() -> None:
+    """Without the mode a driver is not let in, and without the token no node starts."""
+    block = next(each for each in blocks(read("docs/cluster.md"), "") if "ray start" in each)
+    lines = [line.partition("#")[0].split() for line in block.splitlines()]
+    assert lines[0][:3] == ["ray", "get-auth-token", "--generate"]
+    assert lines[1] == ["export", "RAY_AUTH_MODE=token"]
+    assert [line[:2] for line in lines[2:4]] == [["ray", "start"]] * 2
+    assert lines[4][0].startswith("RAY_ADDRESS=")
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,31 @@ def test_a_window_that_fails_does_not_keep_the_others() -> None:
 
 
 @pytest.mark.usefixtures("champion")
+def test_a_backfill_counts_what_failed_what_has_no_file_and_what_it_scored() -> None:
+    for day in (days()[0], days()[2]):
+        arrive(day)
+    Path(f"in/{days()[3]}.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(InputError) as said:
+        backfill("daily", days()[0], days()[4])
+    told = str(said.value)
+    assert told.startswith(f"daily: 3 of 5 windows are not scored: {days()[3]}: in/{days()[3]}.parquet: not")
+    assert all(f"; {day}: no file in/{day}.parquet" in told for day in (days()[1], days()[4]))
+    assert told.endswith("".join(f"; {day}: 32 rows into out/{day}.parquet" for day in (days()[0], days()[2])))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("champion")
+def test_a_pipe_as_target_is_neither_done_nor_waited_for() -> None:
+    for day in days():
+        arrive(day)
+    Path("out").mkdir()
+    os.mkfifo(f"out/{days()[1]}.parquet")
+    with pytest.raises(InputError, match=rf"1 of 5 windows are not scored: {days()[1]}: out/.*: there already, and no"):
+        score_windows("daily")
+    assert scored() == days()
+
+
+@pytest.mark.usefixtures("champion")
 def test_a_job_runs_once_at_a_time() -> None:
     for day in days():
         arrive(day)

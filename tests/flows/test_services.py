@@ -1,5 +1,7 @@
 """`bertline up` and `down`: real servers, a real worker that runs a deployment, and nothing left behind."""
 
+import base64
+import json
 import os
 import shutil
 import socket
@@ -14,11 +16,12 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from flows import services, settings
+from flows import prefect_key, services, settings
 from flows.serve import free_port
 from pipelines.core import tables
+from pipelines.core.errors import InputError
 from pipelines.tracking import ledger, registry
-from tests.support import tiny
+from tests.support import servers, tiny
 from tests.support.places import CODE, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -59,6 +62,78 @@ def test_a_server_of_somebody_else_is_not_taken_for_ours(environment: dict[str, 
     assert not any(settings.running(name) for name in services.SERVICES)
 
 
+def sent(port: int, request: str, body: str = "", **headers: str) -> tuple[int, str]:
+    """The status of a raw request, and all that came back."""
+    named = {"Host": f"127.0.0.1:{port}", "Connection": "close", "Content-Type": "application/json", **headers}
+    lines = [f"{request} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
+    with socket.create_connection(("127.0.0.1", port), 60) as client:
+        client.sendall("\r\n".join([*lines, f"Content-Length: {len(body)}", "", body]).encode())
+        answer = b""
+        while part := client.recv(65536):
+            answer += part
+    return int(answer.split()[1]), answer.decode()
+
+
+def check_that_prefect_is_closed(port: int) -> None:
+    """What ran a command before: requests without a key, from a page of another site, under another name."""
+    key = Path("state/prefect.key")
+    assert key.stat().st_mode & 0o777 == 0o600
+    basic = f"Basic {base64.b64encode(key.read_bytes()).decode()}"
+    wrong = f"Basic {base64.b64encode(b'bertline:guess').decode()}"
+    flow = ("POST /api/flows/", json.dumps({"name": "attack"}))
+    for headers in ({}, {"Authorization": wrong}, {"Authorization": "Bearer x"}):
+        assert sent(port, *flow, **headers)[0] == 401
+        assert sent(port, "POST /api/deployments/filter", "{}", **headers)[0] == 401
+    for host in ("attacker.example", f"attacker.example:{port}", ""):
+        assert sent(port, *flow, Host=host, Authorization=basic)[0] == 400
+    theirs = {"Origin": "http://attacker.example", "Authorization": basic}
+    status, answer = sent(port, "POST /api/deployments/filter", "{}", **theirs)
+    assert (status, "access-control-allow-origin" in answer.lower()) == (200, False)
+    asked = theirs | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    assert sent(port, "OPTIONS /api/deployments/filter", **asked)[0] == 400
+    ours = f"http://localhost:{port}"
+    _, answer = sent(port, "POST /api/deployments/filter", "{}", Origin=ours, Authorization=basic)
+    assert f"access-control-allow-origin: {ours}" in answer.lower()
+    assert sent(port, "GET /")[0] == 200, "its pages, which ask for the key"
+    for path in Path("state/logs").iterdir():
+        assert key.read_text() not in path.read_text(errors="replace")
+
+
+def check_that_mlflow_knows_its_names(port: int) -> None:
+    """It has no key; a page of another site still reaches nothing."""
+    search = ("POST /api/2.0/mlflow/registered-models/create", '{"name": "attack"}')
+    assert sent(port, *search, Host="attacker.example")[0] == 403
+    assert sent(port, *search, Origin="http://attacker.example")[0] == 403
+    _, listed = sent(port, "GET /api/2.0/mlflow/registered-models/search")
+    assert "headlines" in listed
+    assert "attack" not in listed
+
+
+def test_the_key_is_made_once_and_refused_where_others_may_read_it(checkout: Path) -> None:
+    key = prefect_key.read_or_make()
+    assert len(key) > 40
+    assert prefect_key.read_or_make() == prefect_key.read() == key
+    assert [each.name for each in Path("state").glob("prefect*")] == ["prefect.key"]
+    prefect_key.FILE.chmod(0o644)
+    with pytest.raises(InputError, match="others may read it"):
+        prefect_key.read_or_make()
+
+
+def test_no_other_server_is_given_the_key(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefect_key.read_or_make()
+    settings.PIDS.mkdir()
+    own = {"pid": os.getpid(), "began": settings.began(os.getpid()), "address": "http://127.0.0.1:9/api"}
+    (settings.PIDS / "prefect").write_text(json.dumps(own))
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:10/api")
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "")  # so that it is as before afterwards
+    del os.environ["PREFECT_API_AUTH_STRING"]
+    settings.use_running_server()
+    assert "PREFECT_API_AUTH_STRING" not in os.environ
+    monkeypatch.setenv("PREFECT_API_URL", own["address"])
+    settings.use_running_server()
+    assert os.environ["PREFECT_API_AUTH_STRING"] == prefect_key.read()
+
+
 def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
     environment: dict[str, str], workspace: Path
 ) -> None:
@@ -78,16 +153,12 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
 
     with urllib.request.urlopen(f"http://127.0.0.1:{environment['BERTLINE_MLFLOW_PORT']}/health", timeout=10) as answer:
         assert answer.status == 200
-    options = ["--watch", "--param", "source=rows.parquet", "--param", "target=scored.parquet"]
-    ran = subprocess.run(
-        [Path(sys.executable).parent / "prefect", "deployment", "run", "score/file", *options],
-        env={**environment, "PREFECT_API_URL": f"http://127.0.0.1:{environment['BERTLINE_PREFECT_PORT']}/api"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    check_that_prefect_is_closed(int(environment["BERTLINE_PREFECT_PORT"]))
+    check_that_mlflow_knows_its_names(int(environment["BERTLINE_MLFLOW_PORT"]))
+    options = ["--param", "source=rows.parquet", "--param", "target=scored.parquet"]
+    assert "is asked for" in bertline(environment, "trigger", "score/file", *options)
+    servers.wait_until((workspace / "scored.parquet").exists, "the worker has not run it")
     log = Path("state/logs/worker.log").read_text()
-    assert ran.returncode == 0, ran.stdout + ran.stderr + log
     assert "Worker 'ProcessWorker" in log
     scored = tables.read(workspace / "scored.parquet")
     assert scored.column("text").to_pylist() == texts

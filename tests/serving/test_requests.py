@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from pipelines.serving import app, schemas
+from pipelines.serving import admission, app, bodies, page, schemas
 
 
 def refused(body: dict[str, Any]) -> str:
@@ -30,3 +32,84 @@ def test_a_request_of_more_work_than_a_minute_s_is_refused() -> None:
 def test_no_text_is_repeated_and_of_an_unknown_key_a_line() -> None:
     assert refused({"rows": [{"txt" * 1000: "x"}]}) == f"rows.0.{('txt' * 14)[:40]}: Extra inputs are not permitted"
     assert refused({"rows": [{"text": 12}]}) == "rows.0.text: Input should be a valid string"
+
+
+def answered(parts: list[bytes], pause: float = 0, **headers: str) -> tuple[int, str]:
+    """Status and text of what a limit of 1,000 bytes and 0.2 s lets through to an application that counts bytes."""
+
+    async def counts(scope: Any, receive: Any, send: Any) -> None:
+        size = str(len((await receive())["body"])).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": size})
+
+    async def run() -> tuple[int, str]:
+        left, sent = list(parts), list[dict[str, Any]]()
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(pause)
+            return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        await bodies.LimitedBodies(counts, 1000, 0.2)({"type": "http", "headers": raw}, receive, send)
+        return sent[0]["status"], sent[1]["body"].decode()
+
+    return asyncio.run(run())
+
+
+def test_a_body_has_a_size_and_a_time() -> None:
+    assert answered([b"x" * 500] * 2) == (200, "1000")
+    assert answered([b"x" * 500] * 3)[0] == 413
+    assert answered([b""], content_length="1001")[0] == 413
+    assert answered([b""], content_length="-1")[0] == 413
+    assert answered([b"x"] * 100, pause=0.05) == (408, '{"detail":"the body was not sent within 0.2 s"}')
+
+
+def test_requests_have_their_turn_and_those_beyond_are_told() -> None:
+    now, most = [0], [0]
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        now[0] += 1
+        most[0] = max(most[0], now[0])
+        await asyncio.sleep(0.01)
+        now[0] -= 1
+        await send({"type": "http.response.start", "status": 200})
+
+    async def run() -> list[int]:
+        turns, statuses = admission.Turns(slow, 2, 3), list[int]()
+
+        async def send(message: dict[str, Any]) -> None:
+            statuses.extend(message[key] for key in message if key == "status")
+
+        one = [turns({"type": "http", "method": "POST"}, None, send) for _ in range(7)]
+        await asyncio.gather(*one, turns({"type": "http", "method": "GET"}, None, send))
+        await turns({"type": "http", "method": "POST"}, None, send)
+        return statuses
+
+    assert sorted(asyncio.run(run())) == [200] * 7 + [503] * 2
+    assert most == [3], "two with a body, and the one without"
+
+
+def test_the_largest_request_that_is_right_is_no_body_too_large() -> None:
+    row = {"text": "😀" * schemas.MAX_CHARACTERS}
+    body = json.dumps({"rows": [row] * (schemas.MAX_IN_ALL // schemas.MAX_CHARACTERS)})  # \\ud83d\\ude00 for each
+    assert len(body) > schemas.MAX_IN_ALL * 12
+    assert len(body) + schemas.MAX_ROWS * schemas.MAX_CHOICES * 10 < bodies.MAX_BYTES
+
+
+def test_the_page_needs_no_other_host() -> None:
+    assert re.findall(r"(?:https?:)?//\w", page.HTML) == []
+    assert "default-src 'none'" in page.response().headers["Content-Security-Policy"]
+    assert isinstance(app.api, FastAPI)
+    assert (app.api.docs_url, app.api.redoc_url) == (None, None)
+
+
+def test_openapi_says_what_is_sent() -> None:
+    spec = app.api.openapi()
+    told = spec["paths"]["/predict"]["post"]["responses"]
+    assert set(told) == {"200", "400", "408", "413", "422", "500", "503"}
+    assert told["422"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Problem"}
+    assert spec["components"]["schemas"]["Problem"]["properties"]["detail"]["type"] == "string"
+    assert "HTTPValidationError" not in spec["components"]["schemas"]

@@ -1,11 +1,19 @@
 """The services answer as the predictor does: ours over HTTP, MLflow's own, and the batch job on Ray."""
 
+import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import jsonschema
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,9 +22,9 @@ import pytest
 from flows.serve import ask, free_port, serving, wait_for
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import batch
+from pipelines.serving import batch, bodies, page
 from pipelines.tracking import ledger, registry, store
-from tests.support import servers, tiny
+from tests.support import forked, servers, tiny
 from tests.support.champion import TEXTS
 from tests.support.places import CODE, ROOT
 
@@ -32,6 +40,8 @@ def test_the_service_answers_as_the_predictor_does_and_follows_the_champion(
     wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
     with serving("tiny", port=free_port()) as address:
         _check_service(address, wanted)
+        _check_what_openapi_says(address)
+        _check_bodies_that_attack(address)
         _check_that_it_follows(address, checkout)
         _check_that_it_goes_on_without_a_ledger(address)
 
@@ -43,6 +53,29 @@ def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> Non
         said = f"{host}:{port}: no service can listen there"
         with pytest.raises(InputError, match=said), serving("tiny", host=host, port=port):
             pass
+
+
+def test_sigterm_lets_requests_be_answered_and_ends_all(
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (checkout / "params.yaml").write_text(tiny.PARAMS)
+    rows = [{"text": "映画の公開日が決定、監督が語る" * 500}] * 24
+    with forked.started("flows.cli", "serve", "tiny", "--port", str(port := free_port())) as process:
+        process.until(lambda: "\n" in process.printed())
+        family = psutil.Process(process.pid).children(recursive=True)
+        with ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(ask, f"http://127.0.0.1:{port}", "/predict", {"rows": rows}) for _ in range(4)]
+            time.sleep(0.3)
+            waiting = sum(not answer.done() for answer in answers)
+            os.kill(process.pid, signal.SIGTERM)
+            assert [len(answer.result()["predictions"]) for answer in answers] == [24] * 4
+        assert waiting, "none was in flight"
+        assert process.wait() == 0
+        assert process.said() == ""
+    _, alive = psutil.wait_procs(family, 20)
+    assert len(family) > 3
+    assert alive == []
 
 
 def _check_that_it_follows(address: str, checkout: Path) -> None:
@@ -164,3 +197,50 @@ def _check_service(address: str, wanted: dict[str, dict]) -> None:
     ):
         with pytest.raises(InputError, match=": 422: "):
             ask(address, "/predict", body)
+
+
+def _check_what_openapi_says(address: str) -> None:
+    """What a client that was generated from it relies on: every answer is one of those that it declares."""
+    spec = ask(address, "/openapi.json")
+    seen = set()
+    good = json.dumps({"rows": [{"text": "犬"}]}).encode()
+    for path, body in (
+        *(("/predict", each) for each in (good, b"{", b'{"rows": []}', b"\xff", b'{"rows": [{"text": "\xff"}]}')),
+        ("/predict", b" " * 4_000_001),
+        ("/model", None),
+        ("/health", None),
+    ):
+        request = urllib.request.Request(address + path, body, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as found:
+                status, text = found.status, found.read()
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read()
+        seen.add(status)
+        declared = spec["paths"][path]["post" if body else "get"]["responses"][str(status)]
+        schema = declared["content"]["application/json"]["schema"] | {"components": spec["components"]}
+        jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+    assert seen >= {200, 413, 422}
+    with urllib.request.urlopen(f"{address}/docs", timeout=60) as found:
+        assert found.read().decode() == page.HTML
+
+
+def _check_bodies_that_attack(address: str) -> None:
+    """More slow ones than are answered at a time keep nobody; one without an end is cut off."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    with ExitStack() as stack:
+        began = time.monotonic()
+        slow = [stack.enter_context(socket.create_connection((host, int(port)), 60)) for _ in range(40)]
+        for each in slow:
+            each.sendall(f'{head}Content-Length: 1000\r\n\r\n{{"rows"'.encode())
+        time.sleep(1)
+        assert len(ask(address, "/predict", {"rows": [{"text": "犬"}]})["predictions"]) == 1
+        assert time.monotonic() - began < bodies.SECONDS, "it did not wait for them"
+        assert {each.recv(100).split()[1] for each in slow} == {b"408"}
+        endless = stack.enter_context(socket.create_connection((host, int(port)), 60))
+        endless.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        with suppress(OSError):
+            for _ in range(200):
+                endless.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+        assert endless.recv(100).split()[1] == b"413"

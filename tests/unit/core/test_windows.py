@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.core.errors import UsageError
+from pipelines.core import params
+from pipelines.core.errors import InputError, UsageError
 from pipelines.core.windows import LENGTH, Every, Window, between, due
+from pipelines.entries.score import Score
 
 TIMES = st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1)).map(lambda time: time.replace(tzinfo=UTC))
 EVERY = st.sampled_from(sorted(LENGTH))
@@ -91,3 +93,13 @@ def test_hours_are_done_each() -> None:
         "2026-11-23T07",
         "2026-11-23T08",
     ]
+
+
+@pytest.mark.parametrize("since", ["0001-01-01", "1970-01-04"])
+@pytest.mark.parametrize("every", ["hour", "week"])
+def test_a_job_begins_where_weeks_are_counted_from(since: str, every: str) -> None:
+    """Since the year 1 there are 17 million hours, and its first week begins before all time."""
+    entry = {"model": "m", "source": "in/{window}", "target": "out/{window}", "every": every}
+    with pytest.raises(InputError, match=r"since: .*1970-01-05"):
+        params.parse(Score, entry | {"since": since}, "score.daily")
+    assert params.parse(Score, entry | {"since": "1970-01-05"}, "score.daily").since.year == 1970

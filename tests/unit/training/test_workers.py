@@ -1,12 +1,18 @@
 """Starting Ray: a machine that is too busy for Ray's own limit is given a second time, and then a sentence."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 
+from flows.serve import free_port
 from pipelines.core.errors import InputError
 from pipelines.training import workers
+from tests.support.places import ROOT
 
 SLOW = Exception("The current node timed out during startup. This could happen because some of the raylet failed")
 
@@ -43,3 +49,48 @@ def test_what_else_ray_says_is_not_tried_again(outcomes: list[Exception | None])
     with pytest.raises(Exception, match="no space left"):
         workers.start()
     assert outcomes == [None]
+
+
+SECRETS = {
+    "MLFLOW_TRACKING_PASSWORD": "planted-1",
+    "MLFLOW_TRACKING_URI": "http://me:planted-2@127.0.0.1:9",
+    "BERTLINE_NOTIFY": "http://127.0.0.1:9/planted-3",
+    "BERTLINE_PASSWORD": "planted-4",
+    "PREFECT_API_AUTH_STRING": "me:planted-5",
+}
+
+
+@pytest.mark.parametrize("cluster", ["", "127.0.0.1:6379"])
+def test_no_secret_is_in_what_ray_logs(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**SECRETS, "RAY_ADDRESS": cluster, "BERTLINE_OFFLINE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    told = workers.runtime_environment()["env_vars"]
+    assert "planted" not in str(told)
+    assert told.get("BERTLINE_OFFLINE") == ("1" if cluster else None)
+
+
+PLANTED = """
+import os, ray
+from pipelines.serving import deployment
+with deployment.started("127.0.0.1", 0 or PORT):
+    see = ray.remote(lambda: [os.environ.get(name) for name in NAMES])
+    assert ray.get(see.remote()) == VALUES, "a worker here has what it needs"
+    print("session", ray._private.worker.global_worker.node.get_session_dir_path())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_no_file_of_rays_session_has_a_secret(checkout: Path) -> None:
+    values = {"NAMES": str([*SECRETS]), "VALUES": str([*SECRETS.values()]), "PORT": str(free_port())}
+    code = PLANTED
+    for name, value in values.items():
+        code = code.replace(name, value)
+    environment = os.environ | SECRETS | {"PYTHONPATH": str(ROOT), "HOME": str(checkout)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    session = Path(done.stdout.rpartition("session ")[2].strip())
+    files = [each for place in (session, checkout) for each in place.rglob("*") if each.is_file()]
+    assert len(files) > 5
+    assert [str(each) for each in files if b"planted-" in each.read_bytes()] == []
+    assert "planted-" not in done.stdout + done.stderr

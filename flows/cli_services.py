@@ -1,0 +1,61 @@
+"""The commands of `bertline` that start, stop or call servers."""
+
+import signal
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False)
+Served = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
+
+
+@cli.command()
+def serve(
+    name: Served,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    runtime: Annotated[str, typer.Option(help="onnx or torch; by default what the version's tag says")] = "",
+) -> None:
+    """Serve the champion over HTTP until interrupted."""
+    from flows.serve import serving
+
+    signal.signal(signal.SIGTERM, _end)
+    with serving(name, host=host, port=port, runtime=runtime) as address:
+        signal.signal(signal.SIGTERM, _end)  # Ray's own, which it has set meanwhile, ends in its stack's dump
+        print(f"{name} answers at {address}/predict, documented at {address}/docs; Ctrl-C stops it", flush=True)
+        while True:
+            signal.pause()
+
+
+def _end(*_: Any) -> NoReturn:
+    """End as after the last line: what a service manager or a container asks for by SIGTERM is no failure."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending; what is too slow for them they kill
+    raise SystemExit(0)
+
+
+@cli.command()
+def up() -> None:
+    """Start Prefect's server, a worker and MLflow here."""
+    from flows import services
+
+    print(services.up())
+
+
+@cli.command()
+def down() -> None:
+    """Stop what `up` started."""
+    from flows import services
+
+    stopped = services.down()
+    print(f"stopped: {', '.join(stopped)}" if stopped else "nothing of ours was running")
+
+
+@cli.command()
+def trigger(
+    deployment: Annotated[str, typer.Argument(help="FLOW/NAME of prefect.yaml, such as retrain/weekly")],
+    param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, as often as wanted")] = None,
+) -> None:
+    """Have the worker that `up` started run a deployment now."""
+    from flows.trigger import trigger as ask
+
+    print(f"{deployment}: the run {ask(deployment, param or [])} is asked for; its log is in Prefect's pages")

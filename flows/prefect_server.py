@@ -1,0 +1,21 @@
+"""Prefect's server as an ASGI application that answers only to its own names: for uvicorn's `--factory`."""
+
+import os
+
+from fastapi import FastAPI
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+HOSTS = "BERTLINE_PREFECT_HOSTS"  # the names, without ports, by commas
+OWN_HOSTS = "127.0.0.1,localhost"
+
+
+def app() -> FastAPI:
+    """The application; without a key in PREFECT_SERVER_API_AUTH_STRING it does not start."""
+    assert os.environ.get("PREFECT_SERVER_API_AUTH_STRING"), "whoever reached the port could run commands"
+    from prefect.server.api.server import create_app
+
+    found = create_app(final=True)
+    names = os.environ.get(HOSTS, OWN_HOSTS).split(",")
+    # else a page of another site, whose name is made to point here, is of the same origin for a browser
+    found.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
+    return found

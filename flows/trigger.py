@@ -1,0 +1,42 @@
+"""Have a deployment of the server that `bertline up` started run now, by its worker."""
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from flows import settings
+from pipelines.core.errors import InputError, UsageError, one_line
+
+
+def trigger(deployment: str, given: Iterable[str] = ()) -> str:
+    """Ask for a run of `deployment` (FLOW/NAME) with params NAME=VALUE; returns the run's name.
+
+    Raises InputError if there is no server, or no such deployment on it.
+    """
+    settings.use_running_server()
+    if "PREFECT_API_URL" not in os.environ:
+        raise InputError("no Prefect server of this checkout is up; `bertline up` starts one")
+    from httpx import HTTPError
+    from prefect.deployments import run_deployment
+    from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+
+    values = dict(_value(each) for each in given)
+    try:
+        run: Any = run_deployment(deployment, parameters=values, timeout=0)
+    except ObjectNotFound:
+        raise UsageError(f"no deployment {deployment!r}; prefect.yaml has them, as FLOW/NAME") from None
+    except (HTTPError, PrefectHTTPStatusError, OSError, ValueError) as error:
+        raise InputError(f"{deployment}: Prefect's server did not take it: {one_line(error)}") from None
+    return str(run.name)
+
+
+def _value(given: str) -> tuple[str, Any]:
+    """NAME=VALUE; a value is JSON if it can be, else a text."""
+    name, equals, value = given.partition("=")
+    if not equals:
+        raise UsageError(f"--param {given}: no value; NAME=VALUE is wanted")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

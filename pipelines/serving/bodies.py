@@ -1,0 +1,69 @@
+"""Limits of a request's body: its size, and the time to send it. It is whole before a model's turn begins."""
+
+import asyncio
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+MAX_BYTES = 4_000_000  # of JSON that escapes each of schemas.MAX_IN_ALL characters as two \\uXXXX, and what is around
+SECONDS = 10  # to send a body: who is slow holds one of the service's places meanwhile
+LENGTH = b"content-length"
+
+
+class _TooLargeError(Exception):
+    """A body that is larger than MAX_BYTES, or says so."""
+
+
+class LimitedBodies:
+    """An ASGI application that answers 413 to a body that is too large, and 408 to one that takes too long."""
+
+    def __init__(self, app: Any, max_bytes: int = MAX_BYTES, seconds: float = SECONDS) -> None:
+        self.app, self.max_bytes, self.seconds = app, max_bytes, seconds
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(self.seconds):
+                body = await self.whole(scope, receive)
+        except TimeoutError:
+            await _refuse(408, f"the body was not sent within {self.seconds:g} s", scope, receive, send)
+        except _TooLargeError:
+            why = f"the body has more than {self.max_bytes:,} bytes; `bertline score` takes any file"
+            await _refuse(413, why, scope, receive, send)
+        else:
+            if body is not None:
+                await self.app(scope, _sent_before(body, receive), send)
+
+    async def whole(self, scope: Any, receive: Any) -> bytes | None:
+        """The body; None if the client has gone."""
+        for name, value in scope["headers"]:
+            if name.lower() == LENGTH and (not value.isdigit() or int(value[:20]) > self.max_bytes):
+                raise _TooLargeError
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self.max_bytes:
+                raise _TooLargeError
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+def _sent_before(body: bytes, receive: Any) -> Any:
+    """A `receive` that gives the whole body first."""
+    left = [body]
+
+    async def again() -> Any:
+        return {"type": "http.request", "body": left.pop(), "more_body": False} if left else await receive()
+
+    return again
+
+
+async def _refuse(status: int, why: str, scope: Any, receive: Any, send: Any) -> None:
+    """Answer with a sentence, and close: what is left of the body is not read."""
+    headers = {"Connection": "close"}
+    await JSONResponse({"detail": why}, status, headers)(scope, receive, send)
