@@ -1,10 +1,12 @@
 """Whether a challenger may take the champion's place: a rule each, with its numbers and a sentence."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.entries.promote import Promote
@@ -54,6 +56,17 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{'passed' if self.passed else 'refused'}: {self.sentence}"
+
+
+_FINDING = TypeAdapter(Finding)
+
+
+def findings(verdict: Mapping[str, Any]) -> Iterator[Finding]:
+    """The findings of a kept verdict. Others may have written it: what is no finding is passed over."""
+    kept = verdict.get("findings")
+    for each in kept if isinstance(kept, list) else ():
+        with suppress(ValidationError):
+            yield _FINDING.validate_python(each)
 
 
 @dataclass(frozen=True)
