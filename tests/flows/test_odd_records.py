@@ -1,14 +1,17 @@
 """Verdicts, tags and events that others wrote, of any shape: history and lineage say what they can read of them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 
 from flows import history, lineage
 from pipelines.core.errors import InputError
-from pipelines.tracking import events
+from pipelines.tracking import events, registry, store
 from pipelines.tracking.registry import Version
+from tests.support import stores
 
 FINDING = {"rule": "at_least", "found": 0.5, "asked": 0.0, "passed": True, "sentence": "accuracy 0.5"}
 STAGE = {"stage": "finetune@x", "run": "", "read": {"rows": "0" * 32}, "wrote": {"model": "1" * 32}}
@@ -54,6 +57,35 @@ def test_an_event_of_no_version_is_damage(changes: dict[str, Any]) -> None:
     state = events.replay([kept(**changes)])
     assert state.damage == ("event 1 was changed: it is no event any more",)
     assert state.champion is None
+
+
+@pytest.mark.parametrize(
+    "mlmodel",
+    [
+        "{",
+        "3",
+        "[]",
+        "",
+        "flavors: 3",
+        "flavors: {python_function: {artifacts: {model: {path: [1]}}}}\nsaved_input_example_info: {artifact_path: 3}",
+        "flavors: {python_function: {artifacts: [model]}}\nsaved_input_example_info: [3]",
+        "flavors: {python_function: {artifacts: {model: 3}}}\nsaved_input_example_info: {artifact_path: e.json}",
+    ],
+)
+def test_an_mlmodel_file_of_another_shape_is_one_sentence(checkout: Path, mlmodel: str) -> None:
+    stores.place_in(checkout)
+    folder = checkout / "uploaded"
+    folder.mkdir()
+    (folder / "MLmodel").write_text(mlmodel)
+    (folder / "e.json").write_text('[3, "no row"]')
+    client = store.connect()
+    client.create_registered_model("m")
+    client.create_model_version("m", folder.as_uri(), await_creation_for=0)
+    for opened in (registry.folder, registry.example, registry.profile, registry.content):
+        with pytest.raises(InputError) as error:
+            opened(registry.version("m", 1))
+        assert "\n" not in str(error.value)
+    mlflow.set_tracking_uri(None)
 
 
 def test_a_lineage_of_no_stages_is_one_sentence() -> None:
