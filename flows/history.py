@@ -6,6 +6,7 @@ from typing import Any
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.progress import say
+from pipelines.evaluation import gates
 from pipelines.tracking import ledger, registry
 from pipelines.tracking.events import Entry, State
 
@@ -25,7 +26,11 @@ def _read(name: str) -> State:
 
 def history(name: str) -> dict[str, Any]:
     """What the ledger of `name` says: the champion, every event that counts, those that do not, and its damage."""
-    state = _read(name)
+    return told(name, _read(name))
+
+
+def told(name: str, state: State) -> dict[str, Any]:
+    """The history that a ledger's state says."""
     return {
         "model": name,
         "champion": state.champion,
@@ -82,7 +87,7 @@ def plain(found: dict[str, Any]) -> str:
         was = f" (before: {row['previous']})" if row["previous"] else ""
         said = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
         lines.append(f"{row['number']:4}  {said}")
-        lines += [f"      {finding['sentence']}" for finding in row["verdict"].get("findings", [])]
+        lines += [f"      {finding.sentence}" for finding in gates.findings(row["verdict"])]
     for key, why in (("overtaken", "another was first"), ("repeated", "it is there before")):
         lines += [
             f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, Json, TypeAdapter, ValidationError
 
 from pipelines.core.errors import InputError, UsageError
+from pipelines.evaluation import gates
 from pipelines.reports import lineage
 from pipelines.tracking import ledger, registry
 
@@ -21,9 +22,16 @@ class Stage(BaseModel, extra="allow"):
     wrote: dict[str, str]
 
 
+class Teacher(BaseModel, extra="allow"):
+    """A registered version that another was made from."""
+
+    model: str
+    version: int
+
+
 _STAGES = TypeAdapter(Json[list[Stage]])
 _VERDICT = TypeAdapter(Json[dict[str, Any]])
-_TEACHERS = TypeAdapter(Json[list[dict[str, Any]]])
+_TEACHERS = TypeAdapter(Json[list[Teacher]])
 
 
 def _tag(version: registry.Version, name: str, kind: TypeAdapter[Any]) -> Any:
@@ -41,27 +49,31 @@ def of_model(which: str) -> dict[str, Any]:
         raise UsageError(f"{which}: no version; write it as NAME@champion or NAME/3")
     name, alias, number = parts.groups()
     version = registry.get(name, alias) if alias else registry.version(name, int(number))
-    tags = version.tags
-    stages = _tag(version, "lineage", _STAGES)
-    if stages is None:
+    found = described(version)
+    return found | {
+        "champion": ledger.champion(name) == version.version,
+        "parents": teachers(version) or registry.made_from(found["stages"], version.tags.get("md5", "")),
+    }
+
+
+def described(version: registry.Version) -> dict[str, Any]:
+    """What the tags of a version say. Raises InputError if they have no lineage; other tags may be of any shape."""
+    tags, stages = version.tags, _tag(version, "lineage", _STAGES)
+    if not stages:
         raise InputError(f"{version} has no lineage: it was not registered by `bertline retrain`")
     return {
-        "model": name,
+        "model": version.name,
         "version": version.version,
-        "champion": ledger.champion(name) == version.version,
         "commit": tags.get("git_commit", ""),
         "dirty": tags.get("git_dirty") == "true",
         "verdict": _tag(version, "verdict", _VERDICT) or {},
         "stages": stages,
-        "parents": _parents(version, stages),
     }
 
 
-def _parents(version: registry.Version, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Registered versions on the way, such as a teacher: those that the version names, else those with the md5s."""
-    if named := _tag(version, registry.TEACHERS, _TEACHERS):
-        return named
-    return registry.made_from(stages, version.tags.get("md5", ""))
+def teachers(version: registry.Version) -> list[dict[str, Any]]:
+    """The registered versions that a version says it was made from; none if it names none."""
+    return _tag(version, registry.TEACHERS, _TEACHERS) or []
 
 
 def of_data(md5: str) -> dict[str, Any]:
@@ -115,8 +127,7 @@ def page_of_model(found: dict[str, Any]) -> str:
 def _facts(found: dict[str, Any]) -> list[str]:
     """The commit of a version, its verdict and the versions that it was made from."""
     facts = [f"of commit {found['commit'] or 'unknown'}{' with edits' if found['dirty'] else ''}"]
-    for finding in found["verdict"].get("findings", []):
-        facts.append(f"{'passed' if finding['passed'] else 'refused'}: {finding['sentence']}")
+    facts += map(str, gates.findings(found["verdict"]))
     return facts + [f"made from {each['model']} version {each['version']}" for each in found["parents"]]
 
 

@@ -8,8 +8,9 @@ from prefect import flow, task
 from flows import events
 from flows.notices import HOOKS
 from pipelines.core import checking, params
-from pipelines.core.errors import InputError, choices
+from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
+from pipelines.entries.baseline import Baseline
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
@@ -96,10 +97,28 @@ def _decide(
 ) -> gates.Decision:
     if rules.gate == "off":
         return gates.Decision([])
+    scores = {name: measured.baseline(name, entry) for name in _baselines(challenger.name, entry, rules)}
     if not champion:
-        return gates.decide(measure(challenger, entry), None, rules)
+        return gates.decide(measure(challenger, entry), None, rules, baselines=scores)
     ratio = latency_ratio(challenger, champion, entry) if rules.max_latency_ratio else None
-    return gates.decide(measure(challenger, entry), measure(champion, entry), rules, ratio)
+    return gates.decide(measure(challenger, entry), measure(champion, entry), rules, ratio, scores)
+
+
+def _baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:
+    """The baselines that the challenger must beat: the one that `beats` names, or all of its task and split."""
+    if rules.beats is False:
+        return []
+    known = {each: params.entry("baseline", each, Baseline) for each in params.read().get("baseline", {})}
+    scored = [each for each, its in known.items() if (its.task, its.split) == (entry.task, entry.split)]
+    if rules.beats is True:
+        return scored
+    if (named := rules.beats) not in scored:
+        its = params.entry("baseline", named, Baseline)
+        raise UsageError(
+            f"params.yaml: promote.{name}.beats: {named} is a baseline of {its.task} {its.split}, "
+            f"not of {entry.task} {entry.split}"
+        )
+    return [named]
 
 
 def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:

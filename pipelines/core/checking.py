@@ -33,7 +33,8 @@ def check(file: Path = params.FILE) -> Entries:
     for name, model in sections.items():
         for key, item in checked[name].items():
             for field, targets in model.refers.items():
-                _require(checked, targets, getattr(item, field), f"{file}: {name}.{key}.{field}")
+                if not isinstance(wanted := getattr(item, field), bool):
+                    _require(checked, targets, wanted, f"{file}: {name}.{key}.{field}")
             if model.named_after:
                 _require(checked, model.named_after, key, f"{file}: {name}.{key}")
         _require_an_end(checked, name, model, file)

@@ -10,12 +10,13 @@ from pipelines.core.section import Fraction, Name, Positive, Section
 class Promote(Section):
     """The conditions for a registered name. Challenger and champion are scored on the same rows in one run."""
 
-    refers: ClassVar = {"run": ("finetune", "compress")}
+    refers: ClassVar = {"run": ("finetune", "compress"), "beats": ("baseline",)}
 
     run: Name  # the run that retrain registers; its evaluate entry names the rows
     # dry_run measures and tells, and stops nothing; off does not even measure
     gate: Literal["enforce", "dry_run", "off"] = "enforce"
     at_least: Fraction = 0.0  # the lowest score that passes, in the task's metric
+    beats: Name | bool = True  # a baseline that it must score above; true: every one of its task and split
     # against the champion: how much less it may score, and how sure that must be; a bootstrap over the rows says so
     may_lose: Fraction = 0.02
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95

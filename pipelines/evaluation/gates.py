@@ -1,10 +1,13 @@
 """Whether a challenger may take the champion's place: a rule each, with its numbers and a sentence."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.entries.promote import Promote
@@ -56,6 +59,17 @@ class Finding:
         return f"{'passed' if self.passed else 'refused'}: {self.sentence}"
 
 
+_FINDING = TypeAdapter(Finding)
+
+
+def findings(verdict: Mapping[str, Any]) -> Iterator[Finding]:
+    """The findings of a kept verdict. Others may have written it: what is no finding is passed over."""
+    kept = verdict.get("findings")
+    for each in kept if isinstance(kept, list) else ():
+        with suppress(ValidationError):
+            yield _FINDING.validate_python(each)
+
+
 @dataclass(frozen=True)
 class Decision:
     findings: list[Finding]
@@ -74,19 +88,24 @@ class Decision:
 
 
 def decide(
-    challenger: Measured, champion: Measured | None, rules: Promote, latency_ratio: float | None = None
+    challenger: Measured,
+    champion: Measured | None,
+    rules: Promote,
+    latency_ratio: float | None = None,
+    baselines: Mapping[str, float] = MappingProxyType({}),
 ) -> Decision:
     """Hold `challenger` against `rules`, and against `champion` on the same rows where there is one.
 
     The first challenger has nobody to be compared with: the rules about itself decide.
 
     Args:
+        baselines: the scores of those that it must beat, on the same rows.
         latency_ratio: its latency as a multiple of the champion's, measured in turn; the rule about it needs it.
 
     Raises:
         InputError: the rows were replaced between the two measurements.
     """
-    findings = [*_alone(challenger, rules)]
+    findings = [*_alone(challenger, rules), *_above(challenger, baselines)]
     if champion:
         if (champion.rows, champion.digest) != (challenger.rows, challenger.digest):
             raise InputError("challenger and champion were not asked the same rows: a run replaced them; promote again")
@@ -117,6 +136,12 @@ def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
     if rules.approval:
         said = "a person has approved it" if challenger.approved else "the version has no tag approved: true"
         yield Finding("approval", challenger.approved, 1, challenger.approved, said)
+
+
+def _above(challenger: Measured, baselines: Mapping[str, float]) -> Iterator[Finding]:
+    for name, score in baselines.items():
+        said = f"{challenger.metric} {challenger.value:.4f}, above the {score:.4f} of the baseline {name} is asked"
+        yield Finding(f"beats.{name}", challenger.value, score, challenger.value > score, said)
 
 
 def _against(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.core import paths, provenance, resources
@@ -52,6 +53,22 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
         approved=approved,
         digest=digest,
     )
+
+
+def baseline(name: str, entry: Evaluate) -> float:
+    """The score of a baseline on the split of an evaluate entry, by the predictions that it left."""
+    rows = paths.rows(entry.task)
+    task = Task.load(rows)
+    split, place = Split(rows / f"{entry.split}.parquet", task), paths.predictions(name)
+    file = place / f"{entry.split}.parquet"
+    if not file.is_file():
+        raise InputError(f"baseline {name}: {file}: no such file; `bertline run baseline@{name}` makes it")
+    targets, answers = split.targets(), split.read(place)
+    if not targets.column("id").equals(answers.column("id")):
+        raise InputError(
+            f"baseline {name}: it was scored on other rows; `bertline run baseline@{name}` scores it again"
+        )
+    return metric_of_rows(targets, answers, task)(np.arange(targets.num_rows))
 
 
 def latency_ratio(challenger: Path, champion: Path, entry: Evaluate) -> float:

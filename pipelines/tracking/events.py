@@ -4,11 +4,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 Action = Literal["promote", "rollback"]
+Number = Annotated[int, Field(ge=1, le=2**31 - 1)]  # of a version, as MLflow's databases keep it
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,9 @@ class Event:
 
     id: str  # drawn by the writer, who so finds the event again
     action: Action
-    version: int  # the champion from then on
-    previous: int | None  # the champion before
-    after: int  # the number of the last event that the writer knew; 0 for the first
+    version: Number  # the champion from then on
+    previous: Number | None  # the champion before
+    after: Annotated[int, Field(ge=0)]  # the number of the last event that the writer knew; 0 for the first
     digest: str  # of that event
     actor: str
     reason: str

@@ -13,8 +13,9 @@ import mlflow
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
+from yaml import YAMLError
 
-from pipelines.core import provenance
+from pipelines.core import json_file, provenance
 from pipelines.core.errors import InputError, choices
 from pipelines.core.progress import say
 from pipelines.tracking import files, ledger, pyfunc, store
@@ -245,11 +246,20 @@ def profile(version: Version) -> Path:
 
 def _logged(version: Version) -> dict[str, str]:
     """The artifacts of a version: their names and their places in it."""
-    found = Model.load(str(files.fetch(version.name, version.version, MLMODEL)))
     try:
-        return {name: str(each["path"]) for name, each in found.flavors["python_function"]["artifacts"].items()}
-    except (KeyError, TypeError):
+        found = _described(version).flavors["python_function"]["artifacts"]
+        return {str(name): str(each["path"]) for name, each in found.items()}
+    except (KeyError, TypeError, AttributeError):
         raise _foreign(version) from None
+
+
+def _described(version: Version) -> Model:
+    """What the file MLmodel says, which whoever may register can write."""
+    file = files.fetch(version.name, version.version, MLMODEL)
+    try:
+        return Model.load(str(file))
+    except (MlflowException, YAMLError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{file}: it describes no model; register the model again") from None
 
 
 def _foreign(version: Version) -> InputError:
@@ -281,10 +291,10 @@ def _table(verdict: dict[str, Any]) -> str:
 
 def example(version: Version) -> list[dict[str, Any]]:
     """The rows that `version` was registered with, to ask it."""
-    model = files.fetch(version.name, version.version, MLMODEL)
-    described: Any = Model.load(str(model)).saved_input_example_info
-    if not described:
+    described: Any = _described(version).saved_input_example_info
+    if not isinstance(described, dict) or "artifact_path" not in described:
         raise _foreign(version)
-    files.fetch(version.name, version.version, described["artifact_path"])
-    rows: Any = Model.load(str(model)).load_input_example(str(model.parent))  # as `register` gave it
+    rows: Any = json_file.read(files.fetch(version.name, version.version, str(described["artifact_path"])))
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{version}: its example holds no rows; register the model again")
     return rows

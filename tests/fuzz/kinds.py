@@ -16,12 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from flows import history, lineage
 from pipelines.core import checking, paths
+from pipelines.core.errors import InputError, one_line
 from pipelines.core.schema import INPUTS
 from pipelines.data.corpora import livedoor
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.stages import encode, import_weights, prepare
+from pipelines.tracking.events import Kept, replay
+from pipelines.tracking.registry import Version
 from pipelines.training.batches import Encoded
 from tests.fuzz import mutate, seeds
 
@@ -196,6 +200,38 @@ def request(rng: random.Random) -> Run:
     return lambda: seeds.ask(kind, body)
 
 
+def ledger_events(rng: random.Random) -> Run:
+    """The events of a ledger, as `bertline history` says them. What a change does to them is damage, or counted."""
+    texts = [mutate.as_json(json.loads(text), rng) for text in seeds.EVENTS]
+    at = rng.randrange(len(texts))
+    content = mutate.as_json(mutate.changed(json.loads(texts[at]), rng), rng)
+    texts[at] = content if rng.random() < 0.7 else mutate.damaged(content, rng)
+    kept = [Kept(number, 1000 * number, text.decode(errors="replace")) for number, text in enumerate(texts, start=1)]
+
+    def read() -> None:
+        state = replay(kept)
+        history.plain(history.told("m", state))
+        if state.damage or state.overtaken or state.repeated:
+            raise InputError(one_line(InputError("; ".join(state.damage) or "an event does not count")))
+
+    return read
+
+
+def tags(rng: random.Random) -> Run:
+    """The tags of a version, as `bertline lineage` says them."""
+    tags = dict(seeds.TAGS)
+    name = rng.choice(list(tags))
+    content = mutate.as_json(mutate.changed(json.loads(tags[name]), rng), rng)
+    tags[name] = (content if rng.random() < 0.7 else mutate.damaged(content, rng)).decode(errors="replace")
+    version = Version("m", 1, tags)
+
+    def read() -> None:
+        found = lineage.described(version) | {"champion": False, "parents": lineage.teachers(version)}
+        lineage.plain_model(found)
+
+    return read
+
+
 def _copy(source: Path, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target)
@@ -218,4 +254,5 @@ def _mutate_one(folder: Path, rng: random.Random, skip: tuple[str, ...] = ()) ->
 
 WEIGHTS: dict[Callable[[random.Random], Run], int] = {
     params: 5, corpus: 6, archive: 1, rows: 2, encoded: 2, model: 3, published: 1, scoring: 1, request: 2,
+    ledger_events: 1, tags: 1,
 }  # fmt: skip

@@ -19,6 +19,7 @@ from pipelines.inference import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.text import encoding, tokenizer
+from pipelines.tracking.events import Event, digest
 from pipelines.tracking.registry import Version
 from tests.support import http, tiny
 from tests.support import kinds as some
@@ -39,6 +40,29 @@ _TAGGED = {"text": "犬と猫", "entities": [{"start": 0, "end": 1, "label": "a"
 _ASKED = {"question": "何？", "context": "犬がいる。", "answers": [{"text": "犬", "start": 0}]}
 _CHOSEN = {"text": "x", "choices": ["a", "b", "c"], "label": 1}
 _PAIRS = {"text": "a b", "text_pair": "c d", "label": 1.5}
+
+
+_FINDING = {"rule": "at_least", "found": 0.5, "asked": 0.0, "passed": True, "sentence": "accuracy 0.5000"}
+_VERDICT = {"gate": "enforce", "passed": True, "findings": [_FINDING]}
+
+
+def _events() -> list[str]:
+    """A promotion, another, and the way back."""
+    texts: list[str] = []
+    for number, (action, version, previous) in enumerate((("promote", 1, None), ("promote", 2, 1), ("rollback", 1, 2))):
+        before = digest(texts[-1]) if texts else ""
+        texts.append(Event(str(number), action, version, previous, number, before, "me", "a test", _VERDICT).text())  # type: ignore[arg-type]
+    return texts
+
+
+EVENTS = _events()
+TAGS = {
+    "lineage": json.dumps(
+        [{"stage": "finetune@x", "run": "", "read": {"rows": "0" * 32}, "wrote": {"artifacts/models/x": "1" * 32}}]
+    ),
+    "verdict": json.dumps(_VERDICT),
+    "teachers": json.dumps([{"model": "m", "version": 1}]),
+}
 
 
 def _jsonl(*rows: dict[str, Any]) -> bytes:

@@ -56,7 +56,7 @@ def small(file: Path) -> None:
     params["finetune"]["headlines"] |= {"encoder": "encoders/mini-ja", "epochs": 1}
     params["evaluate"]["headlines"].pop("behaviour")
     params["baseline"] = {"headlines-svm": params["baseline"]["headlines-svm"]}
-    params["promote"] = {"headlines": {"run": "headlines"}}
+    params["promote"] = {"headlines": {"run": "headlines", "beats": False}}
     params |= {"pretrain": {}, "compress": {}}
     file.write_text(yaml.safe_dump(params, allow_unicode=True), encoding="utf-8")
 

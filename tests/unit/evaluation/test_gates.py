@@ -51,6 +51,16 @@ def test_the_first_is_held_against_the_rules_alone(challenger: Measured, rules: 
     assert decided(challenger, **rules).passed == passed
 
 
+@pytest.mark.parametrize(("right", "passed"), [(201, True), (200, False), (199, False)])
+def test_a_baseline_must_be_beaten_and_not_met(right: int, passed: bool) -> None:
+    decision = decide(measured(right), measured(right), Promote(run="r"), baselines={"svm": 0.5, "rare": 0.1})
+    assert {each.rule: each.passed for each in decision.findings if each.rule.startswith("beats")} == {
+        "beats.svm": passed,
+        "beats.rare": True,
+    }
+    assert decision.passed == passed
+
+
 @pytest.mark.parametrize(
     ("challenger", "champion", "rules", "passed"),
     [

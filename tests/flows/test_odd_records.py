@@ -1,0 +1,94 @@
+"""Verdicts, tags and events that others wrote, of any shape: history and lineage say what they can read of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+
+from flows import history, lineage
+from pipelines.core.errors import InputError
+from pipelines.tracking import events, registry, store
+from pipelines.tracking.registry import Version
+from tests.support import stores
+
+FINDING = {"rule": "at_least", "found": 0.5, "asked": 0.0, "passed": True, "sentence": "accuracy 0.5"}
+STAGE = {"stage": "finetune@x", "run": "", "read": {"rows": "0" * 32}, "wrote": {"model": "1" * 32}}
+VERDICTS: list[Any] = [
+    {"findings": 3},
+    {"findings": None},
+    {"findings": "abc"},
+    {"findings": {"a": 1}},
+    {"findings": [3, None, "x", [], {}, {"sentence": "alone"}, {**FINDING, "passed": "yes", "sentence": ["x"]}]},
+]
+
+
+def kept(**changes: Any) -> events.Kept:
+    whole = events.Event("1", "promote", 1, None, 0, "", "me", "a test", {"findings": [FINDING]})
+    return events.Kept(1, 1000, json.dumps({**json.loads(whole.text()), **changes}))
+
+
+@pytest.mark.parametrize("verdict", VERDICTS, ids=str)
+def test_a_verdict_of_another_shape_is_passed_over(verdict: Any) -> None:
+    said = history.plain(history.told("m", events.replay([kept(verdict=verdict)])))
+    assert said.splitlines()[1:] == ["   1  1970-01-01T00:00:01+00:00  promote  version 1, me: a test"]
+    tags = {"lineage": json.dumps([STAGE]), "verdict": json.dumps(verdict), "teachers": '[{"model": 3}, 4]'}
+    found = lineage.described(Version("m", 1, tags)) | {"champion": False, "parents": []}
+    assert lineage.plain_model(found).startswith("m version 1, of commit unknown\nfinetune@x\n")
+
+
+def test_a_finding_that_is_one_is_said_beside_others() -> None:
+    verdict = {"findings": [3, FINDING]}
+    assert "accuracy 0.5" in history.plain(history.told("m", events.replay([kept(verdict=verdict)])))
+
+
+@pytest.mark.parametrize("teachers", ['[{"model": 3}]', "[4]", '[{"model": "a"}]', "{}", "no JSON", "[[[["])
+def test_teachers_of_another_shape_are_none(teachers: str) -> None:
+    assert lineage.teachers(Version("m", 1, {"teachers": teachers})) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"version": 0}, {"version": -1}, {"version": 10**30}, {"version": True}, {"previous": -3}, {"after": -1}],
+    ids=str,
+)
+def test_an_event_of_no_version_is_damage(changes: dict[str, Any]) -> None:
+    state = events.replay([kept(**changes)])
+    assert state.damage == ("event 1 was changed: it is no event any more",)
+    assert state.champion is None
+
+
+@pytest.mark.parametrize(
+    "mlmodel",
+    [
+        "{",
+        "3",
+        "[]",
+        "",
+        "flavors: 3",
+        "flavors: {python_function: {artifacts: {model: {path: [1]}}}}\nsaved_input_example_info: {artifact_path: 3}",
+        "flavors: {python_function: {artifacts: [model]}}\nsaved_input_example_info: [3]",
+        "flavors: {python_function: {artifacts: {model: 3}}}\nsaved_input_example_info: {artifact_path: e.json}",
+    ],
+)
+def test_an_mlmodel_file_of_another_shape_is_one_sentence(checkout: Path, mlmodel: str) -> None:
+    stores.place_in(checkout)
+    folder = checkout / "uploaded"
+    folder.mkdir()
+    (folder / "MLmodel").write_text(mlmodel)
+    (folder / "e.json").write_text('[3, "no row"]')
+    client = store.connect()
+    client.create_registered_model("m")
+    client.create_model_version("m", folder.as_uri(), await_creation_for=0)
+    for opened in (registry.folder, registry.example, registry.profile, registry.content):
+        with pytest.raises(InputError) as error:
+            opened(registry.version("m", 1))
+        assert "\n" not in str(error.value)
+    mlflow.set_tracking_uri(None)
+
+
+def test_a_lineage_of_no_stages_is_one_sentence() -> None:
+    for tag in ("[]", "[3]", '[{"stage": "x"}]', "{", None):
+        with pytest.raises(InputError, match="has no lineage"):
+            lineage.described(Version("m", 1, {"lineage": tag} if tag else {}))
