@@ -160,6 +160,9 @@ def finish(stage: Any) -> None:
     if all(out.use_cache or out.is_metric or out.is_plot for out in stage.outs):
         stage.repo.stage_cache.save(stage)
     stage.commit()
+    for out in stage.outs:  # of a folder DVC only logs the files that its cache did not take
+        if out.use_cache and out.changed_cache():
+            raise InputError(f"{out}: DVC's cache has not all of its files; is its disk full?")
     _write_lock(stage)
 
 

@@ -165,3 +165,20 @@ def commands(pid: int) -> list[str]:
         except psutil.Error:
             continue
     return found
+
+
+def test_a_folder_that_the_cache_did_not_take_whole_is_no_result(repository: Path) -> None:
+    """A disk that is full after the first file; a limit of a file's size stands for it."""
+    large = "ulimit -S -f unlimited; mkdir out; echo small > out/a; head -c 900000 /dev/zero > out/b"
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"a": {"cmd": large, "outs": ["out"]}}}))
+    command = f"ulimit -S -f 1400 && exec {sys.executable} -m flows.cli run"  # in 512 bytes
+    done = subprocess.run(
+        ["sh", "-c", command], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "bertline: a failed: out: DVC's cache has not all of its files; is its disk full?"
+    )
+    assert not Path("dvc.lock").exists()
+    finish()
+    assert Path("dvc.lock").is_file()
