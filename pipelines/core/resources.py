@@ -7,7 +7,7 @@ from pydantic import Field
 
 from pipelines.core import params
 from pipelines.core.errors import UsageError
-from pipelines.core.section import Positive, Range, Section
+from pipelines.core.section import Positive, Range, Section, Switch
 
 
 class Resources(Section):
@@ -27,7 +27,7 @@ class Resources(Section):
     max_failures: Annotated[int, Field(ge=-1)] = 2
     retries: Annotated[int, Field(ge=0)] = 0  # how often `bertline run` runs a failed stage again
     checkpoint_minutes: Positive = 5
-    acceleration: bool = True  # off: every step is computed the plain way, for debugging
+    acceleration: Switch = True  # off: every step is computed the plain way, for debugging
     # what answers for a version that has an export; auto: `bertline retrain` measures both, and the faster one does
     runtime: Literal["auto", "torch", "onnx"] = "auto"
     placement: Literal["here", "ray"] = "here"  # ray: `bertline run` runs the stage on a node of a Ray cluster

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -11,10 +11,10 @@ from pipelines.core.errors import UsageError, shown
 
 MAX_VALUES = 100_000  # with anchors, a few lines can stand for millions
 MAX_DEPTH = 30
+BOOL = "tag:yaml.org,2002:bool"
 # scalars that YAML 1.1 (this reader) and YAML 1.2 (DVC, which writes the lock) take for different values
 DISPUTED = re.compile(
-    r"""(?:yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF    # true and false of 1.1
-        | [-+]?0o?[0-9_]+ | [-+]_[0-9_.eE+-]*            # octal or decimal; no digit after the sign
+    r"""(?:[-+]?0o?[0-9_]+ | [-+]_[0-9_.eE+-]*            # octal or decimal; no digit after the sign
         | [-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?  # base 60
         | [-+]?\.[0-9_]+(?:[eE][-+]?[0-9]+)?            # no digit before the point
         | [-+]?[0-9.]*_[0-9_.]*[eE][-+]?[0-9]+          # an exponent and "_"
@@ -72,7 +72,12 @@ class _DisputedError(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's own loader, but a key that occurs twice is an error, and 1e-4 is a number as in YAML 1.2."""
+    """YAML's own loader, but a key that occurs twice is an error, and as in YAML 1.2 `off` is a text, 1e-4 a number."""
+
+    yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
+        first: [each for each in resolvers if each[0] != BOOL]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         plain = isinstance(node, yaml.ScalarNode) and node.style is None  # without quotes
@@ -80,7 +85,7 @@ class _Loader(yaml.SafeLoader):
             at = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
             raise _DisputedError(
                 f"{at}: {shown(node.value)} is one value in YAML 1.1 and another in YAML 1.2, by which DVC reads it; "
-                "write a text in quotes, a number in plain decimal digits, yes and no as true and false"
+                "write a text in quotes, and a number in plain decimal digits"
             )
         return super().construct_scalar(node)
 
@@ -92,6 +97,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_Loader.add_implicit_resolver(BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipelines.core.section import Fraction, PluginSection, Section
+from pipelines.core.section import Fraction, PluginSection, Section, Switch
 
 
 class Expect(Section):
@@ -15,8 +15,8 @@ class Expect(Section):
     max_duplicates: Fraction = 1.0  # share of rows that repeat another of their split
     max_near_duplicates: Fraction = 1.0  # share of rows similar to another of their split (of the rows compared)
     max_unmatched: Fraction = 1.0  # share of rows with an answer that is not the text at its position
-    no_leakage: bool = False  # no text in two splits
-    warn: bool = False  # only warn of what is not met
+    no_leakage: Switch = False  # no text in two splits
+    warn: Switch = False  # only warn of what is not met
 
 
 class Prepare(PluginSection):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from pipelines.core.section import Fraction, Name, Positive, Section
+from pipelines.core.section import Fraction, Name, Positive, Section, Switch
 
 
 class Promote(Section):
@@ -27,9 +27,9 @@ class Promote(Section):
     max_size_mb: Positive | None = None  # of its weights, in 10^6 bytes
     max_p95_ms: Positive | None = None  # its latency for a row alone, on the machine of the gate
     max_latency_ratio: Positive | None = None  # its median latency divided by the champion's
-    approval: bool = False  # a person sets the tag `approved` of the version to `true` first
+    approval: Switch = False  # a person sets the tag `approved` of the version to `true` first
 
     @field_validator("gate", mode="before")
     @classmethod
     def _unquoted(cls, value: Any) -> Any:
-        return "off" if value is False else value  # as YAML reads the word
+        return "off" if value is False else value  # as YAML 1.1 reads the word

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.core.section import Count, Name, Section
+from pipelines.core.section import Count, Name, Section, Switch
 
 
 class Range(Section):
@@ -12,7 +12,7 @@ class Range(Section):
 
     low: float | int
     high: float | int
-    log: bool = False
+    log: Switch = False
 
     @model_validator(mode="after")
     def _rises(self) -> "Range":

@@ -78,7 +78,10 @@ class Predictor:
         found: dict[int, np.ndarray] = {}
         for chosen in by_length(ids.lengths, BATCH_TOKENS):
             inputs = model_inputs(ids, chosen, first_length, self.tokenizer.pad_id, self.max_length)
-            found |= zip(chosen.tolist(), self.runtime.logits(inputs), strict=True)
+            logits = self.runtime.logits(inputs)
+            if not np.isfinite(logits).all():  # an infinite weight, or sums of large ones
+                raise InputError("the model answers what is no number: its weights are damaged, or training diverged")
+            found |= zip(chosen.tolist(), logits, strict=True)
         each: Iterator[np.ndarray] = (found[i] for i in range(len(ids.lengths)))
         return [[next(each) for _ in range(_count(request))] for request in requests]
 

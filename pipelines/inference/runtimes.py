@@ -32,6 +32,7 @@ class Torch:
         from pipelines.checkpoints import folder as model_folder
 
         self._take(*model_folder.load_tuned(folder))
+        _require_numbers(folder, self.model)
         if accelerate:
             apply.to_predictions(self.model)
 
@@ -62,6 +63,13 @@ class Torch:
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array).to(self.device) for name, array in inputs.items()}
             return heads.outputs(self.model, self.task.kind, tensors).float().cpu().numpy()
+
+
+def _require_numbers(folder: Path, model: Any) -> None:
+    """Raise InputError for a weight that is NaN or infinite: the model would answer, and nobody could tell why."""
+    for name, value in model.state_dict().items():
+        if getattr(value, "is_floating_point", bool)() and not value.isfinite().all():
+            raise InputError(f"{folder}: {name} holds what is no number; its weights are damaged")
 
 
 class Onnx:

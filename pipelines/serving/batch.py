@@ -91,7 +91,7 @@ def _refuse_others(target: Path, job: dict[str, str]) -> None:
     if not (target.exists() or target.is_symlink()):
         return
     if target.exists() and not target.is_file():  # a pipe would be waited for without an end
-        raise InputError(f"{target}: there already, and no file; name another")
+        raise InputError(f"{target}: there already, and not from scoring; name another")
     try:
         written = json.loads((pq.read_metadata(target).metadata or {}).get(JOB, b"null"))
     except (pa.ArrowException, OSError, ValueError):

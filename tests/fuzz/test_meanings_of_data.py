@@ -218,7 +218,7 @@ PARAMS = {
     "an empty name": ("ingest: {'': {corpus: codah}}", "'' cannot be a name"),
     "a name that is an option": ("ingest: {-rf: {corpus: codah}}", "'-rf' cannot be a name"),
     "a number as a name": ("ingest: {1: {corpus: codah}}", "the key 1 is not a text; write it in quotes"),
-    "yes as a name": ("ingest: {yes: {corpus: codah}}", "'yes' is one value in YAML 1.1 and another in YAML 1.2"),
+    "true as a name": ("ingest: {true: {corpus: codah}}", "the key True is not a text; write it in quotes"),
     "an octal number": ("encode: {a: {task: t, vocab: v, max_length: 010}}", "'010' is one value in YAML 1.1 and"),
     "a split that leaves its folder": (
         "prepare: {a: {corpus: codah, source: x}}\nbaseline: {b: {task: a, split: ../x}}",

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipelines.core.errors import InputError, UsageError, choices, shown
 from pipelines.core.schema import INPUTS, METRICS, ROWS, TARGETS
-from pipelines.core.section import Name, Section
+from pipelines.core.section import Name, Section, Switch
 from pipelines.core.task import Task
 from pipelines.data import declared, targets
 from pipelines.data.formats import conll, folders
@@ -44,7 +44,7 @@ class Params(Section):
     label_names: dict[str, str] = {}  # what the files write -> the label
     metric: str = ""  # empty: the kind's usual one
     language: str = ""
-    unanswerable: bool = False  # kind span: whether some questions have no answer in their context
+    unanswerable: Switch = False  # kind span: whether some questions have no answer in their context
     units: Literal["words", "characters"] = "words"  # kind tagging: what carries a tag
 
     @property

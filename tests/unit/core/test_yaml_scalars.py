@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML, YAMLError
 
-from pipelines.core import yaml_file
+from pipelines.core import resources, yaml_file
 from pipelines.core.errors import UsageError
 
 KNOWN = """
@@ -37,11 +37,29 @@ def test_a_scalar_is_what_dvc_reads_or_is_refused(tmp_path: Path) -> None:
     assert agreed > 200
 
 
-@pytest.mark.parametrize("text", ["010", "0o10", "+010", "08", "on", "No", "1:30", "+.5"])
+@pytest.mark.parametrize("text", ["010", "0o10", "+010", "08", "1:30", "+.5"])
 def test_a_disputed_scalar_names_its_place_and_what_to_write(tmp_path: Path, text: str) -> None:
     file = tmp_path / "params.yaml"
     file.write_text(f"encode:\n  mine:\n    max_length: {text}\n")
-    with pytest.raises(UsageError, match=r"line 3, column 17: .*DVC.*; write a text in quotes, a number in plain"):
+    with pytest.raises(UsageError, match=r"line 3, column 17: .*DVC.*; write a text in quotes, and a number in plain"):
         yaml_file.read(file, "")
     file.write_text(f"encode:\n  mine:\n    max_length: '{text}'\n")
     assert yaml_file.read(file, "")["encode"]["mine"]["max_length"] == text
+
+
+def test_words_that_are_truths_in_yaml_1_1_alone_are_texts(tmp_path: Path) -> None:
+    """`gate: off` and `acceleration: off` stand in params files; DVC reads the text, and so does this reader."""
+    file, words = tmp_path / "params.yaml", "off OFF on yes Yes no NO y n"
+    file.write_text("".join(f"{word}: {word}\n" for word in words.split()) + "right: true\nwrong: False\n")
+    wanted = {word: word for word in words.split()} | {"right": True, "wrong": False}
+    assert yaml_file.read(file, "") == wanted == YAML(typ="safe", pure=True).load(file)
+
+
+def test_a_key_that_is_true_or_false_takes_such_a_word(tmp_path: Path) -> None:
+    file = tmp_path / "params.yaml"
+    for word, truth in ("off", False), ("No", False), ("on", True), ("YES", True), ("false", False):
+        file.write_text(f"resources: {{acceleration: {word}}}\n")
+        assert resources.read(file=file).acceleration is truth
+    file.write_text("resources: {acceleration: perhaps}\n")
+    with pytest.raises(UsageError, match="acceleration: 'perhaps': input should be a valid boolean"):
+        resources.read(file=file)
