@@ -3,26 +3,25 @@
 import os
 import shutil
 import signal
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.places import ROOT, remove_temporary, temporary
 
 # a machine that is lent for its GPU has torch and little else: there `pytest -m gpu` collects tests/gpu alone
 WHOLE = all(find_spec(name) for name in ("hypothesis", "prefect", "ray"))
 collect_ignore = [] if WHOLE else [each.name for each in Path(__file__).parent.iterdir() if each.name != "gpu"]
 
-PREFECT = tempfile.TemporaryDirectory(prefix="bertline-prefect-", ignore_cleanup_errors=True)
+PREFECT = temporary("bertline-prefect-")
 os.environ |= {
     "HF_HUB_OFFLINE": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # a report of a worker waits for the next one
     "RAY_worker_niceness": "0",  # workers would give way to the tests beside them
-    "PREFECT_HOME": PREFECT.name,
+    "PREFECT_HOME": str(PREFECT),
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "400",  # on a busy machine its import takes minutes
     "DO_NOT_TRACK": "1",
     "BERTLINE_QUIET": "1",
@@ -65,6 +64,10 @@ LONGEST += ("test_prefect_faults.py", "test_registration_faults.py", "test_serve
 def group(node: str) -> str:
     """What runs in one process with the test of this id: its group, or its file with what that made."""
     return next((name for start, name in GROUPS.items() if node.startswith(start)), node.split("::")[0])
+
+
+def pytest_unconfigure() -> None:
+    remove_temporary()  # a process of xdist ends without its exit handlers
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

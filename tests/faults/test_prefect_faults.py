@@ -116,7 +116,7 @@ def test_a_retrain_outlives_its_server(server: servers.Prefect) -> None:
 def test_a_temporary_server_ends_with_its_flow(by: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C goes to the whole process group, other signals to one process."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PREFECT_HOME", PREFECT.name)  # whose database is made once
+    monkeypatch.setenv("PREFECT_HOME", str(PREFECT))  # whose database is made once
     run = subprocess.Popen(
         [sys.executable, "-m", "flows.cli", "retrain"], stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -37,7 +37,7 @@ def clone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path(".venv/.installed").touch()
     small(checkout / "params.yaml")
     monkeypatch.setenv("PYTHONPATH", str(checkout))
-    monkeypatch.setenv("PREFECT_HOME", PREFECT.name)
+    monkeypatch.setenv("PREFECT_HOME", str(PREFECT))
     monkeypatch.delenv("BERTLINE_QUIET")
     shell("dvc init -q --no-scm --force")
     Path(".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")  # as it is committed

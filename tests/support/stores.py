@@ -2,22 +2,21 @@
 
 import functools
 import shutil
-import tempfile
 from pathlib import Path
 
 from mlflow import MlflowClient
 
 from pipelines.tracking import store
 from tests.support import postgres, servers
+from tests.support.places import temporary
 
 FILE = "mlflow.db"
-_PLACE = tempfile.TemporaryDirectory(prefix="bertline-store-", ignore_cleanup_errors=True)
 
 
 @functools.cache
 def empty() -> Path:
     """A database with MLflow's tables, and nothing of this project in them."""
-    file = Path(_PLACE.name) / FILE
+    file = temporary("bertline-store-") / FILE
     MlflowClient(f"sqlite:///{file}").search_experiments()
     return file
 
