@@ -97,14 +97,14 @@ def _decide(
 ) -> gates.Decision:
     if rules.gate == "off":
         return gates.Decision([])
-    scores = {name: measured.baseline(name, entry) for name in _baselines(challenger.name, entry, rules)}
+    scores = {name: measured.baseline(name, entry) for name in baselines(challenger.name, entry, rules)}
     if not champion:
         return gates.decide(measure(challenger, entry), None, rules, baselines=scores)
     ratio = latency_ratio(challenger, champion, entry) if rules.max_latency_ratio else None
     return gates.decide(measure(challenger, entry), measure(champion, entry), rules, ratio, scores)
 
 
-def _baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:
+def baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:
     """The baselines that the challenger must beat: the one that `beats` names, or all of its task and split."""
     if rules.beats is False:
         return []

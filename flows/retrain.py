@@ -14,6 +14,7 @@ from prefect.cache_policies import NO_CACHE
 from flows import dag, events
 from flows.board import TaskRuns
 from flows.notices import HOOKS
+from flows.promote import baselines
 from pipelines.core import checking, json_file, params, paths, resources, tables
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
@@ -24,6 +25,7 @@ from pipelines.inference import faster_runtime, profiling
 from pipelines.tracking import ledger, registry, runs
 
 CODE = "pipelines/serving/registered.py"
+MODEL_STAGES = ("finetune", "compress", "export", "evaluate")  # of a run
 CODE_AND_PARAMS = ("flows", "pipelines", "dvc.yaml", "params.yaml")
 
 
@@ -72,14 +74,15 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
     """Retrain and register challengers.
 
     Args:
-        names: entries of promote; None takes all of them.
+        names: entries of promote, of which the graph makes what they need; None takes all of it, and registers all.
         ran: stages that have run already, and of which an MLflow run is to be logged too.
     """
     wanted = _known(names or [])
     checked = checking.check()
     with dag.workspace():  # whoever changed an artefact now would have it registered with the md5 of another
-        log_runs([*(ran or []), *dag.reproduce(board=TaskRuns(), held=True)])
-        events.forget("data")  # it is read now; whatever comes next is new
+        log_runs([*(ran or []), *dag.reproduce(_needed(wanted), board=TaskRuns(), held=True)])
+        if not wanted:
+            events.forget("data")  # all of it is read now; whatever comes next is new
         wanted = wanted or list(checked["promote"])
         log_runs(_unlogged(wanted))
         versions = [register(name) for name in wanted]
@@ -94,6 +97,18 @@ def _known(names: list[str]) -> list[str]:
     return names
 
 
+def _needed(names: list[str]) -> list[str]:
+    """The stages that make these models, score them, and score the baselines that they must beat."""
+    sections, stages = params.read(), list[str]()
+    for name in names:
+        rules = params.entry("promote", name, Promote)
+        made_by = [each for each in MODEL_STAGES if rules.run in (sections.get(each) or {})]
+        stages += [f"{section}@{rules.run}" for section in made_by]
+        entry = params.entry("evaluate", rules.run, Evaluate)
+        stages += [f"baseline@{each}" for each in baselines(name, entry, rules)]
+    return stages
+
+
 def _unlogged(names: list[str]) -> list[str]:
     """The stages before these models and their scores of which there is no run.
 
@@ -101,7 +116,7 @@ def _unlogged(names: list[str]) -> list[str]:
     """
     locked, found = dag.locked(), dict[str, dict[str, str]]()
     for run in (params.entry("promote", name, Promote).run for name in names):
-        for section in ("finetune", "compress", "export", "evaluate"):
+        for section in MODEL_STAGES:
             found |= {each["stage"]: each["wrote"] for each in dag.made_of(f"{section}@{run}", locked)}
     return [stage for stage, wrote in found.items() if not runs.find(stage, wrote)]
 
