@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.core.schema import INPUTS, TARGETS
 from pipelines.core.task import Task
-from pipelines.data import duplicates
+from pipelines.data import doubts, duplicates
 from pipelines.entries.prepare import Expect
 
 SHOWN = 5  # offending row ids in a message
@@ -31,12 +31,19 @@ ODD = {
 }
 
 
+class _First(NamedTuple):
+    id: str
+    target: Any  # to be compared with that of a row with the same text
+
+
 @dataclass
 class _Split:
     """The result of one pass over a split; of its texts only digests are kept."""
 
     rows: int = 0
-    digests: dict[bytes, str] = field(default_factory=dict)  # digest of a text -> the first row that has it
+    first: dict[bytes, "_First"] = field(default_factory=dict)  # digest of a text -> the first row that has it
+    sides: dict[bytes, str] = field(default_factory=dict)  # digest in any order of sides -> the first row that has it
+    again: Counter = field(default_factory=Counter)  # the same -> how many rows have it after that
     labels: Counter = field(default_factory=Counter)
     lengths: list[int] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)  # empty, duplicates, unmatched: ids
@@ -46,13 +53,15 @@ class _Split:
 
 
 def quality(folder: Path, task: Task) -> dict[str, Any]:
-    """Counts, label balance, lengths, exact and near duplicates, oddities, and rows shared between splits."""
+    """Counts, label balance, lengths, exact and near duplicates, oddities, and rows shared between splits.
+
+    A pair is shared with its sides swapped too.
+    """
     splits = {split: _pass(folder / f"{split}.parquet", task) for split in task.splits}
     shared = {}
     for i, a in enumerate(task.splits):
         for b in task.splits[i + 1 :]:
-            ids = sorted(row for digest, row in splits[b].digests.items() if digest in splits[a].digests)
-            shared[f"{a}, {b}"] = _some(ids)
+            shared[f"{a}, {b}"] = _shared(splits[a], splits[b])
     return {
         "task": task.kind,
         "splits": {split: _numbers(found, task) for split, found in splits.items()},
@@ -60,12 +69,20 @@ def quality(folder: Path, task: Task) -> dict[str, Any]:
     }
 
 
+def _shared(one: _Split, other: _Split) -> dict[str, Any]:
+    """The rows of `other` that are in `one`, with their repetitions."""
+    both = one.sides.keys() & other.sides.keys()
+    ids = sorted(other.sides[digest] for digest in both)
+    return _some(ids) | {"rows": len(both) + sum(other.again[digest] for digest in both)}
+
+
 def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:
     """Raise InputError with row ids at the first expectation that is not met; with `warn`, only print each.
 
     What is printed begins with `where`; an error does not, since the stage names itself.
 
-    Answers that are not the text at their position are always reported, and `strict` raises an error for them.
+    Doubts are printed always, and so are answers that are not the text at their position, for which `strict` raises an
+    error.
     """
     _require_labels(found, where)
     if strict:
@@ -73,6 +90,8 @@ def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = Fals
     for sentence in _unmet(found, expect):
         if not expect.warn or strict:
             raise InputError(sentence)
+        say(f"{where}: {sentence}")
+    for sentence in doubts.sentences(found, expect):
         say(f"{where}: {sentence}")
     for split, numbers in found["splits"].items():
         unmatched = numbers.get("unmatched", {"rows": 0})
@@ -95,6 +114,7 @@ def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
     limits = {
         "empty": ("empty texts", expect.max_empty),
         "duplicates": ("duplicate rows", expect.max_duplicates),
+        "conflicts": ("rows whose text has another label in an earlier row", expect.max_conflicts),
         "near_duplicates": ("rows similar to another", expect.max_near_duplicates),
         "unmatched": (UNMATCHED, expect.max_unmatched),
     }
@@ -123,12 +143,7 @@ def _look(split: _Split, row: dict[str, Any], task: Task) -> None:
     text = "\t".join("\t".join(part) if isinstance(part, list) else part for part in parts)
     split.rows += 1
     split.lengths.append(len(text))
-    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    if digest in split.digests:
-        split.found.setdefault("duplicates", []).append(row["id"])
-    else:
-        split.digests[digest] = row["id"]
-        split.near.add(row["id"], text)
+    _look_at_others(split, row, text, parts, task)
     if not text.strip():
         split.found.setdefault("empty", []).append(row["id"])
     for name, pattern in ODD.items():
@@ -137,6 +152,26 @@ def _look(split: _Split, row: dict[str, Any], task: Task) -> None:
     for name, pattern in LETTERS.items():
         split.letters[name] += bool(pattern.search(text))
     _look_at_target(split, row, task)
+
+
+def _look_at_others(split: _Split, row: dict[str, Any], text: str, parts: list[Any], task: Task) -> None:
+    """Compare a row with those before it."""
+    target = row[TARGETS[task.kind]] if task.kind in TARGETS else None
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    sides = digest
+    if task.kind in ("pair", "regression"):
+        sides = hashlib.blake2b("\t".join(sorted(parts)).encode(), digest_size=16).digest()
+    if (first := split.first.get(digest)) is not None:
+        split.found.setdefault("duplicates", []).append(row["id"])
+        if target != first.target:
+            split.found.setdefault("conflicts", []).append(row["id"])
+    else:
+        if sides in split.sides:
+            split.found.setdefault("swapped", []).append(row["id"])
+        split.first[digest] = _First(row["id"], target)
+        split.near.add(row["id"], text)
+    if split.sides.setdefault(sides, row["id"]) != row["id"]:
+        split.again[sides] += 1
 
 
 def _look_at_target(split: _Split, row: dict[str, Any], task: Task) -> None:
@@ -167,10 +202,13 @@ def _numbers(split: _Split, task: Task) -> dict[str, Any]:
         "lengths": {str(start): int(count) for start, count in zip(BINS, counts, strict=True) if count},
         "empty": _some(split.found.get("empty", [])),
         "duplicates": _some(split.found.get("duplicates", [])),
+        "conflicts": _some(split.found.get("conflicts", [])),
         "near_duplicates": {**_some(near), "of": split.near.rows},
         "letters": {name: split.letters[name] for name in LETTERS},
         "odd": {name: _some(ids) for name, ids in split.odd.items()},
     }
+    if task.kind in ("pair", "regression"):
+        numbers["swapped"] = _some(split.found.get("swapped", []))
     if task.kind == "span":
         numbers["unmatched"] = _some(split.found.get("unmatched", []))
     if task.kind in TARGETS:

@@ -13,6 +13,7 @@ class Expect(Section):
     min_rows: Annotated[int, Field(ge=0)] = 1  # in each split
     max_empty: Fraction = 1.0  # share of rows without text
     max_duplicates: Fraction = 1.0  # share of rows that repeat another of their split
+    max_conflicts: Fraction = 1.0  # share of rows whose text has another label in an earlier row of their split
     max_near_duplicates: Fraction = 1.0  # share of rows similar to another of their split (of the rows compared)
     max_unmatched: Fraction = 1.0  # share of rows with an answer that is not the text at its position
     no_leakage: Switch = False  # no text in two splits

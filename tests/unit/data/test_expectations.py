@@ -81,3 +81,83 @@ def test_answers_that_do_not_stand_at_their_place_are_counted(
     assert "1 rows with an answer that is not the text at its position, such as ['1']" in capsys.readouterr().err
     with pytest.raises(InputError, match="an answer that is not the text at its position"):
         expectations.check(found, Expect(), "it", strict=True)
+
+
+def told(
+    folder: Path, task: Task, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch, **expect: Any
+) -> list[str]:
+    """What prepare says of rows, without the entry's name."""
+    patch.delenv("BERTLINE_QUIET", raising=False)
+    capsys.readouterr()
+    expectations.check(expectations.quality(folder, task), Expect(**expect), "it")
+    return [line.removeprefix("it: ") for line in capsys.readouterr().err.splitlines()]
+
+
+def write(folder: Path, split: str, kind: str, *rows: dict[str, Any]) -> None:
+    made = [{"id": f"{split}-{i}", **row} for i, row in enumerate(rows)]
+    tables.write(folder / f"{split}.parquet", tables.batches(made, schema.ROWS[kind]), schema.ROWS[kind])
+
+
+def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = ["billing"] * 5 + ["Billing "] * 3 + ["ＢＩＬＬＩＮＧ"] + ["other"] * 3
+    rows = [{"text": f"text {i}", "label": label} for i, label in enumerate(labels)]
+    rows += [
+        {"text": "text 0", "label": "other"},
+        {"text": "text 1", "label": "billing"},
+        {"text": " ", "label": "other"},
+    ]
+    write(tmp_path, "train", "single", *rows)
+    write(tmp_path, "test", "single", {"text": "text 3", "label": "billing"}, {"text": "text 3", "label": "billing"})
+    task = Task("t", "single", tuple(sorted({*labels})))
+    assert told(tmp_path, task, capsys, monkeypatch) == [
+        "train has 1 empty texts, such as ['train-14']; `expect: {max_empty: 0}` refuses them",
+        "train has 2 duplicate rows, such as ['train-12', 'train-13']; `expect: {max_duplicates: 0}` refuses them",
+        "train has 1 rows whose text has another label in an earlier row, such as ['train-12']; "
+        "`expect: {max_conflicts: 0}` refuses them",
+        "train: the label 'Billing ' (3 rows) is 'billing' (6) but for case, width or spaces; "
+        "`label_names` maps one to the other",
+        "train: the label 'ＢＩＬＬＩＮＧ' (1 rows) is 'billing' (6) but for case, width or spaces; "
+        "`label_names` maps one to the other",
+        "train has 1 labels of at most 2 rows, such as 'ＢＩＬＬＩＮＧ' (1); `label_names` maps them to others",
+        "test has 1 duplicate rows, such as ['test-1']; `expect: {max_duplicates: 0}` refuses them",
+        "2 rows are in both of train, test, such as ['test-0']; `expect: {no_leakage: true}` refuses them",
+    ]
+    limits = {"max_empty": 0.5, "max_duplicates": 0.6, "max_conflicts": 0.1, "no_leakage": True, "warn": True}
+    silent = told(tmp_path, task, capsys, monkeypatch, **limits)
+    assert not [line for line in silent if "refuses" in line]
+    with pytest.raises(InputError, match="1 rows whose text has another label in an earlier row"):
+        expectations.check(expectations.quality(tmp_path, task), Expect(max_conflicts=0.0), "it")
+
+
+def test_clean_rows_are_told_nothing_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in ("train", "test"):
+        write(tmp_path, split, "single", *({"text": f"{split} {i}", "label": "ab"[i % 2]} for i in range(8)))
+    assert told(tmp_path, Task("t", "single", ("a", "b")), capsys, monkeypatch) == []
+
+
+def test_a_pair_is_the_same_with_its_sides_swapped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"text": "a cat", "text_pair": "an animal", "label": "yes"}
+    swapped = given | {"text": "an animal", "text_pair": "a cat"}
+    write(
+        tmp_path,
+        "train",
+        "pair",
+        given,
+        swapped,
+        given | {"label": "no"},
+        *[given | {"text": f"{i}"} for i in range(4)],
+    )
+    write(tmp_path, "test", "pair", swapped)
+    task = Task("t", "pair", ("no", "yes"))
+    found = expectations.quality(tmp_path, task)
+    assert found["splits"]["train"]["swapped"] == {"rows": 1, "ids": ["train-1"]}
+    assert found["splits"]["train"]["conflicts"] == {"rows": 1, "ids": ["train-2"]}
+    assert found["shared_between_splits"]["train, test"] == {"rows": 1, "ids": ["test-0"]}
+    said = told(tmp_path, task, capsys, monkeypatch)
+    assert "train has 1 pairs whose sides stand swapped in an earlier row, such as ['train-1']" in said

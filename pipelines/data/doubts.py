@@ -1,0 +1,62 @@
+"""What rows leave in doubt, and no expectation refuses: told at every prepare, with counts and the key that decides."""
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pipelines.core.errors import shown
+from pipelines.entries.prepare import Expect
+
+FEW = 2  # rows of a label from which nothing is learned
+MOST = 20  # labels that are named
+NONE = {"rows": 0}
+# key of a split's numbers -> the limit of `expect`, and what such rows are
+LIMITS = {
+    "empty": ("max_empty", "empty texts"),
+    "duplicates": ("max_duplicates", "duplicate rows"),
+    "conflicts": ("max_conflicts", "rows whose text has another label in an earlier row"),
+}
+
+
+def sentences(quality: Mapping[str, Any], expect: Expect) -> Iterator[str]:
+    """The doubts about rows of this quality, of which no limit in `expect` has been set."""
+    for split, numbers in quality["splits"].items():
+        for key, (limit, what) in LIMITS.items():
+            if (some := numbers.get(key, NONE))["rows"] and getattr(expect, limit) == 1:
+                yield f"{split} has {_count(some, what)}; `expect: {{{limit}: 0}}` refuses them"
+        if (some := numbers.get("swapped", NONE))["rows"]:
+            yield f"{split} has {_count(some, 'pairs whose sides stand swapped in an earlier row')}"
+        if quality["task"] in ("single", "pair", "choice", "tagging"):
+            yield from _of_labels(split, numbers["labels"])
+    for pair, leak in quality["shared_between_splits"].items():
+        if leak["rows"] and not expect.no_leakage:
+            yield f"{_count(leak, f'rows are in both of {pair}')}; `expect: {{no_leakage: true}}` refuses them"
+
+
+def _count(some: Mapping[str, Any], what: str) -> str:
+    return f"{some['rows']:,} {what}, such as {some['ids']}"
+
+
+def _of_labels(split: str, labels: Mapping[str, int]) -> Iterator[str]:
+    for rare, frequent in alike(labels)[:MOST]:
+        names = f"{shown(rare)} ({labels[rare]:,} rows) is {shown(frequent)} ({labels[frequent]:,})"
+        yield f"{split}: the label {names} but for case, width or spaces; `label_names` maps one to the other"
+    few = [f"{shown(label)} ({count})" for label, count in labels.items() if count <= FEW]
+    if split == "train" and few:
+        some = f"{len(few):,} labels of at most {FEW} rows, such as {', '.join(few[:5])}"
+        yield f"train has {some}; `label_names` maps them to others"
+
+
+def alike(labels: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Labels that differ from a more frequent one in case, width or white space alone, each with that one."""
+    most: dict[str, str] = {}
+    found = []
+    for label in sorted(labels, key=lambda each: -labels[each]):
+        frequent = most.setdefault(_plain(label), label)
+        if frequent != label:
+            found.append((label, frequent))
+    return found
+
+
+def _plain(label: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", label).casefold().split())
