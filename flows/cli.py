@@ -14,6 +14,7 @@ from pipelines.core.errors import UsageError
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 cli.add_typer(cli_services.cli)
 DEBUG = {"on": False}
+SHOWN = 20  # problems of params.yaml, if there are several
 INTERRUPTED = 130  # the exit status after Ctrl-C
 REFUSED = 3  # of a challenger that the gate refuses, or a search that finds nothing
 DRIFTED = 4  # windows of a scoring job
@@ -33,9 +34,20 @@ def options(
 
 @cli.command()
 def check() -> None:
-    """Check params.yaml: every key, every name."""
+    """Check params.yaml: every key, every name, and each file, column and split that is named."""
     found = checking.check()
     checking.check_options(found)
+    from pipelines.data import references
+
+    wrong = list(references.complaints(found))
+    if len(wrong) > 1:
+        for each in wrong[:SHOWN]:
+            typer.echo(f"{params.FILE}: {each}", err=True)
+        raise UsageError(
+            f"{params.FILE}: {len(wrong)} names lead nowhere; the first {min(SHOWN, len(wrong))} are above"
+        )
+    if wrong:
+        raise UsageError(f"{params.FILE}: {wrong[0]}")
     print(f"params.yaml: {sum(map(len, found.values()))} entries, all well-formed")
 
 

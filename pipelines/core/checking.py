@@ -38,6 +38,7 @@ def check(file: Path = params.FILE) -> Entries:
             if model.named_after:
                 _require(checked, model.named_after, key, f"{file}: {name}.{key}")
         _require_an_end(checked, name, model, file)
+    _require_unseen_rows(checked, file)
     for group in TOGETHER:
         _require_distinct(checked, group, file)
     for name in stages:
@@ -105,6 +106,20 @@ def _require_an_end(checked: Entries, section: str, model: type[Section], file: 
             if other == name:
                 raise UsageError(
                     f"{file}: {section}.{name}.{field}: {getattr(entry, field)} is made from {name} itself"
+                )
+
+
+def _require_unseen_rows(checked: Entries, file: Path) -> None:
+    """Raise UsageError if a model is scored on the rows by which its weights were chosen."""
+    for section in ("finetune", "compress"):
+        for name, entry in checked[section].items():
+            fitted: Any = entry
+            scored: Any = checked["evaluate"].get(name)
+            encoded: Any = checked["encode"].get(fitted.data) if fitted.dev and scored else None
+            if encoded and (encoded.task, fitted.dev) == (scored.task, scored.split):
+                raise UsageError(
+                    f"{file}: {section}.{name}.dev: {fitted.dev} is the split that evaluate.{name} scores, and weights "
+                    "that were chosen by its rows score too high on them; take another split"
                 )
 
 

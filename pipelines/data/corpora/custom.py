@@ -117,6 +117,11 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
         raise InputError(f"{path}: no rows in it")
 
 
+def first_row(raw: Path, split: str, params: Params) -> Record | None:
+    """The first row of a split. Raises InputError if its file is not there, is of no use, or lacks a column."""
+    return next((row for _, row in _rows(raw, split, params)), None)
+
+
 def verify(raw: Path, edition: str) -> None:
     raise UsageError("params.yaml: ingest: a custom corpus is read where it lies; name its path in prepare.source")
 

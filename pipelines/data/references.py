@@ -1,0 +1,80 @@
+"""Whether the files, columns and splits that params.yaml names are there: what else costs a training to find out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import params, paths, plugins
+from pipelines.core.checking import Entries
+from pipelines.core.errors import InputError, choices
+from pipelines.data.corpora import custom
+
+TRAIN = "train"  # the split that models are fitted on
+
+
+def complaints(checked: Entries) -> Iterator[str]:
+    """A sentence for each name that leads nowhere. What a stage, such as `ingest`, is to make is not looked at."""
+    splits: dict[str, tuple[str, ...]] = {}
+    for name, entry in checked["prepare"].items():
+        found, wrong = _prepared(name, entry)
+        yield from wrong
+        if found:
+            splits[name] = found
+    yield from _trained(checked, splits)
+    for section in ("baseline", "evaluate"):
+        for name, entry in checked[section].items():
+            wanted = {"split": _of(entry, "split")} | ({"task": TRAIN} if section == "baseline" else {})
+            yield from _lacking(splits, _of(entry, "task"), wanted, f"{section}.{name}")
+
+
+def _of(entry: Any, key: str) -> str:
+    return str(getattr(entry, key))
+
+
+def _trained(checked: Entries, splits: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """The splits that trainings read: `train`, and the one that `dev` names, which is not the one that is scored."""
+    for section in ("finetune", "compress"):
+        for name, entry in checked[section].items():
+            encoded: Any = checked["encode"].get(_of(entry, "data"))
+            if encoded is None:  # rows that a method takes from its teacher
+                continue
+            dev = _of(entry, "dev")
+            wanted = {"data": TRAIN} | ({"dev": dev} if dev else {})
+            yield from _lacking(splits, encoded.task, wanted, f"{section}.{name}")
+
+
+def _lacking(splits: dict[str, tuple[str, ...]], task: str, wanted: dict[str, str], where: str) -> Iterator[str]:
+    """A sentence for each key of an entry that wants a split which its rows do not have."""
+    for key, split in wanted.items():
+        if task in splits and split not in splits[task]:
+            yield f"{where}.{key}: prepare.{task} makes no split {split!r}; it makes {', '.join(splits[task])}"
+
+
+def _prepared(name: str, entry: Any) -> tuple[tuple[str, ...], list[str]]:
+    """The splits that an entry of prepare makes, none if nobody can know yet; and what is wrong with it."""
+    where, corpus = f"prepare.{name}", plugins.load("pipelines.data.corpora", entry.corpus)
+    made_by_a_stage = paths.ARTIFACTS in Path(entry.source).parents
+    wrong = []
+    if not (raw := Path(entry.source)).exists() and not made_by_a_stage:
+        wrong.append(f"{where}.source: {raw}: no such file or folder")
+    if entry.corpus == "custom":
+        options = params.options(entry, corpus.Params, where)
+        splits = tuple(options.files)
+        if raw.exists():
+            wrong += [f"{where}.files.{split}: {why}" for split in splits if (why := _unreadable(raw, split, options))]
+    else:
+        task = corpus.TASKS.get(entry.task)
+        splits = task.splits if task else ()
+    for split in entry.splits if splits else []:
+        if split not in splits:
+            wrong.append(f"{where}.splits: {choices('split', split, splits)}")
+    return tuple(entry.splits) or splits, wrong
+
+
+def _unreadable(raw: Path, split: str, options: custom.Params) -> str:
+    """Why the first row of a split cannot be read; "" if it can."""
+    try:
+        custom.first_row(raw, split, options)
+    except InputError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,108 @@
+"""bertline check follows every file, column and split that params.yaml names."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.core import checking
+from pipelines.core.errors import UsageError
+from pipelines.data import references
+from tests.support import commands
+
+ROWS = "text,label\n" + "a,x\nb,y\n" * 4
+GOOD = {
+    "prepare": {
+        "mail": {"corpus": "custom", "source": "mail", "files": {"train": "train.csv", "test": "test.csv"}},
+        "later": {"corpus": "glue", "source": "artifacts/raw/glue", "task": "sst2"},
+    },
+    "import_weights": {"e": {"source": "e"}},
+    "encode": {"mail": {"task": "mail", "vocab": "v", "max_length": 16}},
+    "finetune": {"it": {"data": "mail", "encoder": "e"}},
+    "evaluate": {"it": {"task": "mail"}},
+    "baseline": {"svm": {"task": "mail"}},
+}
+
+
+@pytest.fixture
+def place(checkout: Path) -> Path:
+    (checkout / "mail").mkdir()
+    for name in ("train.csv", "test.csv"):
+        (checkout / "mail" / name).write_text(ROWS)
+    return checkout
+
+
+def complaints(**changes: dict[str, object]) -> list[str]:
+    entries = yaml.safe_load(yaml.safe_dump(GOOD, sort_keys=False))
+    for section, more in changes.items():
+        entries.setdefault(section, {}).update(more)
+    Path("params.yaml").write_text(yaml.safe_dump(entries, sort_keys=False))
+    return list(references.complaints(checking.check()))
+
+
+def mail(**changes: object) -> dict[str, object]:
+    return {"mail": GOOD["prepare"]["mail"] | changes}
+
+
+@pytest.mark.usefixtures("place")
+def test_what_leads_somewhere_is_not_complained_of() -> None:
+    assert complaints() == []
+    assert (
+        complaints(prepare={"theirs": {"corpus": "custom", "source": "artifacts/raw/x", "files": {"train": "a.csv"}}})
+        == []
+    )
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("prepare", "wanted"),
+    [
+        (mail(source="mial"), ["prepare.mail.source: mial: no such file or folder"]),
+        (
+            mail(files={"train": "train.csv", "test": "tset.csv"}),
+            ["prepare.mail.files.test: mail/tset.csv: no such file"],
+        ),
+        (
+            mail(files={"train": "train.csv"}),
+            [
+                "baseline.svm.split: prepare.mail makes no split 'test'; it makes train",
+                "evaluate.it.split: prepare.mail makes no split 'test'; it makes train",
+            ],
+        ),
+        (
+            mail(files={"test": "test.csv"}),
+            [
+                "finetune.it.data: prepare.mail makes no split 'train'; it makes test",
+                "baseline.svm.task: prepare.mail makes no split 'train'; it makes test",
+            ],
+        ),
+        (mail(splits=["train", "dev"]), ["prepare.mail.splits: no split 'dev'; there are: test, train"]),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_named(prepare: dict[str, object], wanted: list[str]) -> None:
+    found = complaints(prepare=prepare)
+    assert [line for line in found if line in wanted] == wanted, found
+
+
+@pytest.mark.usefixtures("place")
+def test_a_column_that_no_file_has_is_found_by_its_first_row() -> None:
+    (line, other) = complaints(prepare=mail(columns={"text": "body"}))
+    assert line.startswith("prepare.mail.files.train: mail/train.csv: ")
+    assert "body" in line
+    assert other.startswith("prepare.mail.files.test: ")
+
+
+@pytest.mark.usefixtures("place")
+def test_the_command_says_all_of_it_at_once() -> None:
+    assert complaints(prepare=mail(source="mial"), evaluate={"it": {"task": "mail", "split": "dev"}})
+    refused = commands.bertline("check").require(2)
+    lines = (refused.out + refused.err).splitlines()
+    assert "params.yaml: prepare.mail.source: mial: no such file or folder" in lines
+    assert "params.yaml: evaluate.it.split: prepare.mail makes no split 'dev'; it makes train, test" in lines
+    assert lines[-1] == "bertline: params.yaml: 2 names lead nowhere; the first 2 are above"
+
+
+@pytest.mark.usefixtures("place")
+def test_the_split_that_chooses_the_weights_does_not_score_them() -> None:
+    with pytest.raises(UsageError, match=r"finetune\.it\.dev: test is the split that evaluate\.it scores"):
+        complaints(finetune={"it": {"data": "mail", "encoder": "e", "dev": "test"}})
