@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from flows import cli_services, settings
+from flows.cli_services import Name
 from pipelines.core import checking, params, paths, stage
 from pipelines.core.errors import UsageError
 
@@ -19,7 +20,6 @@ INTERRUPTED = 130  # the exit status after Ctrl-C
 REFUSED = 3  # of a challenger that the gate refuses, or a search that finds nothing
 DRIFTED = 4  # windows of a scoring job
 Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml")]
-Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
 
 
 @cli.callback()

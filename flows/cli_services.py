@@ -6,12 +6,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False)
-Served = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
+Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
 
 
 @cli.command()
 def serve(
-    name: Served,
+    name: Name,
     host: str = "127.0.0.1",
     port: int = 8000,
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default what the version's tag says")] = "",

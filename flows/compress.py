@@ -50,7 +50,7 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
         search = Search.of(run, entries, scored, budget, refused, until_end)
         runtime = search.teacher_runtime  # first of all, for if the teacher cannot be measured, nothing can
         if not budget.trust_point:
-            say(f"compress {run}: {chains.said_of_rows(search.teacher.rows, budget)}")
+            say(f"compress {run}: {chains.power_of(search.teacher.rows, budget)}")
         tried = chains.search({name: entry["method"] for name, entry in entries.items()}, search.attempt, budget)
         tried += [search.attempt((name,)) for name in further]
         winner, said, unfit = search.judged(tried)

@@ -10,12 +10,12 @@ OWN_HOSTS = "127.0.0.1,localhost"
 
 
 def app() -> FastAPI:
-    """The application; without a key in PREFECT_SERVER_API_AUTH_STRING it does not start."""
+    """Prefect's application; it does not start without a key in PREFECT_SERVER_API_AUTH_STRING."""
     assert os.environ.get("PREFECT_SERVER_API_AUTH_STRING"), "whoever reached the port could run commands"
     from prefect.server.api.server import create_app
 
-    found = create_app(final=True)
+    application = create_app(final=True)
     names = os.environ.get(HOSTS, OWN_HOSTS).split(",")
     # else a page of another site, whose name is made to point here, is of the same origin for a browser
-    found.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
-    return found
+    application.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
+    return application

@@ -40,11 +40,11 @@ def _with_key(service: str) -> dict[str, str]:
     if service == "mlflow":
         return environment()
     key = prefect_key.read_or_make()
-    found = environment() | {"PREFECT_API_AUTH_STRING": key}
+    variables = environment() | {"PREFECT_API_AUTH_STRING": key}
     if service == "prefect":  # pages of no other origin may read what it answers
         pages = ",".join(f"http://{host}:{PREFECT_PORT}" for host in ("127.0.0.1", "localhost"))
-        found |= {"PREFECT_SERVER_API_AUTH_STRING": key, "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": pages}
-    return found
+        variables |= {"PREFECT_SERVER_API_AUTH_STRING": key, "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": pages}
+    return variables
 
 
 def up() -> str:

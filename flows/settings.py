@@ -35,8 +35,8 @@ def use_local_state() -> None:
 def use_running_server() -> None:
     """Have Prefect's clients of this process use the server that `up` started, if any; no other is given its key."""
     if running("prefect"):
-        own = record("prefect")["address"]
-        if os.environ.setdefault("PREFECT_API_URL", own) == own and (key := prefect_key.read()):
+        address = record("prefect")["address"]
+        if os.environ.setdefault("PREFECT_API_URL", address) == address and (key := prefect_key.read()):
             os.environ.setdefault("PREFECT_API_AUTH_STRING", key)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipelines.core.errors import UsageError
+from pipelines.reports import tables
 
 FIRST = ("prune_vocab",)  # what follows learns to do without the pieces that went
 LAST = ("dynamic_int8", "static_int8", "q8bert", "group_quant")  # nothing takes rounded weights apart
@@ -70,11 +71,11 @@ class Tried:
     loss_most: float | None = None
 
     def keeps(self, budget: Budget) -> bool:
-        """Whether its score does, so that it is worth going on from."""
+        """The score keeps the budget: a chain may go on from here."""
         return not self.refused and self.loss <= budget.max_loss
 
     def shows(self, budget: Budget) -> bool:
-        """Whether it may win: the loss is not above the budget by chance of the rows either."""
+        """The rows show that the budget is kept: the chain may win."""
         most = self.loss if budget.trust_point or self.loss_most is None else self.loss_most
         return self.keeps(budget) and most <= budget.max_loss
 
@@ -150,16 +151,17 @@ def best(tried: Sequence[Tried], budget: Budget) -> list[Tried]:
     return sorted((each for each in tried if each.keeps(budget)), key=lambda each: (each.cost(budget), -each.score))
 
 
-def said_of_rows(rows: int, budget: Budget) -> str:
-    """What so many rows can show of a model that scores as its teacher does, in one sentence.
+def power_of(rows: int, budget: Budget) -> str:
+    """A sentence with the smallest difference that so many rows can show of a model as good as its teacher.
 
     Of models that answer a share d of N rows otherwise, each way as often, the difference has the standard error
     sqrt(d / N) (McNemar 1947).
     """
     part = budget.max_loss / 100
+    most = tables.points(part)
     share = min(1.0, rows * (part / Z) ** 2)
     needed = f"for 5% it takes {0.05 * (Z / part) ** 2:,.0f} rows" if part else "no number of rows shows that"
     return (
-        f"{rows:,} rows can show a loss of at most {budget.max_loss:g} points, {SURE:.0%} sure, of a model that "
+        f"{rows:,} rows can show a loss of at most {most}, {SURE:.0%} sure, of a model that "
         f"answers up to {share:.1%} of them otherwise than its teacher; {needed}; --trust-point takes the score alone"
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pipelines.compression.chains import Tried
-from pipelines.inference import faster
+from pipelines.inference import latency_order
 
 
 def fastest(
@@ -21,7 +21,7 @@ def fastest(
     for other in ranked[1:]:
         if not _overlap(first, other):
             continue
-        order = faster.compare(opens(first), opens(other), split_file, threads)
+        order = latency_order.compare(opens(first), opens(other), split_file, threads)
         said = f"{_name(other)} is {order.ratio:.2f} times as fast as {_name(first)} in {order.rounds} rounds in turn"
         if order.decided:
             sentences.append(said)

@@ -1,14 +1,14 @@
 """Whether the files, columns and splits that params.yaml names are there: what else costs a training to find out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pipelines.core import params, paths, plugins
-from pipelines.core.checking import Entries
 from pipelines.core.errors import InputError, choices
 from pipelines.data.corpora import custom
 
+Entries = Mapping[str, Mapping[str, Any]]  # section -> name -> entry, as `checking.check` returns them
 TRAIN = "train"  # the split that models are fitted on
 
 
@@ -23,23 +23,18 @@ def complaints(checked: Entries) -> Iterator[str]:
     yield from _trained(checked, splits)
     for section in ("baseline", "evaluate"):
         for name, entry in checked[section].items():
-            wanted = {"split": _of(entry, "split")} | ({"task": TRAIN} if section == "baseline" else {})
-            yield from _lacking(splits, _of(entry, "task"), wanted, f"{section}.{name}")
-
-
-def _of(entry: Any, key: str) -> str:
-    return str(getattr(entry, key))
+            wanted = {"split": entry.split} | ({"task": TRAIN} if section == "baseline" else {})
+            yield from _lacking(splits, entry.task, wanted, f"{section}.{name}")
 
 
 def _trained(checked: Entries, splits: dict[str, tuple[str, ...]]) -> Iterator[str]:
     """The splits that trainings read: `train`, and the one that `dev` names, which is not the one that is scored."""
     for section in ("finetune", "compress"):
         for name, entry in checked[section].items():
-            encoded: Any = checked["encode"].get(_of(entry, "data"))
+            encoded = checked["encode"].get(entry.data)
             if encoded is None:  # rows that a method takes from its teacher
                 continue
-            dev = _of(entry, "dev")
-            wanted = {"data": TRAIN} | ({"dev": dev} if dev else {})
+            wanted = {"data": TRAIN} | ({"dev": entry.dev} if entry.dev else {})
             yield from _lacking(splits, encoded.task, wanted, f"{section}.{name}")
 
 

@@ -154,14 +154,13 @@ class Reference:
             return _rounds(self.model, other, self.size, rounds)
 
     def ratios(self, folder: Path) -> Iterator[float]:
-        """Open another model; each round is how many times as fast as this one it answers a row alone, without end.
+        """Open another model, and yield after each round how many times as fast as this one it answers a row alone.
 
         Raises the errors of `beside`.
         """
         with self._opened(folder) as other:
             for number in count():
-                for each in (self.model, other) if number % 2 == 0 else (other, self.model):
-                    each.turn(self.size)
+                _round(number, self.model, other, self.size)
                 yield self.model.p_ms[-1][0] / other.p_ms[-1][0]
 
     @contextmanager
@@ -245,12 +244,16 @@ def _size(reference: Model, rows: int, seconds: float) -> Size:
     return Size(min(together, SINGLE_ROWS), together)
 
 
+def _round(number: int, reference: Model, model: Model, size: Size) -> None:
+    """One turn of each; in every second round the two change places."""
+    for each in (reference, model) if number % 2 == 0 else (model, reference):
+        each.turn(size)
+
+
 def _rounds(reference: Model, model: Model, size: Size, rounds: int) -> Compared:
     """The rounds of one model with the reference."""
     for number in range(rounds):
-        pair = (reference, model) if number % 2 == 0 else (model, reference)
-        for each in pair:
-            each.turn(size)
+        _round(number, reference, model, size)
     p50s = zip(reference.p_ms[-rounds:], model.p_ms, strict=True)
     rates = zip(reference.rates[-rounds:], model.rates, strict=True)
     return Compared(

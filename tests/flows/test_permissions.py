@@ -177,6 +177,10 @@ def test_a_champion_whose_files_were_overwritten_is_not_opened(
     place = client.get_model_version_download_uri(attacked, "1")
     (checkout / "config.json").write_text('{"architectures": ["attacker"]}')
     get_artifact_repository(f"{place}/artifacts/model").log_artifact(str(checkout / "config.json"))
+    client.set_model_version_tag(attacked, "1", registry.RUNTIME, "other")
+    with pytest.raises(InputError, match=f"{attacked} version 1: its runtime is not what was promoted"):
+        registry.folder(registry.get(attacked, "champion"), "torch")
+    client.set_model_version_tag(attacked, "1", registry.RUNTIME, "torch")
     become(OWNER, monkeypatch)
     shutil.rmtree(files.HOME)  # as on another machine
     with pytest.raises(InputError, match=f"{attacked} version 1: its model is not what was promoted"):

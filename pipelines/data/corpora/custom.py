@@ -119,6 +119,8 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
 
 def first_row(raw: Path, split: str, params: Params) -> Record | None:
     """The first row of a split. Raises InputError if its file is not there, is of no use, or lacks a column."""
+    if not (path := _path(raw, split, params)).exists():
+        raise InputError(f"{path}: no such file or folder")
     return next((row for _, row in _rows(raw, split, params)), None)
 
 

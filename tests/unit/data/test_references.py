@@ -60,7 +60,7 @@ def test_what_leads_somewhere_is_not_complained_of() -> None:
         (mail(source="mial"), ["prepare.mail.source: mial: no such file or folder"]),
         (
             mail(files={"train": "train.csv", "test": "tset.csv"}),
-            ["prepare.mail.files.test: mail/tset.csv: no such file"],
+            ["prepare.mail.files.test: mail/tset.csv: no such file or folder"],
         ),
         (
             mail(files={"train": "train.csv"}),
@@ -106,3 +106,13 @@ def test_the_command_says_all_of_it_at_once() -> None:
 def test_the_split_that_chooses_the_weights_does_not_score_them() -> None:
     with pytest.raises(UsageError, match=r"finetune\.it\.dev: test is the split that evaluate\.it scores"):
         complaints(finetune={"it": {"data": "mail", "encoder": "e", "dev": "test"}})
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [("tagging", "conll"), ("span", "squad"), ("text", "folder"), ("regression", "csv"), ("choice", "parquet")],
+)
+def test_a_file_of_any_kind_and_format_that_is_not_there_is_named(kind: str, form: str) -> None:
+    entry = {"corpus": "custom", "source": "mail", "kind": kind, "format": form, "files": {"train": "gone"}}
+    assert complaints(prepare={"other": entry}) == ["prepare.other.files.train: mail/gone: no such file or folder"]

@@ -1,4 +1,4 @@
-"""Which of two models answers a row sooner: rounds in turn until that is decided, or as many as there may be."""
+"""The order of two models by latency: rounds in turn until it is decided, or as many as there may be."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -48,6 +48,6 @@ def decide(ratios: Iterable[float]) -> Order:
 
 
 def _by_chance(ratios: list[float]) -> float:
-    """How likely equal models have at least as uneven a share of the rounds."""
+    """The probability that two equal models share the rounds at least as unevenly."""
     count, won = len(ratios), sum(ratio > 1 for ratio in ratios)
     return min(1.0, 2 * sum(comb(count, k) for k in range(max(won, count - won), count + 1)) / 2**count)
