@@ -15,7 +15,7 @@ from flows import dag, events
 from flows.board import TaskRuns
 from flows.notices import HOOKS
 from flows.promote import baselines
-from pipelines.core import checking, json_file, params, paths, resources, tables
+from pipelines.core import checking, json_file, params, paths, provenance, resources, tables
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
@@ -37,15 +37,15 @@ def log_runs(stages: list[str]) -> None:
     for stage in stages:
         section, _, entry = stage.partition("@")
         made = dag.outputs(stage, locked)
-        metrics = [json.loads(Path(path).read_text()) for path in made if path.endswith(".json")]
-        curve = [f for f in (Path(path) / "training.json" for path in made) if f.is_file()]
+        records = [json.loads(Path(path).read_text()) for path in made if path.endswith(".json")]
+        curves = [curve for path in made if (curve := provenance.curve(Path(path)))]
         numbers: dict[str, Any] = {}
-        for record in metrics:
+        for record in records:
             numbers |= {k: record[k] for k in ("metrics", "model") if k in record}
-        if (took := paths.timings(entry)).is_file() and metrics:
+        if (took := paths.timings(entry)).is_file() and records:
             numbers |= json_file.mapping(took)
-        for file in curve:
-            numbers["final_loss"] = json.loads(file.read_text())["curve"][-1][1]["loss"]
+        for curve in curves:
+            numbers["final_loss"] = curve[-1][1]["loss"]
         tags = {f"md5 {path}": md5 for path, md5 in made.items()} | commit
         shown = paths.reports() if str(paths.reports()) in made else None
         runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags, shown)

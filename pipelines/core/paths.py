@@ -52,7 +52,13 @@ def predictions(name: str) -> Path:
 
 
 def metrics(name: str) -> Path:
+    """All that is measured of a run's predictions, or of a pretraining."""
     return ARTIFACTS / "metrics" / f"{name}.json"
+
+
+def scores(name: str) -> Path:
+    """The few numbers of a run that `dvc metrics show` and `dvc exp show` compare."""
+    return ARTIFACTS / "scores" / f"{name}.json"
 
 
 def timings(name: str) -> Path:

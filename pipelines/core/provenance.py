@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "provenance.json"
+TRAINING = "training.json"
 
 
 def sha256(path: Path) -> str:
@@ -61,3 +62,9 @@ def how(folder: Path) -> str:
     record = read(folder)
     made_by = record.get("params", {})
     return made_by.get("method") or made_by.get("strategy") or record.get("stage", "imported")
+
+
+def curve(folder: Path) -> list[list[Any]]:
+    """The points of a training as its model folder keeps them, [step, {"loss": number, ...}]; [] without a training."""
+    path = folder / TRAINING
+    return json.loads(path.read_text(encoding="utf-8"))["curve"] if path.is_file() else []

@@ -21,11 +21,10 @@ def save(
     timings: dict[str, Any],
     **facts: Any,
 ) -> None:
-    """Score the predictions in `out`; write artifacts/metrics/<run>.json and artifacts/timings/<run>.json.
+    """Score the predictions in `out`; write <run>.json in artifacts/metrics, scores and timings.
 
-    The second differs from run to run and from machine to machine, so it is no output of the stage's in DVC.
-
-    A split without labels has no scores; the file that its leaderboard takes stands beside the predictions then.
+    The last differs from machine to machine, so it is no output in DVC. A split without labels has no scores; the file
+    that its leaderboard takes stands beside the predictions then.
 
     Args:
         entry: the stage's params.
@@ -42,12 +41,27 @@ def save(
         "split": entry.split,
         "rows": rows.num_rows,
         "metric": task.metric,
-        **(score(rows, answers, task) if scored else {"metrics": {}}),
-        **(analysis(rows, answers, task, entry.slices, split.parts()) if scored else {}),
+        "metrics": {},
+        **(score(rows, answers, task) | analysis(rows, answers, task, entry.slices, split.parts()) if scored else {}),
         **facts,
     }
     if task.submission and not scored:
         submission(out / task.submission, answers, task)
     provenance.write(out, stage, entry.model_dump(), inputs, ("numpy", "pyarrow"))
     json_file.write(paths.metrics(run), record)
+    json_file.write(paths.scores(run), summary(record))
     json_file.write(paths.timings(run), timings)
+
+
+def summary(record: dict[str, Any]) -> dict[str, float]:
+    """What DVC compares: the task's metric by name with its interval, and the loss at the end of the training.
+
+    Without labels there is no metric, and without a training no loss.
+    """
+    numbers: dict[str, float] = {}
+    if record["metrics"]:
+        low, high = record["interval"]
+        numbers = {record["metric"]: record["metrics"][record["metric"]], "low": low, "high": high}
+    if curve := record.get("curve"):
+        numbers["loss"] = curve[-1][1]["loss"]
+    return numbers

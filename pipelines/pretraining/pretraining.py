@@ -36,7 +36,7 @@ def pretrain(key: str, entry: Pretrain, target: Path) -> dict[str, Any]:
         loss = losses.Pretraining(objective.predict)
         fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)
         folder.save(model, out, data / "tokenizer")
-        (out / "training.json").write_text(json.dumps({"steps": len(train), "curve": curve}) + "\n")
+        (out / provenance.TRAINING).write_text(json.dumps({"steps": len(train), "curve": curve}) + "\n")
         provenance.write(out, "pretrain", entry.model_dump(), [data, start], ("torch", "transformers"))
     parameters = sum(p.numel() for p in model.parameters())
     facts = {"run": key, "objective": entry.objective, "parameters": parameters, "padding": train.padding}

@@ -25,8 +25,8 @@ def html(
 ) -> str:
     """The page: a section per task and one per pretrained encoder.
 
-    A task has its table, scores by size, compressed runs beside their teachers, the best model's confusions and its
-    rows by length and label; an encoder its learning curve.
+    A task has its table, scores by size, compressed runs beside their teachers, its rows by length and label, and in
+    detail the errors of its teacher or best model beside the best baseline's; an encoder has its learning curve.
     """
     sections = "".join(
         _section(task, list(group), qualities.get(task))
@@ -47,27 +47,46 @@ def document(title: str, body: str) -> str:
 
 
 def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] | None) -> str:
-    scored, groups = [record for record in records if record["metrics"]], variants.groups(records)
+    groups, shown = variants.groups(records), detailed(records)
     pictures = [] if groups else _pareto(records, variants.SIZE)
-    if scored and "confusion" in scored[0]:
-        best = scored[0]
-        caption = f"{best['run']}: {best['rows']:,} rows of {task}/{best['split']}, gold down, predicted across"
-        pictures.append((plots.confusion(best["confusion"], list(best["classes"])), caption))
-    if scored and "calibration" in scored[0]:
-        best = scored[0]
-        error = best["calibration"]["expected_error"]
-        caption = f"{best['run']}: confidence and accuracy; expected calibration error {error:.3f}"
-        pictures.append((plots.reliability(best["calibration"]["bins"]), caption))
+    pictures += [picture for record in shown for picture in _errors(record)]
     if quality:
         pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))
     every = [table(tables.HEADER, map(tables.line, records), text=4)]
-    if scored:
-        every += [table(*part, text=1) for part in (tables.classes(scored[0]), tables.slices(scored[0])) if part[1]]
+    for part in (tables.classes(shown), tables.slices(shown)):
+        if part[1]:
+            every.append(table(*part, text=1))
     checks = tables.behaviour(records)
     if checks:
         every.append(table(tables.CHECKS, checks, text=3))
     compressed = "".join(map(_variants, groups))
     return f"<h2>{escape(task)}</h2>\n{''.join(every)}{compressed}{_figures(pictures)}"
+
+
+def detailed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of a task's ranked records the one that is shown in detail, and the best baseline's beside it.
+
+    The first is the teacher of the compressed runs, else the best model; a baseline only where there is no model.
+    """
+    scored = [record for record in records if record["metrics"]]
+    teachers = [group.own["run"] for group in variants.groups(records) if group.own and group.own["metrics"]]
+    models = [record for record in scored if record["how"] != "baseline"]
+    chosen = [record for record in models if record["run"] in teachers] or models
+    return chosen[:1] + [record for record in scored if record["how"] == "baseline"][:1]
+
+
+def _errors(record: dict[str, Any]) -> list[Picture]:
+    """What a run confuses, and how sure it is."""
+    pictures = []
+    if "confusion" in record:
+        rows = f"{record['rows']:,} rows of {record['task']}/{record['split']}"
+        caption = f"{record['run']}: {rows}, gold down, predicted across"
+        pictures.append((plots.confusion(record["confusion"], list(record["classes"])), caption))
+    if "calibration" in record:
+        error = record["calibration"]["expected_error"]
+        caption = f"{record['run']}: confidence and accuracy; expected calibration error {error:.3f}"
+        pictures.append((plots.reliability(record["calibration"]["bins"]), caption))
+    return pictures
 
 
 def _variants(group: variants.Group) -> str:

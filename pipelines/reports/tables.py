@@ -1,6 +1,7 @@
 """Tables with a line per run: its kind, score, size and speed on this machine, as plain text and as Markdown."""
 
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 Metrics = dict[str, Any]  # an artifacts/metrics/<run>.json
@@ -24,22 +25,40 @@ def line(record: Metrics) -> tuple[str, ...]:
 Part = tuple[tuple[str, ...], list[tuple[str, ...]]]  # a header and its lines
 
 
-def classes(record: Metrics) -> Part:
-    """Precision, recall and F1 of each class, in a classifier's or a tagger's record."""
-    header = (f"class, of {record['run']}", "precision", "recall", "F1")
+def classes(records: Sequence[Metrics]) -> Part:
+    """Precision, recall and F1 of each class in the first of these records, and F1 in each other one."""
+    kinds = [record for record in records if record.get("classes")]
+    if not kinds:
+        return (), []
+    first, *others = kinds
+    header = (f"class, of {first['run']}", "precision", "recall", "F1", *(f"F1 of {r['run']}" for r in others))
     lines = [
-        (name, *(f"{numbers[key]:.3f}" for key in ("precision", "recall", "f1")))
-        for name, numbers in record.get("classes", {}).items()
+        (
+            name,
+            *(f"{numbers[key]:.3f}" for key in ("precision", "recall", "f1")),
+            *(_cell(r["classes"].get(name, {}).get("f1")) for r in others),
+        )
+        for name, numbers in first["classes"].items()
     ]
     return header, lines
 
 
-def slices(record: Metrics) -> Part:
-    """The task's metric on parts of the rows."""
+def slices(records: Sequence[Metrics]) -> Part:
+    """The task's metric on parts of the rows: a line for each slice of the first record, a column for each record."""
+    if not any(record.get("slices") for record in records):
+        return (), []
+    first = records[0]
+    scores = [{part["slice"]: part["score"] for part in record.get("slices", [])} for record in records]
+    header = ("rows with", "rows", *(f"{record['metric']} of {record['run']}" for record in records))
     lines: list[tuple[str, ...]] = [
-        (part["slice"], f"{part['rows']:,}", f"{part['score']:.3f}") for part in record.get("slices", [])
+        (part["slice"], f"{part['rows']:,}", *(_cell(of_run.get(part["slice"])) for of_run in scores))
+        for part in first.get("slices", [])
     ]
-    return (f"rows with, of {record['run']}", "rows", record["metric"]), lines
+    return header, lines
+
+
+def _cell(score: float | None) -> str:
+    return "-" if score is None else f"{score:.3f}"
 
 
 CHECKS = ("run", "behaviour", "kind", "rows", "passed", "asked", "")

@@ -1,17 +1,20 @@
-"""The report of the runs that params.yaml names: a page and two tables, in a folder."""
+"""The report of the runs that params.yaml names: a page, two tables and what `dvc plots` draws, in a folder."""
 
 from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file, params, paths
 from pipelines.core.errors import InputError
-from pipelines.reports import page, tables, variants
+from pipelines.reports import dvc_plots, page, tables, variants
 
 Records = list[dict[str, Any]]  # of artifacts/metrics/<run>.json
 
 
 def write(out: Path) -> None:
-    """Write index.html, table.md and table.txt into `out`. Raises InputError if a run has no metrics yet."""
+    """Write index.html, table.md, table.txt and what DVC plots into `out`.
+
+    Raises InputError if a run has no metrics yet.
+    """
     runs, encoders = names("evaluate", "baseline"), names("pretrain")
     if not (runs or encoders):
         raise InputError(f"{params.FILE}: no metrics to report; evaluate and pretrain write them")
@@ -19,6 +22,7 @@ def write(out: Path) -> None:
     files = {record["task"]: paths.rows(record["task"]) / "quality.json" for record in records}
     qualities = {task: json_file.mapping(file) for task, file in files.items() if file.is_file()}
     (out / "index.html").write_text(page.html(records, qualities, pretrained), encoding="utf-8")
+    dvc_plots.write(out / "plots", records, pretrained)
     compressed = variants.groups(records)
     markdown = [tables.markdown(records), *(variants.markdown(group) for group in compressed)]
     plain = [tables.plain(records) + "\n", *(variants.plain(group) for group in compressed)]

@@ -19,6 +19,7 @@ def main(key: str) -> None:
         seconds = split.write(predictor.predict, out)
         facts = {
             "how": provenance.how(folder),
+            "curve": provenance.curve(folder),
             **variant.facts(folder),
             "truncated": predictor.truncated,
             "behaviour": behaviour.check(predictor, split.parts, entry.behaviour),

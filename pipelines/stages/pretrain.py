@@ -8,7 +8,9 @@ def main(key: str) -> None:
     entry = params.entry("pretrain", key, Pretrain)
     from pipelines.pretraining import pretraining
 
-    json_file.write(paths.metrics(key), pretraining.pretrain(key, entry, paths.model(key)))
+    record = pretraining.pretrain(key, entry, paths.model(key))
+    json_file.write(paths.metrics(key), record)
+    json_file.write(paths.scores(key), record["metrics"])
 
 
 if __name__ == "__main__":

@@ -51,6 +51,6 @@ def finetune(stage: str, key: str, entry: Finetune, target: Path) -> list[Point]
             kind=task.kind,
         )
         folder.save(model, out, data / "tokenizer", task)
-        (out / "training.json").write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
+        (out / provenance.TRAINING).write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
     return curve

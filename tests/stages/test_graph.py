@@ -132,6 +132,21 @@ def check_that_another_evaluation_changes_no_md5(repository: Path) -> None:
     assert timings.read_bytes() != took
 
 
+def check_what_dvc_shows() -> None:
+    """A few numbers a run, and a picture for each thing that is drawn."""
+    with Repo() as repo:
+        scores = repo.metrics.show()[""]["data"]
+        numbers = {Path(file).stem: set(read["data"]) for file, read in scores.items()}
+        assert numbers["headlines"] == {"accuracy", "low", "high", "loss"}
+        assert numbers["headlines-svm"] == {"accuracy", "low", "high"}
+        assert set(numbers) == {"headlines", "headlines-frozen", "headlines-int8", "headlines-svm", "tiny-ja"}
+        sources = next(repo.plots.collect())["workspace"]["sources"]["data"]
+        lines = {Path(file).parts[-2:]: source["data_source"]()["data"] for file, source in sources.items()}
+    assert {tuple(line) for line in lines["calibration", "headlines.csv"]} == {("confidence", "accuracy", "rows")}
+    assert sum(int(line["rows"]) for line in lines["confusion", "headlines-svm.csv"]) == 90
+    assert [line["step"] for line in lines["losses", "tiny-ja.csv"]]
+
+
 def test_the_graph_runs_once_and_then_only_what_changed(made: Made, repository: Path) -> None:
     assert {
         "ingest@livedoor-samples",
@@ -147,6 +162,7 @@ def test_the_graph_runs_once_and_then_only_what_changed(made: Made, repository: 
     bytecode.parent.mkdir(exist_ok=True)
     bytecode.write_bytes(b"no other code")
     assert dag.reproduce() == []
+    check_what_dvc_shows()
     check_what_an_edit_makes_stale(repository)
     check_that_another_evaluation_changes_no_md5(repository)
 

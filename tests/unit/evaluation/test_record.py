@@ -37,6 +37,15 @@ def test_labels_are_scored(checkout: Path) -> None:
     assert found["metrics"]["accuracy"] == pytest.approx(2 / 3)
     assert found["metrics"]["f1"] == pytest.approx(2 / 3)
     assert not Path("artifacts/predictions/run/CoLA.tsv").exists()
+    low, high = found["interval"]
+    compared = {"matthews": found["metrics"]["matthews"], "low": low, "high": high}
+    assert json.loads(paths.scores("run").read_text()) == compared
+
+
+def test_what_dvc_compares_has_the_loss_at_the_end_of_a_training() -> None:
+    curve = [[1, {"loss": 2.0}], [9, {"loss": 0.5, "accuracy": 0.75}]]
+    assert record.summary({"metrics": {}, "curve": curve}) == {"loss": 0.5}
+    assert record.summary({"metrics": {}, "curve": []}) == {}
 
 
 def test_a_split_without_labels_becomes_the_leaderboards_file(checkout: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 
 from pipelines.reports import page, plots, tables
-from tests.support.records import RECORDS, record
+from tests.support.records import RECORDS, record, variant
 
 
 def test_the_page_holds_a_section_for_each_task_and_nothing_unescaped() -> None:
@@ -19,6 +19,22 @@ def test_the_page_holds_a_section_for_each_task_and_nothing_unescaped() -> None:
     assert "<b>" not in html
     assert not re.search(r"""(src|href)=["']?(http|//)""", html)  # it opens without a network
     assert page.html(RECORDS, {}) == html
+
+
+def test_the_teacher_is_shown_in_detail_beside_the_best_baseline() -> None:
+    svm, weak = record("svm", 0.9, how="baseline"), record("weak-svm", 0.3, how="baseline")
+    best, teacher = record("best", 0.8), record("big", 0.7)
+    ranked = tables.ranked([svm, weak, best, teacher, variant("small", 0.85, ["drop_layers"])])
+    assert [each["run"] for each in page.detailed(ranked)] == ["big", "svm"]
+    assert [each["run"] for each in page.detailed(tables.ranked([svm, weak, best]))] == ["best", "svm"]
+    assert [each["run"] for each in page.detailed([svm, weak])] == ["svm"]
+    assert page.detailed([record("blind", 0, metrics={})]) == []
+    html = page.html([svm, best], {})
+    assert "class, of best</th>" in html
+    assert "F1 of svm</th>" in html
+    assert "accuracy of best</th><th class=number>accuracy of svm</th>" in re.sub(r"\s+<", "<", html)
+    assert "best: 12 rows of headlines/test" in html
+    assert "svm: confidence and accuracy" in html
 
 
 def test_a_run_without_a_score_comes_last_and_has_no_picture() -> None:
