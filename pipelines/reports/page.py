@@ -1,6 +1,6 @@
 """The report as one page of HTML, with its pictures inside."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -13,10 +13,11 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e5e7eb; --paper: #111827; --soft: #374151; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
   margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .3rem .8rem; text-align: left;
-  border-bottom: 1px solid var(--soft); }
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
+th, td { padding: .3rem .8rem; text-align: left; border-bottom: 1px solid var(--soft); }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-figure { margin: 1.5rem 0; overflow-x: auto; } figcaption { color: #6b7280; } svg { max-width: 100%; height: auto; }
+figure { display: inline-block; vertical-align: top; margin: 1rem 1.5rem 1rem 0; max-width: 100%; overflow-x: auto; }
+figcaption { color: #6b7280; max-width: 24rem; } svg { max-width: 100%; height: auto; }
 """
 
 
@@ -49,7 +50,7 @@ def document(title: str, body: str) -> str:
 def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] | None) -> str:
     groups, shown = variants.groups(records), detailed(records)
     pictures = [] if groups else _pareto(records, variants.SIZE)
-    pictures += [picture for record in shown for picture in _errors(record)]
+    pictures += [*_confusions(shown), *_calibrations(shown)]
     if quality:
         pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))
     every = [table(tables.HEADER, map(tables.line, records), text=4)]
@@ -75,18 +76,20 @@ def detailed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return chosen[:1] + [record for record in scored if record["how"] == "baseline"][:1]
 
 
-def _errors(record: dict[str, Any]) -> list[Picture]:
-    """What a run confuses, and how sure it is."""
-    pictures = []
-    if "confusion" in record:
-        rows = f"{record['rows']:,} rows of {record['task']}/{record['split']}"
-        caption = f"{record['run']}: {rows}, gold down, predicted across"
-        pictures.append((plots.confusion(record["confusion"], list(record["classes"])), caption))
-    if "calibration" in record:
-        error = record["calibration"]["expected_error"]
-        caption = f"{record['run']}: confidence and accuracy; expected calibration error {error:.3f}"
-        pictures.append((plots.reliability(record["calibration"]["bins"]), caption))
-    return pictures
+def _confusions(records: list[dict[str, Any]]) -> Iterator[Picture]:
+    for record in records:
+        if "confusion" in record:
+            rows = f"{record['rows']:,} rows of {record['task']}/{record['split']}"
+            caption = f"{record['run']}: {rows}, gold down, predicted across"
+            yield plots.confusion(record["confusion"], list(record["classes"])), caption
+
+
+def _calibrations(records: list[dict[str, Any]]) -> Iterator[Picture]:
+    for record in records:
+        if "calibration" in record:
+            error = record["calibration"]["expected_error"]
+            caption = f"{record['run']}: confidence and accuracy; expected calibration error {error:.3f}"
+            yield plots.reliability(record["calibration"]["bins"]), caption
 
 
 def _variants(group: variants.Group) -> str:
