@@ -19,6 +19,13 @@ from tests.support import forked
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+SECRETS = {  # of a registry, a Prefect server, a bucket and a hub that a user of this machine has elsewhere
+    "MLFLOW_TRACKING_PASSWORD": "planted-registry",
+    "PREFECT_API_AUTH_STRING": "me:planted-schedules",
+    "AWS_SECRET_ACCESS_KEY": "planted-bucket",
+    "HF_TOKEN": "planted-hub",
+    "BERTLINE_NOTIFY": "http://127.0.0.1:9/planted-notices",
+}
 BLOCKS = re.findall(r"^```(?:sh|json)\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
 
 
@@ -45,6 +52,8 @@ def clone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     (checkout / "state/home").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(checkout / "state/home"))
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
     return checkout
 
 
@@ -94,6 +103,24 @@ def check_where_the_champion_came_from() -> None:
     assert told.endswith("  in headlines version 1, the champion\n")
 
 
+def check_that_no_secret_was_written(clone: Path) -> None:
+    """Neither below the checkout, the home folder in it included, nor where Prefect and Ray keep their own."""
+    began = (clone / ".venv").lstat().st_mtime
+    sessions = [place for place in Path("/tmp/ray").glob("session_2*") if place.stat().st_mtime >= began]
+    places = [place for place in clone.iterdir() if place.name not in ("tests", ".venv")]
+    files = [each for place in (*places, PREFECT, *sessions) for each in place.rglob("*") if each.is_file()]
+    assert sessions
+    assert len(files) > 100
+    assert [str(each) for each in files if has_secret(each)] == []
+
+
+def has_secret(file: Path) -> bool:
+    try:
+        return b"planted-" in file.read_bytes()
+    except OSError:  # of another test's session, which has ended
+        return False
+
+
 def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
     install, start, request, answer = BLOCKS
     made = shell(install.splitlines()[0].partition("#")[0])
@@ -123,6 +150,7 @@ def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
     left = [str(each.relative_to(home)) for each in sorted(home.rglob("*")) if each.is_file()]
     expected = (".cache/matplotlib/fontlist-", ".ray/auth_token")  # docs/security.md names them
     assert [each for each in left if not each.startswith(expected)] == []
+    check_that_no_secret_was_written(clone)
     told = json.loads(answer)
     assert (found["model"], found["version"]) == (told["model"], told["version"])
     assert [sorted(one) for one in found["predictions"]] == [sorted(one) for one in told["predictions"]]
