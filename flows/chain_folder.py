@@ -2,11 +2,9 @@
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,14 +12,15 @@ from typing import Any
 
 import yaml
 from prefect import task
+from prefect.cache_policies import NO_CACHE
 
 from flows import dag
 from pipelines.compression import chains
 from pipelines.compression.chains import Chain
 from pipelines.core import params, paths, provenance
-from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
-from pipelines.graph import closure, dependencies, warm
+from pipelines.graph import closure, dependencies
+from pipelines.graph.stage_runner import StageRunner
 
 STATE = Path("state/compressing")
 Entries = Mapping[str, dict[str, Any]]  # of compress, by their names
@@ -34,16 +33,20 @@ class ChainFolder:
     Attributes:
         run: the teacher.
         entries: those that chains are made of.
+        stages: run in the folder, which is `place`.
     """
 
     run: str
     entries: Entries
     scored: Evaluate
     place: Path
+    stages: StageRunner
 
     @classmethod
-    def of(cls, run: str, entries: Entries, scored: Evaluate) -> "ChainFolder":
-        """The folder is named after all that chains depend on: the params, and what dvc.lock says of files and code.
+    def of(cls, run: str, entries: Entries, scored: Evaluate, until_end: ExitStack) -> "ChainFolder":
+        """The folder of a search that closes `until_end` at its end.
+
+        It is named after all that chains depend on: the params, and what dvc.lock says of files and code.
 
         A chain is made by the stages that made the entries' own results, from what these read and wrote.
         """
@@ -53,7 +56,7 @@ class ChainFolder:
         asked = [dict(entries), scored.model_dump(), params.read().get("encode", {}), files]
         place = STATE / f"{run}-{_digest(asked)}"
         place.mkdir(parents=True, exist_ok=True)
-        return cls(run, entries, scored, place)
+        return cls(run, entries, scored, place, until_end.enter_context(StageRunner(place)))
 
     def made(self, chain: Chain) -> Path:
         """The model folder of a chain. Raises InputError with the stage's own sentence if it cannot be made."""
@@ -66,8 +69,8 @@ class ChainFolder:
             self._prepare(values)
             for data in values["encode"]:
                 if not (self.place / paths.encoded(data)).is_dir():
-                    _stage(self.place, "encode", data)
-            _stage(self.place, "compress", name_of(chain))
+                    self._make("encode", data)
+            self._make("compress", name_of(chain))
         return target
 
     def exported(self, run: str) -> Path:
@@ -83,7 +86,7 @@ class ChainFolder:
         if not target.is_dir():
             self._prepare({"export": {run: entry}})
             _point(self.place / paths.model(run), paths.model(run))
-            _stage(self.place, "export", run)
+            self._make("export", run)
             stamp.write_text(asked)
         return target
 
@@ -118,6 +121,10 @@ class ChainFolder:
             section: {k: v for k, v in own.items() if k not in known.get(section, {})} for section, own in found.items()
         }
 
+    def _make(self, stage: str, key: str) -> None:
+        """Run a stage as a task of Prefect, which shows it."""
+        task(name=f"{stage}@{key}", cache_policy=NO_CACHE)(self.stages.run)(stage, key)
+
     def _prepare(self, values: Mapping[str, Any]) -> None:
         """Write the folder's params, and let the stages find what the graph has made of the entries."""
         data = {entry["data"] for entry in self.entries.values()}
@@ -144,24 +151,6 @@ def _point(link: Path, folder: Path) -> None:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(folder.resolve())
-
-
-@task
-def _stage(place: Path, name: str, key: str) -> None:
-    """Run a stage in the folder of the search. Raises InputError with its sentence if it fails."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", f"pipelines.stages.{name}", key]
-    done = subprocess.run(
-        command,
-        cwd=place,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        preexec_fn=warm.end_with_parent,  # if the search is killed alone
-    )
-    if done.returncode:
-        raise InputError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{name} {key} was ended")
 
 
 def name_of(chain: Chain) -> str:

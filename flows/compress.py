@@ -173,7 +173,8 @@ class Search:
         refused: Mapping[str, str],
         until_end: ExitStack,
     ) -> "Search":
-        folder = ChainFolder.of(run, {name: entry for name, entry in entries.items() if name not in refused}, scored)
+        usable = {name: entry for name, entry in entries.items() if name not in refused}
+        folder = ChainFolder.of(run, usable, scored, until_end)
         return cls(run, scored, budget, measured.measure(paths.model(run), scored, False), folder, refused, until_end)
 
     def attempt(self, chain: Chain) -> Tried:

@@ -1,5 +1,6 @@
 """The code and the params that a run began with, stage by stage."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.core import params, resources
@@ -8,6 +9,12 @@ from pipelines.graph import closure, dependencies
 
 # libraries that start threads of their own when imported; a forked child lacks these, and waits for them at its end
 NEVER_AHEAD = {"onnxruntime"}
+
+
+def ahead(files: Iterable[str], root: Path) -> tuple[str, ...]:
+    """What a process that forks may import for children that run these files."""
+    every = closure.modules(files, root)
+    return tuple(module for module in every if module.partition(":")[0].partition(".")[0] not in NEVER_AHEAD)
 
 
 class Code:
@@ -37,8 +44,7 @@ class Code:
 
     def modules(self, name: str) -> tuple[str, ...]:
         """What the stage imports, and may be imported before a fork."""
-        every = closure.modules(sorted(self.files(name)), Path())
-        return tuple(module for module in every if module.partition(":")[0].partition(".")[0] not in NEVER_AHEAD)
+        return ahead(sorted(self.files(name)), Path())
 
     def check(self, name: str) -> None:
         """Raises InputError if a file that the stage imports is not what it was."""

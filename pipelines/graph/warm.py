@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.core import paths
@@ -64,10 +65,13 @@ class Ended(NamedTuple):
 
 
 class Warm:
-    """The executor's side. Leaving the block kills the children that still run."""
+    """The executor's side. Leaving the block kills the children that still run.
 
-    def __init__(self, ahead: Iterable[str] = ()) -> None:
-        self._ahead, self._groups = tuple(ahead), dict[str, int]()
+    There is one warm process at a time in a `folder`.
+    """
+
+    def __init__(self, ahead: Iterable[str] = (), folder: Path = Path()) -> None:
+        self._ahead, self._folder, self._groups = tuple(ahead), folder, dict[str, int]()
         self._asked: set[str] = set()  # commands that were sent, of whose start nothing is known yet
         self.pipe: Any = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -95,12 +99,22 @@ class Warm:
             self.pipe, other = Pipe()
             call = [sys.executable, "-c", f"from pipelines.graph import warm; warm.main({other.fileno()})"]
             self._process = subprocess.Popen(
-                call, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+                call,
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd=self._folder,
+                env=os.environ | ({"PYTHONPATH": self._code()} if self._folder != Path() else {}),
             )
             other.close()
             self.pipe.send(self._ahead)
         self.pipe.send(command)
         self._asked.add(command.name)
+
+    @staticmethod
+    def _code() -> str:
+        """Where the code is, for a process that does not begin there."""
+        return os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")]))
 
     def events(self, seconds: float) -> list[Started | Ended]:
         """What has happened, after at most `seconds`. Raises EOFError if the warm process has died."""

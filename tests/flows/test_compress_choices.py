@@ -19,6 +19,7 @@ from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation.gates import Measured
 from pipelines.graph import execute
+from pipelines.graph.stage_runner import StageRunner
 from pipelines.inference import in_turn
 
 SCORED = Evaluate(task="headlines")
@@ -209,6 +210,10 @@ class Faster:
         return compress.in_turn.Compared(compress.in_turn.Cost(1, 1, 1, 1, 1, 1, 1), faster, (1, 1, 1))
 
 
+def folder() -> chain_folder.ChainFolder:
+    return chain_folder.ChainFolder.of("big", ENTRIES, SCORED, ExitStack())
+
+
 def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step of a chain is the entry's own result, and code and rows are those of the graph."""
     locked = {
@@ -218,7 +223,7 @@ def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatc
 
     def place(of: dict[str, Any]) -> str:
         Path("dvc.lock").write_text(yaml.safe_dump({"stages": of}))
-        return chain_folder.ChainFolder.of("big", ENTRIES, SCORED).place.name
+        return folder().place.name
 
     def changed(stage: str, kind: str) -> dict[str, Any]:
         return {**locked, stage: {**locked[stage], kind: [{"path": "artifacts", "md5": "3"}]}}
@@ -234,21 +239,21 @@ def test_an_export_is_made_anew_when_its_params_or_its_code_have_changed(
 ) -> None:
     made: list[str] = []
 
-    def stage(place: Path, name: str, key: str) -> None:
-        made.append(f"{name} {key}")
-        (place / paths.onnx(key)).mkdir(parents=True)
+    def run(runner: StageRunner, stage: str, key: str) -> None:
+        made.append(f"{stage} {key}")
+        (runner.place / paths.onnx(key)).mkdir(parents=True)
 
-    monkeypatch.setattr(chain_folder, "_stage", stage)
+    monkeypatch.setattr(StageRunner, "run", run)
     write()
     for _ in range(2):
-        chain_folder.ChainFolder.of("big", ENTRIES, SCORED).exported("int8")
+        folder().exported("int8")
     assert made == ["export int8"]
     write(export={"int8": {"tolerance": 0.5}})
-    chain_folder.ChainFolder.of("big", ENTRIES, SCORED).exported("int8")
+    folder().exported("int8")
     assert made == ["export int8"] * 2
     monkeypatch.setattr(chain_folder, "_code", lambda stage: ["another"])
     for _ in range(2):
-        chain_folder.ChainFolder.of("big", ENTRIES, SCORED).exported("int8")
+        folder().exported("int8")
     assert made == ["export int8"] * 3
 
 

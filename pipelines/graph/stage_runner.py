@@ -1,0 +1,49 @@
+"""Stages in a folder with params of its own, one after the other, each forked from a warm process."""
+
+import shlex
+from pathlib import Path
+from types import TracebackType
+
+from pipelines.core.errors import InputError
+from pipelines.graph import closure, dependencies, unedited
+from pipelines.graph.board import last_lines
+from pipelines.graph.execute import log_of
+from pipelines.graph.warm import Command, Ended, Warm
+
+TICK_SECONDS = 60
+
+
+class StageRunner:
+    """Runs stages in `place`. Leaving the block ends the one that runs."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place.resolve()
+        self.warm = Warm(folder=self.place)
+
+    def __enter__(self) -> "StageRunner":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.warm.__exit__(kind, error, at)
+
+    def run(self, stage: str, key: str) -> None:
+        """Run an entry of a stage. Raises InputError with the stage's own sentence if it fails."""
+        name, files = f"{stage}@{key}", dependencies.stages()[stage].files
+        log = self.place / log_of(name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        line = f"python -m pipelines.stages.{stage} {shlex.quote(key)}"
+        modules = unedited.ahead(sorted(files), closure.ROOT)
+        self.warm.start(Command(name, line, str(self.place), str(log), modules, {}))
+        if self._status():
+            lines = last_lines(log)
+            raise InputError(lines[-1] if lines else f"{name} was ended")
+
+    def _status(self) -> int:
+        try:
+            while True:
+                for event in self.warm.events(TICK_SECONDS):
+                    if isinstance(event, Ended):
+                        return event.status
+        except EOFError:
+            raise InputError("the warm process was killed, and a stage with it; run again") from None
