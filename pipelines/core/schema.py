@@ -40,6 +40,9 @@ METRICS: dict[str, tuple[str, ...]] = {
     "tagging": ("f1", "precision", "recall"),
 }
 
+# What two answers to a question are compared by, each as one published script has it; see evaluation/squad.
+NORMALIZATIONS = ("squad", "nfkc", "jglue", "jaquad")
+
 # The columns of a request for predictions: the rows without id and target.
 INPUTS: dict[str, list[str]] = {
     kind: [name for name in schema.names if name not in ("id", TARGETS.get(kind))] for kind, schema in ROWS.items()

@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, choices, sentence
-from pipelines.core.schema import METRICS, ROWS
+from pipelines.core.schema import METRICS, NORMALIZATIONS, ROWS
 from pipelines.core.section import Name
 
 FILE = "task.json"
@@ -31,6 +31,14 @@ class Task:
     unanswerable: bool = False  # whether some questions have no answer in their context
     submission: _FileName = ""  # the file that a leaderboard takes for a split without labels
     submits_ids: bool = False  # the submission has labels by number, not by name
+    normalization: str = ""  # kind span: what answers are compared by; a name in schema.NORMALIZATIONS
+
+    @property
+    def compared_by(self) -> str:
+        """The normalization of the answers' texts; where the task names none, the usual one of its language."""
+        if self.kind != "span":
+            return ""
+        return self.normalization or ("nfkc" if self.language == "ja" else "squad")
 
     @property
     def train(self) -> str:
@@ -78,6 +86,10 @@ class Task:
             )
         if self.metric not in metrics:
             return f"metric: {choices(f'metric of kind {self.kind}', self.metric, metrics)}"
+        if self.normalization and self.kind != "span":
+            return f"normalization: kind {self.kind} has none"
+        if self.normalization and self.normalization not in NORMALIZATIONS:
+            return f"normalization: {choices('normalization', self.normalization, NORMALIZATIONS)}"
         return "" if self.splits else "splits: there are none"
 
 

@@ -59,7 +59,7 @@ def score(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
         gold, answers = joined(rows, predictions, "label")
         return {"metrics": correlation.scores(gold.to_numpy(), answers.column("value").to_numpy())}
     if task.kind == "span":
-        return {"metrics": _answers(rows, predictions, task)}
+        return {"normalization": task.compared_by, "metrics": _answers(rows, predictions, task)}
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
         found = entities.scores(_each(gold), _each(answers.column("entities")))
@@ -76,7 +76,7 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
         return lambda chosen: correlation.scores(numbers[chosen], values[chosen])[name]
     if task.kind == "span":
         gold, answers = joined(rows, predictions, "answers")
-        each = squad.table(_each(answers.column("answer")), _texts(gold), task.language)
+        each = squad.table(_each(answers.column("answer")), _texts(gold), task.compared_by)
         return lambda chosen: float(each[chosen, squad.NAMES.index(name)].mean())
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
@@ -89,10 +89,10 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
 
 def _answers(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, float]:
     gold, answers = joined(rows, predictions, "answers")
-    scores = squad.scores(_each(answers.column("answer")), _texts(gold), task.language)
+    scores = squad.scores(_each(answers.column("answer")), _texts(gold), task.compared_by)
     if task.unanswerable:
         no_answer = answers.column("no_answer").to_numpy()
-        scores |= squad.best_threshold(_each(answers.column("best")), no_answer, _texts(gold), task.language)
+        scores |= squad.best_threshold(_each(answers.column("best")), no_answer, _texts(gold), task.compared_by)
     return scores
 
 

@@ -1,59 +1,87 @@
 """Exact match and F1 of answers, as the official SQuAD scripts have them (Rajpurkar et al. 2016, 2018).
 
-For Japanese the tokens are characters and there are no articles, as JaQuAD and JGLUE count (So et al. 2022; Kurihara
-et al. 2022): texts are compared after NFKC, without punctuation and white space.
+What two answers are compared by differs from corpus to corpus: a task names one of NORMALIZATIONS, each as a published
+script has it. In Japanese the tokens are characters, and there are no articles.
 """
 
 import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 NAMES = ("exact", "f1")
 
 
-def normalized(text: str, language: str = "en") -> list[str]:
-    """The tokens that two answers are compared by."""
-    if language == "ja":
-        plain = unicodedata.normalize("NFKC", text).lower()
-        return [letter for letter in plain if unicodedata.category(letter)[0] not in "PZC"]
+def _squad(text: str) -> list[str]:
+    """Words in lower case, without punctuation and articles (evaluate-v1.1.py, evaluate-v2.0.py)."""
     plain = "".join(letter for letter in text.lower() if letter not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", plain).split()
 
 
-def exact(predicted: str, gold: str, language: str = "en") -> float:
-    return float(normalized(predicted, language) == normalized(gold, language))
+def _nfkc(text: str) -> list[str]:
+    """Characters after NFKC in lower case, without punctuation and white space: ours, no corpus publishes it."""
+    plain = unicodedata.normalize("NFKC", text).lower()
+    return [letter for letter in plain if unicodedata.category(letter)[0] not in "PZC"]
 
 
-def f1(predicted: str, gold: str, language: str = "en") -> float:
+def _jglue(text: str) -> list[str]:
+    """Characters in lower case without full stops at the end, one space for any (JGLUE's patch of transformers)."""
+    return list(" ".join(text.lower().rstrip("。").split()))
+
+
+def _jaquad(text: str) -> list[str]:
+    """Characters as they are, without white space (JaQuAD.ipynb)."""
+    return list("".join(text.split()))
+
+
+NORMALIZATIONS: dict[str, Callable[[str], list[str]]] = {
+    "squad": _squad,
+    "nfkc": _nfkc,
+    "jglue": _jglue,
+    "jaquad": _jaquad,
+}
+UNORDERED = ("jaquad",)  # whose script calls an answer exact where its F1 is 1
+
+
+def normalized(text: str, normalization: str = "squad") -> list[str]:
+    """The tokens that two answers are compared by."""
+    return NORMALIZATIONS[normalization](text)
+
+
+def exact(predicted: str, gold: str, normalization: str = "squad") -> float:
+    said, meant = normalized(predicted, normalization), normalized(gold, normalization)
+    return float(Counter(said) == Counter(meant) if normalization in UNORDERED else said == meant)
+
+
+def f1(predicted: str, gold: str, normalization: str = "squad") -> float:
     """2PR / (P + R) over the tokens that both have; where one has none, 1 if neither has any."""
-    said, meant = normalized(predicted, language), normalized(gold, language)
+    said, meant = normalized(predicted, normalization), normalized(gold, normalization)
     if not said or not meant:
         return float(said == meant)
     common = sum((Counter(said) & Counter(meant)).values())
     return 2 * common / (len(said) + len(meant))
 
 
-def best_of(predicted: str, answers: Iterable[str], language: str = "en") -> tuple[float, float]:
+def best_of(predicted: str, answers: Iterable[str], normalization: str = "squad") -> tuple[float, float]:
     """The best exact match and the best F1 over all gold answers; a question without any is answered by saying nothing.
 
     Gold answers of which the normal form is empty do not count, as the official 2.0 script has it.
     """
-    gold = [answer for answer in answers if normalized(answer, language)] or [""]
-    return max(exact(predicted, a, language) for a in gold), max(f1(predicted, a, language) for a in gold)
+    gold = [answer for answer in answers if normalized(answer, normalization)] or [""]
+    return max(exact(predicted, a, normalization) for a in gold), max(f1(predicted, a, normalization) for a in gold)
 
 
-def table(predicted: Iterable[str], gold: Iterable[Sequence[str]], language: str = "en") -> np.ndarray:
+def table(predicted: Iterable[str], gold: Iterable[Sequence[str]], normalization: str = "squad") -> np.ndarray:
     """Of each question NAMES, (N, 2)."""
-    return np.array([best_of(p, g, language) for p, g in zip(predicted, gold, strict=True)])
+    return np.array([best_of(p, g, normalization) for p, g in zip(predicted, gold, strict=True)])
 
 
-def scores(predicted: Iterable[str], gold: Iterable[Sequence[str]], language: str = "en") -> dict[str, float]:
+def scores(predicted: Iterable[str], gold: Iterable[Sequence[str]], normalization: str = "squad") -> dict[str, float]:
     """Means over all questions; and over those with and without an answer, where there are both."""
-    each = np.array([(*best_of(p, g, language), bool(g)) for p, g in zip(predicted, gold, strict=True)])  # (N, 3)
+    each = np.array([(*best_of(p, g, normalization), bool(g)) for p, g in zip(predicted, gold, strict=True)])  # (N, 3)
     found = dict(zip(NAMES, map(float, each[:, :2].mean(axis=0)), strict=True))
     answered = each[:, 2].astype(bool)
     if not answered.all() and answered.any():
@@ -64,13 +92,18 @@ def scores(predicted: Iterable[str], gold: Iterable[Sequence[str]], language: st
 
 
 def best_threshold(
-    best: Iterable[str], no_answer: Sequence[float] | np.ndarray, gold: Iterable[Sequence[str]], language: str = "en"
+    best: Iterable[str],
+    no_answer: Sequence[float] | np.ndarray,
+    gold: Iterable[Sequence[str]],
+    normalization: str = "squad",
 ) -> dict[str, float]:
     """The best F1 that a threshold on `no_answer` could have, and that threshold (the 2.0 script's find_best_thresh).
 
     A question is answered by its `best` span where its `no_answer` does not exceed the threshold.
     """
-    both = [(best_of(b, g, language)[1], best_of("", g, language)[1]) for b, g in zip(best, gold, strict=True)]
+    both = [
+        (best_of(b, g, normalization)[1], best_of("", g, normalization)[1]) for b, g in zip(best, gold, strict=True)
+    ]
     gains, nothing = np.array(both).T
     order = np.argsort(no_answer, kind="stable")
     gaps = np.asarray(no_answer, np.float64)[order]

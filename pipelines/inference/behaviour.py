@@ -84,7 +84,7 @@ def _minimum(predictor: Predictor, check: Check, where: str) -> Iterable[Result 
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UsageError(f"{where}.rows: {error}") from None
     right = [
-        _right(task.kind, answer, row[target], check, task.language)
+        _right(task.kind, answer, row[target], check, task.compared_by)
         for answer, row in zip(said, check.rows, strict=True)
     ]
     return [
@@ -126,11 +126,11 @@ def _rewritten(text: Any, check: Check, where: str) -> Any:
     return WRITE[check.write](text)
 
 
-def _right(kind: str, answer: Answer, wanted: Any, check: Check, language: str) -> bool:
+def _right(kind: str, answer: Answer, wanted: Any, check: Check, normalization: str) -> bool:
     if kind == "regression":
         return abs(answer["value"] - wanted) <= check.tolerance
     if kind == "span":
-        return squad.best_of(answer["answer"], wanted, language)[0] == 1
+        return squad.best_of(answer["answer"], wanted, normalization)[0] == 1
     if kind == "tagging":
         return answer["entities"] == wanted
     return answer["label"] == wanted

@@ -23,6 +23,7 @@ KINDS_OF = {  # the kinds of rows for which an option does something
     "labels": ("single", "pair", "tagging", "choice"),
     "label_names": ("single", "pair", "tagging", "choice"),
     "unanswerable": ("span",),
+    "normalization": ("span",),
     "units": ("tagging",),
 }
 FORMATS = {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}  # that hold these kinds alone
@@ -45,6 +46,7 @@ class Params(Section):
     metric: str = ""  # empty: the kind's usual one
     language: str = ""
     unanswerable: Switch = False  # kind span: whether some questions have no answer in their context
+    normalization: Literal["", "squad", "nfkc", "jglue", "jaquad"] = ""  # kind span: of answers
     units: Literal["words", "characters"] = "words"  # kind tagging: what carries a tag
 
     @property
@@ -78,7 +80,8 @@ def task(raw: Path, name: str, params: Params) -> Task:
         raise UsageError(f"params.yaml: format {params.format} holds kind {held}, not {params.kind}")
     metric, splits = _metric(params), tuple(params.files)
     if params.kind in ("text", "positive_pair", "span", "regression"):
-        return Task("custom", params.kind, (), metric, splits, params.language, unanswerable=params.unanswerable)
+        task = Task("custom", params.kind, (), metric, splits, params.language, unanswerable=params.unanswerable)
+        return task.with_(normalization=params.normalization)
     labels = params.labels or _labels(raw, params.first, params)
     if len(labels) < (1 if params.kind == "tagging" else 2):
         raise InputError(f"{_path(raw, params.first, params)}: {len(labels)} labels in all; a classifier needs two")

@@ -66,7 +66,7 @@ def _sources(split: str, digests: tuple[str, ...]) -> list[Source]:
 
 
 SOURCES = {"official": [*_sources("train", _TRAIN), *_sources("dev", _DEV)]}
-TASKS = {"jaquad": Task("jaquad", "span", (), "f1", ("train", "dev"), "ja")}
+TASKS = {"jaquad": Task("jaquad", "span", (), "f1", ("train", "dev"), "ja", normalization="jaquad")}
 ROWS = {"train": 31748, "dev": 3939}
 
 

@@ -19,7 +19,7 @@ TASKS = {
         "jcommonsenseqa", "choice", ("0", "1", "2", "3", "4"), "accuracy", ("train", "dev", "test"), "ja"
     ),
     "jnli": Task("jnli", "pair", _NLI, "accuracy", ("train", "dev"), "ja"),
-    "jsquad": Task("jsquad", "span", (), "f1", ("train", "dev"), "ja"),
+    "jsquad": Task("jsquad", "span", (), "f1", ("train", "dev"), "ja", normalization="jglue"),
 }
 DIGESTS = {  # sha256, where one is known
     "jsts": {
