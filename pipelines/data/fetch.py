@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from pipelines.core import paths, provenance
 from pipelines.core.errors import InputError
-from pipelines.core.progress import progress
+from pipelines.core.progress import progress, say
 from pipelines.data.sources import Source
 
 RETRIES = 4
@@ -28,7 +28,10 @@ def fetch_all(sources: Iterable[Source], folder: Path) -> list[Path]:
     """The checked files of `sources` in `folder`, several at a time; files that are there and right are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     with paths.turn(folder), ThreadPoolExecutor(PARALLEL) as pool:  # two entries may take files of one corpus
+        sources = list(sources)
         found = list(pool.map(lambda source: fetch(source, folder), sources))
+    for sentence in filter(None, (source.unchecked() for source in sources)):
+        say(sentence)
     return [file for files in found for file in files]
 
 
@@ -91,8 +94,9 @@ def _complaint(path: Path, source: Source) -> str | None:
     size = path.stat().st_size
     if source.size_bytes is not None and size != source.size_bytes:
         return f"{source.name} has {size:,} bytes, {source.size_bytes:,} are declared"
-    if source.sha256 and not (found := provenance.sha256(path)).startswith(source.sha256):
-        return f"{source.name} has sha256 {found}, {source.sha256} is declared"
+    begins = source.sha256 or source.sha256_begins
+    if begins and not (found := provenance.sha256(path)).startswith(begins):
+        return f"{source.name} has sha256 {found}, {begins}{'' if source.sha256 else '...'} is declared"
     return None
 
 

@@ -16,9 +16,23 @@ class Source:
     mirror: str = ""  # its place below BERTLINE_MIRROR
     members: Mapping[str, str] = field(default_factory=dict)  # files that replace an archive: name -> mirror place
     size_bytes: int | None = None
-    sha256: str | None = None  # of the whole file; fewer than 64 digits are its beginning
+    sha256: str | None = None  # of the whole file
+    sha256_begins: str = ""  # or its first digits, where nobody has published more
     repacked: bool = False  # a mirror may hold the same content in another archive; the corpus checks the content
     licence: str = ""
+
+    def __post_init__(self) -> None:
+        digits = len(self.sha256 or "")
+        assert digits in (0, 64), f"{self.name}: its sha256 has {digits} digits, not 64"
+
+    def unchecked(self) -> str:
+        """What of the file's content no declared digest covers, in one sentence; "" if nothing."""
+        if self.path or self.sha256 or self.repacked:
+            return ""
+        if digits := len(self.sha256_begins):
+            known = f"only the first {digits} digits of its sha256 are declared"
+            return f"{self.name}: {known}; they are as declared, the others are not checked"
+        return f"{self.name}: no sha256 is declared; its content is not checked against one"
 
 
 def only(sources: list[Source], names: list[str], where: str) -> list[Source]:

@@ -1,6 +1,7 @@
 """Every plugin file keeps its folder's contract; a new one is picked up by itself."""
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,32 @@ AS_IT_IS = [name for name in plugins.names(METHODS) if not compressed.families(n
 def test_a_corpus_declares_what_it_is(name: str) -> None:
     corpus = plugins.load(CORPORA, name)
     assert all(source.licence for sources in corpus.SOURCES.values() for source in sources)
-    assert all(source.url or source.path or source.sha256 for sources in corpus.SOURCES.values() for source in sources)
+    assert all(
+        source.url or source.path or source.sha256 or source.sha256_begins
+        for sources in corpus.SOURCES.values()
+        for source in sources
+    )
     assert all(task.kind in ROWS and isinstance(task, Task) for task in corpus.TASKS.values())
     assert list(inspect.signature(corpus.parse).parameters) == ["raw", "task", "split", "params"]
     assert list(inspect.signature(corpus.task).parameters) == ["raw", "name", "params"]
     assert callable(corpus.verify)
+
+
+# the files whose whole sha256 nobody has published: it is absent, and ingest says so
+WITHOUT_DIGEST = {
+    "conll2003": {"eng.train", "eng.testa", "eng.testb"},  # of which the beginning is known
+    "jglue": {"train-v1.3.json", "valid-v1.3.json", "test-v1.3.json"},  # of jsquad
+    "livedoor": {"ldcc-20140209.tar.gz"},  # whose tree of files has a digest
+}
+
+
+@pytest.mark.parametrize("name", plugins.names(CORPORA))
+def test_a_digest_is_whole_or_absent(name: str) -> None:
+    sources = [source for each in plugins.load(CORPORA, name).SOURCES.values() for source in each if not source.path]
+    without = {source.name for source in sources if source.sha256 is None}
+    assert without == WITHOUT_DIGEST.get(name, set())
+    assert all(re.fullmatch("[0-9a-f]{64}", source.sha256) for source in sources if source.sha256 is not None)
+    assert not any(source.sha256 and source.sha256_begins for source in sources)
 
 
 @pytest.mark.parametrize("name", sorted({*plugins.names(TOKENIZERS)} - {"hf"}))

@@ -18,10 +18,10 @@ TASKS = {
     "jcommonsenseqa": Task(
         "jcommonsenseqa", "choice", ("0", "1", "2", "3", "4"), "accuracy", ("train", "dev", "test"), "ja"
     ),
-    "jnli": Task("jnli", "pair", _NLI, "accuracy", ("train", "dev"), "ja"),
-    "jsquad": Task("jsquad", "span", (), "f1", ("train", "dev"), "ja", normalization="jglue"),
+    "jnli": Task("jnli", "pair", _NLI, "accuracy", ("train", "dev", "test"), "ja"),
+    "jsquad": Task("jsquad", "span", (), "f1", ("train", "dev", "test"), "ja", normalization="jglue"),
 }
-DIGESTS = {  # sha256, where one is known
+DIGESTS = {  # sha256, where one is known: jnli's are as projects that pin this commit published them; jsquad has none
     "jsts": {
         "train": "db6bd653270ac9786759920413a48973164d322998f34dd4ae32202af5e66969",
         "valid": "7c0bdcb381179f01096c635d058853d96da1e1248d23fe3f5c2beed5dc2d9b1a",
@@ -32,10 +32,17 @@ DIGESTS = {  # sha256, where one is known
         "valid": "0d8d76f3bfa0d174866939882faccdd01fbc2bcd5a76c43748ba0c40a7b3b8d4",
         "test": "ba91ef3907c91436a5e44fa9fccbbfa3df507577e2c681f4d7e39bd987f0186d",
     },
+    "jnli": {
+        "train": "c506354d1310807f7300cfa8ad49482c6359a84fe85eea8d5e667d90d338d1c4",
+        "valid": "ca0353efc7c2eebfb6de4e13f16295053c8b1ee65e7b0849190c90426fbc495f",
+        "test": "f40849584d4291ec172dcd869646800cc8c82457cde2260a0f45934eda307792",
+    },
 }
-ROWS = {
+ROWS = {  # as README.md of 1.3 has them
     "jsts": {"train": 12451, "dev": 1457, "test": 1589},
     "jcommonsenseqa": {"train": 8939, "dev": 1119, "test": 1118},
+    "jnli": {"train": 20073, "dev": 2434, "test": 2508},
+    "jsquad": {"train": 62697, "dev": 4442, "test": 4420},
 }
 
 

@@ -76,6 +76,9 @@ def test_jnli_and_jsquad(tmp_path: Path) -> None:
     )
     (row,) = jglue.parse(tmp_path, jglue.TASKS["jnli"], "dev", jglue.Params())
     assert row == {"id": "3", "text": "犬", "text_pair": "猫", "label": "contradiction"}
+    for name in ("jnli", "jsquad"):
+        assert jglue.TASKS[name].splits == tuple(jglue.ROWS[name]) == ("train", "dev", "test")
+        assert [source.name for source in jglue.SOURCES[name]][-1] == "test-v1.3.json"
     (tmp_path / "valid-v1.3.json").write_text(json.dumps(SQUAD))
     assert len(list(jglue.parse(tmp_path, jglue.TASKS["jsquad"], "dev", jglue.Params()))) == 3
     (tmp_path / "dev-v2.0.json").write_text(json.dumps(SQUAD))

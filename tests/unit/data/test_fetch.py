@@ -64,9 +64,25 @@ def test_what_is_there_and_right_is_not_fetched_again(server: str, tmp_path: Pat
 
 
 def test_a_wrong_checksum_names_both_and_leaves_nothing(server: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"sha256 {SHA}, 00 is declared"):
-        fetch(Source("f", url=f"{server}/f", sha256="00"), tmp_path / "raw")
+    with pytest.raises(InputError, match=f"sha256 {SHA}, {'0' * 64} is declared"):
+        fetch(Source("f", url=f"{server}/f", sha256="0" * 64), tmp_path / "raw")
     assert list((tmp_path / "raw").iterdir()) == []
+
+
+def test_a_part_of_a_checksum_is_no_checksum_and_what_is_not_checked_is_told(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    with pytest.raises(AssertionError, match="f: its sha256 has 4 digits, not 64"):
+        Source("f", sha256=SHA[:4])
+    known = {"one": SHA[:16], "two": ""}
+    fetch_all([Source(name, url=f"{server}/{name}", sha256_begins=known[name]) for name in known], tmp_path)
+    assert [line for line in capsys.readouterr().err.splitlines() if "sha256" in line] == [
+        "one: only the first 16 digits of its sha256 are declared; they are as declared, the others are not checked",
+        "two: no sha256 is declared; its content is not checked against one",
+    ]
+    with pytest.raises(InputError, match=f"f has sha256 {SHA}, 0000... is declared"):
+        fetch(Source("f", url=f"{server}/f", sha256_begins="0000"), tmp_path)
 
 
 def test_offline_says_what_is_missing_and_where_to_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
