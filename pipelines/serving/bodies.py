@@ -1,12 +1,18 @@
-"""Limits of a request's body: its size, and the time to send it. It is whole before a model's turn begins."""
+"""What a request's body must keep: its size, the time to send it, and no key twice in one object.
+
+It is whole before a model's turn begins.
+"""
 
 import asyncio
+import json
+from contextlib import suppress
 from typing import Any
 
 from fastapi.responses import JSONResponse
 
 MAX_BYTES = 4_000_000  # of JSON that escapes each of schemas.MAX_IN_ALL characters as two \\uXXXX, and what is around
 SECONDS = 10  # to send a body: who is slow holds one of the service's places meanwhile
+KEY = 40  # letters of a key that are repeated: it may be of any size
 LENGTH = b"content-length"
 
 
@@ -14,8 +20,12 @@ class _TooLargeError(Exception):
     """A body that is larger than MAX_BYTES, or says so."""
 
 
+class _RepeatedError(Exception):
+    """A key that stands twice in one object."""
+
+
 class LimitedBodies:
-    """An ASGI application that answers 413 to a body that is too large, and 408 to one that takes too long."""
+    """An ASGI application that refuses bodies: too large (413), too slow (408), with a key twice in an object (422)."""
 
     def __init__(self, app: Any, max_bytes: int = MAX_BYTES, seconds: float = SECONDS) -> None:
         self.app, self.max_bytes, self.seconds = app, max_bytes, seconds
@@ -27,11 +37,15 @@ class LimitedBodies:
         try:
             async with asyncio.timeout(self.seconds):
                 body = await self.whole(scope, receive)
+            _read(body or b"")
         except TimeoutError:
             await _refuse(408, f"the body was not sent within {self.seconds:g} s", scope, receive, send)
         except _TooLargeError:
             why = f"the body has more than {self.max_bytes:,} bytes; `bertline score` takes any file"
             await _refuse(413, why, scope, receive, send)
+        except _RepeatedError as error:
+            why = f"the body: the key {error} stands twice in one object; which of its values is meant is unknown"
+            await _refuse(422, why, scope, receive, send)
         else:
             if body is not None:
                 await self.app(scope, _sent_before(body, receive), send)
@@ -51,6 +65,21 @@ class LimitedBodies:
                 raise _TooLargeError
             if not message.get("more_body", False):
                 return bytes(body)
+
+
+def _read(body: bytes) -> None:
+    """Raise _RepeatedError for a key that stands twice. What is no JSON at all is the application's to refuse."""
+    with suppress(ValueError, RecursionError):
+        json.loads(body, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> None:
+    if len(pairs) > 1 and len(dict(pairs)) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _RepeatedError(repr(name[:KEY]))
+            seen.add(name)
 
 
 def _sent_before(body: bytes, receive: Any) -> Any:

@@ -67,6 +67,33 @@ def test_a_body_has_a_size_and_a_time() -> None:
     assert answered([b"x"] * 100, pause=0.05) == (408, '{"detail":"the body was not sent within 0.2 s"}')
 
 
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ('{"rows": [{"text": "a"}], "rows": [{"text": "b"}]}', "'rows'"),
+        ('{"rows": [{"text": "a", "text": "a"}]}', "'text'"),
+        ('{"rows": [], "r\\u006fws": []}', "'rows'"),  # one key in two spellings
+        ('{"a": 1, "\\ud800": 1, "\\ud800": 2}', "'\\\\ud800'"),  # half a letter, as JSON allows it
+        (f'{{"{"k" * 200}": 1, "{"k" * 200}": 2}}', f"'{'k' * 40}'"),
+        ('{"\\n\\u001b[2J": 1, "\\n\\u001b[2J": 2}', "'\\\\n\\\\x1b[2J'"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_and_named(body: str, key: str) -> None:
+    wanted = (
+        f'{{"detail":"the body: the key {key} stands twice in one object; which of its values is meant is unknown"}}'
+    )
+    for coding in ("utf-8", "utf-16"):  # as json.loads reads bytes
+        encoded = body.encode(coding)
+        assert answered([encoded[:10], encoded[10:]]) == (422, wanted)
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", "[" * 900, b"\xff\xfe\xfa".decode("latin-1"), '{"a": {"b": 1}, "b": {"b": 2}}']
+)
+def test_every_other_body_is_the_application_s_to_judge(body: str) -> None:
+    assert answered([body.encode()]) == (200, str(len(body.encode())))
+
+
 def test_requests_have_their_turn_and_those_beyond_are_told() -> None:
     now, most = [0], [0]
 

@@ -226,10 +226,14 @@ def _check_what_openapi_says(address: str) -> None:
 
 
 def _check_bodies_that_attack(address: str) -> None:
-    """More slow ones than are answered at a time keep nobody; one without an end is cut off."""
+    """More slow ones than are answered at a time keep nobody; one without an end is cut off; no key counts twice."""
     host, _, port = address.removeprefix("http://").partition(":")
     head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    twice = '{"rows": [{"text": "a"}], "rows": [{"text": "b"}]}'
     with ExitStack() as stack:
+        double = stack.enter_context(socket.create_connection((host, int(port)), 60))
+        double.sendall(f"{head}Content-Length: {len(twice)}\r\n\r\n{twice}".encode())
+        assert double.recv(100).split()[1] == b"422"
         began = time.monotonic()
         slow = [stack.enter_context(socket.create_connection((host, int(port)), 60)) for _ in range(40)]
         for each in slow:
