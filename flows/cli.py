@@ -2,15 +2,16 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from flows import cli_services, settings
 from flows.cli_services import Name
 from pipelines.core import checking, params, paths, stage
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import UsageError, printable
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 cli.add_typer(cli_services.cli)
@@ -143,6 +144,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="as JSON")]
 Reason = Annotated[str, typer.Option(help="why, for the ledger")]
 
 
+def _answer(found: dict[str, Any], as_json: bool, plain: Callable[[dict[str, Any]], str]) -> None:
+    print(printable(json.dumps(found, ensure_ascii=False, indent=1), keep="\n") if as_json else plain(found))
+
+
 @cli.command()
 def promote(
     name: Name,
@@ -156,7 +161,7 @@ def promote(
 
     outcome = run(name, version, instead_of, reason)
     champion = f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion"
-    print("\n".join([*outcome.reasons, champion]))
+    print("\n".join(map(printable, [*outcome.reasons, champion])))
     if not outcome.promoted:
         raise typer.Exit(REFUSED)
 
@@ -184,7 +189,7 @@ def history(
     from flows import history as ledger
 
     found, plain = (ledger.champion_at(name, at), ledger.plain_at) if at else (ledger.history(name), ledger.plain)
-    print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else plain(found))
+    _answer(found, as_json, plain)
 
 
 @cli.command()
@@ -204,7 +209,7 @@ def lineage(
         with paths.fresh_file(page) as aside:
             aside.write_text(of.page_of_model(found), encoding="utf-8")
     plain = of.plain_model if what == "model" else of.plain_data
-    print(json.dumps(found, ensure_ascii=False, indent=1) if as_json else plain(found))
+    _answer(found, as_json, plain)
 
 
 @cli.command()

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import InputError, UsageError, printable
 from pipelines.core.progress import say
 from pipelines.evaluation import gates
 from pipelines.tracking import ledger, registry
@@ -76,7 +76,7 @@ def plain_at(found: dict[str, Any]) -> str:
     if not (event := found["event"]):
         return f"{found['model']} had no champion at {found['at']}"
     who = f"{event['actor']}, {event['at']}, {event['reason']}"
-    return f"{found['model']} version {event['version']} was champion: {who}"
+    return printable(f"{found['model']} version {event['version']} was champion: {who}")
 
 
 def plain(found: dict[str, Any]) -> str:
@@ -94,7 +94,8 @@ def plain(found: dict[str, Any]) -> str:
             f"does not count, {why}"
             for row in found[key]
         ]
-    return "\n".join([*lines, *(f"      tampered with: {damage}" for damage in found["damage"])])
+    lines += [f"      tampered with: {damage}" for damage in found["damage"]]
+    return "\n".join(map(printable, lines))
 
 
 def _time(at_ms: int) -> str:

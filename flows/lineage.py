@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Json, TypeAdapter, ValidationError
 
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import InputError, UsageError, printable
 from pipelines.evaluation import gates
 from pipelines.reports import lineage
 from pipelines.tracking import ledger, registry
@@ -116,7 +116,7 @@ def plain_model(found: dict[str, Any]) -> str:
         lines.append(f"{stage['stage']}{'  run ' + stage['run'] if stage['run'] else ''}")
         for verb in ("wrote", "read"):
             lines += [f"  {verb:5} {path}  {md5}" for path, md5 in stage[verb].items()]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def page_of_model(found: dict[str, Any]) -> str:
@@ -135,7 +135,7 @@ def plain_data(found: dict[str, Any]) -> str:
     """The versions that came of data as lines of text."""
     lines = [f"{path}  {md5}" for path, md5 in found["paths"].items()]
     lines += [f"  written by {stage}" for stage in found["wrote"]] + [f"  read by {stage}" for stage in found["read"]]
-    return "\n".join([*lines, *(f"  in {_named(each)}" for each in found["versions"])])
+    return "\n".join(map(printable, [*lines, *(f"  in {_named(each)}" for each in found["versions"])]))
 
 
 def _named(version: dict[str, Any]) -> str:

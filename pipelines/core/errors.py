@@ -1,9 +1,12 @@
 """The two errors that a user can cause; every other error is a bug and shows its traceback."""
 
+import json
 from typing import Any
+from unicodedata import category
 
 MAX_NAME, MAX_NAMES = 60, 50  # letters of a name, and how many names are said
 MAX_PRINTED = 1200  # letters of an error that ends a command
+STEERS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode's categories of what is no letter, and moves others or ends a line
 
 
 class InputError(ValueError):
@@ -22,9 +25,19 @@ class NoFileError(InputError):
     """A file that is to be read is not there."""
 
 
+def printable(text: str, keep: str = "") -> str:
+    """`text` with all that steers a terminal as JSON's escapes: control characters, line ends, changes of direction.
+
+    What others wrote into a ledger, a tag or a log is printed so. `keep` are characters that stay as they are.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(json.dumps(c)[1:-1] if c not in keep and category(c) in STEERS else c for c in text)
+
+
 def one_line(error: Exception, most: int = 200) -> str:
     """An error's message on one line; of more than `most` characters, its begin and its end."""
-    said = " ".join(str(error).split()) or type(error).__name__
+    said = printable(" ".join(str(error).split())) or type(error).__name__
     return said if len(said) <= most else f"{said[: most - most // 5]} ... {said[-most // 6 :]}"
 
 

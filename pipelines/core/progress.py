@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from pipelines.core.errors import printable
+
 PLAIN_SECONDS = 15.0  # between two lines of a log
 _LOCK = threading.Lock()
 _BARS: list[Any] = []  # the terminal's only display and the number of bars in it; empty while there is none
@@ -20,7 +22,7 @@ class Advance(Protocol):
 def say(message: str) -> None:
     """Print a line for the user to stderr; with --quiet nothing."""
     if not os.environ.get("BERTLINE_QUIET"):
-        print(message, file=sys.stderr, flush=True)
+        print(printable(message, keep="\n\t"), file=sys.stderr, flush=True)
 
 
 @contextmanager

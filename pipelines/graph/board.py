@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipelines.core.errors import printable
 from pipelines.core.progress import say
 
 TAIL_BYTES = 1 << 16  # of a log, for its last lines
@@ -91,7 +92,7 @@ class Board:
         shown.read += len(whole)
         for line in whole.decode("utf-8", "replace").splitlines():
             if line.strip():
-                self.line(name, line)
+                self.line(name, printable(line, keep="\t"))
 
     def _table(self) -> Any:
         from rich.table import Table
@@ -115,4 +116,4 @@ def last_lines(log: Path, count: int = 5) -> list[str]:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except FileNotFoundError:
         return []
-    return [line for line in lines if line.strip()][-count:]
+    return [printable(line, keep="\t") for line in lines if line.strip()][-count:]
