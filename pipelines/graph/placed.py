@@ -20,7 +20,9 @@ from pipelines.graph import attended
 from pipelines.graph.warm import Command, Ended
 
 LOG = Path("state/run/ray.log")  # what Ray prints
-PASSED = ("MLFLOW_", "BERTLINE_", "HF_")  # settings that a stage has wherever it runs
+# settings that a stage has wherever it runs; a stage needs no password, and its node has its own
+PASSED = ("BERTLINE_QUIET", "BERTLINE_MIRROR", "BERTLINE_OFFLINE", "BERTLINE_STRICT", "BERTLINE_BACKOFF")
+PASSED += ("HF_HUB_OFFLINE",)
 ASKED = {"CPU": ("CPUs", "threads"), "GPU": ("GPUs", "gpus"), "memory": ("GB of memory", "memory_gb")}
 LEAVING_SECONDS = 20  # for Ray to end what it runs
 
@@ -219,4 +221,4 @@ class Placed:
 
 def passed_on(own: Mapping[str, str]) -> dict[str, str]:
     """What a placed stage has of the executor's environment."""
-    return {name: value for name, value in own.items() if name.startswith(PASSED)}
+    return {name: own[name] for name in PASSED if name in own}

@@ -55,8 +55,9 @@ def test_a_placed_stage_takes_nothing_of_this_machine() -> None:
 
 
 def test_settings_go_along_and_the_machines_environment_does_not() -> None:
-    own = {"HF_HUB_OFFLINE": "1", "MLFLOW_TRACKING_URI": "sqlite:///here.db", "HOME": "/root", "AWS_SECRET": "s"}
-    assert placed.passed_on(own) == {"HF_HUB_OFFLINE": "1", "MLFLOW_TRACKING_URI": "sqlite:///here.db"}
+    passwords = {"MLFLOW_TRACKING_PASSWORD": "s", "BERTLINE_NOTIFY": "s", "HF_TOKEN": "s", "AWS_SECRET": "s"}
+    settings = {"HF_HUB_OFFLINE": "1", "BERTLINE_MIRROR": "/mirror"}
+    assert placed.passed_on({**settings, **passwords, "HOME": "/root"}) == settings
     assert Command("a", "true", "/", "/log", ("torch",), {}).elsewhere({"B": "1"}) == (
         Command("a", "true", "/", "/log", (), {"B": "1"})
     )
