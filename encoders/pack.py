@@ -31,7 +31,7 @@ pipeline_tag: fill-mask
 A small {family} encoder ({layers} layers, {width} wide, {parameters:,} parameters, float16). \
 It was pretrained in this repository, so that bertline works without a network. \
 `bertline fill-mask encoders/{name} "{example}"` asks it for words. \
-transformers opens it without bertline too, its tokenizer as `{opens}`.
+transformers opens it without bertline too, its tokenizer as `AutoTokenizer`.
 
 - **Text**: {text}. Nothing else; it saw no corpus of a task. The texts are not part of this folder.
 - **Vocabulary**: {vocab:,} entries, `{tokenizer}`, learned on the same text.
@@ -41,7 +41,6 @@ transformers opens it without bertline too, its tokenizer as `{opens}`.
 - **Made by** `params/{name}.yaml`:
 
 """
-OPENS = {"ja": "BertJapaneseTokenizer", "en": "AutoTokenizer"}  # MeCab has no tokenizer.json
 EXAMPLES = {"ja": "私は[MASK]が好き。", "en": "The capital of Japan is [MASK]."}
 
 
@@ -83,7 +82,6 @@ def card(name: str, source: Path, config: dict, language: str) -> str:
         seen=training["steps"] * entry["batch_size"] * length / 1e6,
         scores=scores,
         example=EXAMPLES[language],
-        opens=OPENS[language],
     )
     return wrapped(text) + f"```yaml\n{yaml.safe_dump({'pretrain': {name: entry}}, sort_keys=False)}```\n"
 

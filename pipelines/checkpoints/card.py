@@ -7,7 +7,6 @@ from transformers import PreTrainedModel
 from pipelines.checkpoints.loading import OWN_WEIGHTS
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
-from pipelines.text import interface
 
 FILE = "README.md"
 CARD = """\
@@ -20,7 +19,7 @@ CARD = """\
 ```python
 {imports}
 
-tokenizer = {tokenizer}.from_pretrained(".")
+tokenizer = AutoTokenizer.from_pretrained(".")
 model = {model}.from_pretrained(".")
 ```
 
@@ -66,13 +65,10 @@ def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) ->
     """
     name, module = type(model).__name__, type(model).__module__
     theirs = module.startswith("transformers.")
-    japanese = interface.read_config(folder).get("tokenizer_class") == "BertJapaneseTokenizer"
     of = f"for rows of kind `{task.kind}`; `task.json` has its labels." if task else "without a head for rows."
-    # MeCab's words have no tokenizer.json, and AutoTokenizer would ask for one in some families
-    tokenizer = "BertJapaneseTokenizer" if japanese else "AutoTokenizer"
-    imports = f"from transformers import {', '.join(sorted((tokenizer, name)))}"
+    imports = f"from transformers import {', '.join(sorted(('AutoTokenizer', name)))}"
     if not theirs:
-        imports = f"from {module} import {name}\nfrom transformers import {tokenizer}"
+        imports = f"from {module} import {name}\nfrom transformers import AutoTokenizer"
     columns = " and ".join(f"`{column}`" for column in INPUTS[task.kind]) if task else ""
     text = (COMPRESSED if form else CARD).format(
         model=name,
@@ -81,7 +77,6 @@ def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) ->
         what=f"A model of class `{name}`, {of}",
         how="transformers does so:" if theirs else "transformers does so where bertline's code can be imported:",
         imports=imports,
-        tokenizer=tokenizer,
         beside=BESIDE if form == "int8" else "",
         opened=OPENED.format(columns=columns) if task else "",
     )

@@ -23,9 +23,28 @@ def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Tas
     form = formats.of_model(model)
     form.save(model, folder)
     copy_tokenizer(tokenizer_folder, folder)
+    _let_auto_tokenizer_open(folder, model)
     if task:
         task.save(folder)
     card.write(folder, model, form.name, task)
+
+
+def _let_auto_tokenizer_open(folder: Path, model: PreTrainedModel) -> None:
+    """Add to a Japanese tokenizer's config what AutoTokenizer and `pipeline` ask of it.
+
+    For a ModernBERT AutoTokenizer trusts no class that a config names, and wants a tokenizer.json, which MeCab's words
+    cannot have. Beside an `auto_map` it takes the class after all: transformers' own, unless it is called with
+    `trust_remote_code`, for which there is no code here.
+    """
+    config = interface.read_config(folder)
+    if config.get("tokenizer_class") != interface.MECAB_CLASS:
+        return
+    types = ["token_type_ids"] if backbones.takes_types(model) else []
+    config["model_input_names"] = ["input_ids", *types, "attention_mask"]
+    config.pop("auto_map", None)  # of another family, whose tokenizer this was
+    if model.config.model_type == "modernbert":
+        config["auto_map"] = {"AutoTokenizer": [f"tokenizer.{interface.MECAB_CLASS}", None]}
+    json_file.write(folder / interface.CONFIG, config)
 
 
 def copy_tokenizer(source: Path, target: Path) -> None:

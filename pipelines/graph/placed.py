@@ -21,8 +21,7 @@ from pipelines.graph.warm import Command, Ended
 
 LOG = Path("state/run/ray.log")  # what Ray prints
 # settings that a stage has wherever it runs; a stage needs no password, and its node has its own
-PASSED = ("BERTLINE_QUIET", "BERTLINE_MIRROR", "BERTLINE_OFFLINE", "BERTLINE_STRICT", "BERTLINE_BACKOFF")
-PASSED += ("HF_HUB_OFFLINE",)
+PASSED = ("HF_HUB_OFFLINE", *(f"BERTLINE_{name}" for name in ("QUIET", "MIRROR", "OFFLINE", "STRICT", "BACKOFF")))
 ASKED = {"CPU": ("CPUs", "threads"), "GPU": ("GPUs", "gpus"), "memory": ("GB of memory", "memory_gb")}
 LEAVING_SECONDS = 20  # for Ray to end what it runs
 

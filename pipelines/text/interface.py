@@ -11,6 +11,7 @@ from pipelines.core.errors import InputError, shown
 from pipelines.core.ragged import Ragged, Spans
 
 CONFIG = "tokenizer_config.json"
+MECAB_CLASS = "BertJapaneseTokenizer"  # transformers' class for MeCab's words
 # a folder holds some of these
 FILES = (CONFIG, "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
 # what is read of a folder's config, and of which type it may be

@@ -169,7 +169,7 @@ class Config:
 def written(dictionary: str, subwords: str) -> dict[str, Any]:
     """The tokenizer_config.json of a folder that `Config` reads."""
     return {
-        "tokenizer_class": "BertJapaneseTokenizer",
+        "tokenizer_class": interface.MECAB_CLASS,
         "word_tokenizer_type": "mecab",
         "subword_tokenizer_type": subwords,
         "do_lower_case": False,

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipelines.core import json_file, plugins
 from pipelines.core.errors import InputError, choices, shown
-from pipelines.text.interface import CONFIG, Tokenizer, read_config
+from pipelines.text.interface import CONFIG, MECAB_CLASS, Tokenizer, read_config
 
 # tokenizer_class in the folder's config, without its Fast -> the plugin that reads it
 CLASSES = {
@@ -75,7 +75,7 @@ def windows(folder: Path) -> dict[str, int]:
 def _plugin(folder: Path) -> str:
     config = read_config(folder)
     name = str(config.get("tokenizer_class", "BertTokenizer")).removesuffix("Fast")
-    if name == "BertJapaneseTokenizer":
+    if name == MECAB_CLASS:
         subwords = config.get("subword_tokenizer_type", "wordpiece")
         if subwords not in JAPANESE:
             raise InputError(f"{folder / CONFIG}: {choices('subword_tokenizer_type', subwords, JAPANESE)}")
@@ -88,7 +88,7 @@ def _plugin(folder: Path) -> str:
     if plugin:
         needed = "vocab.txt" if plugin == "wordpiece" else "tokenizer.json"
         raise InputError(f"{folder}: no {needed}; a folder of {name} holds one")
-    raise InputError(f"{folder / CONFIG}: {choices('tokenizer_class', name, [*CLASSES, 'BertJapaneseTokenizer'])}")
+    raise InputError(f"{folder / CONFIG}: {choices('tokenizer_class', name, [*CLASSES, MECAB_CLASS])}")
 
 
 def max_length(folder: Path) -> int | None:

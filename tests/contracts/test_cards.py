@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, pipeline
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from pipelines.checkpoints import card, new_head
 from pipelines.checkpoints import folder as model_folder
 from pipelines.inference.predictor import Predictor
 from pipelines.models import int8
-from pipelines.text import tokenizer
+from pipelines.text import interface, tokenizer
 from tests.support import tiny
 from tests.support.kinds import TASKS, rows
 
@@ -68,17 +68,28 @@ def test_its_lines_open_the_folder(
         assert theirs["tokenizer"](text, add_special_tokens=False)["input_ids"] == ids
 
 
-def test_a_pipeline_of_transformers_answers_as_the_predictor_does(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = saved("modernbert", "single", "native", "mean", "mecab_wordpiece", checkout)
-    theirs, given = run_lines(folder, monkeypatch), rows("single")
-    classify = pipeline("text-classification", model=theirs["model"], tokenizer=theirs["tokenizer"])
+@pytest.mark.parametrize("family", ["modernbert", "bert", "roberta", "distilbert"])
+def test_a_pipeline_of_transformers_answers_as_the_predictor_does(family: str, checkout: Path) -> None:
+    """It is given a Japanese folder, and nothing else."""
+    folder, given = saved(family, "single", "native", None, "mecab_wordpiece", checkout), rows("single")
+    classify = pipeline("text-classification", model=str(folder))  # nothing asks whether to trust code of the folder
     found = Predictor.load(folder).predict(given)
     for said, text in zip(found.to_pylist(), given.column("text").to_pylist(), strict=True):
         (answer,) = classify(text)
         assert answer["label"] == said["label"]
         assert answer["score"] == pytest.approx(said["score"], abs=1e-5)
+
+
+def test_a_tokenizer_of_another_family_leaves_nothing_behind(checkout: Path) -> None:
+    """The vocabulary of an encoder is often that of a model of another family, which has other inputs."""
+    modern = saved("modernbert", "single", "native", None, "mecab_wordpiece", checkout)
+    bert = new_head.for_task(tiny.of_family("bert", checkout / "bert", tokens="mecab_wordpiece"), TASKS["single"])
+    (checkout / "other").mkdir()
+    model_folder.save(bert, checkout / "other", modern, TASKS["single"])
+    theirs = AutoTokenizer.from_pretrained(checkout / "other")
+    pair = theirs("映画", "犬")  # a BERT tells its two texts apart by types, which the class leaves out by default
+    assert sum(pair["token_type_ids"]) == len(theirs("犬")["input_ids"]) - 1
+    assert "auto_map" not in interface.read_config(checkout / "other")
 
 
 def test_a_folder_that_only_bertline_opens_says_how(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
