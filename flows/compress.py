@@ -18,12 +18,12 @@ from flows.notices import HOOKS
 from pipelines.compression import chains, ranking, searched
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.core import checking, params, paths, resources, stage
-from pipelines.core.errors import InputError, UsageError, shown
+from pipelines.core.errors import InputError, UsageError
 from pipelines.core.progress import say
 from pipelines.entries.compress import Compress
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.evaluation import gates
+from pipelines.evaluation import gates, one_answer
 from pipelines.graph import execute
 from pipelines.inference import faster_runtime, in_turn, measured
 from pipelines.reports import tables, variants
@@ -142,8 +142,8 @@ def _further(entries: Iterable[str]) -> list[str]:
 
 def _require_something_learned(own: gates.Measured, teacher: gates.Measured) -> None:
     """Raise InputError if a model says the same of every row, and its teacher does not."""
-    if all(each == own.answers[0] for each in own.answers) and any(x != teacher.answers[0] for x in teacher.answers):
-        raise InputError(f"it has learned nothing: it says {shown(own.answers[0])} of all {own.rows:,} rows")
+    if (said := one_answer.only(own.answers)) and not one_answer.only(teacher.answers):
+        raise InputError(one_answer.sentence(said[0], own.rows))
 
 
 @dataclass(frozen=True)

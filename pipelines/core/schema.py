@@ -77,6 +77,13 @@ PREDICTIONS: dict[str, pa.Schema] = {
     ),
 }
 
+# The column of the predictions that holds what a model says of a row.
+SAYS = dict.fromkeys(("single", "pair", "choice"), "label") | {
+    "regression": "value",
+    "span": "answer",
+    "tagging": "entities",
+}
+
 
 def check_trained(kind: str) -> None:
     """Refuse a kind of rows that no model predicts."""

@@ -3,8 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from pipelines.core import json_file, paths, provenance
+from pipelines.core.progress import say
+from pipelines.core.schema import SAYS, TARGETS
 from pipelines.entries.parts.scored import Scored
+from pipelines.evaluation import one_answer
 from pipelines.evaluation.analysis import analysis
 from pipelines.evaluation.predictions import submission
 from pipelines.evaluation.score import labelled, score
@@ -43,6 +48,7 @@ def save(
         "metric": task.metric,
         "metrics": {},
         **(score(rows, answers, task) | analysis(rows, answers, task, entry.slices, split.parts()) if scored else {}),
+        **_only_answer(f"{stage} {run}", rows if scored else None, answers, task.kind),
         **facts,
     }
     if task.submission and not scored:
@@ -65,3 +71,12 @@ def summary(record: dict[str, Any]) -> dict[str, float]:
     if curve := record.get("curve"):
         numbers["loss"] = curve[-1][1]["loss"]
     return numbers
+
+
+def _only_answer(run: str, gold: pa.Table | None, answers: pa.Table, kind: str) -> dict[str, Any]:
+    """{"only_answer": what is said of all rows}, and a line that tells of it; nothing where the rows are all alike."""
+    only = one_answer.only(value.as_py() for value in answers.column(SAYS[kind]))
+    if not only or (gold is not None and one_answer.only(value.as_py() for value in gold.column(TARGETS[kind]))):
+        return {}
+    say(f"{run}: {one_answer.sentence(only[0], answers.num_rows)}")
+    return {"only_answer": only[0]}

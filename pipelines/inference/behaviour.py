@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core.errors import UsageError, choices
-from pipelines.core.schema import INPUTS, ROWS, TARGETS
+from pipelines.core.schema import INPUTS, ROWS, SAYS, TARGETS
 from pipelines.entries.evaluate import Check
 from pipelines.evaluation import squad
 from pipelines.inference.predictor import Predictor
@@ -165,7 +165,7 @@ def _moves(predictor: Predictor, check: Check, where: str) -> Callable[[Answer, 
 
 
 def _gist(kind: str, answer: Answer) -> Any:
-    return answer[{"regression": "value", "span": "answer", "tagging": "entities"}.get(kind, "label")]
+    return answer[SAYS[kind]]
 
 
 def _folded(text: str) -> str:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipelines.core import paths, provenance, resources
 from pipelines.core.errors import InputError
+from pipelines.core.schema import SAYS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import analysis
@@ -16,8 +17,6 @@ from pipelines.evaluation.score import metric_of_rows, score
 from pipelines.evaluation.split import Split
 from pipelines.inference import behaviour, cost, faster_runtime, in_turn
 from pipelines.inference.predictor import Predictor
-
-SAYS = {"regression": "value", "span": "answer", "tagging": "entities"}  # kind -> the column with what is said
 
 
 def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
@@ -33,7 +32,7 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
     split = Split(rows / f"{entry.split}.parquet", task)
     count, digest = split.rows, provenance.sha256(split.path)
     answers, targets = split.predicted(predictor.predict), split.targets()
-    said = answers.column(SAYS.get(task.kind, "label")).to_pylist()
+    said = answers.column(SAYS[task.kind]).to_pylist()
     judged = task.with_(labels=_labels(task, said))
     value, latency = metric_of_rows(targets, answers, judged), cost.latency(predictor, split)
     found = analysis.slices(value, targets, task, entry.slices, split.parts()) if entry.slices else []

@@ -10,10 +10,10 @@ TIMED = (*HEADER, "latency ms", "rows/s")
 
 
 def line(record: Metrics) -> tuple[str, ...]:
-    """A run's cells under HEADER; the interval is the bootstrap's."""
+    """A run's cells under HEADER; the interval is the bootstrap's. One answer to all rows is marked."""
     return (
         record["run"],
-        record["how"],
+        record["how"] + (" (one answer)" if "only_answer" in record else ""),
         record["task"],
         record["metric"],
         f"{record['metrics'][record['metric']]:.3f}" if record["metrics"] else "-",
