@@ -92,7 +92,7 @@ def decide(
     champion: Measured | None,
     rules: Promote,
     latency_ratio: float | None = None,
-    baselines: Mapping[str, float] = MappingProxyType({}),
+    baselines: Mapping[str, OfRows] = MappingProxyType({}),
 ) -> Decision:
     """Hold `challenger` against `rules`, and against `champion` on the same rows where there is one.
 
@@ -138,10 +138,18 @@ def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
         yield Finding("approval", challenger.approved, 1, challenger.approved, said)
 
 
-def _above(challenger: Measured, baselines: Mapping[str, float]) -> Iterator[Finding]:
-    for name, score in baselines.items():
-        said = f"{challenger.metric} {challenger.value:.4f}, above the {score:.4f} of the baseline {name} is asked"
-        yield Finding(f"beats.{name}", challenger.value, score, challenger.value > score, said)
+def _above(challenger: Measured, baselines: Mapping[str, OfRows]) -> Iterator[Finding]:
+    """The scores decide; the interval of their difference, on the same rows, says whether that may be chance."""
+    own = challenger.value
+    for name, baseline in baselines.items():
+        score = baseline(np.arange(challenger.rows))
+        low, high = significance.interval(_difference(challenger.score, baseline), challenger.rows)
+        verdict = "which decides it" if low > 0 or high < 0 else "which does not decide it"
+        said = (
+            f"{challenger.metric} {own:.4f}, above the {score:.4f} of the baseline {name} is asked; the difference "
+            f"{own - score:+.4f} lies between {low:+.4f} and {high:+.4f}, 95% sure, {verdict}"
+        )
+        yield Finding(f"beats.{name}", own, score, own > score, said)
 
 
 def _against(
@@ -165,10 +173,12 @@ def most_lost(challenger: Measured, champion: Measured, confidence: float) -> fl
 
 
 def _least_difference(challenger: Measured, champion: Measured, confidence: float) -> float:
-    def difference(rows: np.ndarray) -> float:
-        return challenger.score(rows) - champion.score(rows)
+    return significance.lower_bound(_difference(challenger.score, champion.score), challenger.rows, confidence)
 
-    return significance.lower_bound(difference, challenger.rows, confidence)
+
+def _difference(one: OfRows, other: OfRows) -> OfRows:
+    """How much more one scores than the other, of the same rows."""
+    return lambda rows: one(rows) - other(rows)
 
 
 def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:

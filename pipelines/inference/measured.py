@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from pipelines.core import paths, provenance, resources
@@ -14,6 +13,7 @@ from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import analysis
 from pipelines.evaluation.gates import Measured
 from pipelines.evaluation.score import metric_of_rows, score
+from pipelines.evaluation.significance import OfRows
 from pipelines.evaluation.split import Split
 from pipelines.inference import behaviour, cost, faster_runtime, in_turn
 from pipelines.inference.predictor import Predictor
@@ -54,8 +54,8 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
     )
 
 
-def baseline(name: str, entry: Evaluate) -> float:
-    """The score of a baseline on the split of an evaluate entry, by the predictions that it left."""
+def baseline(name: str, entry: Evaluate) -> OfRows:
+    """The score of a baseline by row numbers, on the split of an evaluate entry, from the predictions that it left."""
     rows = paths.rows(entry.task)
     task = Task.load(rows)
     split, place = Split(rows / f"{entry.split}.parquet", task), paths.predictions(name)
@@ -67,7 +67,7 @@ def baseline(name: str, entry: Evaluate) -> float:
         raise InputError(
             f"baseline {name}: it was scored on other rows; `bertline run baseline@{name}` scores it again"
         )
-    return metric_of_rows(targets, answers, task)(np.arange(targets.num_rows))
+    return metric_of_rows(targets, answers, task)
 
 
 def latency_ratio(challenger: Path, champion: Path, entry: Evaluate) -> float:

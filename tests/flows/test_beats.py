@@ -64,7 +64,8 @@ def test_a_challenger_below_the_baseline_of_its_task_is_refused(challenger: regi
     assert ledger.champion("tiny") is None
     (refused,) = [reason for reason in outcome.reasons if reason.startswith("refused")]
     assert refused.startswith("refused: accuracy 0.5")
-    assert refused.endswith("of the baseline svm is asked")
+    assert "of the baseline svm is asked; the difference -0." in refused
+    assert refused.endswith("95% sure, which decides it")
 
     with_rules(beats="other")
     with pytest.raises(UsageError, match=r"tiny.beats: other is a baseline of elsewhere test, not of rows test"):

@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.promote import Promote
+from pipelines.evaluation import significance
 from pipelines.evaluation.gates import Decision, Measured, decide, without_champion
 
 ROWS = 400
@@ -53,12 +54,33 @@ def test_the_first_is_held_against_the_rules_alone(challenger: Measured, rules: 
 
 @pytest.mark.parametrize(("right", "passed"), [(201, True), (200, False), (199, False)])
 def test_a_baseline_must_be_beaten_and_not_met(right: int, passed: bool) -> None:
-    decision = decide(measured(right), measured(right), Promote(run="r"), baselines={"svm": 0.5, "rare": 0.1})
+    others = {"svm": measured(200).score, "rare": measured(40).score}
+    decision = decide(measured(right), measured(right), Promote(run="r"), baselines=others)
     assert {each.rule: each.passed for each in decision.findings if each.rule.startswith("beats")} == {
         "beats.svm": passed,
         "beats.rare": True,
     }
     assert decision.passed == passed
+
+
+@pytest.mark.parametrize(
+    ("challenger", "verdict"),
+    [
+        (measured(300), "which decides it"),  # 100 rows more of 400
+        (measured(201), "which does not decide it"),  # one row more
+        (measured([*range(100), *range(200, 300)]), "which does not decide it"),  # as many, of other rows
+        (measured(100), "which decides it"),
+    ],
+)
+def test_what_is_above_a_baseline_by_chance_is_told(challenger: Measured, verdict: str) -> None:
+    decision = decide(challenger, None, Promote(run="r"), baselines={"svm": measured(200).score})
+    (finding,) = [each for each in decision.findings if each.rule == "beats.svm"]
+    low, high = significance.interval(lambda rows: challenger.score(rows) - measured(200).score(rows), ROWS)
+    assert finding.passed == (challenger.value > 0.5), "the scores alone decide whether it passes"
+    assert finding.sentence == (
+        f"accuracy {challenger.value:.4f}, above the 0.5000 of the baseline svm is asked; the difference "
+        f"{challenger.value - 0.5:+.4f} lies between {low:+.4f} and {high:+.4f}, 95% sure, {verdict}"
+    )
 
 
 @pytest.mark.parametrize(
