@@ -54,9 +54,8 @@ def save(
     if task.submission and not scored:
         submission(out / task.submission, answers, task)
     provenance.write(out, stage, entry.model_dump(), inputs, ("numpy", "pyarrow"))
-    json_file.write(paths.metrics(run), record)
-    json_file.write(paths.scores(run), summary(record))
-    json_file.write(paths.timings(run), timings)
+    for file, numbers in ((paths.metrics, record), (paths.scores, summary(record)), (paths.timings, timings)):
+        json_file.write(file(run), numbers)
 
 
 def summary(record: dict[str, Any]) -> dict[str, float]:
