@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 from transformers import logging as hf_logging
 
 from pipelines.checkpoints import card, formats
 from pipelines.core import json_file, schema
-from pipelines.core.errors import InputError, shown
+from pipelines.core.errors import InputError, one_line, shown
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.models import backbones, heads
@@ -101,7 +102,7 @@ def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
     settings = config(folder)
     require_tokenizer(folder)
     form = formats.of_config(settings)
-    if not formats.weights(folder).is_file():
+    if not (formats.weights(folder) if form.name else folder / form.weights).is_file():
         raise InputError(f"{folder}: no {form.weights}; the folder is not complete")
     if not (folder / TASK_FILE).is_file():
         raise InputError(f"{folder}: no {TASK_FILE}; this is an encoder, not a fine-tuned model")
@@ -111,4 +112,28 @@ def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
     wanted, found = heads.names(task).get("id2label"), getattr(model.config, "id2label", None)
     if wanted and wanted != found:
         raise InputError(f"{folder}: {TASK_FILE} has the labels {shown(wanted)}, {formats.CONFIG} {shown(found)}")
+    _require_numbers(folder, model)
+    _require_runs(folder, model, task)
     return model, task
+
+
+def _require_numbers(folder: Path, model: PreTrainedModel) -> None:
+    """Raise InputError for a weight that is NaN or infinite: the model would answer, and nobody could tell why."""
+    for name, value in model.state_dict().items():
+        if getattr(value, "is_floating_point", bool)() and not value.isfinite().all():
+            raise InputError(f"{folder}: {name} holds what is no number; its weights are damaged")
+
+
+def _require_runs(folder: Path, model: PreTrainedModel, task: Task) -> None:
+    """Raise InputError for a model that cannot be run, or answers in another shape: what some values of a config do."""
+    length = min(8, backbones.max_positions(model))
+    inputs = {name: torch.ones(1, length, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
+    inputs["token_type_ids"] = torch.zeros_like(inputs["input_ids"])
+    try:
+        with torch.inference_mode():
+            found = tuple(heads.outputs(model, task.kind, inputs).shape)
+    except Exception as error:  # of any type: whatever a layer raises for sizes that do not fit together
+        raise InputError(f"{folder}: its model cannot be run as {formats.CONFIG} has it: {one_line(error)}") from error
+    wanted = heads.shape(task, length)
+    if found != wanted:
+        raise InputError(f"{folder}: its model answers numbers of shape {found}; a {task.kind} has {wanted}")

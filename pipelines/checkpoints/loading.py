@@ -3,9 +3,16 @@
 transformers fills missing weights with random numbers and only logs it; such a model would train, and even serve.
 """
 
+import copy
+import hashlib
+import json
+import math
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -13,6 +20,8 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, PreTrainedModel
 from transformers import logging as hf_logging
 
+from pipelines.checkpoints import planned
+from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line
 from pipelines.models import backbones, shapes
 
@@ -20,6 +29,7 @@ NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 OWN_WEIGHTS = "bertline.safetensors"  # of forms that transformers would read as others, and then answer wrongly
+CONFIG_DIGEST = "config_sha256"  # in the metadata of OWN_WEIGHTS
 SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")  # of a config
 OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # heads that are not wanted have other names
 
@@ -40,42 +50,79 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[
     """
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
-    _require_layers(folder)
-    report = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    try:
+    if (folder / WEIGHTS).is_file():
+        _require_fit(auto, folder, names)
+    report = {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
+    with _usable(folder):
         model, found = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
-    except SafetensorError as error:
-        raise unreadable(folder, error) from None
-    except Exception as error:  # of any type: a size, a name or a value in its config.json that transformers cannot use
-        if NO_SUCH_HEAD in str(error):
-            raise
-        raise InputError(f"{folder}: no model can be built from its config.json: {one_line(error)}") from error
     above = sorted(name for name in found["unexpected_keys"] if OF_A_LAYER.search(name))
     if above:
         raise InputError(f"{folder}: its weights have layers that its config.json does not have, such as {above[0]}")
     return model, {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
 
 
-def _require_layers(folder: Path) -> None:
-    """Raise InputError if the config asks for more layers than the weights have, before they are built and filled."""
-    file = folder / WEIGHTS
-    if not file.is_file():
-        return
+@contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """Turn what transformers and torch raise for a config or weights of no use into one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except SafetensorError as error:
+        raise unreadable(folder, error) from None
+    except Exception as error:  # of any type: a size, a name or a value in its config.json that transformers cannot use
+        if NO_SUCH_HEAD in str(error):
+            raise
+        raise InputError(f"{folder}: no model can be built from its config.json: {one_line(error)}") from error
+
+
+def _require_fit(auto: Any, folder: Path, names: dict[str, Any]) -> None:
+    """Raise InputError if the config asks for more layers or weights than the file has, before they are made."""
+    file = facts(folder / WEIGHTS, folder)
+    numbers = [int(layer[1]) for name in file.sizes if (layer := OF_A_LAYER.search(name))]
+    asked = config(folder)
+    count = getattr(asked, "num_hidden_layers", 0)
+    if numbers and isinstance(count, int) and count > max(numbers) + 1:
+        raise InputError(f"{folder}: its config.json asks for {count:,} layers, its weights have {max(numbers) + 1}")
+    with _usable(folder):
+        asked.update(names)
+        # a head or an output layer may be new; it is not larger than all the rest
+        planned.model(partial(of_config, auto, asked), f"{folder}: its {CONFIG}", len(file.sizes), 2 * file.numbers)
+
+
+def of_config(auto: Any, config: Any) -> PreTrainedModel:
+    """A model with random weights, of a class of transformers or of one of its Auto classes."""
+    model: PreTrainedModel = getattr(auto, "from_config", auto)(config)
+    return model
+
+
+class Facts(NamedTuple):
+    """What the header of a safetensors file says."""
+
+    sizes: dict[str, list[int]]
+    said: dict[str, str]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the file has."""
+        return sum(map(math.prod, self.sizes.values()))
+
+
+def facts(file: Path, place: Path | None = None) -> Facts:
+    """The header of a safetensors file. Raises InputError, which begins with `place`, if it is not readable."""
     try:
         with safe_open(file, "pt") as found:
-            names = list(found.keys())
+            sizes = {name: found.get_slice(name).get_shape() for name in found.keys()}  # noqa: SIM118
+            return Facts(sizes, found.metadata() or {})
     except (SafetensorError, OSError) as error:
-        raise unreadable(folder, error) from None
-    numbers = [int(layer[1]) for name in names if (layer := OF_A_LAYER.search(name))]
-    asked = getattr(config(folder), "num_hidden_layers", 0)
-    if numbers and isinstance(asked, int) and asked > max(numbers) + 1:
-        raise InputError(f"{folder}: its config.json asks for {asked:,} layers, its weights have {max(numbers) + 1}")
+        raise unreadable(place or file, error) from None
 
 
 def config(folder: Path) -> Any:
     """transformers' config of a model folder. Raises InputError if transformers cannot use it."""
+    planned.require_sizes(json_file.mapping(folder / CONFIG), f"{folder}: its {CONFIG}")
     try:
-        found = AutoConfig.from_pretrained(folder)
+        found = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # of any type, as above
         raise InputError(f"{folder}: its config.json is of no use: {one_line(error)}") from error
     for name in SIZES:
@@ -115,8 +162,28 @@ def require_whole(folder: Path, random: set[str]) -> None:
         )
 
 
-def built(auto: Any, config: Any) -> PreTrainedModel:
-    """A model with random weights in all the shapes that `config` names."""
-    model: PreTrainedModel = auto.from_config(config)
-    shapes.take(model)
+def digest(settings: Mapping[str, Any]) -> str:
+    """sha256 of the values of a config.json, however they are written."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def require_its_config(folder: Path) -> None:
+    """Raise InputError if config.json is not the one that was written with weights in a format of ours.
+
+    Many of its values, such as an activation, change all answers, and no weight shows it.
+    """
+    own = facts(weights(folder)).said.get(CONFIG_DIGEST)
+    if own is not None and own != digest(json_file.mapping(folder / CONFIG)):
+        raise InputError(f"{folder}: its {CONFIG} is not the one that its weights were saved with; bring that one back")
+
+
+def built(auto: Any, folder: Path, most: int) -> PreTrainedModel:
+    """A model with random weights in all the shapes that a folder's config names, which are at most so many."""
+    asked = config(folder)
+    with _usable(folder):
+        # on a copy, since some models write into their config what they have of it
+        build = partial(of_config, auto, copy.deepcopy(asked))
+        planned.model(build, f"{folder}: its {CONFIG}", len(facts(weights(folder)).sizes), most)
+        model = of_config(auto, asked)
+        shapes.take(model)
     return model

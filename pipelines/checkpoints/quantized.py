@@ -2,17 +2,18 @@
 
 import json
 from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
-from pipelines.checkpoints import loading
+from pipelines.checkpoints import loading, rounded_parts
 from pipelines.checkpoints.loading import CONFIG, OWN_WEIGHTS, weights
+from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line, shown
 from pipelines.models import int8, matrices, packed, qdq, shapes
 
@@ -65,9 +66,9 @@ def load_packed(folder: Path, auto: Any) -> PreTrainedModel:
     """What `save_packed` wrote, its weights unpacked: a model of floats, as fast and as large in memory as any."""
 
     def unpack(model: nn.Module, name: str, given: Any, parts: Parts) -> Parts:
-        rows, columns, *grid = given
-        weight = packed.PackedWeight(packed.Grid(*grid), (rows, columns), **parts).weight()
-        return {f"{name.removesuffix('.matrix')}.weight": weight}
+        layer = name.removesuffix(".matrix")
+        weight = rounded_parts.packed_weight(model.get_submodule(layer), given, parts).weight()
+        return {f"{layer}.weight": weight}
 
     return _load(folder, auto, PACKED, unpack)
 
@@ -102,7 +103,8 @@ def _save(model: PreTrainedModel, folder: Path, mark: str, layers: Any) -> None:
     path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
     repeated = _repeated(model, tensors)
-    said = {PARAMETERS: str(parameters(model, repeated))} | ({REPEATED: json.dumps(repeated)} if repeated else {})
+    said = {PARAMETERS: str(parameters(model, repeated)), loading.CONFIG_DIGEST: loading.digest(settings)}
+    said |= {REPEATED: json.dumps(repeated)} if repeated else {}
     save_file({name: tensor for name, tensor in tensors.items() if name not in repeated}, folder / OWN_WEIGHTS, said)
 
 
@@ -121,8 +123,9 @@ def _repeated(model: PreTrainedModel, tensors: Parts) -> dict[str, str]:
 
 def _load_rounded(folder: Path, auto: Any, mark: str, linear: type[nn.Module]) -> PreTrainedModel:
     def insert(model: nn.Module, name: str, _: Any, parts: Parts) -> Parts:
-        kind = int8.Int8Embedding if isinstance(model.get_submodule(name), nn.Embedding) else linear
-        matrices.replace(model, name, kind(**parts))
+        layer = model.get_submodule(name)
+        rounded_parts.require_int8(layer, parts, fixed=linear is qdq.QdqLinear)
+        matrices.replace(model, name, (int8.Int8Embedding if isinstance(layer, nn.Embedding) else linear)(**parts))
         return {f"{name}.{part}": tensor for part, tensor in parts.items()}
 
     return _load(folder, auto, mark, insert)
@@ -130,18 +133,18 @@ def _load_rounded(folder: Path, auto: Any, mark: str, linear: type[nn.Module]) -
 
 def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, Any, Parts], Parts]) -> PreTrainedModel:
     """The folder's model; `build` puts a layer's form into it, and returns the tensors that this form has."""
-    config = AutoConfig.from_pretrained(folder)
-    layers = getattr(config, mark)
-    delattr(config, mark)
-    model = loading.built(auto, config)
+    loading.require_its_config(folder)
+    layers, file = _listed(folder, mark), loading.facts(weights(folder))
+    in_a_number = 8 if mark == PACKED else 1  # a packed weight has one bit at least
+    model = loading.built(auto, folder, in_a_number * file.numbers)
+    delattr(model.config, mark)  # it may be saved in another form
     tensors = loading.tensors(weights(folder))
-    with safe_open(weights(folder), "pt") as file:
-        said = file.metadata() or {}
     try:
-        tensors |= {name: tensors[first] for name, first in json.loads(said.get(REPEATED, "{}")).items()}
+        tensors |= {name: tensors[first] for name, first in json.loads(file.said.get(REPEATED, "{}")).items()}
         for name in layers:
             parts = {key.removeprefix(f"{name}."): tensors.pop(key) for key in _under(name, tensors)}
-            tensors |= build(model, name, layers[name] if isinstance(layers, dict) else None, parts)
+            with _said_of(name):
+                tensors |= build(model, name, layers[name] if isinstance(layers, dict) else None, parts)
         model.load_state_dict(tensors)
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(
@@ -149,6 +152,24 @@ def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, A
             f"{one_line(error)}"
         ) from None
     return model
+
+
+def _listed(folder: Path, mark: str) -> list[str] | dict[str, Any]:
+    """The layers that config.json lists under `mark`."""
+    found, wanted = json_file.mapping(folder / CONFIG).get(mark), dict if mark == PACKED else list
+    if not isinstance(found, wanted) or not all(isinstance(name, str) for name in found):
+        what = "a layer's name and form each" if mark == PACKED else "a list of layers' names"
+        raise InputError(f"{folder}: its {CONFIG} has {shown(mark)} {shown(found)}; {what} is expected")
+    return found
+
+
+@contextmanager
+def _said_of(name: str) -> Iterator[None]:
+    """Let a ValueError begin with the layer's name."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{shown(name)}: {error}") from None
 
 
 def _under(name: str, tensors: Parts) -> list[str]:

@@ -5,14 +5,17 @@ Its bytes depend on the model alone. Its score is not in it: `evaluate` runs lat
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, TypeAdapter, ValidationError
 from transformers import PreTrainedModel
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import formats
 from pipelines.core import json_file, paths, provenance
+from pipelines.core.errors import InputError, sentence
 from pipelines.inference import cost
 
 FILE = "variant.json"
@@ -59,11 +62,45 @@ def facts(folder: Path) -> dict[str, Any]:
     if not (folder / FILE).is_file():
         model, task = model_folder.load_tuned(folder)  # apart from the one that predicts, whose layers may be others
         return {"model": size | {"flops_per_token": cost.flops_per_token(model, task.kind)}}
-    record = json_file.mapping(folder / FILE)
+    record = _read(folder)
     chain = [{name: step[name] for name in ("run", "method")} for step in record["chain"]]
     known = {"teacher": record["teacher"]["run"], "chain": chain, "params": record["params"]}
     known["sparsity"] = record["sparsity"]
     return {"model": size | {"flops_per_token": record["flops_per_token"]}, "variant": known}
+
+
+@dataclass(frozen=True)
+class _Run:
+    run: str
+
+
+@dataclass(frozen=True)
+class _Step(_Run):
+    method: str | None
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What is read of variant.json."""
+
+    teacher: _Run
+    chain: list[_Step]
+    params: dict[str, Any]
+    sparsity: Annotated[float, Field(ge=0, le=1)]
+    flops_per_token: Annotated[int, Field(ge=0)]
+
+
+_RECORD = TypeAdapter(_Record)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """variant.json of a folder. Raises InputError that names the key of which it says nothing, or something else."""
+    record = json_file.mapping(folder / FILE)
+    try:
+        _RECORD.validate_json(json.dumps(record), strict=True)
+    except ValidationError as invalid:
+        raise InputError(f"{folder / FILE}: {sentence(invalid.errors()[0])}; compress again") from None
+    return record
 
 
 def _sparsity(out: Path, model: PreTrainedModel, parameters: int) -> float:
@@ -80,7 +117,7 @@ def _sparsity(out: Path, model: PreTrainedModel, parameters: int) -> float:
 def _before(folder: Path, parent: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The steps that led to the teacher, from the first teacher on, which no method made."""
     if (folder / FILE).is_file():
-        return list(json_file.mapping(folder / FILE)["chain"])
+        return list(_read(folder)["chain"])
     return [{"run": parent["run"], "method": None, "sha256": parent["sha256"]}]
 
 

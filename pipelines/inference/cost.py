@@ -8,7 +8,6 @@ twice counts twice. All that the model computes counts, so a zero in a matrix is
 is that of one sequence of FLOPS_TOKENS tokens without padding, divided by its tokens.
 """
 
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipelines.core.errors import InputError, shown
 from pipelines.evaluation.split import Split
 from pipelines.inference.predictor import Predictor
 
@@ -29,17 +29,17 @@ def size(folder: Path) -> dict[str, int]:
 
     Their scales are bytes and no parameters, and several packed weights share a byte.
     """
-    from safetensors import safe_open
-
+    from pipelines.checkpoints import loading
     from pipelines.checkpoints.quantized import PARAMETERS
 
     parameters = size_bytes = 0
     for path in folder.glob("*.safetensors"):
         size_bytes += path.stat().st_size
-        with safe_open(path, "numpy") as tensors:
-            said = (tensors.metadata() or {}).get(PARAMETERS)
-            shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
-        parameters += int(said) if said else sum(map(math.prod, shapes))
+        file = loading.facts(path)
+        said = file.said.get(PARAMETERS, str(file.numbers))
+        if not said.isdecimal():
+            raise InputError(f"{path}: its metadata has {PARAMETERS} {shown(said)}; a whole number is expected")
+        parameters += int(said)
     return {"parameters": parameters, "size_bytes": size_bytes}
 
 

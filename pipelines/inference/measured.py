@@ -15,7 +15,7 @@ from pipelines.evaluation.gates import Measured
 from pipelines.evaluation.score import metric_of_rows, score
 from pipelines.evaluation.significance import OfRows
 from pipelines.evaluation.split import Split
-from pipelines.inference import behaviour, cost, faster_runtime, in_turn
+from pipelines.inference import behaviour, cost, faster_runtime, in_turn, onnx_numbers
 from pipelines.inference.predictor import Predictor
 
 
@@ -25,6 +25,7 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
     The rows' own labels count: a model that does not know one of them is wrong on its rows, and so is one that says a
     label which the rows do not have.
     """
+    onnx_numbers.require(folder)
     predictor, rows = Predictor.load(folder), paths.rows(entry.task)
     task = Task.load(rows)
     if predictor.task.kind != task.kind:

@@ -32,7 +32,6 @@ class Torch:
         from pipelines.checkpoints import folder as model_folder
 
         self._take(*model_folder.load_tuned(folder))
-        _require_numbers(folder, self.model)
         if accelerate:
             apply.to_predictions(self.model)
 
@@ -65,13 +64,6 @@ class Torch:
             return heads.outputs(self.model, self.task.kind, tensors).float().cpu().numpy()
 
 
-def _require_numbers(folder: Path, model: Any) -> None:
-    """Raise InputError for a weight that is NaN or infinite: the model would answer, and nobody could tell why."""
-    for name, value in model.state_dict().items():
-        if getattr(value, "is_floating_point", bool)() and not value.isfinite().all():
-            raise InputError(f"{folder}: {name} holds what is no number; its weights are damaged")
-
-
 class Onnx:
     """An exported folder, through ONNX Runtime on the CPU, which has its own ways to be fast."""
 
@@ -98,6 +90,20 @@ class Onnx:
                 )
         self.positions, self.vocab_size = known["positions"], known["vocab_size"]
         self._names = {node.name for node in self.session.get_inputs()}
+        self._require_runs(path)
+
+    def _require_runs(self, path: Path) -> None:
+        """Raise InputError if it does not run, or answers what is no number: the first row would show it, too late."""
+        for name, least in (("positions", 2), ("vocab_size", 0)):
+            if type(value := getattr(self, name)) is not int or value < least:
+                raise InputError(f"{path}: its metadata has {name} {shown(value)}; {least} or more is expected")
+        ids = np.ones((2, min(4, self.positions)), np.int64)
+        try:
+            logits = self.logits({"input_ids": ids, "attention_mask": ids, "token_type_ids": np.zeros_like(ids)})
+        except Exception as error:  # onnxruntime's own share no class
+            raise InputError(f"{path}: it cannot be run ({one_line(error)}); was it changed?") from None
+        if not np.isfinite(logits).all():
+            raise InputError(f"{path}: it answers what is no number; its weights are damaged, export it again")
 
     def logits(self, inputs: Inputs) -> np.ndarray:
         return self.session.run(["logits"], {name: array for name, array in inputs.items() if name in self._names})[0]

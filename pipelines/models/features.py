@@ -17,6 +17,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 
+from pipelines.core.errors import InputError, choices
 from pipelines.models import (
     backbones,
     bilstm,  # noqa: F401 (an encoder may be one)
@@ -31,6 +32,9 @@ COMBINATIONS = {
     "sum_last_four": lambda states: torch.stack(states[-4:]).sum(dim=0),
     "concat_last_four": lambda states: torch.cat(states[-4:], dim=-1),
 }  # and "weighted_sum", with a learned weight per layer (Peters et al. 2018, eq. 1)
+
+FEATURES = (*COMBINATIONS, "weighted_sum")
+HEADS, POOLINGS = ("linear", "mlp", "bilstm"), ("cls", "mean", "compare", "ends")
 
 
 class FeaturesConfig(PreTrainedConfig):
@@ -53,6 +57,13 @@ class FeaturesConfig(PreTrainedConfig):
         pooling: str = "cls",
         **kwargs: Any,
     ) -> None:
+        for key, given, known in (
+            ("features", features, FEATURES),
+            ("head", head, HEADS),
+            ("pooling", pooling, POOLINGS),
+        ):
+            if given not in known:
+                raise InputError(f"{key}: {choices(key, given, known)}")
         self.features, self.head, self.pooling = features, head, pooling
         self.encoder = AutoConfig.for_model(**encoder) if isinstance(encoder, dict) else encoder
         super().__init__(**kwargs)
@@ -69,6 +80,8 @@ class FeaturesModel(PreTrainedModel):
     def __init__(self, config: FeaturesConfig) -> None:
         super().__init__(config)
         inner: Any = config.encoder
+        if inner is None:
+            raise InputError("encoder: missing; a head of ours stands on one")
         pooler = {"add_pooling_layer": False} if inner.model_type in ("bert", "roberta") else {}
         self.encoder = AutoModel.from_config(inner, **pooler)
         config.encoder = self.encoder.config  # one object, so that a change of its layers is saved too

@@ -54,6 +54,16 @@ def outputs(model: nn.Module, kind: str, inputs: Batch) -> torch.Tensor:
     return torch.stack([output.start_logits, output.end_logits], dim=-1) if kind == "span" else output.logits
 
 
+def shape(task: Task, length: int) -> tuple[int, ...]:
+    """The shape of `outputs` for one sequence of `length` tokens."""
+    if task.kind == "span":
+        return 1, length, 2
+    if task.kind == "choice":
+        return 1, 1
+    count = len(names(task)["id2label"])
+    return (1, length, count) if task.kind == "tagging" else (1, count)
+
+
 def head_parameters(model: nn.Module) -> list[nn.Parameter]:
     """Parameters above the encoder: the classifier, and a native head's pooler."""
     inside = {id(p) for p in backbones.encoder_parameters(model)}

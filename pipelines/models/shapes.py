@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import InputError, UsageError, choices, shown
 from pipelines.models import backbones
 from pipelines.models.factorized import Factorized
 
@@ -163,16 +163,38 @@ def divided(count: int, groups: int) -> list[int]:
 def take(model: nn.Module) -> None:
     """Give a model the shapes that its config notes; what it has already stays as it is."""
     noted = of(model)
+    _require_noted(noted, len(backbones.layers(model)))
     if RANK in noted:
-        Factorized.put(backbones.encoder(model), int(noted[RANK]))
+        Factorized.put(backbones.encoder(model), noted[RANK])
     for number, count in enumerate(noted.get(HEADS, ())):
         if count != heads(model)[number]:
-            keep_heads(model, number, [*range(count)])
+            keep_heads(model, number, _first(count, heads(model)[number]))
     for number, count in enumerate(noted.get(ROWS, ())):
         if count != rows(model)[number]:
-            keep_rows(model, number, [*range(count)])
+            keep_rows(model, number, _first(count, rows(model)[number]))
     if GROUPS in noted:
         _share(backbones.layers(model), noted[GROUPS])
+
+
+def _require_noted(noted: Any, layers: int) -> None:
+    """Raise InputError for a note that no method writes: it may come from a damaged file."""
+    if not isinstance(noted, dict):
+        raise InputError(f"{KEY}: {shown(noted)}: it must map names to values")
+    for name, value in noted.items():
+        if name not in (HEADS, ROWS, RANK, GROUPS):
+            raise InputError(f"{KEY}: {choices('shape', name, (HEADS, ROWS, RANK, GROUPS))}")
+        numbers = [value] if name == RANK else value
+        least = 0 if name == GROUPS else 1
+        if not isinstance(numbers, list) or not all(type(each) is int and each >= least for each in numbers):
+            what = "a whole number is" if name == RANK else "a whole number for each layer is"
+            raise InputError(f"{KEY}: {name}: {shown(value)}: {what} expected")
+        if name != RANK and len(numbers) != layers:
+            raise InputError(f"{KEY}: there are {name} for {len(numbers)} layers; the model has {layers}")
+
+
+def _first(count: int, there_are: int) -> list[int]:
+    """The numbers below `count`; of more than there are, one suffices to be refused."""
+    return [*range(min(count, there_are + 1))]
 
 
 def _share(layers: nn.ModuleList, groups: list[int]) -> None:
@@ -180,8 +202,6 @@ def _share(layers: nn.ModuleList, groups: list[int]) -> None:
 
     A parameter that a layer has alone stays its own, as the norm that ModernBERT's first layer lacks.
     """
-    if len(groups) != len(layers):
-        raise InputError(f"the config notes groups for {len(groups)} layers; the model has {len(layers)}")
     shared: dict[tuple[int, str], nn.Parameter] = {}
     for group, layer in zip(groups, layers, strict=True):
         for name, parameter in [*layer.named_parameters(remove_duplicate=False)]:

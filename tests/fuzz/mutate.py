@@ -58,6 +58,17 @@ def changed(tree: Tree, rng: random.Random) -> Tree:
     return found[0] if found else None
 
 
+def sized(tree: Tree, sizes: tuple[Tree, ...], rng: random.Random) -> Tree:
+    """A copy with one number replaced by one of `sizes`, or by a product with one."""
+    found = [copy.deepcopy(tree)]
+    numbers = [(holder, key) for holder, key in _places(found) if type(holder[key]) in (int, float)]
+    if numbers:
+        holder, key = rng.choice(numbers)
+        size = copy.deepcopy(rng.choice(sizes))
+        holder[key] = holder[key] * size if type(size) is int and rng.random() < 0.3 else size
+    return found[0]
+
+
 def _places(holder: Any) -> Any:
     """Every (mapping or list, key or number) of a tree."""
     for key in list(holder) if isinstance(holder, dict) else range(len(holder)):

@@ -1,0 +1,68 @@
+"""Whether the parts of a rounded layer, as a file has them, are those of a layer of its size.
+
+torch's int8 kernels and numpy's bits do not ask: parts of another size give wrong numbers, or end the process.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from pipelines.models import packed
+
+Parts = dict[str, torch.Tensor]
+Size = tuple[int, ...]
+
+
+def require_int8(layer: nn.Module, parts: Parts, fixed: bool) -> None:
+    """Raise ValueError unless they are the parts of `layer`, linear or an embedding, in int8.
+
+    Args:
+        fixed: whether its inputs have a fixed range, and its weight may have one scale for all rows.
+    """
+    rows, columns = _size(layer)
+    one = [(1,)] if fixed or isinstance(layer, nn.Embedding) else []
+    _require("weight", parts, torch.int8, (rows, columns))
+    _require("scale", parts, torch.float32, (rows,), *one)
+    if isinstance(layer, nn.Embedding):
+        return
+    if "bias" in parts or getattr(layer, "bias", None) is not None:
+        _require("bias", parts, torch.float32, (rows,))
+    if fixed:
+        _require("input_scale", parts, torch.float32, (1,))
+        _require("input_zero", parts, torch.uint8, (1,))
+
+
+def packed_weight(layer: nn.Module, given: Any, parts: Parts) -> packed.PackedWeight:
+    """The packed weight of `layer`; `given` is what config.json says of it. Raises ValueError if it is that of none."""
+    if not (isinstance(given, list) and len(given) == 5 and all(type(number) is int for number in given)):
+        raise ValueError("five whole numbers are expected: rows, columns, bits, rows and columns of a group")
+    rows, columns, bits, high, wide = given
+    if (rows, columns) != _size(layer):
+        raise ValueError(f"it is {rows} x {columns}; {' x '.join(map(str, _size(layer)))} is expected")
+    if not (1 <= bits <= 8 and high > 0 <= wide):
+        raise ValueError(f"{bits} bits, groups of {high} x {wide}: none can be so")
+    groups = -(-rows // min(high, rows)), -(-columns // min(wide or columns, columns))
+    _require("packed", parts, torch.uint8, (-(-rows * columns * bits // 8),))
+    _require("step", parts, torch.float32, groups)
+    _require("least", parts, torch.float32, groups)
+    return packed.PackedWeight(packed.Grid(bits, high, wide), (rows, columns), **parts)
+
+
+def _size(layer: nn.Module) -> Size:
+    if not (isinstance(layer, nn.Linear | nn.Embedding) and layer.weight.dim() == 2):
+        raise ValueError("it is neither a linear layer nor an embedding")
+    return tuple(layer.weight.shape)
+
+
+def _require(name: str, parts: Parts, dtype: torch.dtype, *sizes: Size) -> None:
+    if name not in parts:
+        raise ValueError(f"there is no {name}")
+    found = parts[name]
+    if found.dtype != dtype or tuple(found.shape) not in sizes:
+        given, wanted = (f"{_word(kind)} {size}" for kind, size in ((found.dtype, (*found.shape,)), (dtype, sizes[0])))
+        raise ValueError(f"its {name} is {given}; {wanted} is expected")
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,25 @@
+"""Whether the weights of an exported model are numbers. One row does not show an infinite weight of another word."""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.core.errors import InputError, one_line, shown
+from pipelines.inference.runtimes import ONNX_FILE
+
+
+def require(folder: Path) -> None:
+    """Raise InputError for a weight of the export in a folder that is NaN or infinite; nothing without an export."""
+    path = folder / ONNX_FILE
+    if not path.is_file():
+        return
+    import onnx
+
+    try:
+        weights = [(each.name, onnx.numpy_helper.to_array(each)) for each in onnx.load(path).graph.initializer]
+    except Exception as error:  # of any type, as of a damaged file
+        raise InputError(f"{path}: not an exported model ({one_line(error)}); was it cut off?") from None
+    for name, weight in weights:
+        # a mask has one number, which may be infinite
+        if weight.dtype.kind == "f" and (np.isnan(weight).any() or (weight.size > 1 and np.isinf(weight).any())):
+            raise InputError(f"{path}: {shown(name)} holds what is no number; its weights are damaged, export it again")
