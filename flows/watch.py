@@ -85,11 +85,20 @@ def watch(job: str) -> Watched:
 def _measured(job: str, entry: Score, rules: Watch, window: Window, target: Path) -> list[dict[str, Any]]:
     """A window's statistics: those that were kept, as long as neither its scores nor the limits are others."""
     kept = paths.drift(job) / f"{window.name}.parquet"
-    if kept.is_file() and (tables.open_parquet(kept).schema_arrow.metadata or {}).get(OF) == _state(target):
-        lines: list[dict[str, Any]] = tables.read(kept, schema=SCHEMA).to_pylist()
-        if all(each["limit"] == rules.limits()[each["statistic"]] for each in lines):
-            return lines
+    lines = kept_lines(kept, target)
+    if lines is not None and all(each["limit"] == rules.limits().get(each["statistic"]) for each in lines):
+        return lines
     return measure.with_options(task_run_name=window.name)(kept, entry, rules, window.name, target)
+
+
+def kept_lines(kept: Path, target: Path) -> list[dict[str, Any]] | None:
+    """The numbers in `kept` if they are those of the file `target`; None where there are none, or they are damaged."""
+    try:
+        if (tables.open_parquet(kept).schema_arrow.metadata or {}).get(OF) != _state(target):
+            return None
+        return tables.rows(tables.read(kept, schema=SCHEMA), kept)
+    except (InputError, OSError):
+        return None
 
 
 def _state(target: Path) -> bytes:
@@ -103,12 +112,8 @@ def measure(kept: Path, entry: Score, rules: Watch, window: str, target: Path) -
     """Measure a scored file against the profile of the version that scored it, and keep the numbers."""
     schema = SCHEMA.with_metadata({OF: _state(target)})
     file = tables.open_parquet(target)
-    number = f"{entry.prefix}model_version"
     shifts: list[drift.Shift] = []
-    stamp = tables.read(target, [number]).column(number)
-    version = stamp[-1].as_py() if len(stamp) else None
-    if len(stamp) and (type(version) is not int or version < 1):
-        raise InputError(f"{target}: {number} of the last row is {shown(version)}, no version; score the window again")
+    version = scored_by_version(target, entry.prefix)
     if version:
         scored_by = registry.version(entry.model, version)
         profile = tables.read(registry.profile(scored_by), schema=drift.SCHEMA)
@@ -119,6 +124,19 @@ def measure(kept: Path, entry: Score, rules: Watch, window: str, target: Path) -
     with paths.fresh_file(kept) as aside:
         tables.write(aside, pa.Table.from_pylist(lines, schema).to_batches(), schema)
     return lines
+
+
+def scored_by_version(target: Path, prefix: str) -> int | None:
+    """The number of the version that scored the last row of a file; None if it has no rows."""
+    number = f"{prefix}model_version"
+    stamp = tables.read(target, [number]).column(number)
+    try:
+        version = stamp[-1].as_py() if len(stamp) else None
+    except (pa.ArrowException, ValueError, OverflowError):  # a date of no year, a text of no letters
+        version = str(stamp.type)
+    if len(stamp) and (type(version) is not int or version < 1):
+        raise InputError(f"{target}: {number} of the last row is {shown(version)}, no version; score the window again")
+    return version
 
 
 def plain(watched: Watched) -> str:

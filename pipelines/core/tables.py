@@ -83,8 +83,10 @@ def read(path: Path, columns: list[str] | None = None, schema: pa.Schema | None 
     _require(path, file, columns, schema)
     with _readable(path):
         table = file.read(columns=columns)
+    first = 0
     for batch in table.to_batches():
-        _require_values(path, batch, schema)
+        _require_values(path, batch, schema, first)
+        first += batch.num_rows
     return table
 
 
@@ -104,18 +106,19 @@ def read_batches(
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
     row_bytes = max(1, sum(group.total_byte_size for group in groups) // max(1, file.metadata.num_rows))
     size = min(size, max(1, GROUP_BYTES // row_bytes))  # as many rows are decoded at once
-    batches = file.iter_batches(batch_size=size, columns=columns)
+    batches, first = file.iter_batches(batch_size=size, columns=columns), 0
     while True:
         with _readable(path):
             batch = next(batches, None)
         if batch is None:
             return
-        _require_values(path, batch, schema)
+        _require_values(path, batch, schema, first)
+        first += batch.num_rows
         count = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
         yield from (batch.slice(start, count) for start in range(0, batch.num_rows, count))
 
 
-def rows(batch: pa.RecordBatch, path: Path) -> list[dict[str, Any]]:
+def rows(batch: pa.RecordBatch | pa.Table, path: Path) -> list[dict[str, Any]]:
     """The rows of a batch of the file at `path`. Raises InputError for what Python has no value for."""
     with _readable(path):
         return batch.to_pylist()
@@ -132,15 +135,16 @@ def _require(path: Path, file: pq.ParquetFile, columns: list[str] | None, schema
             raise InputError(f"{path}: the column {name!r} holds {given}; {wanted} is expected")
 
 
-def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None) -> None:
-    """Raise InputError for a missing value where the schema has none."""
+def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None, first: int) -> None:
+    """Raise InputError for a missing value where the schema has none; the batch begins with row number `first`."""
     with _readable(path):
         batch.validate(full=True)  # Arrow does not read whether text is UTF-8 before
     for field in schema or []:
         if field.name in batch.schema.names:
             column = batch.column(field.name)
             if column.null_count and not field.nullable:
-                raise InputError(f"{path}: a row has no {field.name}")
+                row = first + column.is_null().to_pylist().index(True)
+                raise InputError(f"{path}: a row has no {field.name}: row {row}")
             if pa.types.is_list(column.type) and _has_null(column.flatten()):
                 raise InputError(f"{path}: a row has nothing in a place of its {field.name}")
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core import paths, schema, seeding, tables
+from pipelines.core.errors import InputError, choices, one_line, shown
 from pipelines.core.ragged import offsets
 from pipelines.core.task import Task
 from pipelines.evaluation.drift import SCHEMA
@@ -15,6 +16,7 @@ from pipelines.text.interface import Tokenizer
 
 # of predictions -> the column of SCHEMA
 SAID = {"label": "label", "value": "value", "score": "confidence", "answer": ""}
+ANSWERS = {"value": pa.float64(), "score": pa.float64()}  # of predictions -> the type in which it is measured; or text
 MOST_ROWS = 5000  # of a profile and of a window; others are drawn, with a fixed seed
 
 
@@ -34,9 +36,48 @@ def of_scored(file: Path, folder: Path, prefix: str = "") -> pa.Table:
     kind = Task.load(folder).kind
     there = tables.open_parquet(file).schema_arrow.names
     own = {f"{prefix}{name}": name for name in SAID if f"{prefix}{name}" in there}
-    rows = sample(file, [*schema.INPUTS[kind], *own])
+    if not own:
+        raise InputError(f"{file}: no column says what a model answers, such as {prefix}label; score the window again")
+    texts_of = {name: schema.ROWS[kind].field(name) for name in schema.INPUTS[kind]}
+    wanted = texts_of | {name: pa.field(name, ANSWERS.get(of, pa.string())) for name, of in own.items()}
+    rows = measurable(file, sample(file, [*wanted]), [*wanted.values()])
     answers = rows.select([*own]).rename_columns([*own.values()])
     return observed(rows, answers, text_tokenizer.load(folder), kind)
+
+
+def measurable(file: Path, rows: pa.Table, fields: list[pa.Field]) -> pa.Table:
+    """Columns of a file in the types of `fields`; text may stand in a dictionary, or be large.
+
+    Raises InputError for a column of another type, a text that is missing, or a number that is none.
+    """
+    columns = []
+    for field in fields:
+        name, column = field.name, rows.column(field.name)
+        if _plain(column.type) != _plain(field.type):
+            raise InputError(f"{file}: the column {shown(name)} holds {column.type}; {field.type} is expected")
+        if not field.nullable and column.null_count:
+            raise InputError(f"{file}: the column {shown(name)}: a row has no text")
+        try:
+            column = column.cast(field.type)
+        except pa.ArrowException as error:
+            raise InputError(f"{file}: the column {shown(name)} cannot be read ({one_line(error)})") from None
+        if pa.types.is_floating(field.type) and pc.all(pc.is_finite(column)).as_py() not in (True, None):
+            raise InputError(f"{file}: the column {shown(name)}: a row has NaN or an infinite number")
+        if pa.types.is_list(field.type) and column.combine_chunks().flatten().null_count:
+            raise InputError(f"{file}: the column {shown(name)}: a row has nothing in a place of its list")
+        columns.append(column)
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _plain(kind: pa.DataType) -> str:
+    """What a type holds, in one word: it may be held in several ways."""
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"lists of {_plain(kind.value_type)}"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    return "number" if pa.types.is_floating(kind) or pa.types.is_integer(kind) else str(kind)
 
 
 def observed(rows: pa.Table, answers: pa.Table, tokenizer: Tokenizer, kind: str) -> pa.Table:
@@ -49,6 +90,9 @@ def observed(rows: pa.Table, answers: pa.Table, tokenizer: Tokenizer, kind: str)
 def sample(file: Path, columns: list[str] | None = None) -> pa.Table:
     """At most MOST_ROWS rows of a Parquet file, in their order; its size does not matter to the memory."""
     parquet = tables.open_parquet(file)
+    for name in columns or []:
+        if name not in parquet.schema_arrow.names:
+            raise InputError(f"{file}: {choices('column', name, parquet.schema_arrow.names)}")
     count = parquet.metadata.num_rows
     drawn = np.arange(count)
     if count > MOST_ROWS:
@@ -56,7 +100,10 @@ def sample(file: Path, columns: list[str] | None = None) -> pa.Table:
     found, at = [parquet.schema_arrow.empty_table().select(columns or parquet.schema_arrow.names)], 0
     for batch in tables.read_batches(file, columns):
         here = drawn[(drawn >= at) & (drawn < at + batch.num_rows)] - at
-        found.append(pa.Table.from_batches([batch.take(pa.array(here))]))
+        try:
+            found.append(pa.Table.from_batches([batch.take(pa.array(here))]))
+        except pa.ArrowException as error:  # of some types it can take no rows
+            raise InputError(f"{file}: its rows cannot be drawn ({one_line(error)})") from None
         at += batch.num_rows
     return pa.concat_tables(found)
 

@@ -22,6 +22,8 @@ from pipelines.core.ragged import Ragged, model_inputs, padded
 from pipelines.core.task import Task
 from pipelines.models.batch import IGNORE, Batch
 
+READ = ("first_length", "first_lengths", "end_position", "labels")  # columns, beside those whose absence has a sentence
+
 
 class Batches(Protocol):
     """What `fit` trains on."""
@@ -60,17 +62,27 @@ class Encoded:
         for name in ("label", "start_position"):
             if name in table.column_names and (count := table.column(name).null_count):
                 raise InputError(f"{path}: {count} rows have no label; train on another split")
+        for name in table.column_names:  # what the schema lets be missing, and training reads
+            if name in READ and (missing := table.column(name).is_null().to_pylist()).count(True):
+                raise InputError(f"{path}: row {missing.index(True)} has no {name}; encode it again")
         column, choices = table.column("input_ids").chunk(0), 1
         if pa.types.is_list(column.values.type):
-            choices, each = len(column[0]), pc.list_value_length(column)
-            if pc.min(each).as_py() != choices or pc.max(each).as_py() != choices:
-                raise InputError(f"{path}: the rows have unequal numbers of sequences")
+            each = pc.list_value_length(column).to_numpy()
+            choices = int(each[0])
+            if (other := each != choices).any() or not choices:
+                row = _first(other) if choices else 0
+                raise InputError(
+                    f"{path}: the rows have unequal numbers of sequences, or none: row 0 has {choices}, row {row} "
+                    f"{each[row]}; encode it again"
+                )
             column = column.flatten()
         nested = "first_lengths" in table.column_names
         first = table.column("first_lengths").chunk(0).flatten() if nested else _numbers(table, "first_length")
         ids, offsets = column.values.to_numpy(), column.offsets.to_numpy().astype(np.int64)
         first = None if first is None else np.asarray(first, np.int64)
         data = cls(ids, offsets, first, _labels(table), choices, tags="labels" in table.column_names)
+        if data.tags and (other := pc.list_value_length(table.column("labels")).to_numpy() != data.lengths).any():
+            raise InputError(f"{path}: row {_first(other)}: there are more or fewer tags than tokens; encode it again")
         if complaint := _complaint(data, task, size):
             raise InputError(f"{path}: {complaint}; encode it again")
         return data
@@ -119,23 +131,33 @@ def sizes(folder: Path) -> tuple[int, int]:
 
 
 def _complaint(data: Encoded, task: Task, vocab_size: int) -> str:
-    """What `encode` would not have written, in a few words; "" if there is nothing."""
-    lengths, labels, kind = data.lengths, data.labels, task.kind
+    """What `encode` would not have written, and in which row, in a few words; "" if there is nothing."""
+    lengths, labels, kind, first = data.lengths, data.labels, task.kind, data.first_length
     highest = {"span": data.longest - 1, "tagging": 2 * len(task.labels)}.get(kind, len(task.labels) - 1)
-    if len(data.ids) and data.ids.max() >= vocab_size:
-        return f"the id {data.ids.max()} is not below {vocab_size}, the size of the vocabulary"
-    if lengths.min() < 2 and kind != "text":
-        return "a sequence has fewer than the two tokens around each text"
-    if data.first_length is not None and len(data.first_length) != len(lengths):
+    of_sequences = np.arange(len(lengths)) // data.choices
+    if (wrong := data.ids >= vocab_size).any():
+        row = np.repeat(of_sequences, lengths)[_first(wrong)]
+        return f"row {row}: the id {data.ids[_first(wrong)]} is not below {vocab_size}, the size of the vocabulary"
+    if (wrong := lengths < 2).any() and kind != "text":
+        return f"row {of_sequences[_first(wrong)]}: a sequence has fewer than the two tokens around each text"
+    if first is not None and len(first) != len(lengths):
         return "there are more or fewer first lengths than sequences"
-    if data.first_length is not None and ((data.first_length < 0) | (data.first_length > lengths)).any():
-        return "the first text of a row is longer than all of its sequence"
-    if data.tags and labels is not None and len(labels) != len(data.ids):
-        return "there are more or fewer tags than tokens"
-    if labels is not None and kind == "regression":
-        return "" if np.isfinite(labels).all() else "a label is not a finite number"
-    wrong = [] if labels is None else labels[(labels < 0) & (labels != IGNORE) | (labels > highest)].tolist()
-    return f"the label {wrong[0]} is none of 0 to {highest}" if wrong else ""
+    if first is not None and (wrong := (first < 0) | (first > lengths)).any():
+        return f"row {of_sequences[_first(wrong)]}: the first text is longer than all of its sequence"
+    if labels is None or kind == "regression":
+        wrong = np.zeros(1, bool) if labels is None else ~np.isfinite(labels)
+        return f"row {_first(wrong)}: a label is not a finite number" if wrong.any() else ""
+    wrong = (labels < 0) & (labels != IGNORE) | (labels > highest)
+    if not wrong.any():
+        return ""
+    place = np.argwhere(wrong)[0]
+    row = np.repeat(of_sequences, lengths)[place[0]] if data.tags else place[0]
+    return f"row {row}: the label {labels[tuple(place)]} is none of 0 to {highest}"
+
+
+def _first(wrong: np.ndarray) -> int:
+    """The place of the first one that is True."""
+    return int(np.flatnonzero(wrong)[0])
 
 
 def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
