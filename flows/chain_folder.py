@@ -81,7 +81,7 @@ class ChainFolder:
         """
         target, entry = self.place / paths.onnx(run), params.read().get("export", {}).get(run) or {}
         asked, stamp = _digest([entry, _code("export")]), self.place / f"exported-{run}"
-        if target.is_dir() and not (stamp.is_file() and stamp.read_text() == asked):
+        if target.is_dir() and not (stamp.is_file() and stamp.read_bytes() == asked.encode()):
             shutil.rmtree(target)
         if not target.is_dir():
             self._prepare({"export": {run: entry}})

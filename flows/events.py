@@ -49,7 +49,7 @@ def _told() -> Iterator[dict[str, str]]:
     """What was told before. Several flows tell, each in a process of its own: one at a time looks and writes."""
     TOLD.parent.mkdir(parents=True, exist_ok=True)
     with paths.turn(TOLD.parent):
-        yield json_file.mapping(TOLD) if TOLD.is_file() else {}
+        yield json_file.cached(TOLD)  # of a damaged file all is told again
 
 
 def _send(what: str, about: str, payload: dict[str, str]) -> bool:

@@ -54,9 +54,11 @@ def running(name: str) -> psutil.Process | None:
     """The process that `up` started under `name`; None if it has ended, even if another process has its pid now."""
     try:
         known = record(name)
+        if type(known["pid"]) is not int:  # psutil takes none for this process
+            return None
         process = psutil.Process(known["pid"])
         alive = began(process.pid) == known["began"] and process.status() != psutil.STATUS_ZOMBIE
-    except (OSError, ValueError, KeyError, psutil.NoSuchProcess):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, psutil.Error):  # or a note that is damaged
         return None
     return process if alive else None
 

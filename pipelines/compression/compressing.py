@@ -70,7 +70,9 @@ def _cache(key: str, of: str) -> Path:
     """
     folder = paths.teacher_outputs(key)
     stamp = folder / "digest"
-    if not stamp.is_file() or stamp.read_text() != of:
+    if not stamp.is_file() or stamp.read_bytes() != of.encode():
+        if folder.is_file():
+            folder.unlink()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         stamp.write_text(of)

@@ -23,6 +23,7 @@ from pipelines.acceleration import frozen_features
 from pipelines.acceleration.precision import autocast
 from pipelines.compression import states
 from pipelines.compression.context import Context
+from pipelines.core import json_file
 from pipelines.core.progress import say
 from pipelines.core.ragged import positions
 from pipelines.entries.parts.fit import Fit
@@ -215,7 +216,7 @@ def _keep(context: Context, asked: Asked, wanted: dict[str, Array]) -> bool:
     """Write the arrays, if no run before this one has finished them; False if a number is too large for its array."""
     about = {name: [*each.shape, each.kind] for name, each in wanted.items()}
     done: Path = context.cache / FILE
-    if done.is_file() and about.items() <= json.loads(done.read_text()).items():
+    if _whole(done, about, wanted):
         return True
     context.cache.mkdir(parents=True, exist_ok=True)
     files = {name: frozen_features.reserved(Path(each.file), each.kind, each.shape) for name, each in wanted.items()}
@@ -236,6 +237,15 @@ def _keep(context: Context, asked: Asked, wanted: dict[str, Array]) -> bool:
     aside.write_text(json.dumps(about))
     os.replace(aside, done)
     return True
+
+
+def _whole(done: Path, about: dict[str, list[Any]], wanted: dict[str, Array]) -> bool:
+    """Whether a run before this one has noted in `done` that it finished these arrays, and they are still whole."""
+    known = json_file.cached(done)
+    if any(known.get(name) != noted for name, noted in about.items()):
+        return False
+    files = [(Path(each.file), each.size_bytes) for each in wanted.values()]
+    return all(file.is_file() and file.stat().st_size == max(1, size) for file, size in files)
 
 
 def _places(data: Any, rows: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Read and write JSON files; errors say in one sentence what is wrong, and where."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,19 @@ def mapping(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{path}: it must map names to values")
     return found
+
+
+def cached(path: Path) -> dict[str, Any]:
+    """The object in a file that is made anew when it is lost; {} if there is none, or it is of no use.
+
+    A folder of that name, in which nobody writes, is removed: it would keep the file from being written.
+    """
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        return mapping(path)
+    except (InputError, OSError):
+        return {}
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

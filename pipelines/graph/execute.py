@@ -269,8 +269,5 @@ def _reason(status: int, log: Path) -> str:
 
 def _seconds() -> dict[str, float]:
     """How long each stage took when it last ran; none where the file is damaged, for it is made anew at the end."""
-    try:
-        found = json_file.mapping(SECONDS)
-    except (InputError, OSError):
-        return {}
+    found = json_file.cached(SECONDS)
     return {name: took for name, took in found.items() if type(took) in (int, float) and 0 <= took < math.inf}

@@ -110,11 +110,15 @@ def _forget_the_dead(file: Path) -> None:
     except (OSError, ValueError):
         file.unlink(missing_ok=True)  # DVC could not read it either
         return
-    every = [
-        *lists.get("write", {}).values(),
-        *(each for several in lists.get("read", {}).values() for each in several),
-    ]
-    if not any(_runs_dvc(int(each["pid"])) for each in every):
+    try:
+        every = [
+            *lists.get("write", {}).values(),
+            *(each for several in lists.get("read", {}).values() for each in several),
+        ]
+        alive = any(_runs_dvc(int(each["pid"])) for each in every)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        alive = False  # as above
+    if not alive:
         file.unlink(missing_ok=True)
 
 

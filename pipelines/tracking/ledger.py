@@ -9,6 +9,7 @@ Who may write NAME but not NAME.ledger may register versions and cannot promote 
 import contextlib
 import getpass
 import hashlib
+import itertools
 import os
 import socket
 import uuid
@@ -34,6 +35,7 @@ TAG = "event"  # of a version of NAME.ledger
 END = "end"  # the tag of NAME.ledger that notes its last event, which no later event names
 PAGE = 10_000  # events of one request
 CACHE = Path("state/ledger")
+MOST_EVENTS = 2**31  # the registry's own numbers are smaller
 _KEPT = TypeAdapter(list[Kept])
 TRIES = 100  # to settle the alias while others promote
 
@@ -102,9 +104,11 @@ def _not_as_before(event: Kept) -> str:
 def _cached(file: Path) -> list[Kept]:
     """The events that were read before; none if the file is of no use."""
     try:
-        return _KEPT.validate_python(json_file.read(file))
-    except (InputError, ValidationError):
+        found = _KEPT.validate_python(json_file.read(file))
+    except (InputError, ValidationError, OSError):
         return []
+    rising = all(a.number < b.number for a, b in itertools.pairwise(found))
+    return found if rising and all(0 < each.number < MOST_EVENTS for each in found) else []
 
 
 def _onward(client: MlflowClient, name: str, known: Sequence[Kept]) -> list[Kept]:

@@ -3,7 +3,6 @@
 import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -40,7 +39,9 @@ def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> di
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-    except (RuntimeError, EOFError, UnpicklingError) as error:  # which of these a cut file raises depends on its end
+        if not isinstance(state, dict) or not {"fingerprint", "model", "optimizer"} <= state.keys():
+            raise ValueError("it holds something else")
+    except Exception as error:  # which of many a cut or changed file raises depends on where it is cut
         raise InputError(
             f"{path}: no checkpoint can be read from it ({one_line(error)}); remove it to start anew"
         ) from None

@@ -5,14 +5,12 @@
 
 import json
 import random
-import shutil
 import tarfile
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
@@ -21,15 +19,15 @@ from pipelines.core import checking, paths
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.schema import INPUTS
 from pipelines.data.corpora import livedoor
-from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
-from pipelines.stages import encode, import_weights, prepare
+from pipelines.stages import encode, prepare
 from pipelines.tracking.events import Kept, replay
 from pipelines.tracking.registry import Version
 from pipelines.training.batches import Encoded
-from tests.fuzz import mutate, seeds
+from tests.fuzz import files, mutate, seeds
+from tests.fuzz.kinds_kept import cache, scored
+from tests.fuzz.kinds_of_models import model, own_format, published
 
-REMOVES = True  # whether a file of a folder may be removed
 Run = Callable[[], object]
 
 
@@ -54,7 +52,7 @@ def corpus(rng: random.Random) -> Run:
     elif Path(file).suffix == ".json" and rng.random() < 0.7:
         content = mutate.as_json(mutate.changed(json.loads(content), rng), rng)
     elif Path(file).suffix == ".parquet":
-        content = parquet(content, rng)
+        content = files.parquet(content, rng)
     else:
         content = mutate.damaged(content, rng)
     if rng.random() < 0.2:
@@ -66,42 +64,6 @@ def corpus(rng: random.Random) -> Run:
 
 def _rows(found: Any) -> list[Any]:
     return found if isinstance(found, list) else [found]
-
-
-def parquet(content: bytes, rng: random.Random) -> bytes:
-    """A Parquet file damaged in its bytes, or with other columns, types or values."""
-    if rng.random() < 0.4:
-        return mutate.damaged(content, rng)
-    try:
-        return _other(pq.read_table(BytesIO(content)), rng)
-    except Exception:  # Arrow itself refuses this change
-        return mutate.damaged(content, rng)
-
-
-def _other(table: pa.Table, rng: random.Random) -> bytes:
-    """A table with other columns, types or values."""
-    rows, way = mutate.changed(table.to_pylist(), rng), rng.randrange(5)
-    if way == 0:
-        table = pa.Table.from_pylist(rows)
-    elif way == 1:
-        table = pa.Table.from_pylist(rows, schema=table.schema)
-    elif way == 2:
-        table = table.drop_columns(rng.choice(table.column_names))
-    elif way == 3:
-        twice = rng.choice(table.column_names)
-        table = table.append_column(twice, table.column(rng.randrange(table.num_columns)))
-    else:
-        at = rng.randrange(table.num_columns)
-        odd = rng.choice(
-            (pa.binary(), pa.int8(), pa.date32(), pa.duration("ns"), pa.bool_(), pa.float64(), pa.large_string())
-        )
-        values = pa.nulls(table.num_rows, odd)
-        if rng.random() < 0.5:
-            values = table.column(at).cast(odd)
-        table = table.set_column(at, table.column_names[at], values)
-    out = BytesIO()
-    pq.write_table(table, out)
-    return out.getvalue()
 
 
 def archive(rng: random.Random) -> Run:
@@ -136,8 +98,8 @@ def rows(rng: random.Random) -> Run:
     """artifacts/rows, through the stage encode."""
     kind = rng.choice(list(seeds.KINDS))
     folder = paths.rows("it")
-    _copy(Path("seeds") / kind / "rows", folder)
-    _mutate_one(folder, rng)
+    files.copied(Path("seeds") / kind / "rows", folder)
+    files.change_one(folder, rng)
     options: dict[str, Any] = {"task": "it", "vocab": str(Path("seeds/tokenizer")), "max_length": 32}
     if rng.random() < 0.2:
         options = mutate.changed(options | {"stride": 5, "special_tokens": "text"}, rng)
@@ -148,8 +110,8 @@ def rows(rng: random.Random) -> Run:
 def encoded(rng: random.Random) -> Run:
     """artifacts/encoded, as training reads it: every row in batches."""
     kind = rng.choice(list(seeds.KINDS))
-    _copy(Path("seeds") / kind / "encoded", Path("encoded"))
-    _mutate_one(Path("encoded"), rng, skip=("tokenizer",))
+    files.copied(Path("seeds") / kind / "encoded", Path("encoded"))
+    files.change_one(Path("encoded"), rng, skip=("tokenizer",))
 
     def train() -> None:
         from pipelines.training.batches import RowBatches
@@ -161,31 +123,11 @@ def encoded(rng: random.Random) -> Run:
     return train
 
 
-def model(rng: random.Random) -> Run:
-    """A fine-tuned model's folder, or an exported one, opened and asked."""
-    kind = rng.choice(list(seeds.KINDS))
-    _copy(
-        Path("seeds") / kind / rng.choice(("model", "model", "onnx") if kind == "single" else ("model",)), Path("model")
-    )
-    _mutate_one(Path("model"), rng)
-    given = pq.read_table(Path("seeds") / kind / "rows/train.parquet", columns=INPUTS[kind])
-    return lambda: Predictor.load(Path("model")).predict(given)
-
-
-def published(rng: random.Random) -> Run:
-    """A published checkpoint's folder, through the stage import_weights."""
-    _copy(Path("seeds/encoder"), Path("elsewhere"))
-    _mutate_one(Path("elsewhere"), rng)
-    entry: dict[str, Any] = {"source": "elsewhere"}
-    Path("params.yaml").write_bytes(mutate.as_yaml({"import_weights": {"it": entry}}))
-    return lambda: import_weights.main("it")
-
-
 def scoring(rng: random.Random) -> Run:
     """A Parquet file for batch scoring."""
     kind = rng.choice(list(seeds.KINDS))
     content = (Path("seeds") / kind / "rows/train.parquet").read_bytes()
-    Path("in.parquet").write_bytes(parquet(content, rng))
+    Path("in.parquet").write_bytes(files.parquet(content, rng))
     return lambda: list(batch.scored_here(Path("in.parquet"), seeds.scorer(kind)))
 
 
@@ -232,27 +174,8 @@ def tags(rng: random.Random) -> Run:
     return read
 
 
-def _copy(source: Path, target: Path) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target)
-
-
-def _mutate_one(folder: Path, rng: random.Random, skip: tuple[str, ...] = ()) -> None:
-    """Change one file of the folder, or remove it."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and not {*skip} & {*file.parts})
-    file = rng.choice(files)
-    content = file.read_bytes()
-    if rng.random() < 0.05 and REMOVES:
-        file.unlink()
-    elif file.suffix == ".json" and rng.random() < 0.8:
-        file.write_bytes(mutate.as_json(mutate.changed(json.loads(content), rng), rng))
-    elif file.suffix == ".parquet":
-        file.write_bytes(parquet(content, rng))
-    else:
-        file.write_bytes(mutate.damaged(content, rng))
-
-
 WEIGHTS: dict[Callable[[random.Random], Run], int] = {
-    params: 5, corpus: 6, archive: 1, rows: 2, encoded: 2, model: 3, published: 1, scoring: 1, request: 2,
-    ledger_events: 1, tags: 1,
+    params: 5, corpus: 6, archive: 1, rows: 2, encoded: 2, model: 3, own_format: 3, published: 1, scoring: 1,
+    request: 2, ledger_events: 1, tags: 1, scored: 1,
+    cache: 1,
 }  # fmt: skip

@@ -24,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 20  # for one mutant
 MEMORY_KB = 1 << 20  # more than before it
+ONLY = ""  # a name of kinds.WEIGHTS; "" for all of them
 FOR_ONE_WORKER = 1000  # mutants; libraries keep a little of each
 MAX_SENTENCE = 1500  # characters
 Outcome = dict[str, Any]
@@ -34,7 +35,8 @@ def drawn(seed: int, number: int) -> tuple[str, random.Random]:
     from tests.fuzz import kinds
 
     rng = random.Random(f"{seed} {number}")
-    (kind,) = rng.choices(list(kinds.WEIGHTS), list(kinds.WEIGHTS.values()))
+    chosen = {kind: weight for kind, weight in kinds.WEIGHTS.items() if ONLY in ("", kind.__name__)}
+    (kind,) = rng.choices(list(chosen), list(chosen.values()))
     return kind.__name__, rng
 
 
@@ -58,12 +60,11 @@ def read(kind: Callable[[random.Random], Callable[[], object]], rng: random.Rand
 
 
 def result(read: Callable[[], object], debug: bool = False) -> str:
-    """What came of reading a mutant: "rows", "sentence", or the root cause of a failure."""
+    """What came of a mutant: "rows", "changed" (a model answered otherwise), "sentence", or the cause of a failure."""
     from pipelines.core.errors import MAX_PRINTED, InputError, one_line
 
     try:
-        read()
-        return "rows"
+        return "changed" if read() == "changed" else "rows"
     except (InputError, OSError) as error:
         said = one_line(error, MAX_PRINTED)
         return "sentence" if _is_sentence(said) else f"no sentence: {said[:200]!r}"
@@ -120,7 +121,17 @@ def watched(seed: int, numbers: range) -> list[Outcome]:
     done: list[Outcome] = []
     while numbers:
         stop = min(numbers.stop, numbers.start + FOR_ONE_WORKER)
-        command = [sys.executable, __file__, "--seed", str(seed), "--work", str(numbers.start), str(stop)]
+        command = [
+            sys.executable,
+            __file__,
+            "--seed",
+            str(seed),
+            "--kind",
+            ONLY,
+            "--work",
+            str(numbers.start),
+            str(stop),
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
             found, why = _listen(worker)
         ended = [each for each in found if "what" in each]
@@ -160,16 +171,16 @@ def fuzz(count: int, seed: int, first: int = 0) -> list[Outcome]:
 
 
 def failures(found: list[Outcome]) -> list[Outcome]:
-    return [each for each in found if each["what"] not in ("rows", "sentence")]
+    return [each for each in found if each["what"] not in ("rows", "changed", "sentence")]
 
 
 def table(found: list[Outcome]) -> str:
     """Counts by kind, and then every root cause with how often it came and an example."""
-    lines = [f"{'kind':12} {'mutants':>8} {'rows':>8} {'sentence':>9} {'failures':>9}"]
+    lines = [f"{'kind':12} {'mutants':>8} {'rows':>8} {'changed':>8} {'sentence':>9} {'failures':>9}"]
     for kind in sorted({each["kind"] for each in found}):
         of = Counter(each["what"] for each in found if each["kind"] == kind)
-        wrong = of.total() - of["rows"] - of["sentence"]
-        lines.append(f"{kind:12} {of.total():8,} {of['rows']:8,} {of['sentence']:9,} {wrong:9,}")
+        wrong = of.total() - of["rows"] - of["changed"] - of["sentence"]
+        lines.append(f"{kind:12} {of.total():8,} {of['rows']:8,} {of['changed']:8,} {of['sentence']:9,} {wrong:9,}")
     causes = Counter(f"{each['kind']}: {each['what']}" for each in failures(found))
     examples = {f"{each['kind']}: {each['what']}": each["number"] for each in reversed(failures(found))}
     return "\n".join(
@@ -182,8 +193,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int)
+    parser.add_argument("--kind", default="", help="of all kinds of inputs only this one")
     parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    global ONLY
+    ONLY = given.kind
     if given.work:
         work(given.seed, range(*given.work))
     elif given.only is not None:

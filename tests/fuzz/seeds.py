@@ -12,20 +12,22 @@ import torch
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
+from pipelines.compression import variant
 from pipelines.core import schema, tables
 from pipelines.core.errors import InputError
 from pipelines.data.corpora import livedoor
-from pipelines.inference import onnx_export
+from pipelines.inference import onnx_export, profiling
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.text import encoding, tokenizer
 from pipelines.tracking.events import Event, digest
 from pipelines.tracking.registry import Version
-from tests.support import http, tiny
+from tests.support import http, own_formats, tiny
 from tests.support import kinds as some
 from tests.support.file_texts import IOB2, SQUAD
 from tests.support.places import ROOT
 
+CHANGED = "changed"  # what reads a mutant returns it if an answer is another one
 PARAMS = [str(file) for file in (ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml")))]
 KINDS = tuple(some.TASKS)
 ARTICLES = {
@@ -132,6 +134,28 @@ def make() -> None:
         (place / kind / "model/tokenizer_config.json").write_text(json.dumps(config))
     (place / "single/onnx").mkdir()
     onnx_export.export(place / "single/model", place / "single/onnx", 18, 1e-3)
+    _own_formats(place)
+
+
+def _own_formats(place: Path) -> None:
+    """A model in each of our own formats, with what `compress` says of it."""
+    teacher, step = place / "single/model", {"run": "it", "method": "a", "params": {"epochs": 1}}
+    for name in own_formats.NAMES:
+        own_formats.save(name, teacher, place / "own" / name, some.TASKS["single"])
+        made, task = model_folder.load_tuned(place / "own" / name)
+        variant.write(place / "own" / name, made, task.kind, step, "teacher", teacher, {})
+
+
+@cache
+def given(kind: str) -> pa.Table:
+    """The rows that a model is asked for."""
+    return pq.read_table(Path("seeds") / kind / "rows/train.parquet", columns=schema.INPUTS[kind])
+
+
+@cache
+def answers(folder: Path, kind: str) -> pa.Table:
+    """What the whole model in a folder says of them."""
+    return Predictor.load(folder).predict(given(kind))
 
 
 @cache
@@ -142,6 +166,19 @@ def predictor(kind: str) -> Predictor:
 @cache
 def scorer(kind: str) -> batch.Scorer:
     return batch.Scorer("it", 1, "said_", str(Path("seeds") / kind / "model"))
+
+
+@cache
+def scored(kind: str) -> pa.Table:
+    """The rows, as a job has scored them."""
+    return pa.concat_tables(batch.scored_here(Path("seeds") / kind / "rows/train.parquet", scorer(kind)))
+
+
+@cache
+def profile(kind: str) -> pa.Table:
+    """What drift is measured against: the very same rows."""
+    pq.write_table(scored(kind), "profile.parquet")
+    return profiling.of_scored(Path("profile.parquet"), Path("seeds") / kind / "model", "said_")
 
 
 @cache

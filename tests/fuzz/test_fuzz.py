@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import kinds, mutate, run
+from tests.fuzz import files, kinds, kinds_kept, kinds_of_models, mutate, run
 
 EACH = 40  # mutants of a kind of input
 
@@ -24,8 +24,8 @@ def test_no_mutant_gives_anything_but_rows_or_one_sentence() -> None:
 @pytest.mark.parametrize("kind", kinds.WEIGHTS, ids=lambda kind: kind.__name__)
 def test_a_round_of_mutants_gives_rows_or_one_sentence(kind: Callable[[random.Random], kinds.Run], place: Path) -> None:
     found = [run.read(kind, random.Random(f"{kind.__name__} {number}")) for number in range(EACH)]
-    assert {*found} <= {"rows", "sentence"}
-    assert "sentence" in found, "none of them was a mutant"
+    assert {*found} <= {"rows", "changed", "sentence"}
+    assert {*found} & {"changed", "sentence"}, "none of them was a mutant"
 
 
 @pytest.mark.parametrize("kind", kinds.WEIGHTS, ids=lambda kind: kind.__name__)
@@ -36,9 +36,12 @@ def test_what_is_not_changed_is_read(
     monkeypatch.setattr(mutate, "changed", lambda tree, rng: tree)
     monkeypatch.setattr(mutate, "as_json", lambda tree, rng: json.dumps(tree).encode())
     monkeypatch.setattr(mutate, "damaged", lambda content, rng: content)
-    monkeypatch.setattr(kinds, "parquet", lambda content, rng: content)
+    monkeypatch.setattr(mutate, "sized", lambda tree, sizes, rng: tree)
+    monkeypatch.setattr(files, "parquet", lambda content, rng: content)
+    monkeypatch.setattr(files, "REMOVES", False)
     monkeypatch.setattr(kinds, "odd_member", lambda info, rng: None)
-    monkeypatch.setattr(kinds, "REMOVES", False)
+    monkeypatch.setattr(kinds_of_models, "CHANGES", False)
+    monkeypatch.setattr(kinds_kept, "CHANGES", False)
     for number in range(12):
         shutil.rmtree("artifacts", ignore_errors=True)
         assert run.result(kind(random.Random(number)), debug=True) == "rows"
