@@ -1,5 +1,6 @@
-"""The order of two models by latency: rounds in turn until it is decided, or as many as there may be."""
+"""The order of two models by latency: rounds in turn until it is decided, or rounds or time are spent."""
 
+import time
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from statistics import median
 from pipelines.inference import in_turn
 
 LEAST_ROUNDS, MOST_ROUNDS = 8, 24
+MOST_SECONDS = 600.0  # of a comparison: rounds of a large model on a busy machine take minutes
 CHANCE = 0.01  # of a sign test in one look; over all looks two equal models are told apart in 2.3 of 100 comparisons
 
 
@@ -38,12 +40,18 @@ def compare(first: Path, second: Path, split_file: Path, threads: int = 1) -> Or
 
 
 def decide(ratios: Iterable[float]) -> Order:
-    """Look at one round after the other until the sign test (two-sided) tells the models apart."""
+    """Look at one round after the other until the sign test (two-sided) tells the models apart.
+
+    The first round is always looked at; none begins after MOST_SECONDS.
+    """
     seen: list[float] = []
+    until = time.monotonic() + MOST_SECONDS
     for ratio in islice(ratios, MOST_ROUNDS):
         seen.append(ratio)
         if len(seen) >= LEAST_ROUNDS and _by_chance(seen) <= CHANCE:
             return Order(median(seen), len(seen), True)
+        if time.monotonic() > until:
+            break
     return Order(median(seen), len(seen), False)
 
 

@@ -23,6 +23,12 @@ def test_rounds_that_go_both_ways_decide_nothing() -> None:
     assert order.ratio == pytest.approx(1.0)
 
 
+def test_the_time_may_be_spent_before_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(step=latency_order.MOST_SECONDS / 2)
+    monkeypatch.setattr(latency_order.time, "monotonic", lambda: next(clock))
+    assert latency_order.decide(repeat(1.2)) == latency_order.Order(1.2, 3, False)
+
+
 def test_equal_models_are_told_apart_in_few_searches() -> None:
     draw, searches = np.random.default_rng(1), 2000
     wrong = sum(
