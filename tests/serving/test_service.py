@@ -1,5 +1,6 @@
 """The services answer as the predictor does: ours over HTTP, MLflow's own, and the batch job on Ray."""
 
+import importlib
 import json
 import os
 import signal
@@ -41,6 +42,7 @@ def test_the_service_answers_as_the_predictor_does_and_follows_the_champion(
     with serving("tiny", port=free_port()) as address:
         _check_service(address, wanted)
         _check_what_openapi_says(address)
+        _check_that_a_generated_client_works(address, checkout, monkeypatch)
         _check_bodies_that_attack(address)
         _check_that_it_follows(address, checkout)
         _check_that_it_goes_on_without_a_ledger(address)
@@ -76,6 +78,24 @@ def test_sigterm_lets_requests_be_answered_and_ends_all(
     _, alive = psutil.wait_procs(family, 20)
     assert len(family) > 3
     assert alive == []
+
+
+def _check_that_a_generated_client_works(address: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What openapi-python-client makes of /openapi.json reads an answer, and a refusal."""
+    with urllib.request.urlopen(f"{address}/openapi.json") as answer:
+        Path("openapi.json").write_bytes(answer.read())
+    make = ["generate", "--path", "openapi.json", "--output-path", "generated", "--meta", "none"]
+    subprocess.run([sys.executable, "-m", "openapi_python_client", *make], check=True, capture_output=True)
+    monkeypatch.syspath_prepend(str(checkout))
+    made, sent = importlib.import_module("generated"), importlib.import_module("generated.models")
+    predict = importlib.import_module("generated.api.default.predict_predict_post").sync
+    with made.Client(base_url=address) as client:
+        right = predict(client=client, body=sent.Request(rows=[sent.Row(text=TEXTS[0])], scores=True))
+        wrong = predict(client=client, body=sent.Request(rows=[sent.Row(question="犬", context="犬")]))
+    (plain,) = ask(address, "/predict", {"rows": [{"text": TEXTS[0]}]})["predictions"]
+    assert right.predictions[0].label == plain["label"]
+    assert isinstance(wrong, sent.Problem)
+    assert wrong.detail == "tiny version 1 takes text; context is not among them"
 
 
 def _check_that_it_follows(address: str, checkout: Path) -> None:
