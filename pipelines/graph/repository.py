@@ -108,7 +108,7 @@ def _forget_the_dead(file: Path) -> None:
     try:
         lists = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        file.unlink(missing_ok=True)  # DVC could not read it either
+        _remove(file)  # DVC could not read it either
         return
     try:
         every = [
@@ -119,7 +119,13 @@ def _forget_the_dead(file: Path) -> None:
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         alive = False  # as above
     if not alive:
-        file.unlink(missing_ok=True)
+        _remove(file)
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)
 
 
 def _runs_dvc(pid: int) -> bool:

@@ -194,7 +194,8 @@ def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkey
     assert ledger._cached(damage(Path("kept/ledger.json"))) == []
     damage(execute.SECONDS)
     assert execute._seconds() in ({}, {"write": 3})
-    repository._forget_the_dead(damage(Path("kept/rwlock"))) if content is not None else None
+    repository._forget_the_dead(lock := damage(Path("kept/rwlock")))
+    assert not lock.exists()
     array = teacher_outputs.Array((2, 3), "float32", True, "kept/states")
     assert not teacher_outputs._whole(damage(Path("kept/done.json")), {"states": [2, 3, "float32"]}, {"states": array})
     assert watch.kept_lines(damage(Path("kept/window.parquet")), Path("seeds")) is None
