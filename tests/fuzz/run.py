@@ -23,6 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 20  # for one mutant
+START_SECONDS = 900  # for imports and the whole inputs: 30 of a processor's, of which others may leave little
 MEMORY_KB = 1 << 20  # more than before it
 ONLY = ""  # a name of kinds.WEIGHTS; "" for all of them
 FOR_ONE_WORKER = 1000  # mutants; libraries keep a little of each
@@ -134,13 +135,12 @@ def watched(seed: int, numbers: range) -> list[Outcome]:
         ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
             found, why = _listen(worker)
-        ended = [each for each in found if "what" in each]
-        done += ended
-        last = found[-1] if found else {"number": numbers.start, "kind": "the worker", "what": why}
+        if not found:  # nor would the next one start
+            return [*done, {"number": numbers.start, "kind": "the worker", "what": why}]
+        done += [each for each in found if "what" in each]
+        last = found[-1]
         if "what" not in last:
             done.append(last | {"what": why})
-        elif not found:
-            done.append(last)
         numbers = range(last["number"] + 1, numbers.stop)
     return done
 
@@ -152,13 +152,13 @@ def _listen(worker: subprocess.Popen) -> tuple[list[Outcome], str]:
     found: list[Outcome] = []
     with selectors.DefaultSelector() as waiting:
         waiting.register(worker.stdout, selectors.EVENT_READ)
-        while waiting.select(SECONDS if found else 120):
+        while waiting.select(SECONDS if found else START_SECONDS):
             if not (line := worker.stdout.readline()):
                 worker.wait()
                 return found, f"the process ended with status {worker.returncode}: {worker.stderr.read()[-300:]}"
             found.append(json.loads(line))
     worker.kill()
-    return found, f"no end within {SECONDS} s"
+    return found, f"no end within {SECONDS} s" if found else f"no start within {START_SECONDS} s"
 
 
 def fuzz(count: int, seed: int, first: int = 0) -> list[Outcome]:

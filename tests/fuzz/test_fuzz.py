@@ -45,3 +45,10 @@ def test_what_is_not_changed_is_read(
     for number in range(12):
         shutil.rmtree("artifacts", ignore_errors=True)
         assert run.result(kind(random.Random(number)), debug=True) == "rows"
+
+
+def test_a_worker_that_does_not_start_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "__file__", "/dev/null/x")
+    (only,) = run.watched(1, range(5))
+    assert only["kind"] == "the worker"
+    assert only["what"].startswith("the process ended with status 2: ")
