@@ -129,6 +129,8 @@ def config(folder: Path) -> Any:
         size = getattr(getattr(found, "encoder", found), name, 1)
         if isinstance(size, int) and size < 1:  # torch builds a model with -2 heads, and fails when it is used
             raise InputError(f"{folder}: its config.json has {name} {size}; 1 or more is expected")
+    if getattr(getattr(found, "encoder", found), "is_decoder", False) or getattr(found, "is_decoder", False):
+        raise InputError(f"{folder}: its {CONFIG} has is_decoder True; it would read each token without those after it")
     return found
 
 
@@ -180,6 +182,8 @@ def require_its_config(folder: Path) -> None:
 def built(auto: Any, folder: Path, most: int) -> PreTrainedModel:
     """A model with random weights in all the shapes that a folder's config names, which are at most so many."""
     asked = config(folder)
+    for part in (asked, getattr(asked, "encoder", asked)):
+        part.dtype = torch.float32  # as `opened` does, whatever the config names
     with _usable(folder):
         # on a copy, since some models write into their config what they have of it
         build = partial(of_config, auto, copy.deepcopy(asked))

@@ -12,6 +12,7 @@ import pytest
 from pipelines.compression import variant
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
+from tests.fuzz import seeds
 from tests.support import own_formats
 
 MOST_BYTES = 2 << 30  # more address space than before
@@ -102,6 +103,7 @@ DAMAGED: dict[str, tuple[str, Change, str]] = {
     "an odd BiLSTM": ("bilstm", under("encoder", "hidden_size", value=17), "is not divisible by 2"),
     "padding of none": ("bilstm", under("encoder", "pad_token_id", value=10**6), "no model can be built from its"),
     "a step of rows": ("qdq", under("chunk_size_feed_forward", value=7), "its model cannot be run as config.json has"),
+    "a decoder": ("int8", under("is_decoder", value=True), "has is_decoder True; it would read each token without"),
     "answers as a tuple": ("cut", under("return_dict", value=False), "its model cannot be run as config.json has it"),
 }
 
@@ -146,6 +148,14 @@ def test_a_value_that_no_weight_shows_is_refused(form: str, place: Path) -> None
         Predictor.load(folder)
     (folder / "config.json").write_text(json.dumps(json.loads((Path("seeds/own") / form / "config.json").read_text())))
     Predictor.load(folder)  # other spaces are no other config
+
+
+def test_weights_are_computed_with_as_floats_of_32_bits(place: Path) -> None:
+    """Whatever dtype a config names, as in Hugging Face's own format."""
+    folder = mutant("packed under a head", lambda values: values.update(torch_dtype="float16"))
+    own_formats.forget_config(folder)
+    given = seeds.given("single")
+    assert Predictor.load(folder).predict(given).equals(seeds.answers(Path("seeds/own/packed under a head"), "single"))
 
 
 @pytest.mark.parametrize("form", own_formats.NAMES)
