@@ -33,7 +33,8 @@ class ChainFolder:
     Attributes:
         run: the teacher.
         entries: those that chains are made of.
-        stages: run in the folder, which is `place`.
+        place: the folder.
+        stages: runs stages in it.
     """
 
     run: str
@@ -44,7 +45,7 @@ class ChainFolder:
 
     @classmethod
     def of(cls, run: str, entries: Entries, scored: Evaluate, until_end: ExitStack) -> "ChainFolder":
-        """The folder of a search that closes `until_end` at its end.
+        """Make the folder of a search, which closes `until_end` at its end.
 
         It is named after all that chains depend on: the params, and what dvc.lock says of files and code.
 

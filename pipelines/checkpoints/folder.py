@@ -131,9 +131,9 @@ def _require_runs(folder: Path, model: PreTrainedModel, task: Task) -> None:
     inputs["token_type_ids"] = torch.zeros_like(inputs["input_ids"])
     try:
         with torch.inference_mode():
-            found = tuple(heads.outputs(model, task.kind, inputs).shape)
+            shape = tuple(heads.outputs(model, task.kind, inputs).shape)
     except Exception as error:  # of any type: whatever a layer raises for sizes that do not fit together
         raise InputError(f"{folder}: its model cannot be run as {formats.CONFIG} has it: {one_line(error)}") from error
     wanted = heads.shape(task, length)
-    if found != wanted:
-        raise InputError(f"{folder}: its model answers numbers of shape {found}; a {task.kind} has {wanted}")
+    if shape != wanted:
+        raise InputError(f"{folder}: its model answers numbers of shape {shape}; a {task.kind} has {wanted}")

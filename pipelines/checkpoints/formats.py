@@ -53,8 +53,8 @@ def written(model: PreTrainedModel, folder: Path, **marks: Any) -> None:
     path = folder / CONFIG
     settings = json.loads(path.read_text(encoding="utf-8")) | {"architectures": [type(model).__name__]} | marks
     path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    said = {"format": "pt", loading.CONFIG_DIGEST: loading.digest(settings)}
-    save_file(distinct(model), folder / OWN_WEIGHTS, said)
+    metadata = {"format": "pt", loading.CONFIG_DIGEST: loading.digest(settings)}
+    save_file(distinct(model), folder / OWN_WEIGHTS, metadata)
 
 
 def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -82,7 +82,7 @@ def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
 
 def _load_reshaped(folder: Path, auto: Any) -> PreTrainedModel:
     loading.require_its_config(folder)
-    return filled(loading.built(auto, folder, loading.facts(weights(folder)).numbers), folder)
+    return filled(loading.built(auto, folder, loading.header(weights(folder)).numbers), folder)
 
 
 def _save_native(model: PreTrainedModel, folder: Path) -> None:

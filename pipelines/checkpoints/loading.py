@@ -78,7 +78,7 @@ def _usable(folder: Path) -> Iterator[None]:
 
 def _require_fit(auto: Any, folder: Path, names: dict[str, Any]) -> None:
     """Raise InputError if the config asks for more layers or weights than the file has, before they are made."""
-    file = facts(folder / WEIGHTS, folder)
+    file = header(folder / WEIGHTS, folder)
     numbers = [int(layer[1]) for name in file.sizes if (layer := OF_A_LAYER.search(name))]
     asked = config(folder)
     count = getattr(asked, "num_hidden_layers", 0)
@@ -96,24 +96,24 @@ def of_config(auto: Any, config: Any) -> PreTrainedModel:
     return model
 
 
-class Facts(NamedTuple):
-    """What the header of a safetensors file says."""
+class Header(NamedTuple):
+    """The header of a safetensors file: the size of each tensor, and the metadata."""
 
     sizes: dict[str, list[int]]
-    said: dict[str, str]
+    metadata: dict[str, str]
 
     @property
     def numbers(self) -> int:
-        """How many numbers the file has."""
+        """The count of all numbers in the file."""
         return sum(map(math.prod, self.sizes.values()))
 
 
-def facts(file: Path, place: Path | None = None) -> Facts:
-    """The header of a safetensors file. Raises InputError, which begins with `place`, if it is not readable."""
+def header(file: Path, place: Path | None = None) -> Header:
+    """Read the header of a safetensors file. Raises InputError, which begins with `place`, if it is not readable."""
     try:
-        with safe_open(file, "pt") as found:
-            sizes = {name: found.get_slice(name).get_shape() for name in found.keys()}  # noqa: SIM118
-            return Facts(sizes, found.metadata() or {})
+        with safe_open(file, "pt") as tensors:
+            sizes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+            return Header(sizes, tensors.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise unreadable(place or file, error) from None
 
@@ -174,8 +174,8 @@ def require_its_config(folder: Path) -> None:
 
     Many of its values, such as an activation, change all answers, and no weight shows it.
     """
-    own = facts(weights(folder)).said.get(CONFIG_DIGEST)
-    if own is not None and own != digest(json_file.mapping(folder / CONFIG)):
+    noted = header(weights(folder)).metadata.get(CONFIG_DIGEST)
+    if noted is not None and noted != digest(json_file.mapping(folder / CONFIG)):
         raise InputError(f"{folder}: its {CONFIG} is not the one that its weights were saved with; bring that one back")
 
 
@@ -187,7 +187,7 @@ def built(auto: Any, folder: Path, most: int) -> PreTrainedModel:
     with _usable(folder):
         # on a copy, since some models write into their config what they have of it
         build = partial(of_config, auto, copy.deepcopy(asked))
-        planned.model(build, f"{folder}: its {CONFIG}", len(facts(weights(folder)).sizes), most)
+        planned.model(build, f"{folder}: its {CONFIG}", len(header(weights(folder)).sizes), most)
         model = of_config(auto, asked)
         shapes.take(model)
     return model

@@ -103,9 +103,10 @@ def _save(model: PreTrainedModel, folder: Path, mark: str, layers: Any) -> None:
     path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
     repeated = _repeated(model, tensors)
-    said = {PARAMETERS: str(parameters(model, repeated)), loading.CONFIG_DIGEST: loading.digest(settings)}
-    said |= {REPEATED: json.dumps(repeated)} if repeated else {}
-    save_file({name: tensor for name, tensor in tensors.items() if name not in repeated}, folder / OWN_WEIGHTS, said)
+    metadata = {PARAMETERS: str(parameters(model, repeated)), loading.CONFIG_DIGEST: loading.digest(settings)}
+    metadata |= {REPEATED: json.dumps(repeated)} if repeated else {}
+    once = {name: tensor for name, tensor in tensors.items() if name not in repeated}
+    save_file(once, folder / OWN_WEIGHTS, metadata)
 
 
 def _repeated(model: PreTrainedModel, tensors: Parts) -> dict[str, str]:
@@ -134,16 +135,16 @@ def _load_rounded(folder: Path, auto: Any, mark: str, linear: type[nn.Module]) -
 def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, Any, Parts], Parts]) -> PreTrainedModel:
     """The folder's model; `build` puts a layer's form into it, and returns the tensors that this form has."""
     loading.require_its_config(folder)
-    layers, file = _listed(folder, mark), loading.facts(weights(folder))
+    layers, file = _listed(folder, mark), loading.header(weights(folder))
     in_a_number = 8 if mark == PACKED else 1  # a packed weight has one bit at least
     model = loading.built(auto, folder, in_a_number * file.numbers)
     delattr(model.config, mark)  # it may be saved in another form
     tensors = loading.tensors(weights(folder))
     try:
-        tensors |= {name: tensors[first] for name, first in json.loads(file.said.get(REPEATED, "{}")).items()}
+        tensors |= {name: tensors[first] for name, first in json.loads(file.metadata.get(REPEATED, "{}")).items()}
         for name in layers:
             parts = {key.removeprefix(f"{name}."): tensors.pop(key) for key in _under(name, tensors)}
-            with _said_of(name):
+            with _named(name):
                 tensors |= build(model, name, layers[name] if isinstance(layers, dict) else None, parts)
         model.load_state_dict(tensors)
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -164,7 +165,7 @@ def _listed(folder: Path, mark: str) -> list[str] | dict[str, Any]:
 
 
 @contextmanager
-def _said_of(name: str) -> Iterator[None]:
+def _named(name: str) -> Iterator[None]:
     """Let a ValueError begin with the layer's name."""
     try:
         yield

@@ -2,7 +2,6 @@
 
 import shlex
 from pathlib import Path
-from types import TracebackType
 
 from pipelines.core.errors import InputError
 from pipelines.graph import closure, dependencies, unedited
@@ -10,7 +9,7 @@ from pipelines.graph.board import last_lines
 from pipelines.graph.execute import log_of
 from pipelines.graph.warm import Command, Ended, Warm
 
-TICK_SECONDS = 60
+TICK_SECONDS = 60  # of waiting for an event, again and again
 
 
 class StageRunner:
@@ -23,8 +22,8 @@ class StageRunner:
     def __enter__(self) -> "StageRunner":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.warm.__exit__(kind, error, at)
+    def __exit__(self, *error: object) -> None:
+        self.warm.__exit__(*error)
 
     def run(self, stage: str, key: str) -> None:
         """Run an entry of a stage. Raises InputError with the stage's own sentence if it fails."""
@@ -46,4 +45,6 @@ class StageRunner:
                     if isinstance(event, Ended):
                         return event.status
         except EOFError:
-            raise InputError("the warm process was killed, and a stage with it; run again") from None
+            self.warm.__exit__()
+            self.warm = Warm(folder=self.place)  # for the next stage
+            raise InputError("the warm process was killed, and the stage with it; run again") from None

@@ -35,11 +35,11 @@ def size(folder: Path) -> dict[str, int]:
     parameters = size_bytes = 0
     for path in folder.glob("*.safetensors"):
         size_bytes += path.stat().st_size
-        file = loading.facts(path)
-        said = file.said.get(PARAMETERS, str(file.numbers))
-        if not said.isdecimal():
-            raise InputError(f"{path}: its metadata has {PARAMETERS} {shown(said)}; a whole number is expected")
-        parameters += int(said)
+        header = loading.header(path)
+        count = header.metadata.get(PARAMETERS, str(header.numbers))
+        if not count.isdecimal():
+            raise InputError(f"{path}: its metadata has {PARAMETERS} {shown(count)}; a whole number is expected")
+        parameters += int(count)
     return {"parameters": parameters, "size_bytes": size_bytes}
 
 

@@ -83,8 +83,8 @@ def forget_config(folder: Path) -> None:
     """Let the weights in a folder say nothing of their config.json, as those that were written before November 2026."""
     file = folder / loading.OWN_WEIGHTS
     if file.is_file():
-        said = {key: text for key, text in loading.facts(file).said.items() if key != loading.CONFIG_DIGEST}
-        save_file(loading.tensors(file), file, said)
+        metadata = {key: text for key, text in loading.header(file).metadata.items() if key != loading.CONFIG_DIGEST}
+        save_file(loading.tensors(file), file, metadata)
 
 
 def _model(name: str, encoder: Path, task: Task) -> Any:
