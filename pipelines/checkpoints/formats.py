@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -53,8 +52,7 @@ def written(model: PreTrainedModel, folder: Path, **marks: Any) -> None:
     path = folder / CONFIG
     settings = json.loads(path.read_text(encoding="utf-8")) | {"architectures": [type(model).__name__]} | marks
     path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    metadata = {"format": "pt", loading.CONFIG_DIGEST: loading.digest(settings)}
-    save_file(distinct(model), folder / OWN_WEIGHTS, metadata)
+    loading.save_own(distinct(model), folder, settings)
 
 
 def distinct(model: nn.Module) -> dict[str, torch.Tensor]:

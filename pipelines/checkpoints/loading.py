@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, PreTrainedModel
 from transformers import logging as hf_logging
 
@@ -29,7 +29,8 @@ NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 OWN_WEIGHTS = "bertline.safetensors"  # of forms that transformers would read as others, and then answer wrongly
-CONFIG_DIGEST = "config_sha256"  # in the metadata of OWN_WEIGHTS
+NOTES = "bertline"  # the metadata of OWN_WEIGHTS, as one JSON value: safetensors writes several in a random order
+CONFIG_DIGEST = "config_sha256"  # of NOTES
 SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")  # of a config
 OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # heads that are not wanted have other names
 
@@ -113,9 +114,16 @@ def header(file: Path, place: Path | None = None) -> Header:
     try:
         with safe_open(file, "pt") as tensors:
             sizes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
-            return Header(sizes, tensors.metadata() or {})
-    except (SafetensorError, OSError) as error:
+            metadata = tensors.metadata() or {}
+            return Header(sizes, metadata | json.loads(metadata.pop(NOTES, "{}")))
+    except (SafetensorError, OSError, TypeError, ValueError) as error:
         raise unreadable(place or file, error) from None
+
+
+def save_own(tensors: dict[str, torch.Tensor], folder: Path, settings: Mapping[str, Any], **notes: str) -> None:
+    """Write OWN_WEIGHTS; the metadata are `notes` and the digest of the folder's config.json, `settings`."""
+    notes |= {CONFIG_DIGEST: digest(settings)}
+    save_file(tensors, folder / OWN_WEIGHTS, {NOTES: json.dumps(notes, sort_keys=True)})
 
 
 def config(folder: Path) -> Any:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.checkpoints import loading, rounded_parts
-from pipelines.checkpoints.loading import CONFIG, OWN_WEIGHTS, weights
+from pipelines.checkpoints.loading import CONFIG, weights
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line, shown
 from pipelines.models import int8, matrices, packed, qdq, shapes
@@ -103,10 +102,10 @@ def _save(model: PreTrainedModel, folder: Path, mark: str, layers: Any) -> None:
     path.write_text(json.dumps(settings, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
     repeated = _repeated(model, tensors)
-    metadata = {PARAMETERS: str(parameters(model, repeated)), loading.CONFIG_DIGEST: loading.digest(settings)}
-    metadata |= {REPEATED: json.dumps(repeated)} if repeated else {}
+    notes = {PARAMETERS: str(parameters(model, repeated))}
+    notes |= {REPEATED: json.dumps(repeated)} if repeated else {}
     once = {name: tensor for name, tensor in tensors.items() if name not in repeated}
-    save_file(once, folder / OWN_WEIGHTS, metadata)
+    loading.save_own(once, folder, settings, **notes)
 
 
 def _repeated(model: PreTrainedModel, tensors: Parts) -> dict[str, str]:

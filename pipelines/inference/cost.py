@@ -36,7 +36,7 @@ def size(folder: Path) -> dict[str, int]:
     for path in folder.glob("*.safetensors"):
         size_bytes += path.stat().st_size
         header = loading.header(path)
-        count = header.metadata.get(PARAMETERS, str(header.numbers))
+        count = str(header.metadata.get(PARAMETERS, header.numbers))
         if not count.isdecimal():
             raise InputError(f"{path}: its metadata has {PARAMETERS} {shown(count)}; a whole number is expected")
         parameters += int(count)

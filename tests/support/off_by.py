@@ -13,8 +13,9 @@ class Off(runtimes.Onnx):
     """An export whose logits are off by `error`: those of the first row of a batch, or of all rows."""
 
     def __init__(self, folder: Path, error: float, rows: slice) -> None:
+        self.error, self.rows = 0.0, rows  # an export that opens computes two rows, which are right
         super().__init__(folder)
-        self.error, self.rows = error, rows
+        self.error = error
 
     def logits(self, batch: runtimes.Inputs) -> np.ndarray:
         found = super().logits(batch)
