@@ -12,7 +12,7 @@ import yaml
 from dvc.repo import Repo
 
 from flows import dag
-from pipelines.core import tables
+from pipelines.core import provenance, tables
 from pipelines.core.errors import InputError
 from pipelines.graph import why
 from tests.conftest import SETTINGS, copy_project
@@ -203,6 +203,29 @@ def test_dvc_repro_writes_the_same_lock(target: str, repository: Path) -> None:
     theirs, ours = (yaml.safe_load((place / "dvc.lock").read_text())["stages"] for place in (other, repository))
     assert len(theirs) >= 8
     assert theirs == {name: ours[name] for name in theirs}
+
+
+def test_a_clone_pulls_what_was_made_and_has_nothing_to_run(repository: Path) -> None:
+    """What no remote keeps, such as a stage's seconds, is asked of none."""
+    remote, clone = str(repository.parent / "remote"), repository.parent / "clone"
+    add_remote(remote)
+    with Repo() as repo:
+        repo.push()
+    shutil.copytree(repository, clone, symlinks=True, ignore=shutil.ignore_patterns("artifacts", "state", ".dvc"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(clone)
+        subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+        add_remote(remote)
+        with Repo() as repo:
+            repo.pull()
+        assert stale() == set()
+        assert dag.reproduce() == []
+    whole = Path("artifacts/models/headlines")
+    assert provenance.digest(clone / whole) == provenance.digest(repository / whole)
+
+
+def add_remote(url: str) -> None:
+    subprocess.run([sys.executable, "-m", "dvc", "remote", "add", "-q", "-d", "kept", url], check=True)
 
 
 def test_a_killed_stage_goes_on_where_it_was(repository: Path) -> None:
