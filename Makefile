@@ -4,14 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install run test soak lint format graph lock image up down encoder-en
+.PHONY: help install run test soak lint format lock image up down encoder-en
 
 help:
 	@echo "make run     install, then the quickstart: samples to a served model"
 	@echo "make test    install, then every test"
 	@echo "make soak    install, then what repeats for statistics (hours)"
 	@echo "make lint    ruff, its formatter, mypy"
-	@echo "make graph   write into dvc.yaml what each stage runs"
 	@echo "make image   build an image with docker, podman or buildah"
 	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
 	@echo "make encoder-en  fetch all-MiniLM-L6-v2 for params/minilm.yaml"
@@ -43,10 +42,6 @@ lint: install
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-
-# What each stage imports, among its deps in dvc.yaml. tests/architecture says when it is due.
-graph: install
-	$(BIN)/python -m pipelines.graph.dependencies
 
 # An image of the worker, the trainer and the service: bertline:cpu, or bertline:cuda with TORCH=cuda. ENGINE is docker,
 # podman or buildah, whichever is here; IMAGE_FLAGS are for it.

@@ -17,9 +17,9 @@ from prefect.cache_policies import NO_CACHE
 from flows import dag
 from pipelines.compression import chains
 from pipelines.compression.chains import Chain
-from pipelines.core import params, paths, provenance
+from pipelines.core import params, paths
 from pipelines.entries.evaluate import Evaluate
-from pipelines.graph import closure, dependencies
+from pipelines.graph import code_manifest
 from pipelines.graph.stage_runner import StageRunner
 
 STATE = Path("state/compressing")
@@ -142,9 +142,9 @@ def _digest(asked: Any) -> str:
 
 
 @cache
-def _code(stage: str) -> list[str]:
-    """The digest of each file of the project that a stage runs."""
-    return [provenance.sha256(closure.ROOT / file) for file in sorted(dependencies.stages()[stage].files)]
+def _code(stage: str) -> str:
+    """The manifest of the code that a stage runs."""
+    return code_manifest.text(code_manifest.stages()[stage].files)
 
 
 def _point(link: Path, folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from pipelines.core.stage import alone
-from pipelines.graph import dependencies, execute
+from pipelines.graph import code_manifest, execute
 from pipelines.graph.board import Board
 
 LOCK = Path("dvc.lock")
@@ -42,7 +42,7 @@ def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
 
     def add(name: str) -> None:
         deps = {
-            dep["path"]: dep["md5"] for dep in stages[name].get("deps", []) if not dependencies.is_code(dep["path"])
+            dep["path"]: dep["md5"] for dep in stages[name].get("deps", []) if not code_manifest.is_code(dep["path"])
         }
         for path in deps:
             if path in wrote and wrote[path] not in found:

@@ -10,6 +10,7 @@ from pathlib import Path
 from pipelines.core.errors import InputError, shown
 
 ARTIFACTS = Path("artifacts")  # relative: a stage runs at the root of its checkout, as DVC does
+CODE = ARTIFACTS / "code"
 
 
 def below(folder: Path, name: str) -> Path:

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from pipelines.core.errors import InputError, one_line
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "pipelines"
 
@@ -86,6 +88,14 @@ def modules(files: Iterable[str], root: Path = ROOT) -> list[str]:
     return [*libraries, *(PurePosixPath(file).with_suffix("").as_posix().replace("/", ".") for file in files)]
 
 
+def parsed(file: Path) -> ast.Module:
+    """The syntax tree of a Python file. Raises InputError if it is none."""
+    try:
+        return ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError) as error:  # ValueError: a NUL
+        raise InputError(f"{file}: line {getattr(error, 'lineno', 1)}: it is no Python ({one_line(error)})") from None
+
+
 def _files(module: str, root: Path) -> Iterator[str]:
     """The files that importing `module` runs: itself and the packages above it."""
     parts = module.split(".")
@@ -111,7 +121,7 @@ def _imports(file: Path) -> _Imports:
 
 @lru_cache(maxsize=1024)
 def _read(file: Path, changed: int) -> _Imports:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parsed(file)
     modules: list[str] = []
     libraries: list[str] = []
     loads: list[Plugins] = []

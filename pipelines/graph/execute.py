@@ -23,7 +23,7 @@ from pipelines.graph.board import Board, last_lines
 from pipelines.graph.limits import Limits
 from pipelines.graph.placed import Lost, Placed, Refused, Reserved
 from pipelines.graph.plan import Plan
-from pipelines.graph.unedited import Code
+from pipelines.graph.unedited import Unedited
 from pipelines.graph.warm import Command, Ended, Started, Warm
 
 LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
@@ -57,6 +57,7 @@ def run(
     with nullcontext() if held else alone(*WORKSPACE), repository.opened() as repo:
         with repository.held(repo):
             plan = Plan.of(repo, targets)
+            plan.code.write(repo)
         if not plan.affected:
             say(f"{len(plan.stages)} stages are up to date")
             return []
@@ -82,7 +83,7 @@ class Executor:
         longest = self.plan.paths_to_end(self.seconds)
         self.left = sorted(self.plan.affected, key=lambda name: -longest[name])
         self.done = set(self.plan.stages) - set(self.left)
-        self.code = Code()
+        self.code = Unedited()
         self.wanted = {name: self.code.resources(name) for name in self.left}
         here = [name for name in self.left if self.wanted[name].placement == "here"]
         self.warm = Warm(dict.fromkeys(module for name in here for module in self.code.modules(name)))

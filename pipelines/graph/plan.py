@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.graph import repository
+from pipelines.graph.code_stage import CodeStage
 
 # of a stage that has never run here: what the quickstart's take, so that the longest way is known from the first run on
 GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export": 15.0, "evaluate": 4.0}
@@ -18,23 +19,27 @@ class Plan:
         upstream: the stages that each depends on.
         stale: those that would run now.
         affected: these and all that depend on them.
+        code: the code as it is now, which the stage `code` writes; that is none of `stages`.
     """
 
     stages: dict[str, Any]
     upstream: dict[str, set[str]]
     stale: set[str]
     affected: list[str]
+    code: CodeStage
 
     @classmethod
     def of(cls, repo: Any, targets: Sequence[str]) -> "Plan":
         order, upstream = repository.planned(repo, targets)
-        stages = {stage.addressing: stage for stage in order}
-        stale = {name for name, stage in stages.items() if stage.changed()}
+        code = CodeStage.of(order)
+        stages = {stage.addressing: stage for stage in order if stage is not code.stage}
+        upstream = {name: upstream[name].intersection(stages) for name in stages}
+        stale = {name for name, stage in stages.items() if code.would_run(stage)}
         affected = list[str]()
         for name in stages:
             if name in stale or upstream[name].intersection(affected):
                 affected.append(name)
-        return cls(stages, upstream, stale, affected)
+        return cls(stages, upstream, stale, affected, code)
 
     def paths_to_end(self, seconds: dict[str, float]) -> dict[str, float]:
         """How long it takes from the start of each stage to the end of the last that waits for it."""

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from pipelines.core.errors import InputError
-from pipelines.graph import closure, dependencies, unedited
+from pipelines.graph import closure, code_manifest, unedited
 from pipelines.graph.board import last_lines
 from pipelines.graph.execute import log_of
 from pipelines.graph.warm import Command, Ended, Warm
@@ -27,7 +27,7 @@ class StageRunner:
 
     def run(self, stage: str, key: str) -> None:
         """Run an entry of a stage. Raises InputError with the stage's own sentence if it fails."""
-        name, files = f"{stage}@{key}", dependencies.stages()[stage].files
+        name, files = f"{stage}@{key}", code_manifest.stages()[stage].files
         log = self.place / log_of(name)
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)

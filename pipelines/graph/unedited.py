@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipelines.core import params, resources
 from pipelines.core.errors import InputError
-from pipelines.graph import closure, dependencies
+from pipelines.graph import closure, code_manifest
 
 # libraries that start threads of their own when imported; a forked child lacks these, and waits for them at its end
 NEVER_AHEAD = {"onnxruntime"}
@@ -17,13 +17,13 @@ def ahead(files: Iterable[str], root: Path) -> tuple[str, ...]:
     return tuple(module for module in every if module.partition(":")[0].partition(".")[0] not in NEVER_AHEAD)
 
 
-class Code:
-    """The code that a run began with. A stage is not started if a file that it imports was edited since."""
+class Unedited:
+    """The code that a run began with. A stage is not started if a statement that it imports was edited since."""
 
     def __init__(self) -> None:
-        self.closures, self.values = dependencies.stages(Path()), params.read()
+        self.closures, self.values = code_manifest.stages(Path()), params.read()
         self.found: dict[str, set[str]] = {}
-        self.seen: dict[str, tuple[int, int]] = {}
+        self.seen: dict[str, str] = {}  # the digest of each file
 
     def files(self, name: str) -> set[str]:
         """The files that a stage imports; none for a command that is no stage of the project."""
@@ -32,9 +32,9 @@ class Code:
             entry = (self.values.get(section) or {}).get(key) or {}
             stage = self.closures.get(section)
             self.found[name] = (
-                dependencies.runs(stage, entry, Path(), f"{params.FILE}: {name.replace('@', '.')}") if stage else set()
+                code_manifest.runs(stage, entry, Path(), f"{params.FILE}: {name.replace('@', '.')}") if stage else set()
             )
-            self.seen |= {file: _mark(file) for file in self.found[name] if file not in self.seen}
+            self.seen |= {file: _digest(file) for file in self.found[name] if file not in self.seen}
         return self.found[name]
 
     def resources(self, name: str) -> resources.Resources:
@@ -49,13 +49,12 @@ class Code:
     def check(self, name: str) -> None:
         """Raises InputError if a file that the stage imports is not what it was."""
         for file in sorted(self.files(name)):
-            if _mark(file) != self.seen[file]:
+            if _digest(file) != self.seen[file]:
                 raise InputError(f"{file} was edited while the graph ran; run again, with the code as it is now")
 
 
-def _mark(file: str) -> tuple[int, int]:
+def _digest(file: str) -> str:
     try:
-        about = Path(file).stat()
+        return code_manifest.digest(Path(file))
     except FileNotFoundError:
-        return 0, 0
-    return about.st_mtime_ns, about.st_size
+        return ""

@@ -8,7 +8,8 @@ from typing import Any
 
 from pipelines.core import params
 from pipelines.core.errors import InputError
-from pipelines.graph import closure, dependencies, repository
+from pipelines.graph import closure, code_manifest, repository
+from pipelines.graph.code_stage import CodeStage
 from pipelines.graph.plan import Plan
 
 NOTHING = "nothing"  # in place of a param that is not there
@@ -20,15 +21,17 @@ def why(name: str) -> list[str]:
     with repository.opened() as repo, repository.held(repo):
         plan = Plan.of(repo, [name])
         stage = plan.stages.get(name)
+        if name == code_manifest.STAGE:
+            return [f"{name} runs every time: it lists the code that the other stages run"]
         if stage is None:
             raise InputError(f"{name} is no stage, but {', '.join(list(plan.stages)[-3:])} and others are; name one")
-        found = list(_reasons(stage))
+        found = list(_reasons(stage, plan.code))
         before = [f"{other} would run first, and may change it" for other in _before(plan, name)]
         if found:
             return [f"{name} would run:", *(f"  {line}" for line in [*found, *before])]
         if before:
             return [f"{name} is up to date, but", *(f"  {line}" for line in before)]
-        return [f"{name} is up to date: {_counted(stage)} are as in dvc.lock"]
+        return [f"{name} is up to date: {_counted(stage, plan.code)} are as in dvc.lock"]
 
 
 def would_run(targets: list[str]) -> list[str]:
@@ -41,7 +44,7 @@ def would_run(targets: list[str]) -> list[str]:
         for name in plan.affected:
             above = ", ".join(sorted(plan.upstream[name].intersection(plan.affected)))
             stale = name in plan.stale
-            reason = next(_reasons(plan.stages[name])) if stale else f"if {above} changes what it reads"
+            reason = next(_reasons(plan.stages[name], plan.code)) if stale else f"if {above} changes what it reads"
             found.append(f"{name}: {reason}")
         return found
 
@@ -56,7 +59,7 @@ def changed_sources() -> dict[str, str]:
         outs = {str(out) for stage in plan.stages.values() for out in stage.outs}
         for stage in plan.stages.values():
             for dep in stage.deps:
-                source = dep not in stage.params and str(dep) not in outs and not dependencies.is_code(str(dep))
+                source = dep not in stage.params and str(dep) not in outs and not code_manifest.is_code(str(dep))
                 if source and dep.hash_info and dep.exists and dep.changed_checksum():
                     found[str(dep)] = str(dep.get_hash().value)
         return found
@@ -72,8 +75,8 @@ def _before(plan: Plan, name: str) -> list[str]:
     return [other for other in plan.affected if other in above]
 
 
-def _reasons(stage: Any) -> Iterator[str]:
-    """The command, params, files and outputs of a stage that differ from dvc.lock."""
+def _reasons(stage: Any, code: CodeStage) -> Iterator[str]:
+    """The command, params, files, code and outputs of a stage that differ from dvc.lock."""
     if stage.is_callback or stage.always_changed:
         yield "it runs every time"
     if not any(each.hash_info for each in (*stage.deps, *stage.outs)):
@@ -81,9 +84,9 @@ def _reasons(stage: Any) -> Iterator[str]:
         return
     if stage.changed_stage():
         yield f"its command is another than in dvc.lock: {stage.cmd}"
-    code = _Code(stage)
+    yield from _edits(stage, code)
     for dep in stage.deps:
-        status = dep.status()
+        status = {} if str(dep) in code.texts else dep.status()
         if status and dep in stage.params:
             was, now = dep.hash_info.value or {}, dep.read_params()
             for key in dep.params:
@@ -91,7 +94,7 @@ def _reasons(stage: Any) -> Iterator[str]:
                     f"{dep}: {line}" for line in _differences(key, was.get(key, NOTHING), now.get(key, NOTHING))
                 )
         elif status:
-            yield f"{dep}: {status[str(dep)]}{_inside(stage.repo, dep)}{code.chain(str(dep))}"
+            yield f"{dep}: {status[str(dep)]}{_inside(stage.repo, dep)}"
     for out in stage.outs:
         for path, how in out.status().items():
             yield f"{path}: {how}{_inside(stage.repo, out)}"
@@ -127,12 +130,35 @@ def _md5(file: Path) -> str:
         return hashlib.file_digest(stream, "md5").hexdigest()
 
 
-class _Code:
-    """The code that a stage imports, and through what."""
+def _edits(stage: Any, code: CodeStage) -> Iterator[str]:
+    """The files of code that differ from those of dvc.lock, each with how the stage comes to import it."""
+    chains, changed = _Chains(stage), dict[str, str]()
+    for dep in stage.deps:
+        if (path := str(dep)) in code.texts and code.differs(dep):
+            was, now = _manifest(stage.repo, dep), code_manifest.read(code.texts[path])
+            if was is None:
+                yield f"{path}: modified; DVC's cache does not have the one of dvc.lock, which would tell the files"
+                continue
+            for file in sorted(was.keys() | now.keys()):
+                if was.get(file) != now.get(file):
+                    changed[file] = "new" if file not in was else "modified" if file in now else "no longer imported"
+    yield from (f"{file}: {how}{chains.of(file)}" for file, how in changed.items())
+
+
+def _manifest(repo: Any, dep: Any) -> dict[str, str] | None:
+    """A manifest as dvc.lock has it: the digest of each file. None where DVC's cache does not have it."""
+    try:
+        return code_manifest.read(Path(repo.cache.local.oid_to_path(dep.hash_info.value)).read_text(encoding="utf-8"))
+    except (OSError, TypeError, ValueError):
+        return None
+
+
+class _Chains:
+    """How a stage comes to import a file."""
 
     def __init__(self, stage: Any) -> None:
         section, _, key = stage.addressing.partition("@")
-        self.closure = dependencies.stages(Path()).get(section)
+        self.closure = code_manifest.stages(Path()).get(section)
         entry = (params.read().get(section) or {}).get(key) or {}
         named = self.closure.named if self.closure else ()
         self.plugins = {
@@ -142,21 +168,22 @@ class _Code:
             for each in named
         }
 
-    def chain(self, dep: str) -> str:
-        """How the stage comes to import a file, or the files that a folder of imports/ links to."""
-        place = Path(dep)
-        if place.is_dir() and place.parts[0] == dependencies.LINKS:
-            links = sorted(link.resolve().relative_to(Path.cwd()).as_posix() for link in place.iterdir())
-            return ", in one of:" + "".join(f"\n    {self.chain(file).strip()}" for file in links)
-        if self.closure and dep in self.closure.files:
-            return f" ({' -> '.join(self.closure.chain(dep))})"
+    def of(self, file: str) -> str:
+        """The chain of imports to a file, in parentheses."""
+        if self.closure and file in self.closure.files:
+            return f" ({' -> '.join(self.closure.chain(file))})"
         for key, plugin in self.plugins.items():
-            if dep in plugin.files:
-                return f" ({' -> '.join([key, *plugin.chain(dep)])})"
+            if file in plugin.files:
+                return f" ({' -> '.join([key, *plugin.chain(file)])})"
         return ""
 
 
-def _counted(stage: Any) -> str:
-    files = [dep for dep in stage.deps if dep not in stage.params]
+def _counted(stage: Any, code: CodeStage) -> str:
+    paths = [str(dep) for dep in stage.deps if dep not in stage.params]
     values = sum(len(dep.params) for dep in stage.params)
-    return f"its command, {values} params, {len(files)} files and folders that it reads and {len(stage.outs)} outputs"
+    files = {file for path in paths for file in code_manifest.read(code.texts.get(path, ""))}
+    read = sum(path not in code.texts for path in paths)
+    return (
+        f"its command, {values} params, {len(files)} files of code, {read} files and folders that it reads and "
+        f"{len(stage.outs)} outputs"
+    )

@@ -35,7 +35,7 @@ def tracked() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    kept = [name for name in listed if name.endswith(TEXT) and not name.startswith((*HISTORY, "samples/", "imports/"))]
+    kept = [name for name in listed if name.endswith(TEXT) and not name.startswith((*HISTORY, "samples/"))]
     return [ROOT / name for name in kept if (ROOT / name).is_file() and not name.endswith("vocab.txt")]
 
 

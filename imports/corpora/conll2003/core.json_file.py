@@ -1,1 +1,0 @@
-../../../pipelines/core/json_file.py

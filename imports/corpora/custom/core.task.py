@@ -1,1 +1,0 @@
-../../../pipelines/core/task.py

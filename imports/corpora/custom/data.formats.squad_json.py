@@ -1,1 +1,0 @@
-../../../pipelines/data/formats/squad_json.py

@@ -1,1 +1,0 @@
-../../../pipelines/data/targets.py

@@ -1,1 +1,0 @@
-../../../pipelines/data/formats/records.py

@@ -1,1 +1,0 @@
-../../../pipelines/checkpoints/new_head.py

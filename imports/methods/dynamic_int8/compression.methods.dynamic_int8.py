@@ -1,1 +1,0 @@
-../../../pipelines/compression/methods/dynamic_int8.py

@@ -1,1 +1,0 @@
-../../../pipelines/training/losses.py

@@ -1,1 +1,0 @@
-../../../pipelines/compression/calibration.py

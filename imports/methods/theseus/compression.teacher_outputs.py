@@ -1,1 +1,0 @@
-../../../pipelines/compression/teacher_outputs.py

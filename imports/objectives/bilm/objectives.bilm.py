@@ -1,1 +1,0 @@
-../../../pipelines/objectives/bilm.py

@@ -1,1 +1,0 @@
-../../../pipelines/objectives/contrast.py

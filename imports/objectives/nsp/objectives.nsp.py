@@ -1,1 +1,0 @@
-../../../pipelines/objectives/nsp.py

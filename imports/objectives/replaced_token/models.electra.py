@@ -1,1 +1,0 @@
-../../../pipelines/models/electra.py

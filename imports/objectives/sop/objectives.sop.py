@@ -1,1 +1,0 @@
-../../../pipelines/objectives/sop.py

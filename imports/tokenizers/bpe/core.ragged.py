@@ -1,1 +1,0 @@
-../../../pipelines/core/ragged.py

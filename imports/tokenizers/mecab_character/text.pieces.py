@@ -1,1 +1,0 @@
-../../../pipelines/text/pieces.py

@@ -1,1 +1,0 @@
-../../../pipelines/text/normalize.py

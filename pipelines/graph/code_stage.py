@@ -1,0 +1,55 @@
+"""The stage `code` in a run of the graph: the code as it is now, what it makes stale, and its entry of dvc.lock."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipelines.graph import code_manifest, repository
+
+
+@dataclass(frozen=True)
+class CodeStage:
+    """The manifests of the code as it is now. They need not be written yet, so a question changes no file.
+
+    Attributes:
+        stage: DVC's; None in a graph that has none.
+        texts: maps the path of each manifest to its text.
+    """
+
+    stage: Any = None
+    texts: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stages: Iterable[Any]) -> "CodeStage":
+        """The code stage among DVC's stages."""
+        for stage in stages:
+            if stage.addressing == code_manifest.STAGE:
+                texts = code_manifest.manifests(Path())
+                return cls(stage, {path.as_posix(): text for path, text in texts.items()})
+        return cls()
+
+    def would_run(self, stage: Any) -> bool:
+        """Whether a stage is not as in dvc.lock: its command, outputs, params, or the files and code that it reads."""
+        if stage.changed_stage() or stage.changed_outs():
+            return True
+        if stage.frozen:
+            return False
+        return bool(stage.is_callback or stage.always_changed or any(map(self.differs, stage.deps)))
+
+    def differs(self, dep: Any) -> bool:
+        """Whether a dep is not as in dvc.lock; a manifest is compared as it would be written."""
+        text = self.texts.get(str(dep))
+        if text is None:
+            return bool(dep.status())
+        return bool(dep.hash_info.value != hashlib.md5(text.encode(), usedforsecurity=False).hexdigest())
+
+    def write(self, repo: Any) -> None:
+        """Write the manifests and the stage's entry of dvc.lock, as its command and DVC would."""
+        if self.stage is None:
+            return
+        with repository.writing(repo, [self.stage]):
+            code_manifest.write({Path(path): text for path, text in self.texts.items()})
+            if self.stage.changed_stage() or self.stage.changed_outs():
+                repository.finish(self.stage)
