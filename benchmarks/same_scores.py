@@ -41,10 +41,9 @@ from pipelines.core import paths, seeding, tables
 from pipelines.core.resources import Resources
 from pipelines.core.task import Task
 from pipelines.entries.finetune import Finetune
-from pipelines.inference import watch
 from pipelines.stages import encode, ingest, prepare
 from pipelines.text import tokenizer
-from pipelines.training import losses, strategies
+from pipelines.training import dev_scores, losses, strategies
 from pipelines.training.batches import Encoded, RowBatches
 from pipelines.training.distributed import fitting
 
@@ -132,7 +131,7 @@ def score(name: str, seed: int, acceleration: bool) -> float:
     groups(model)
     with fitting("finetune", name, Resources(acceleration=acceleration)) as fit:
         trained = fit(model, losses.for_kind(task.kind), batches, entry, groups=groups, kind=task.kind)
-    return 100 * watch.on_split(folder, "held", task)(trained)[task.metric]
+    return 100 * dev_scores.on_split(folder, "held", task)(trained)[task.metric]
 
 
 def claims(runs: list[dict], which: str) -> list[harness.Claim]:

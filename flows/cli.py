@@ -92,7 +92,7 @@ def table() -> None:
     """Print every run's score and size, and how fast it is on this machine."""
     from pipelines.reports import writing
 
-    print(writing.comparison())
+    print(writing.comparison(params.read()))
 
 
 @cli.command()

@@ -7,7 +7,7 @@ from prefect import flow, task
 
 from flows import events
 from flows.notices import HOOKS
-from pipelines.core import checking, params
+from pipelines.core import checking, params, resources
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.entries.baseline import Baseline
@@ -40,9 +40,9 @@ def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
 
 
 @task
-def latency_ratio(challenger: registry.Version, champion: registry.Version, entry: Evaluate) -> float:
+def latency_ratio(challenger: registry.Version, champion: registry.Version, entry: Evaluate, threads: int) -> float:
     """The challenger's latency as a multiple of the champion's, measured in turn."""
-    return measured.latency_ratio(registry.folder(challenger), registry.folder(champion), entry)
+    return measured.latency_ratio(registry.folder(challenger), registry.folder(champion), entry, threads)
 
 
 @flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
@@ -100,7 +100,7 @@ def _decide(
     scores = {name: measured.baseline(name, entry) for name in baselines(challenger.name, entry, rules)}
     if not champion:
         return gates.decide(measure(challenger, entry), None, rules, baselines=scores)
-    ratio = latency_ratio(challenger, champion, entry) if rules.max_latency_ratio else None
+    ratio = latency_ratio(challenger, champion, entry, resources.read().threads) if rules.max_latency_ratio else None
     return gates.decide(measure(challenger, entry), measure(champion, entry), rules, ratio, scores)
 
 

@@ -44,7 +44,7 @@ def quickstart() -> str:
         answer = _timed("one request to the service", lambda: _one_request(name, address.result(), unlabelled))
     gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
     return (
-        f"\n{writing.comparison()}\n\n{gate}\n"
+        f"\n{writing.comparison(params.read())}\n\n{gate}\n"
         f"asked   {' | '.join(map(str, unlabelled.values()))}\nanswer  {answer}\n"
         f"report  {paths.reports() / 'index.html'}\n"
         f"scored  {SCORED} ({count:,} rows)\n"

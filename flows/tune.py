@@ -12,7 +12,7 @@ from typing import Any
 
 from prefect import flow, task
 
-from pipelines.core import params, paths, provenance, stage
+from pipelines.core import params, paths, provenance, resources, stage
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
@@ -75,7 +75,7 @@ def trial(run: str, entry: Finetune, metric: str) -> float:
     key = f"{run}/{_digest(entry.model_dump_json())}"  # an interrupted trial finds its checkpoint
     STATE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=STATE) as out:
-        curve = finetuning.finetune("tune", key, entry, Path(out) / "model")
+        curve = finetuning.finetune("tune", key, entry, Path(out) / "model", resources.read("tune", key))
     score = max(numbers[metric] for _, numbers in curve if metric in numbers)
     runs.log(f"tune@{run}", entry.model_dump(), {"metrics": {metric: score}}, {})
     return score

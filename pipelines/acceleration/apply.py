@@ -38,7 +38,7 @@ def to_rows(
     model: nn.Module,
     batches: Any,
     kind: str,
-    place: Path,
+    place: Path | None,
     resources: Resources,
     watch: frozen_features.Watch | None = None,
 ) -> Iterator[Accelerated]:
@@ -48,7 +48,7 @@ def to_rows(
         batches: RowBatches if `kind` is given, else any batches of sequences.
         kind: the kind of rows, if the loss reads only the outputs of the model's head; "" if it reads the encoder's
             states, as in pretraining. Then sequence packing is the only acceleration.
-        place: a folder for frozen features.
+        place: a folder for frozen features; None if workers cannot read this machine's files.
     """
     if not resources.acceleration:
         yield Accelerated(batches, watch, None)

@@ -124,17 +124,20 @@ class FrozenVectors(_Kept):
 
 @contextmanager
 def kept(
-    model: nn.Module, batches: Rows, place: Path, resources: Resources, watch: Watch | None = None
+    model: nn.Module, batches: Rows, place: Path | None, resources: Resources, watch: Watch | None = None
 ) -> Iterator[tuple[Any, Watch | None]]:
     """Inside the block, `model` has only the layers that train; yields batches of their inputs, and a `watch` to match.
 
     If nothing would be gained, or the states would take more space than `resources` allows, both stay as they are.
+
+    Args:
+        place: a folder for the states; None if workers cannot read this machine's files.
     """
     data, precision = batches.data, resources.precision
-    # workers on other machines cannot read the file; workers in other processes lack the layers that `watch` needs
-    readable = not os.environ.get("RAY_ADDRESS") and not (watch and resources.workers)
+    # workers in other processes lack the layers that `watch` needs
+    readable = place and not (watch and resources.workers)
     width = _kept_width(model, data, resources.cache_gb * 1e9 if readable else 0)
-    if not width:
+    if not (width and place):
         yield batches, watch
         return
     place.mkdir(parents=True, exist_ok=True)

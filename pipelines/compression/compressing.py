@@ -7,20 +7,21 @@ from typing import Any
 from pipelines.checkpoints import folder, vocabulary
 from pipelines.compression import claims, variant
 from pipelines.compression.context import Context, Data
-from pipelines.core import params, paths, plugins, provenance, resources
-from pipelines.core.errors import UsageError, choices
+from pipelines.core import params, paths, plugins, provenance
+from pipelines.core.errors import UsageError
 from pipelines.core.progress import say
+from pipelines.core.resources import Resources
 from pipelines.core.task import Task
 from pipelines.entries.compress import Compress
-from pipelines.inference import watch
 from pipelines.models import backbones
 from pipelines.text import interface
 from pipelines.text import tokenizer as text_tokenizer
+from pipelines.training import checks, dev_scores
 from pipelines.training.batches import Encoded
 from pipelines.training.distributed import fitting
 
 
-def compress(key: str, entry: Compress, target: Path) -> None:
+def compress(key: str, entry: Compress, target: Path, resources: Resources) -> None:
     """Write the model folder `target`, which the entry's method makes."""
     method = plugins.load("pipelines.compression.methods", entry.method)
     options = params.options(entry, method.Params, f"compress.{key}", seed=entry.seed)
@@ -35,15 +36,14 @@ def compress(key: str, entry: Compress, target: Path) -> None:
     _check_vocabulary(key, entry, data, tokenizer)
     read = f"{backbones.digest(teacher)} {provenance.digest(data)}"
     cache = _cache(key, f"{entry.method} {read}")
-    depends, limits = f"{read} {entry.dev}", resources.read("compress", key)
     dev = Encoded.read(data, entry.dev) if entry.dev else None
-    with fitting("compress", key, limits, depends) as fit, paths.fresh_folder(target) as out:
+    with fitting("compress", key, resources, f"{read} {entry.dev}") as fit, paths.fresh_folder(target) as out:
         context = Context(
             teacher=teacher,
             task=task,
             data=Data(Encoded.read(data, own.train), dev, tokenizer.pad_id),
             tokenizer=tokenizer,
-            watch=watch.on_split(data, entry.dev, task) if entry.dev else None,
+            watch=dev_scores.on_split(data, entry.dev, task) if entry.dev else None,
             seed=entry.seed,
             fit=fit,
             cache=cache,
@@ -88,8 +88,7 @@ def _check_rows(key: str, entry: Compress, task: Task, own: Task) -> None:
         )
     if own.name != task.name:  # rows of one corpus may be prepared twice, so it is no error
         say(f"compress {key}: the rows of {entry.data} are of task {own.name}; the teacher learned {task.name}")
-    if entry.dev and entry.dev not in own.splits:
-        raise UsageError(f"params.yaml: compress.{key}.dev: {choices('split', entry.dev, own.splits)}")
+    checks.dev(f"compress.{key}", entry.dev, own)
     if "train" not in own.splits:
         raise UsageError(f"params.yaml: compress.{key}.data: {entry.data} has no split train ({', '.join(own.splits)})")
 

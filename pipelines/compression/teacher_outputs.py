@@ -176,7 +176,7 @@ def ask(context: Context, asked: Asked | None = None) -> Teaching:
     """Ask the teacher for its logits, and for all that `asked` names if there is room to keep it."""
     asked = asked or Asked()
     context.teacher.eval().requires_grad_(False)
-    remote, resources = bool(os.environ.get("RAY_ADDRESS")), context.fit.resources
+    remote, resources = context.fit.remote, context.fit.resources
     wanted = _wanted(context, asked)
     needed = sum(each.size_bytes for each in wanted.values())
     again = len(wanted) > 1 and (remote or needed > resources.cache_gb * 1e9)

@@ -44,6 +44,11 @@ def encoded(name: str) -> Path:
     return ARTIFACTS / "encoded" / name
 
 
+def scored_rows(encoded: Path, split: str) -> Path:
+    """The readable rows of a split in a folder of encoded rows, on which a training may score its model."""
+    return encoded / "rows" / f"{split}.parquet"
+
+
 def model(name: str) -> Path:
     return ARTIFACTS / "models" / name
 

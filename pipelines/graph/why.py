@@ -183,7 +183,7 @@ def _counted(stage: Any, code: CodeStage) -> str:
     values = sum(len(dep.params) for dep in stage.params)
     files = {file for path in paths for file in code_manifest.read(code.texts.get(path, ""))}
     read = sum(path not in code.texts for path in paths)
+    of_code = f"{len(files)} files of code, " if files else ""
     return (
-        f"its command, {values} params, {len(files)} files of code, {read} files and folders that it reads and "
-        f"{len(stage.outs)} outputs"
+        f"its command, {values} params, {of_code}{read} files and folders that it reads and {len(stage.outs)} outputs"
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core import paths, provenance, resources
+from pipelines.core import paths, provenance
 from pipelines.core.errors import InputError
 from pipelines.core.schema import SAYS
 from pipelines.core.task import Task
@@ -71,12 +71,12 @@ def baseline(name: str, entry: Evaluate) -> OfRows:
     return metric_of_rows(targets, answers, task)
 
 
-def latency_ratio(challenger: Path, champion: Path, entry: Evaluate) -> float:
+def latency_ratio(challenger: Path, champion: Path, entry: Evaluate, threads: int) -> float:
     """The challenger's median latency divided by the champion's: the median of rounds in which both are asked in turn.
 
     Measured one after the other, what else the machine did in between would decide.
     """
-    split_file, threads = paths.rows(entry.task) / f"{entry.split}.parquet", resources.read().threads
+    split_file = paths.rows(entry.task) / f"{entry.split}.parquet"
     folders = {"champion": champion, "challenger": challenger}
     found = in_turn.compare(folders, split_file, threads=threads, **faster_runtime.BRIEFLY)
     return 1 / found["challenger"].faster[0]

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.checkpoints import folder, pretrained
-from pipelines.core import params, paths, plugins, provenance, resources
+from pipelines.core import params, paths, plugins, provenance
 from pipelines.core.progress import say
+from pipelines.core.resources import Resources
 from pipelines.entries.pretrain import Pretrain
 from pipelines.pretraining.corrupted_batches import CorruptedBatches
 from pipelines.text import tokenizer as text_tokenizer
@@ -16,7 +17,7 @@ from pipelines.training.batches import sizes
 from pipelines.training.distributed import fitting
 
 
-def pretrain(key: str, entry: Pretrain, target: Path) -> dict[str, Any]:
+def pretrain(key: str, entry: Pretrain, target: Path, resources: Resources) -> dict[str, Any]:
     """Train as `entry` says and write the model folder `target`; returns the content of the metrics file."""
     objective = plugins.load("pipelines.objectives", entry.objective)
     options = params.options(entry, objective.Params, f"pretrain.{key}")
@@ -31,7 +32,7 @@ def pretrain(key: str, entry: Pretrain, target: Path) -> dict[str, Any]:
         watch = partial(losses.held_out, batches=batches(held_out=True), predict=objective.predict)
     say(f"pretrain {key}: {len(train):,} steps, {train.padding:.1%} of their tokens are padding")
     curve: list[tuple[int, dict[str, float]]] = []
-    with fitting("pretrain", key, resources.read("pretrain", key)) as fit, paths.fresh_folder(target) as out:
+    with fitting("pretrain", key, resources) as fit, paths.fresh_folder(target) as out:
         around = objective.around(model, options)
         loss = losses.Pretraining(objective.predict)
         fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)

@@ -1,5 +1,6 @@
 """The report of the runs that params.yaml names: a page, two tables and what `dvc plots` draws, in a folder."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,15 +8,20 @@ from pipelines.core import json_file, params, paths
 from pipelines.core.errors import InputError
 from pipelines.reports import dvc_plots, page, tables, variants
 
+Sections = Mapping[str, Mapping[str, Any]]
 Records = list[dict[str, Any]]  # of artifacts/metrics/<run>.json
 
 
-def write(out: Path) -> None:
+def write(out: Path, sections: Sections) -> None:
     """Write index.html, table.md, table.txt and what DVC plots into `out`.
 
-    Raises InputError if a run has no metrics yet.
+    Args:
+        sections: those of params.yaml.
+
+    Raises:
+        InputError: a run has no metrics yet.
     """
-    runs, encoders = names("evaluate", "baseline"), names("pretrain")
+    runs, encoders = names(sections, "evaluate", "baseline"), names(sections, "pretrain")
     if not (runs or encoders):
         raise InputError(f"{params.FILE}: no metrics to report; evaluate and pretrain write them")
     records, pretrained = read(runs), read(encoders)
@@ -30,12 +36,12 @@ def write(out: Path) -> None:
     (out / "table.txt").write_text("\n".join(plain), encoding="utf-8")
 
 
-def comparison() -> str:
+def comparison(sections: Sections) -> str:
     """A table for a terminal of all evaluated runs, with their speed if it was measured on this machine.
 
     Below it the runs that are smaller than their teacher, but slower.
     """
-    runs = [run for run in names("evaluate", "baseline") if paths.metrics(run).is_file()]
+    runs = [run for run in names(sections, "evaluate", "baseline") if paths.metrics(run).is_file()]
     if not runs:
         raise InputError(f"{paths.metrics('NAME')}: no run has been evaluated yet; `dvc repro` does it")
     timings = {run: json_file.mapping(paths.timings(run)) for run in runs if paths.timings(run).is_file()}
@@ -44,10 +50,9 @@ def comparison() -> str:
     return "\n\n".join([tables.timed(records, timings), *slower])
 
 
-def names(*sections: str) -> list[str]:
+def names(sections: Sections, *wanted: str) -> list[str]:
     """The names of the entries of some sections of params.yaml."""
-    values = params.read()
-    return [name for section in sections for name in values.get(section) or {}]
+    return [name for section in wanted for name in sections.get(section) or {}]
 
 
 def read(runs: list[str]) -> Records:

@@ -1,6 +1,6 @@
 """compress: make a smaller model from a fine-tuned one."""
 
-from pipelines.core import params, paths, stage
+from pipelines.core import params, paths, resources, stage
 from pipelines.entries.compress import Compress
 
 
@@ -8,7 +8,7 @@ def main(key: str) -> None:
     entry = params.entry("compress", key, Compress)
     from pipelines.compression import compressing
 
-    compressing.compress(key, entry, paths.model(key))
+    compressing.compress(key, entry, paths.model(key), resources.read("compress", key))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """finetune: train an encoder and a head on one task, with Ray Train."""
 
-from pipelines.core import params, paths, stage
+from pipelines.core import params, paths, resources, stage
 from pipelines.entries.finetune import Finetune
 
 
@@ -8,7 +8,7 @@ def main(key: str) -> None:
     entry = params.entry("finetune", key, Finetune)
     from pipelines.training import finetuning
 
-    finetuning.finetune("finetune", key, entry, paths.model(key))
+    finetuning.finetune("finetune", key, entry, paths.model(key), resources.read("finetune", key))
 
 
 if __name__ == "__main__":

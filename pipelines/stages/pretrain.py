@@ -1,6 +1,6 @@
 """pretrain: train an encoder on text without labels, from random weights or from a model folder."""
 
-from pipelines.core import json_file, params, paths, stage
+from pipelines.core import json_file, params, paths, resources, stage
 from pipelines.entries.pretrain import Pretrain
 
 
@@ -8,7 +8,7 @@ def main(key: str) -> None:
     entry = params.entry("pretrain", key, Pretrain)
     from pipelines.pretraining import pretraining
 
-    record = pretraining.pretrain(key, entry, paths.model(key))
+    record = pretraining.pretrain(key, entry, paths.model(key), resources.read("pretrain", key))
     json_file.write(paths.metrics(key), record)
     json_file.write(paths.scores(key), record["metrics"])
 

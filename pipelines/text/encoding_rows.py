@@ -24,7 +24,11 @@ FACTS = "encoding.json"  # how long sequences may be, and how many there are
 
 
 def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
-    """Write a Parquet file per split, the task and the tokenizer into `out`; `processes` of 0 uses every core."""
+    """Write a Parquet file per split, the task, the tokenizer and the rows that a training may score into `out`.
+
+    Args:
+        processes: 0 for as many as there are cores.
+    """
     rows, vocab = paths.rows(entry.task), Path(entry.vocab)
     task, loaded = Task.load(rows), tokenizer.load(vocab, entry.special_tokens)
     positions = tokenizer.positions(tokenizer.encoder_config(vocab))
@@ -42,6 +46,10 @@ def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
         counts["rows"][split] = tables.open_parquet(path).metadata.num_rows
         counted = _counted(done, counts, split, cut, f"encode {key}: {split}")
         tables.write(out / f"{split}.parquet", counted, schema.encoded(task.kind, loaded.vocab_size))
+        if split != "train" and task.kind != "text":
+            scored = paths.scored_rows(out, split)
+            scored.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, scored)  # DVC's cache keeps the same bytes once
         say(f"encode {key}: {split}: {', '.join(f'{numbers[split]:,} {name}' for name, numbers in counts.items())}")
     task.save(out)
     json_file.write(out / FACTS, {"max_length": entry.max_length, "vocab_size": loaded.vocab_size, **counts})

@@ -18,8 +18,7 @@ COUNTS_UNDER = {
 def finetune(key: str, entry: Finetune, task: Task) -> None:
     """Raise UsageError for keys that do not fit the kind of rows; warn of keys without effect."""
     schema.check_trained(task.kind)
-    if entry.dev and entry.dev not in task.splits:
-        raise UsageError(f"params.yaml: finetune.{key}.dev: {choices('split', entry.dev, task.splits)}")
+    dev(f"finetune.{key}", entry.dev, task)
     if entry.patience and not entry.dev:
         raise UsageError(f"params.yaml: finetune.{key}.patience: {entry.patience}; it needs a split as dev")
     if entry.class_weights == "balanced" and task.kind not in ("single", "pair", "tagging"):
@@ -29,3 +28,11 @@ def finetune(key: str, entry: Finetune, task: Task) -> None:
     for name, (of, value) in COUNTS_UNDER.items():
         if name in entry.model_fields_set and getattr(entry, of) != value:
             say(f"finetune {key}: {name} has an effect only if {of} is {value}; here it has none")
+
+
+def dev(where: str, split: str, task: Task) -> None:
+    """Raise UsageError unless a model may be scored on `split` while it trains; "" is no split."""
+    if split and split not in task.splits:
+        raise UsageError(f"params.yaml: {where}.dev: {choices('split', split, task.splits)}")
+    if split == "train":
+        raise UsageError(f"params.yaml: {where}.dev: train is what the model learns; name another split")

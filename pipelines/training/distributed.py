@@ -37,7 +37,9 @@ class Fitting:
     """
 
     def __init__(self, folder: Path, place: Path, resources: Resources, depends: str) -> None:
-        self.folder, self.place, self.resources, self.depends = folder, place, resources, depends
+        self.folder, self.resources, self.depends = folder, resources, depends
+        self.remote = workers.address() != "local"  # whether workers may be on other machines
+        self.place = None if self.remote else place
         self.count = 0
 
     def __call__(

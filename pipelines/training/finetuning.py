@@ -7,20 +7,20 @@ from pathlib import Path
 import torch
 
 from pipelines.checkpoints import folder, new_head
-from pipelines.core import paths, provenance, resources, seeding
+from pipelines.core import paths, provenance, seeding
 from pipelines.core.progress import say
+from pipelines.core.resources import Resources
 from pipelines.core.task import Task
 from pipelines.entries.finetune import Finetune
-from pipelines.inference import watch
 from pipelines.text import tokenizer as text_tokenizer
-from pipelines.training import checks, losses, strategies
+from pipelines.training import checks, dev_scores, losses, strategies
 from pipelines.training.batches import Encoded, RowBatches, sizes
 from pipelines.training.distributed import fitting
 
 Point = tuple[int, dict[str, float]]
 
 
-def finetune(stage: str, key: str, entry: Finetune, target: Path) -> list[Point]:
+def finetune(stage: str, key: str, entry: Finetune, target: Path, resources: Resources) -> list[Point]:
     """Train as `entry` says and write the model folder `target`; returns the curve: (step, {name: number})."""
     data, encoder = paths.encoded(entry.data), Path(entry.encoder)
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
@@ -35,10 +35,10 @@ def finetune(stage: str, key: str, entry: Finetune, target: Path) -> list[Point]
     batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
     weights = losses.balanced(train.labels, model.config.num_labels) if entry.class_weights == "balanced" else ()
     loss = losses.for_kind(task.kind, entry.label_smoothing, weights)
-    scores = watch.on_split(data, entry.dev, task) if entry.dev else None
+    scores = dev_scores.on_split(data, entry.dev, task) if entry.dev else None
     curve: list[Point] = []
     depends = provenance.digest(data)
-    with fitting(stage, key, resources.read(stage, key), depends) as fit, paths.fresh_folder(target) as out:
+    with fitting(stage, key, resources, depends) as fit, paths.fresh_folder(target) as out:
         fit(
             model,
             loss,

@@ -117,6 +117,37 @@ def joins(tree: ast.AST) -> Iterator[str]:
             yield f"{ast.unparse(node)} may lead out of its folder: paths.below(folder, name)"
 
 
+# what a stage or a flow reads and hands down
+READ_ABOVE = {"params.read", "params.entry", "resources.read"}
+ENVIRONMENT = {"os.environ", "os.getenv", "os.getcwd", "Path.cwd"}
+# who reads the environment, since it is of the whole process: its terminal, its threads, a vendor's address and name
+READ_ENVIRONMENT = (
+    "pipelines/__init__.py",
+    "pipelines/core/progress.py",
+    "pipelines/core/stage.py",
+    "pipelines/core/threads.py",
+    "pipelines/data/fetch.py",
+    "pipelines/tracking/",
+    "pipelines/training/workers.py",
+    "pipelines/inference/in_turn.py",
+    "pipelines/serving/deployment.py",
+    "pipelines/stages/",
+    "pipelines/graph/",
+    "flows/",
+)
+
+
+def reads(place: Path, tree: ast.AST) -> Iterator[str]:
+    """What a file below the stages reads, and should be given."""
+    below = RANK.get(room_of(place), 0) < RANK["stages"] and room_of(place) != "core"
+    for node in ast.walk(tree):
+        name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        if below and name in READ_ABOVE:
+            yield f"{name}: a stage or a flow reads it and hands it down"
+        if name in ENVIRONMENT and not str(place).startswith(READ_ENVIRONMENT):
+            yield f"{name}: it is read at {', '.join(READ_ENVIRONMENT)} alone"
+
+
 def violations(place: Path, source: str) -> list[str]:
     """Every rule that the file at `place` breaks, as sentences."""
     tree, here, found = ast.parse(source), room_of(place), []
@@ -140,6 +171,7 @@ def violations(place: Path, source: str) -> list[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= 40:
             found.append(f"{place}: {node.name} has over 40 lines")
     found += [f"{place}: {patched}" for patched in patches(tree)]
+    found += [f"{place}: {read}" for read in reads(place, tree)]
     if str(place).startswith(WRITTEN_BY_OTHERS):
         found += [f"{place}: {joined}" for joined in joins(tree)]
     if not ast.get_docstring(tree):
@@ -205,6 +237,16 @@ PLANTED = {
         "pipelines/data/formats/a.py",
         '"""x"""\nimport os\ndef f(folder, name):\n    return os.path.join(folder, name)\n',
         "may lead out of its folder",
+    ),
+    "params read below the stages": (
+        "pipelines/inference/a.py",
+        '"""x"""\nfrom pipelines.core import resources\nTHREADS = resources.read().threads\n',
+        "hands it down",
+    ),
+    "the environment read in a room": (
+        "pipelines/compression/a.py",
+        '"""x"""\nimport os\nREMOTE = bool(os.environ.get("RAY_ADDRESS"))\n',
+        "os.environ: it is read at",
     ),
     "a shadowing name": ("pipelines/stages/tokenize.py", '"""x"""\n', "shadows"),
 }

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
@@ -17,68 +16,10 @@ from pipelines.core.errors import InputError
 from pipelines.graph import code_manifest, why
 from pipelines.graph.plan import Plan
 from pipelines.graph.repository import held, opened
-from tests.conftest import SETTINGS, copy_project
 from tests.support import forked
+from tests.support.small_graph import Made
 
 pytestmark = pytest.mark.slow
-TINY = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-
-
-class Made(NamedTuple):
-    """A repository in which the graph has run, and the stages that ran."""
-
-    place: Path
-    ran: list[str]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The graph runs once for all tests."""
-    place = tmp_path_factory.mktemp("graph") / "repository"
-    place.mkdir()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in SETTINGS:
-            patch.delenv(name, raising=False)
-        patch.chdir(place)
-        copy_project(place)
-        small(place / "params.yaml")
-        subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
-        ran = dag.reproduce()
-    return Made(place, ran)
-
-
-@pytest.fixture
-def repository(made: Made, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what the graph left."""
-    place = checkout / "repository"
-    shutil.copytree(made.place, place, symlinks=True, ignore=shutil.ignore_patterns("tmp"))
-    monkeypatch.chdir(place)
-    return place
-
-
-def small(file: Path) -> None:
-    """The quickstart's graph with a tiny encoder, one run of each kind and few steps."""
-    params = yaml.safe_load(file.read_text())
-    params["prepare"]["bodies"] = params["prepare"]["headlines"] | {"task": "bodies"}
-    params["encode"]["bodies"] = params["encode"]["headlines"] | {"task": "bodies"}
-    vocab = {"rows": "bodies", "tokenizer": "mecab_wordpiece", "dictionary": "ipadic", "size": 2000}
-    params["build_vocab"] = {"ja": vocab}
-    fit = {"data": "bodies", "objective": "mlm", "epochs": 1, "learning_rate": 1e-3, "config": TINY}
-    params["pretrain"] = {"tiny-ja": {**fit, "start": "encoders/shapes/modernbert.json"}}
-    for section, kept in {
-        "prepare": ("headlines", "bodies"),
-        "encode": ("headlines", "bodies"),
-        "finetune": ("headlines", "headlines-frozen"),
-        "compress": ("headlines-int8",),
-        "baseline": ("headlines-svm",),
-        "evaluate": ("headlines", "headlines-frozen", "headlines-int8"),
-    }.items():
-        params[section] = {name: params[section][name] for name in kept}
-    for encoding in params["encode"].values():
-        encoding["vocab"] = "artifacts/vocab/ja"
-    for run in params["finetune"].values():
-        run |= {"epochs": 1, "encoder": "artifacts/models/tiny-ja"}
-    file.write_text(yaml.safe_dump(params))
 
 
 def change(file: Path, *keys: str, value: object) -> None:

@@ -85,9 +85,9 @@ def test_the_teacher_is_asked_once_and_a_killed_run_takes_the_files_up(
 def test_without_files_the_teacher_is_asked_at_every_step(
     why: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = given(checkout, cache_gb=0.0 if why == "no room" else 1.0)
     if why == "other machines":
         monkeypatch.setenv("RAY_ADDRESS", "ray://elsewhere")
+    context = given(checkout, cache_gb=0.0 if why == "no room" else 1.0)
     if why == "numbers too large for float16":
         backbones.layers(context.teacher)[0].output.LayerNorm.weight.data.mul_(1e6)
     teaching = teacher_outputs.ask(context, ASKED)

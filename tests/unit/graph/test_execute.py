@@ -241,7 +241,7 @@ def test_a_full_disk_is_named(graph: Write) -> None:
 
 
 def test_code_that_was_edited_while_the_graph_ran_is_not_run(workspace: Path) -> None:
-    code = execute.Code()
+    code = execute.Unedited()
     assert "torch" in code.modules("finetune@headlines")
     assert not {"torch", "transformers"} & {name.partition(":")[0] for name in code.modules("ingest@livedoor-samples")}
     assert "pipelines.compression.methods.drop_layers" in code.modules("compress@headlines-drop1")
@@ -249,6 +249,9 @@ def test_code_that_was_edited_while_the_graph_ran_is_not_run(workspace: Path) ->
     code.check("ingest@livedoor-samples")
     with (workspace / "pipelines/training/loop.py").open("a") as file:
         file.write("# a comment\n")
+    code.check("finetune@headlines")
+    with (workspace / "pipelines/training/loop.py").open("a") as file:
+        file.write("MORE = 1\n")
     code.check("ingest@livedoor-samples")
     with pytest.raises(InputError, match=r"pipelines/training/loop\.py was edited while the graph ran; run again"):
         code.check("finetune@headlines")

@@ -14,7 +14,6 @@ from pipelines.inference.in_turn import Compared, Cost
 def test_both_are_asked_in_turn_and_the_champion_is_the_reference(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (checkout / "params.yaml").write_text("resources: {threads: 3}\n")
     asked: list[Any] = []
 
     def compare(folders: dict[str, Path], split_file: Path, threads: int, **_: Any) -> dict[str, Compared]:
@@ -26,7 +25,7 @@ def test_both_are_asked_in_turn_and_the_champion_is_the_reference(
         }
 
     monkeypatch.setattr(in_turn, "compare", compare)
-    ratio = measured.latency_ratio(Path("new"), Path("old"), Evaluate(task="rows", split="dev"))
+    ratio = measured.latency_ratio(Path("new"), Path("old"), Evaluate(task="rows", split="dev"), threads=3)
     assert ratio == 2
     folders = [("champion", Path("old")), ("challenger", Path("new"))]
     assert asked == [(folders, paths.rows("rows") / "dev.parquet", 3)]

@@ -1,6 +1,6 @@
 """Scores of a model while it trains, by the same predictor that evaluates it afterwards."""
 
-import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Torch
 
 
-def on_split(encoded: Path, split: str, task: Task) -> Any:
+def on_split(encoded: Path, split: str, task: Task) -> Callable[[Any], dict[str, float]]:
     """A function of the model: the task's metrics on the rows that a split of the folder `encoded` was made from."""
-    rows = json.loads((encoded / "provenance.json").read_text())["params"]["task"]
-    return partial(_score, split=Split(paths.rows(rows) / f"{split}.parquet", task), tokenizer=encoded / "tokenizer")
+    return partial(_score, split=Split(paths.scored_rows(encoded, split), task), tokenizer=encoded / "tokenizer")
 
 
 def _score(model: Any, split: Split, tokenizer: Path) -> dict[str, float]:
-    return split.score(Predictor(Torch.of(model, split.task), tokenizer).predict)["metrics"]
+    metrics: dict[str, float] = split.score(Predictor(Torch.of(model, split.task), tokenizer).predict)["metrics"]
+    return metrics
