@@ -30,7 +30,7 @@ LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores"}
 def stages(root: Path = ROOT) -> dict[str, Closure]:
     """Each stage of dvc.yaml with the closure of its module, which is the same for every entry."""
     listed = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))["stages"]
-    commands = {name: COMMAND.match(first(stage.get("do", stage)["cmd"])) for name, stage in listed.items()}
+    commands = {name: COMMAND.match(first(each.get("do", each)["cmd"])) for name, each in listed.items()}
     modules = {name: match[1].replace(".", "/") + ".py" for name, match in commands.items() if match}
     return {name: closure(file, root) for name, file in modules.items()}
 
@@ -123,13 +123,13 @@ def is_code(path: str) -> bool:
     return path.endswith(".py") or Path(path).is_relative_to(paths.CODE)
 
 
-def runs(stage: Closure, entry: Mapping[str, Any], root: Path = ROOT, where: str = "") -> set[str]:
+def runs(code: Closure, entry: Mapping[str, Any], root: Path = ROOT, where: str = "") -> set[str]:
     """The files that a stage runs for an entry of params.yaml, the plugins that the entry names among them.
 
     Raises UsageError, which begins with `where`, if there is no such plugin.
     """
-    files = set(stage.files)
-    for package, key in stage.named:
+    files = set(code.files)
+    for package, key in code.named:
         known = {Path(file).stem for file in plugin_files(package, root)}
         if entry.get(key) not in known:
             raise UsageError(f"{where}: {choices(key, entry.get(key), known)}")

@@ -30,9 +30,9 @@ class Unedited:
         if name not in self.found:
             section, _, key = name.partition("@")
             entry = (self.values.get(section) or {}).get(key) or {}
-            stage = self.closures.get(section)
+            code = self.closures.get(section)
             self.found[name] = (
-                code_manifest.runs(stage, entry, Path(), f"{params.FILE}: {name.replace('@', '.')}") if stage else set()
+                code_manifest.runs(code, entry, Path(), f"{params.FILE}: {name.replace('@', '.')}") if code else set()
             )
             self.seen |= {file: _digest(file) for file in self.found[name] if file not in self.seen}
         return self.found[name]

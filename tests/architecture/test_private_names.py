@@ -1,18 +1,30 @@
-"""Private names of libraries stand in docs/private-names.md, and every one of them is there and in use."""
+"""Private and undocumented names of libraries stand in docs/private-names.md, and each of them is there and in use."""
 
 import ast
 import importlib
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
+from dvc.repo import Repo
 
 from tests.support.places import ROOT
 
 LINE = re.compile(r"^\| `([\w.]+)` \| (\w+) ([\w.]+) \|", re.MULTILINE)
-VENDORS = ("torch", "transformers", "ray", "prefect")
+OBJECT = re.compile(r"^\| `(dvc[\w.]+)` \| dvc [\w.]+ \| ((?:`\w+` ?)+) \|$", re.MULTILINE)
+VENDORS = ("torch", "transformers", "ray", "prefect", "mlflow", "dvc")
+UNDOCUMENTED = ("dvc.", "mlflow.utils.", "mlflow.store.", "mlflow.server.", "prefect.server.")  # modules
+# what variables of pipelines/graph hold; of a dep that holds params too
+OBJECTS = {
+    "repo": ("dvc.repo.Repo",),
+    "stage": ("dvc.stage.PipelineStage",),
+    "out": ("dvc.output.Output",),
+    "dep": ("dvc.dependency.base.Dependency", "dvc.dependency.param.ParamsDependency"),
+}
 
 
 class Listed(NamedTuple):
@@ -21,7 +33,9 @@ class Listed(NamedTuple):
     version: str
 
 
-LIST = [Listed(*found) for found in LINE.findall((ROOT / "docs/private-names.md").read_text(encoding="utf-8"))]
+PAGE = (ROOT / "docs/private-names.md").read_text(encoding="utf-8")
+LIST = [Listed(*found) for found in LINE.findall(OBJECT.sub("", PAGE))]
+ATTRIBUTES = {name: set(re.findall(r"\w+", names)) for name, names in OBJECT.findall(PAGE)}
 FILES = [path for top in ("pipelines", "flows") for path in sorted((ROOT / top).rglob("*.py"))]
 
 
@@ -59,7 +73,8 @@ def used(source: str) -> Iterator[str]:
             yield node.attr
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in VENDORS:
             inside = [part for part in (node.module or "").split(".") if is_private(part)]
-            yield from (alias.name for alias in node.names if inside or is_private(alias.name))
+            undocumented = f"{node.module}.".startswith(UNDOCUMENTED)
+            yield from (alias.name for alias in node.names if inside or undocumented or is_private(alias.name))
     for node in own.values():
         for base in bases(node, own, vendors):
             yield from (name for name in body_names(node) if is_private(name) and hasattr(base, name))
@@ -140,3 +155,39 @@ def test_private_names_of_our_own_are_no_libraries() -> None:
         "    def _y(self):\n        return self._x + other._y()\n"
     )
     assert list(used(source)) == []
+
+
+def attributes(source: str) -> Iterator[tuple[str, str]]:
+    """Attributes that a file reads of DVC's objects: the variable and the name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            variable = ast.unparse(node.value).rpartition(".")[2]
+            if variable in OBJECTS:
+                yield variable, node.attr
+
+
+def test_attributes_of_dvcs_objects_are_listed_and_the_other_way_round() -> None:
+    files = sorted((ROOT / "pipelines/graph").glob("*.py"))
+    read = {
+        pair for path in files if path.name != "closure.py" for pair in attributes(path.read_text(encoding="utf-8"))
+    }
+    assert len(read) > 30
+    listed = {
+        (variable, name) for variable, classes in OBJECTS.items() for each in classes for name in ATTRIBUTES[each]
+    }
+    assert read == listed
+
+
+def test_dvcs_objects_have_these_attributes(checkout: Path) -> None:
+    Path("params.yaml").write_text("a: 1\n")
+    Path("read").touch()
+    stage = {"cmd": "echo > written", "deps": ["read"], "params": ["a"], "outs": ["written"]}
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"it": stage}}))
+    Repo.init(".", no_scm=True).close()
+    with Repo(".") as repo:
+        (made,) = repo.index.stages
+        params, dep = sorted(made.deps, key=lambda each: each not in made.params)
+        objects = [repo, made, made.outs[0], dep, params]
+        assert [f"{type(each).__module__}.{type(each).__name__}" for each in objects] == [*ATTRIBUTES]
+        for each, (name, wanted) in zip(objects, ATTRIBUTES.items(), strict=True):
+            assert {attribute for attribute in wanted if not hasattr(each, attribute)} == set(), name
