@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -13,7 +13,7 @@ from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
 from pipelines.text.interface import Tokenizer
 from pipelines.training.batches import Encoded, RowBatches, collate
-from pipelines.training.distributed import Fitting
+from pipelines.training.distributed import FitOptions, Fitting
 from pipelines.training.loop import Watch
 
 
@@ -68,8 +68,8 @@ class Context:
         """Where a method writes the files of a tokenizer that takes the place of the teacher's."""
         return self.cache / "tokenizer"
 
-    def train(self, model: PreTrainedModel, loss: Any, params: Fit, **options: Any) -> PreTrainedModel:
+    def train(self, model: PreTrainedModel, loss: Any, params: Fit, **options: Unpack[FitOptions]) -> PreTrainedModel:
         """`fit` on the training rows; if there is a `dev` split, the weights with the best score on it are kept."""
-        if self.watch:
-            options = {"watch": self.watch, "select": self.task.metric} | options
-        return self.fit(model, loss, self.data.batches(params), params, **options)
+        scored: FitOptions = {"watch": self.watch, "select": self.task.metric} if self.watch else {}
+        trained: PreTrainedModel = self.fit(model, loss, self.data.batches(params), params, **(scored | options))
+        return trained

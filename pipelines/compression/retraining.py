@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, Unpack
 
 from pydantic import ConfigDict, Field
 from transformers import PreTrainedModel
@@ -14,6 +14,7 @@ from pipelines.compression.context import Context
 from pipelines.core.section import Fraction, Positive
 from pipelines.entries.parts.fit import Fit
 from pipelines.training import losses
+from pipelines.training.distributed import FitOptions
 
 Task = Callable[..., losses.Sums]  # a loss that reads logits alone
 
@@ -36,10 +37,14 @@ class Afterwards(Listening):
 class Trainer(Protocol):
     """A context, or a teaching."""
 
-    def train(self, model: PreTrainedModel, loss: Any, params: Fit, **options: Any) -> PreTrainedModel: ...
+    def train(
+        self, model: PreTrainedModel, loss: Any, params: Fit, **options: Unpack[FitOptions]
+    ) -> PreTrainedModel: ...
 
 
-def fine_tune(context: Context, model: PreTrainedModel, params: Afterwards, **options: Any) -> PreTrainedModel:
+def fine_tune(
+    context: Context, model: PreTrainedModel, params: Afterwards, **options: Unpack[FitOptions]
+) -> PreTrainedModel:
     """Train as the finetune stage does; without any epochs the model stays as it is.
 
     A method may have changed `context.teacher`; what is heard is the teacher as it was.
@@ -47,7 +52,8 @@ def fine_tune(context: Context, model: PreTrainedModel, params: Afterwards, **op
     if not params.epochs:
         return model.eval()
     trainer, task = lesson(unchanged(context) if params.soft else context, params)
-    return trainer.train(model, task, params, kind=context.task.kind, **options)
+    of_kind: FitOptions = {"kind": context.task.kind}
+    return trainer.train(model, task, params, **(of_kind | options))
 
 
 def unchanged(context: Context) -> Context:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from pipelines.entries.parts.fit import Fit
 from pipelines.models import arrived
 from pipelines.models.batch import Batch
 from pipelines.training.batches import RowBatches
+from pipelines.training.distributed import FitOptions
 from pipelines.training.losses import Sums
 
 FILE = "outputs.json"  # written when all arrays are
@@ -153,7 +154,13 @@ class Teaching:
     again: bool  # whether the teacher is asked at every step
 
     def train(
-        self, model: nn.Module, loss: Loss, params: Fit, scored: bool = True, logits_only: bool = False, **options: Any
+        self,
+        model: nn.Module,
+        loss: Loss,
+        params: Fit,
+        scored: bool = True,
+        logits_only: bool = False,
+        **options: Unpack[FitOptions],
     ) -> Any:
         """`context.fit` with a loss that reads the teacher's outputs.
 
@@ -163,13 +170,14 @@ class Teaching:
             options: more arguments of `context.fit`.
         """
         context, kind = self.context, self.context.task.kind
+        ours: FitOptions = {"kind": kind if logits_only else ""}
         if scored and context.watch:
-            options = {"watch": context.watch, "select": context.task.metric} | options
+            ours |= {"watch": context.watch, "select": context.task.metric}
         arrays = {name: each for name, each in self.arrays.items() if name == "logits" or not logits_only}
         teacher = context.teacher if self.again and not logits_only else None
         taught = Taught(loss, kind, self.asked, teacher)
         lessons = Lessons(context.data.batches(params), arrays)
-        return context.fit(model, taught, lessons, params, **{"kind": kind if logits_only else ""} | options)
+        return context.fit(model, taught, lessons, params, **(ours | options))
 
 
 def ask(context: Context, asked: Asked | None = None) -> Teaching:

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from torch import nn
 
@@ -22,18 +22,34 @@ from pipelines.training.loop import AfterStep, EachStep, Groups, Job, Loss, Watc
 Report = Callable[[int, dict[str, float]], None]
 
 
-class Fitting:
-    """The `fit` of one stage's entry: trains a model in place and returns it, in eval mode.
+class FitOptions(TypedDict, total=False):
+    """What a call of `fit` may set beside model, loss, batches and params; who hands it on declares it so.
 
-    A method may call it more than once: each call has a checkpoint of its own. Arguments of a call:
+    Attributes:
         groups: returns the parameters that train with their rates, and freezes the others; None trains everything.
         report: is called at the end for each point of the curve, (step, {"loss": ...}); some points, the last among
             them, also have the scores of `watch(model)` at that step.
+        watch: scores the model while it trains.
         select: a score of `watch`; the weights with its highest value are kept instead of the last ones.
         kind: the kind of rows, if the loss reads only the outputs of the model's head; see
             `acceleration.apply.to_rows`.
         each_step: is called before every step with the model, the step and the number of steps.
         after_step: is called after every step with the model.
+    """
+
+    groups: Groups | None
+    report: Report | None
+    watch: Watch | None
+    select: str
+    kind: str
+    each_step: EachStep | None
+    after_step: AfterStep | None
+
+
+class Fitting:
+    """The `fit` of one stage's entry: trains a model in place and returns it, in eval mode.
+
+    A method may call it more than once: each call has a checkpoint of its own. FitOptions describes the keywords.
     """
 
     def __init__(self, folder: Path, place: Path, resources: Resources, depends: str) -> None:
