@@ -81,14 +81,14 @@ class ChainFolder:
         own sentence if it cannot be exported.
         """
         target, entry = self.place / paths.onnx(run), params.read().get("export", {}).get(run) or {}
-        asked, stamp = _digest([entry, _code("export")]), self.place / f"exported-{run}"
-        if target.is_dir() and not (stamp.is_file() and stamp.read_bytes() == asked.encode()):
+        digest, stamp = _digest([entry, _code("export")]), self.place / f"exported-{run}"
+        if target.is_dir() and not (stamp.is_file() and stamp.read_bytes() == digest.encode()):
             shutil.rmtree(target)
         if not target.is_dir():
             self._prepare({"export": {run: entry}})
             _point(self.place / paths.model(run), paths.model(run))
             self._make("export", run)
-            stamp.write_text(asked)
+            stamp.write_text(digest)
         return target
 
     def entries_of(self, chain: Chain) -> dict[str, dict[str, Any]]:
@@ -115,11 +115,12 @@ class ChainFolder:
         And that of `export` if the chain was as fast as measured by ONNX Runtime.
         """
         known = params.read()
-        found = self.entries_of(chain) if chain[0] in self.entries else {}
+        entries = self.entries_of(chain) if chain[0] in self.entries else {}
         if runtime == "onnx":
-            found = {**found, "export": {name_of(chain): {}}}
+            entries = {**entries, "export": {name_of(chain): {}}}
         return {
-            section: {k: v for k, v in own.items() if k not in known.get(section, {})} for section, own in found.items()
+            section: {name: entry for name, entry in made.items() if name not in known.get(section, {})}
+            for section, made in entries.items()
         }
 
     def _make(self, stage: str, key: str) -> None:

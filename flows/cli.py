@@ -36,20 +36,20 @@ def options(
 @cli.command()
 def check() -> None:
     """Check params.yaml: every key, every name, and each file, column and split that is named."""
-    found = checking.check()
-    checking.check_options(found)
+    sections = checking.check()
+    checking.check_options(sections)
     from pipelines.data import references
 
-    wrong = list(references.complaints(found))
+    wrong = list(references.complaints(sections))
     if len(wrong) > 1:
-        for each in wrong[:SHOWN]:
-            typer.echo(f"{params.FILE}: {each}", err=True)
+        for complaint in wrong[:SHOWN]:
+            typer.echo(f"{params.FILE}: {complaint}", err=True)
         raise UsageError(
             f"{params.FILE}: {len(wrong)} names lead nowhere; the first {min(SHOWN, len(wrong))} are above"
         )
     if wrong:
         raise UsageError(f"{params.FILE}: {wrong[0]}")
-    print(f"params.yaml: {sum(map(len, found.values()))} entries, all well-formed")
+    print(f"params.yaml: {sum(map(len, sections.values()))} entries, all well-formed")
 
 
 @cli.command()
@@ -202,14 +202,14 @@ def lineage(
     """Say what a registered version was made of, or which versions were made of some data."""
     from flows import lineage as of
 
-    found = of.of_model(which) if what == "model" else of.of_data(which)
+    lineage = of.of_model(which) if what == "model" else of.of_data(which)
     if page:
         if what == "data":
             raise UsageError("--page is for `bertline lineage model`")
         with paths.fresh_file(page) as aside:
-            aside.write_text(of.page_of_model(found), encoding="utf-8")
+            aside.write_text(of.page_of_model(lineage), encoding="utf-8")
     plain = of.plain_model if what == "model" else of.plain_data
-    _answer(found, as_json, plain)
+    _answer(lineage, as_json, plain)
 
 
 @cli.command()

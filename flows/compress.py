@@ -53,7 +53,7 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
             say(f"compress {run}: {chains.power_of(search.teacher.rows, budget)}")
         tried = chains.search({name: entry["method"] for name, entry in entries.items()}, search.attempt, budget)
         tried += [search.attempt((name,)) for name in further]
-        winner, said, unfit = search.judged(tried)
+        winner, verdicts, unfit = search.judged(tried)
         result = searched.Searched(
             run=run,
             metric=search.teacher.metric,
@@ -63,7 +63,7 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
             tried=tried,
             winner=winner,
             entries=search.folder.new_entries(winner.chain, winner.runtime) if winner else {},
-            gate=said,
+            gate=verdicts,
             unfit=unfit,
         )
         with paths.fresh_folder(paths.compression(run)) as out:
@@ -72,12 +72,12 @@ def compress(run: str, budget: Budget | None = None) -> searched.Searched:
     return result
 
 
-def _log(found: searched.Searched) -> None:
+def _log(result: searched.Searched) -> None:
     """An MLflow run of the search, with its page and table; each chain has one of its own."""
-    asked = {"max_loss": found.budget.max_loss, "target": found.budget.target}
-    won = name_of(found.winner.chain) if found.winner else "none"
-    numbers = {"tried": len(found.tried), "keep_the_budget": sum(each.keeps(found.budget) for each in found.tried)}
-    runs.log(f"compress-table@{found.run}", {**asked, "winner": won}, numbers, {}, paths.compression(found.run))
+    settings = {"max_loss": result.budget.max_loss, "target": result.budget.target}
+    won = name_of(result.winner.chain) if result.winner else "none"
+    numbers = {"tried": len(result.tried), "keep_the_budget": sum(each.keeps(result.budget) for each in result.tried)}
+    runs.log(f"compress-table@{result.run}", {**settings, "winner": won}, numbers, {}, paths.compression(result.run))
 
 
 def _reproduce(run: str, entries: Sequence[str], scored: Evaluate) -> dict[str, str]:
@@ -101,15 +101,15 @@ def _entries(run: str) -> dict[str, dict[str, Any]]:
     """The compress entries whose teacher is `run`. Raises UsageError if there is none."""
     checking.require_entry(run, "finetune", "compress")
     every = params.read().get("compress", {})
-    found = {name: entry for name, entry in every.items() if entry.get("teacher") == run}
-    if not found:
+    entries = {name: entry for name, entry in every.items() if entry.get("teacher") == run}
+    if not entries:
         raise UsageError(
             f"params.yaml: no compress entry has the teacher {run}; a search tries the entries that there are, "
             "and params/compress-livedoor.yaml has one of every method"
         )
-    for name in found:
+    for name in entries:
         params.entry("compress", name, Compress)
-    return found
+    return entries
 
 
 def _rules(run: str) -> dict[str, Promote]:
@@ -130,20 +130,20 @@ def _say_of_stricter_gates(run: str, budget: Budget) -> None:
 
 def _further(entries: Iterable[str]) -> list[str]:
     """The compress entries whose teacher is one of these, or is made of one of these in turn."""
-    every, found = params.read()["compress"], list(entries)
+    every, above = params.read()["compress"], list(entries)
     further: list[str] = []
-    while more := [name for name, entry in every.items() if entry.get("teacher") in found and name not in found]:
+    while more := [name for name, entry in every.items() if entry.get("teacher") in above and name not in above]:
         further += more
-        found += more
+        above += more
     for name in further:
         params.entry("compress", name, Compress)
     return further
 
 
-def _require_something_learned(own: gates.Measured, teacher: gates.Measured) -> None:
+def _require_something_learned(student: gates.Measured, teacher: gates.Measured) -> None:
     """Raise InputError if a model says the same of every row, and its teacher does not."""
-    if (said := one_answer.only(own.answers)) and not one_answer.only(teacher.answers):
-        raise InputError(one_answer.sentence(said[0], own.rows))
+    if (said := one_answer.only(student.answers)) and not one_answer.only(teacher.answers):
+        raise InputError(one_answer.sentence(said[0], student.rows))
 
 
 @dataclass(frozen=True)
@@ -199,12 +199,12 @@ class Search:
         if chain[0] in self.refused:
             raise InputError(self.refused[chain[0]])
         folder = self.folder.made(chain)
-        own = measured.measure(folder, self.scored, False)
-        _require_something_learned(own, self.teacher)
-        loss = variants.difference(self.teacher.value, own.value)
-        most = 100 * gates.most_lost(own, self.teacher, chains.SURE)
-        share = own.size_bytes / self.teacher.size_bytes
-        one = Tried(chain, own.value, loss, own.size_bytes, share, loss_most=most)
+        student = measured.measure(folder, self.scored, False)
+        _require_something_learned(student, self.teacher)
+        loss = variants.difference(self.teacher.value, student.value)
+        most = 100 * gates.most_lost(student, self.teacher, chains.SURE)
+        share = student.size_bytes / self.teacher.size_bytes
+        one = Tried(chain, student.value, loss, student.size_bytes, share, loss_most=most)
         if len(chain) > 1 and not one.keeps(self.budget):
             return one  # nobody asks how fast it is
         (median, least, greatest), runtime = self.latency(chain, folder)
@@ -212,28 +212,28 @@ class Search:
 
     def latency(self, chain: Chain, folder: Path) -> tuple[in_turn.Spread, str]:
         """The latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
-        each = self._runtimes(name_of(chain), folder)
-        faster = {name: self._reference.beside(opened, ROUNDS).faster for name, opened in each.items()}
+        folders = self._runtimes(name_of(chain), folder)
+        faster = {name: self._reference.beside(opened, ROUNDS).faster for name, opened in folders.items()}
         runtime = max(faster, key=faster.__getitem__)
         median, least, greatest = faster[runtime]
         return (1 / median, 1 / greatest, 1 / least), runtime
 
     def _runtimes(self, name: str, folder: Path) -> dict[str, Path]:
         """By which runtimes a model may answer, with what each opens; by torch alone if it cannot be exported."""
-        asked = resources.read().runtime
+        wanted = resources.read().runtime
         both = {"torch": folder}
-        if asked != "torch":
+        if wanted != "torch":
             try:
                 both["onnx"] = self.folder.exported(name)
             except InputError as error:
                 say(f"compress {self.run}: {name}: measured by torch alone: {error}")
-        return {asked: both[asked]} if asked in both else both
+        return {wanted: both[wanted]} if wanted in both else both
 
     @cached_property
     def teacher_runtime(self) -> str:
         """The runtime that would answer for the teacher."""
-        own = self._runtimes(self.run, paths.model(self.run))
-        return faster_runtime.tags(paths.model(self.run), own.get("onnx"), self._split, resources.read())["runtime"]
+        folders = self._runtimes(self.run, paths.model(self.run))
+        return faster_runtime.tags(paths.model(self.run), folders.get("onnx"), self._split, resources.read())["runtime"]
 
     @cached_property
     def _reference(self) -> in_turn.Reference:
@@ -252,42 +252,42 @@ class Search:
         And what the gates say, a line each; and the chains that they refuse.
         """
         rules = _rules(self.run)
-        said = [] if rules else [f"no promote entry has the run {self.run}, so no gate was asked"]
+        verdicts = [] if rules else [f"no promote entry has the run {self.run}, so no gate was asked"]
         unfit: list[Chain] = []
         left = [each for each in chains.best(tried, self.budget) if each.shows(self.budget)]
         while left:
-            each, compared = left[0], list[str]()
+            winner, compared = left[0], list[str]()
             if self.budget.target == "latency":
-                each, compared = ranking.fastest(left, self._opens, self._split, resources.read().threads)
-            said += compared
-            if self._accepted(each.chain, rules, said):
-                return each, said, unfit
-            unfit.append(each.chain)
-            left.remove(each)
-        return None, said, unfit
+                winner, compared = ranking.fastest(left, self._opens, self._split, resources.read().threads)
+            verdicts += compared
+            if self._accepted(winner.chain, rules, verdicts):
+                return winner, verdicts, unfit
+            unfit.append(winner.chain)
+            left.remove(winner)
+        return None, verdicts, unfit
 
     def _opens(self, tried: Tried) -> Path:
         """The folder that its faster runtime opens."""
         return self._runtimes(name_of(tried.chain), self.folder.made(tried.chain))[tried.runtime]
 
-    def _accepted(self, chain: Chain, rules: Mapping[str, Promote], said: list[str]) -> bool:
+    def _accepted(self, chain: Chain, rules: Mapping[str, Promote], verdicts: list[str]) -> bool:
         """Whether every gate would take the chain's model as champion in the teacher's place; adds what they say.
 
         The model is no version yet, so nobody can have approved it; the gate asks for that after its registration.
         """
         passed = True
-        for name, own in rules.items():
-            if own.gate == "off":
-                said.append(f"the gate of {name} is off")
+        for name, rule in rules.items():
+            if rule.gate == "off":
+                verdicts.append(f"the gate of {name} is off")
                 continue
-            asked = own.model_copy(update={"approval": False})
-            decision = gates.decide(measured.measure(self.folder.made(chain), self.scored, False), self.teacher, asked)
+            challenger = measured.measure(self.folder.made(chain), self.scored, False)
+            decision = gates.decide(challenger, self.teacher, rule.model_copy(update={"approval": False}))
             word = "accepts" if decision.passed else "refuses"
-            said += [f"the gate of {name} {word} {' + '.join(chain)} as champion in the teacher's place:"]
-            said += [str(each) for each in decision.findings if decision.passed or not each.passed]
-            if own.gate == "dry_run":
-                said.append(f"promote.{name}.gate is dry_run, so it stops nothing")
-            elif own.approval and decision.passed:
-                said.append(f"promote.{name}.approval: a person has to approve the version when it is registered")
-            passed = passed and (decision.passed or own.gate == "dry_run")
+            verdicts += [f"the gate of {name} {word} {' + '.join(chain)} as champion in the teacher's place:"]
+            verdicts += [str(each) for each in decision.findings if decision.passed or not each.passed]
+            if rule.gate == "dry_run":
+                verdicts.append(f"promote.{name}.gate is dry_run, so it stops nothing")
+            elif rule.approval and decision.passed:
+                verdicts.append(f"promote.{name}.approval: a person has to approve the version when it is registered")
+            passed = passed and (decision.passed or rule.gate == "dry_run")
         return passed

@@ -38,21 +38,21 @@ def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
     Code is left out: the commit says which it was.
     """
     wrote = {out["path"]: name for name, each in stages.items() for out in each.get("outs", [])}
-    found: dict[str, dict[str, Any]] = {}
+    read_and_wrote: dict[str, dict[str, Any]] = {}
 
     def add(name: str) -> None:
         deps = {
             dep["path"]: dep["md5"] for dep in stages[name].get("deps", []) if not code_manifest.is_code(dep["path"])
         }
         for path in deps:
-            if path in wrote and wrote[path] not in found:
+            if path in wrote and wrote[path] not in read_and_wrote:
                 add(wrote[path])
         params = stages[name].get("params", {}).get("params.yaml", {})
-        found[name] = {"stage": name, "read": deps, "wrote": outputs(name, stages), "params": params}
+        read_and_wrote[name] = {"stage": name, "read": deps, "wrote": outputs(name, stages), "params": params}
 
     if stage in stages:
         add(stage)
-    return list(found.values())
+    return list(read_and_wrote.values())
 
 
 def locked() -> Stages:

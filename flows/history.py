@@ -71,19 +71,19 @@ def champion_at(name: str, at: str) -> dict[str, Any]:
     }
 
 
-def plain_at(found: dict[str, Any]) -> str:
+def plain_at(state: dict[str, Any]) -> str:
     """The champion of a time as a sentence."""
-    if not (event := found["event"]):
-        return f"{found['model']} had no champion at {found['at']}"
+    if not (event := state["event"]):
+        return f"{state['model']} had no champion at {state['at']}"
     who = f"{event['actor']}, {event['at']}, {event['reason']}"
-    return printable(f"{found['model']} version {event['version']} was champion: {who}")
+    return printable(f"{state['model']} version {event['version']} was champion: {who}")
 
 
-def plain(found: dict[str, Any]) -> str:
+def plain(history: dict[str, Any]) -> str:
     """The history as lines of text, the first event first."""
-    champion = f": version {found['champion']} is the champion" if found["champion"] else " has no champion"
-    lines = [found["model"] + champion]
-    for row in found["events"]:
+    champion = f": version {history['champion']} is the champion" if history["champion"] else " has no champion"
+    lines = [history["model"] + champion]
+    for row in history["events"]:
         was = f" (before: {row['previous']})" if row["previous"] else ""
         said = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
         lines.append(f"{row['number']:4}  {said}")
@@ -92,9 +92,9 @@ def plain(found: dict[str, Any]) -> str:
         lines += [
             f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "
             f"does not count, {why}"
-            for row in found[key]
+            for row in history[key]
         ]
-    lines += [f"      tampered with: {damage}" for damage in found["damage"]]
+    lines += [f"      tampered with: {damage}" for damage in history["damage"]]
     return "\n".join(map(printable, lines))
 
 

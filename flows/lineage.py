@@ -49,10 +49,10 @@ def of_model(which: str) -> dict[str, Any]:
         raise UsageError(f"{which}: no version; write it as NAME@champion or NAME/3")
     name, alias, number = parts.groups()
     version = registry.get(name, alias) if alias else registry.version(name, int(number))
-    found = described(version)
-    return found | {
+    facts = described(version)
+    return facts | {
         "champion": ledger.champion(name) == version.version,
-        "parents": teachers(version) or registry.made_from(found["stages"], version.tags.get("md5", "")),
+        "parents": teachers(version) or registry.made_from(facts["stages"], version.tags.get("md5", "")),
     }
 
 
@@ -108,34 +108,35 @@ def of_data(md5: str) -> dict[str, Any]:
     }
 
 
-def plain_model(found: dict[str, Any]) -> str:
+def plain_model(version: dict[str, Any]) -> str:
     """The lineage of a version as lines of text."""
-    first, *facts = _facts(found)
-    lines = [f"{_named(found)}, {first}", *(f"  {fact}" for fact in facts)]
-    for stage in reversed(found["stages"]):
+    first, *facts = _facts(version)
+    lines = [f"{_named(version)}, {first}", *(f"  {fact}" for fact in facts)]
+    for stage in reversed(version["stages"]):
         lines.append(f"{stage['stage']}{'  run ' + stage['run'] if stage['run'] else ''}")
         for verb in ("wrote", "read"):
             lines += [f"  {verb:5} {path}  {md5}" for path, md5 in stage[verb].items()]
     return "\n".join(map(printable, lines))
 
 
-def page_of_model(found: dict[str, Any]) -> str:
+def page_of_model(version: dict[str, Any]) -> str:
     """The lineage of a version as a page of HTML with a picture."""
-    return lineage.html(f"Lineage of {_named(found)}", _facts(found), found["stages"])
+    return lineage.html(f"Lineage of {_named(version)}", _facts(version), version["stages"])
 
 
-def _facts(found: dict[str, Any]) -> list[str]:
+def _facts(version: dict[str, Any]) -> list[str]:
     """The commit of a version, its verdict and the versions that it was made from."""
-    facts = [f"of commit {found['commit'] or 'unknown'}{' with edits' if found['dirty'] else ''}"]
-    facts += map(str, gates.findings(found["verdict"]))
-    return facts + [f"made from {each['model']} version {each['version']}" for each in found["parents"]]
+    facts = [f"of commit {version['commit'] or 'unknown'}{' with edits' if version['dirty'] else ''}"]
+    facts += map(str, gates.findings(version["verdict"]))
+    return facts + [f"made from {each['model']} version {each['version']}" for each in version["parents"]]
 
 
-def plain_data(found: dict[str, Any]) -> str:
+def plain_data(data: dict[str, Any]) -> str:
     """The versions that came of data as lines of text."""
-    lines = [f"{path}  {md5}" for path, md5 in found["paths"].items()]
-    lines += [f"  written by {stage}" for stage in found["wrote"]] + [f"  read by {stage}" for stage in found["read"]]
-    return "\n".join(map(printable, [*lines, *(f"  in {_named(each)}" for each in found["versions"])]))
+    lines = [f"{path}  {md5}" for path, md5 in data["paths"].items()]
+    lines += [f"  written by {stage}" for stage in data["wrote"]]
+    lines += [f"  read by {stage}" for stage in data["read"]]
+    return "\n".join(map(printable, [*lines, *(f"  in {_named(each)}" for each in data["versions"])]))
 
 
 def _named(version: dict[str, Any]) -> str:

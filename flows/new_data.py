@@ -13,17 +13,17 @@ def new_data() -> list[str]:
 
     A state is what the sources are and what the last run has read: a delivery that is taken back is new again.
     """
-    found = why.changed_sources()
-    if not found:
+    changed = why.changed_sources()
+    if not changed:
         events.forget("data")
         return []
     read = {
         f"{dep['path']} was {dep.get('md5')}"
         for stage in dag.locked().values()
         for dep in stage.get("deps", [])
-        if dep["path"] in found
+        if dep["path"] in changed
     }
-    state = "; ".join([*sorted(read), *(f"{source} is {md5}" for source, md5 in sorted(found.items()))])
+    state = "; ".join([*sorted(read), *(f"{source} is {md5}" for source, md5 in sorted(changed.items()))])
     # one event: a retraining takes all models
-    events.tell_once("data", state, "data", "data", sources=", ".join(found))
-    return [f"{source} changed" for source in found]
+    events.tell_once("data", state, "data", "data", sources=", ".join(changed))
+    return [f"{source} changed" for source in changed]

@@ -102,10 +102,10 @@ def _needed(names: list[str]) -> list[str]:
     sections, stages = params.read(), list[str]()
     for name in names:
         rules = params.entry("promote", name, Promote)
-        made_by = [each for each in MODEL_STAGES if rules.run in (sections.get(each) or {})]
+        made_by = [stage for stage in MODEL_STAGES if rules.run in (sections.get(stage) or {})]
         stages += [f"{section}@{rules.run}" for section in made_by]
         entry = params.entry("evaluate", rules.run, Evaluate)
-        stages += [f"baseline@{each}" for each in baselines(name, entry, rules)]
+        stages += [f"baseline@{baseline}" for baseline in baselines(name, entry, rules)]
     return stages
 
 
@@ -114,11 +114,11 @@ def _unlogged(names: list[str]) -> list[str]:
 
     They ran in an attempt that failed later, or without a flow: in `bertline run` or `dvc repro`.
     """
-    locked, found = dag.locked(), dict[str, dict[str, str]]()
+    locked, wrote_by_stage = dag.locked(), dict[str, dict[str, str]]()
     for run in (params.entry("promote", name, Promote).run for name in names):
         for section in MODEL_STAGES:
-            found |= {each["stage"]: each["wrote"] for each in dag.made_of(f"{section}@{run}", locked)}
-    return [stage for stage, wrote in found.items() if not runs.find(stage, wrote)]
+            wrote_by_stage |= {each["stage"]: each["wrote"] for each in dag.made_of(f"{section}@{run}", locked)}
+    return [stage for stage, wrote in wrote_by_stage.items() if not runs.find(stage, wrote)]
 
 
 def tell(versions: list[registry.Version]) -> None:

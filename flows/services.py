@@ -28,11 +28,12 @@ STOP_SECONDS = 20
 
 def environment() -> dict[str, str]:
     """The environment of the services; they do not inherit the command line's own log level."""
-    kept = {name: value for name, value in os.environ.items() if name != "PREFECT_LOGGING_LEVEL"}
-    kept.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")  # seven more processes, for what nobody asks here
+    variables = {name: value for name, value in os.environ.items() if name != "PREFECT_LOGGING_LEVEL"}
+    # seven more processes, for what nobody asks here
+    variables.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
     # in memory a lease is lost with the server, and its slot is never free again
-    kept.setdefault("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE", LEASES)
-    return {**kept, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
+    variables.setdefault("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE", LEASES)
+    return {**variables, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
 
 
 def _with_key(service: str) -> dict[str, str]:

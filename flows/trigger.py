@@ -9,7 +9,7 @@ from flows import settings
 from pipelines.core.errors import InputError, UsageError, one_line
 
 
-def trigger(deployment: str, given: Iterable[str] = ()) -> str:
+def trigger(deployment: str, params: Iterable[str] = ()) -> str:
     """Ask for a run of `deployment` (FLOW/NAME) with params NAME=VALUE; returns the run's name.
 
     Raises InputError if there is no server, or no such deployment on it.
@@ -21,7 +21,7 @@ def trigger(deployment: str, given: Iterable[str] = ()) -> str:
     from prefect.deployments import run_deployment
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
-    values = dict(_value(each) for each in given)
+    values = dict(_value(each) for each in params)
     try:
         run: Any = run_deployment(deployment, parameters=values, timeout=0)
     except ObjectNotFound:
@@ -31,11 +31,11 @@ def trigger(deployment: str, given: Iterable[str] = ()) -> str:
     return str(run.name)
 
 
-def _value(given: str) -> tuple[str, Any]:
+def _value(param: str) -> tuple[str, Any]:
     """NAME=VALUE; a value is JSON if it can be, else a text."""
-    name, equals, value = given.partition("=")
+    name, equals, value = param.partition("=")
     if not equals:
-        raise UsageError(f"--param {given}: no value; NAME=VALUE is wanted")
+        raise UsageError(f"--param {param}: no value; NAME=VALUE is wanted")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -52,19 +52,19 @@ def _try(run: str, study: Any, search: Tune, base: Finetune, metric: str) -> Non
     """Run one trial. If its params cannot be trained, or its loss is not finite, it fails and the search goes on."""
     from optuna.trial import TrialState
 
-    asked = study.ask()
+    trial_of_study = study.ask()
     for name, among in search.search.items():
-        _draw(asked, name, among)
-    values = _values(search, asked.params)
+        _draw(trial_of_study, name, among)
+    values = _values(search, trial_of_study.params)
     try:
         score = trial(run, _entry(run, search, base, values), metric)
     except InputError as error:
-        asked.set_user_attr(REASON, str(error))
-        study.tell(asked, state=TrialState.FAIL)
-        say(f"tune {run}: trial {asked.number + 1}: {error}; with {values}")
+        trial_of_study.set_user_attr(REASON, str(error))
+        study.tell(trial_of_study, state=TrialState.FAIL)
+        say(f"tune {run}: trial {trial_of_study.number + 1}: {error}; with {values}")
         return
-    study.tell(asked, score)
-    say(f"tune {run}: trial {asked.number + 1}: {metric} {score:.4f} with {values}")
+    study.tell(trial_of_study, score)
+    say(f"tune {run}: trial {trial_of_study.number + 1}: {metric} {score:.4f} with {values}")
 
 
 @task
@@ -83,8 +83,8 @@ def trial(run: str, entry: Finetune, metric: str) -> float:
 
 def _check(run: str, search: Tune, base: Finetune) -> str:
     """The task's metric. Raises UsageError, before the first trial, if the search cannot run."""
-    found = Task.load(paths.encoded(base.data))
-    others = [split for split in found.splits if split != found.train]
+    rows_task = Task.load(paths.encoded(base.data))
+    others = [split for split in rows_task.splits if split != rows_task.train]
     if search.split not in others:
         raise UsageError(f"params.yaml: tune.{run}.split: {choices('split', search.split, others)}")
     evaluated = (params.read().get("evaluate") or {}).get(run)
@@ -99,7 +99,7 @@ def _check(run: str, search: Tune, base: Finetune) -> str:
         ends = [among.low, among.high] if isinstance(among, Range) else among
         for value in ends:
             _entry(run, search, base, {name: value})
-    return found.metric
+    return rows_task.metric
 
 
 def _entry(run: str, search: Tune, base: Finetune, values: Values) -> Finetune:
@@ -113,11 +113,11 @@ def _study(run: str, search: Tune, base: Finetune) -> Any:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     STATE.mkdir(parents=True, exist_ok=True)
-    asked = search.model_dump_json(exclude={"trials"}) + base.model_dump_json()
-    asked += provenance.digest(paths.encoded(base.data)) + provenance.digest(Path(base.encoder))
+    searched = search.model_dump_json(exclude={"trials"}) + base.model_dump_json()
+    searched += provenance.digest(paths.encoded(base.data)) + provenance.digest(Path(base.encoder))
     study = optuna.create_study(
         storage=f"sqlite:///{STATE / run}.db",
-        study_name=_digest(asked),  # other params, data or weights make another study
+        study_name=_digest(searched),  # other params, data or weights make another study
         direction="maximize",
         load_if_exists=True,
     )
@@ -138,14 +138,14 @@ def _ended(study: Any) -> int:
     return sum(each.value is not None or REASON in each.user_attrs for each in study.trials)
 
 
-def _draw(asked: Any, name: str, among: Range | list[Any]) -> None:
+def _draw(trial_of_study: Any, name: str, among: Range | list[Any]) -> None:
     """Let Optuna draw a number from a range, or the index of a choice: it does not take choices that are lists."""
     if isinstance(among, list):
-        asked.suggest_categorical(name, list(range(len(among))))
+        trial_of_study.suggest_categorical(name, list(range(len(among))))
     elif isinstance(among.low, int) and isinstance(among.high, int):
-        asked.suggest_int(name, among.low, among.high, log=among.log)
+        trial_of_study.suggest_int(name, among.low, among.high, log=among.log)
     else:
-        asked.suggest_float(name, among.low, among.high, log=among.log)
+        trial_of_study.suggest_float(name, among.low, among.high, log=among.log)
 
 
 def _values(search: Tune, drawn: Values) -> Values:

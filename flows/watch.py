@@ -58,45 +58,45 @@ def watch(job: str) -> Watched:
     """
     rules, entry = params.entry("watch", job, Watch), windows.read(job)
     newest = Window.at(datetime.now(UTC), entry.every).before()
-    found: dict[str, list[dict[str, Any]]] = {}
+    lines_by_window: dict[str, list[dict[str, Any]]] = {}
     failed: list[str] = []
     for window in between(windows.first(entry), newest):
         if (target := Path(window.path(entry.target))).is_file():
             try:
-                found[window.name] = _measured(job, entry, rules, window, target)
+                lines_by_window[window.name] = _measured(job, entry, rules, window, target)
             except InputError as error:
                 failed.append(f"{window.name}: {error}")
     rule = f"{rules.least} of the last {rules.of} windows, the newest among them"
-    flags = [any(each["drifted"] for each in lines) for lines in found.values()]
+    flags = [any(each["drifted"] for each in lines) for lines in lines_by_window.values()]
     page = paths.drift(job) / "index.html"
-    watched = Watched(job, found, drift.alarm(flags, rules.least, rules.of), rule, page)
-    if found:
+    watched = Watched(job, lines_by_window, drift.alarm(flags, rules.least, rules.of), rule, page)
+    if lines_by_window:
         with paths.fresh_file(page) as aside:
-            aside.write_text(drifting.html(job, found, rule, watched.alarm), encoding="utf-8")
+            aside.write_text(drifting.html(job, lines_by_window, rule, watched.alarm), encoding="utf-8")
     if watched.alarm:
-        last = list(found)[-1]
+        last = list(lines_by_window)[-1]
         events.tell_once(f"drift {job}", last, "drift", entry.model, job=job, window=last)
     if failed:
-        others = f"of the others: {verdict(watched)}" if found else "no other is scored"
+        others = f"of the others: {verdict(watched)}" if lines_by_window else "no other is scored"
         raise InputError(f"{job}: {len(failed)} windows are not measured: {'; '.join(failed)}; {others}")
     return watched
 
 
 def _measured(job: str, entry: Score, rules: Watch, window: Window, target: Path) -> list[dict[str, Any]]:
     """A window's statistics: those that were kept, as long as neither its scores nor the limits are others."""
-    kept = paths.drift(job) / f"{window.name}.parquet"
-    lines = kept_lines(kept, target)
+    file = paths.drift(job) / f"{window.name}.parquet"
+    lines = kept_lines(file, target)
     if lines is not None and all(each["limit"] == rules.limits().get(each["statistic"]) for each in lines):
         return lines
-    return measure.with_options(task_run_name=window.name)(kept, entry, rules, window.name, target)
+    return measure.with_options(task_run_name=window.name)(file, entry, rules, window.name, target)
 
 
-def kept_lines(kept: Path, target: Path) -> list[dict[str, Any]] | None:
-    """The numbers in `kept` if they are those of the file `target`; None where there are none, or they are damaged."""
+def kept_lines(file: Path, target: Path) -> list[dict[str, Any]] | None:
+    """The numbers in `file` if they are those of the file `target`; None where there are none, or they are damaged."""
     try:
-        if (tables.open_parquet(kept).schema_arrow.metadata or {}).get(OF) != _state(target):
+        if (tables.open_parquet(file).schema_arrow.metadata or {}).get(OF) != _state(target):
             return None
-        return tables.rows(tables.read(kept, schema=SCHEMA), kept)
+        return tables.rows(tables.read(file, schema=SCHEMA), file)
     except (InputError, OSError):
         return None
 
@@ -108,7 +108,7 @@ def _state(target: Path) -> bytes:
 
 
 @task(cache_policy=NO_CACHE, retries=0)  # most that fails here fails again; the flow is tried again in any case
-def measure(kept: Path, entry: Score, rules: Watch, window: str, target: Path) -> list[dict[str, Any]]:
+def measure(place: Path, entry: Score, rules: Watch, window: str, target: Path) -> list[dict[str, Any]]:
     """Measure a scored file against the profile of the version that scored it, and keep the numbers."""
     schema = SCHEMA.with_metadata({OF: _state(target)})
     file = tables.open_parquet(target)
@@ -121,7 +121,7 @@ def measure(kept: Path, entry: Score, rules: Watch, window: str, target: Path) -
         shifts = drift.shifts(profile, observed, rules.limits())
     same = {"window": window, "model_version": version, "rows": file.metadata.num_rows}
     lines = [{**same, **each.__dict__, "drifted": each.drifted} for each in shifts]
-    with paths.fresh_file(kept) as aside:
+    with paths.fresh_file(place) as aside:
         tables.write(aside, pa.Table.from_pylist(lines, schema).to_batches(), schema)
     return lines
 
@@ -143,12 +143,12 @@ def plain(watched: Watched) -> str:
     """A line for each window, and one for the alarm."""
     lines = []
     for name, shifts in watched.windows.items():
-        told = [f"{s['statistic']} {s['value']:.3f} (limit {s['limit']:g})" for s in shifts if s["drifted"]]
+        shifted = [f"{s['statistic']} {s['value']:.3f} (limit {s['limit']:g})" for s in shifts if s["drifted"]]
         if not shifts:
             lines.append(f"{name}  {0:>8,} rows  nothing to measure")
             continue
         rows = shifts[0]["rows"]
-        lines.append(f"{name}  {rows:>8,} rows  {'drifted: ' + ', '.join(told) if told else 'as before'}")
+        lines.append(f"{name}  {rows:>8,} rows  {'drifted: ' + ', '.join(shifted) if shifted else 'as before'}")
     if not lines:
         return f"{watched.job}: no window is scored yet"
     return "\n".join([*lines, verdict(watched), f"picture: {watched.page}"])

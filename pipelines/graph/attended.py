@@ -45,13 +45,13 @@ def main() -> None:
         fcntl.lockf(file, fcntl.LOCK_EX)
         file.truncate(0)
         print(f"process {os.getpid()} on {gethostname()}", end="", file=file, flush=True)
-        told: int | str | None = None
+        result: int | str | None = None
         with suppress(BrokenPipeError):
             try:
-                told = attend(command, write)
+                result = attend(command, write)
             except OSError as error:
-                told = str(error)
-            print(json.dumps(told), flush=True)
+                result = str(error)
+            print(json.dumps(result), flush=True)
 
 
 def _stay_between(child: int, pipe: int) -> None:
@@ -119,11 +119,11 @@ def run(command: warm.Command) -> int:
         assert process.stdout
         process.stdin.write(json.dumps(command).encode() + b"\n")
         process.stdin.flush()
-        said = process.stdout.read()  # to its end: that of the command
-    told = json.loads(said) if said else -signal.SIGKILL
-    if not isinstance(told, int):
-        raise InputError(f"{told or 'it was ended'} (on {gethostname()})")
-    return told
+        output = process.stdout.read()  # to its end: that of the command
+    result = json.loads(output) if output else -signal.SIGKILL
+    if not isinstance(result, int):
+        raise InputError(f"{result or 'it was ended'} (on {gethostname()})")
+    return result
 
 
 def lock_of(name: str) -> Path:
@@ -153,20 +153,23 @@ def wait_for(names: Iterable[str], seconds: float = PATIENCE_SECONDS) -> None:
             time.sleep(TICK_SECONDS)
 
 
-def environment(own: dict[str, str], given: dict[str, str], cpus: int, gpus: float, cluster: str) -> dict[str, str]:
+def environment(
+    of_worker: dict[str, str], passed_on: dict[str, str], cpus: int, gpus: float, cluster: str
+) -> dict[str, str]:
     """The environment of a command on a node.
 
     Args:
-        own: that of Ray's worker. What Ray sets there for itself is left out.
-        given: what the executor passes on.
+        of_worker: the environment of Ray's worker. What Ray sets there for itself is left out.
+        passed_on: what the executor passes on.
         cpus: how many threads libraries begin.
         gpus: what Ray lends; without any no library sees a GPU, for it would take it.
         cluster: the address of Ray for a stage that trains with Ray Train; "" for another one.
     """
-    kept = {name: value for name, value in own.items() if name.startswith(KEPT) or not name.startswith(RAYS)}
-    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", os.defpath)])
-    kept |= dict.fromkeys(threads.VARIABLES, str(cpus)) if cpus else {}
-    return kept | given | ({} if gpus else {"CUDA_VISIBLE_DEVICES": ""}) | ({"RAY_ADDRESS": cluster} if cluster else {})
+    inherited = {name: value for name, value in of_worker.items() if name.startswith(KEPT) or not name.startswith(RAYS)}
+    inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), of_worker.get("PATH", os.defpath)])
+    inherited |= dict.fromkeys(threads.VARIABLES, str(cpus)) if cpus else {}
+    devices = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
+    return inherited | passed_on | devices | ({"RAY_ADDRESS": cluster} if cluster else {})
 
 
 if __name__ == "__main__":

@@ -41,10 +41,10 @@ class Closure:
 
     def chain(self, file: str) -> list[str]:
         """The chain of imports from the first file to `file`."""
-        found = [file]
-        while self.files[found[-1]] != found[-1]:
-            found.append(self.files[found[-1]])
-        return found[::-1]
+        chain = [file]
+        while self.files[chain[-1]] != chain[-1]:
+            chain.append(self.files[chain[-1]])
+        return chain[::-1]
 
 
 def closure(start: str, root: Path = ROOT) -> Closure:
@@ -52,13 +52,13 @@ def closure(start: str, root: Path = ROOT) -> Closure:
     files, named, waiting = {start: start}, set(), [start]
     for file in waiting:
         modules, loads, _, _ = _imports(root / file)
-        found = [path for module in modules for path in _files(module, root)]
-        for each in loads:
-            if each.key:
-                named.add(each)
+        imported = [path for module in modules for path in _files(module, root)]
+        for plugins in loads:
+            if plugins.key:
+                named.add(plugins)
             else:
-                found += plugin_files(each.package, root)
-        for path in found:
+                imported += plugin_files(plugins.package, root)
+        for path in imported:
             if path not in files:
                 files[path] = file
                 waiting.append(path)

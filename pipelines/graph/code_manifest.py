@@ -104,11 +104,11 @@ def _digest(file: Path, changed: int) -> str:
 def _plain(node: Any) -> Any:
     """A syntax tree as tuples and lists, without positions and without text that is no value of anything."""
     if isinstance(node, list):
-        return [_plain(each) for each in node if not (isinstance(each, ast.Expr) and _is_text(each.value))]
+        return [_plain(part) for part in node if not (isinstance(part, ast.Expr) and _is_text(part.value))]
     if not isinstance(node, ast.AST):
         return node
     if isinstance(node, ast.JoinedStr):  # Python 3.12 ends some with an empty text
-        node.values = [each for each in node.values if not (_is_text(each) and not each.value)]  # type: ignore[attr-defined]
+        node.values = [part for part in node.values if not (_is_text(part) and not part.value)]  # type: ignore[attr-defined]
     fields = ((name, _plain(value)) for name, value in ast.iter_fields(node) if name not in LEFT_OUT)
     # later versions of Python add fields, which are empty in code of earlier ones
     return type(node).__name__, [(name, value) for name, value in fields if value not in (None, [])]

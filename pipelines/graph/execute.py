@@ -261,11 +261,11 @@ def log_of(name: str) -> Path:
 def _reason(status: int, log: Path) -> str:
     """Why a stage failed: its last line, or what ended it."""
     lines = last_lines(log)
-    told = lines[-1] if lines else "it printed nothing"
+    last_line = lines[-1] if lines else "it printed nothing"
     if status < 0:
         memory = "; the memory may not have sufficed" if status == -9 else ""
-        return f"killed by signal {-status}{memory} (its last line: {told}; {log})"
-    return f"{told} (exit status {status}; {log})"
+        return f"killed by signal {-status}{memory} (its last line: {last_line}; {log})"
+    return f"{last_line} (exit status {status}; {log})"
 
 
 def _seconds() -> dict[str, float]:

@@ -177,7 +177,7 @@ class Placed:
 
     def events(self) -> list[Event]:
         """What has happened. A lost stage waits for another place, unless it has been lost too often."""
-        found: list[Event] = []
+        events: list[Event] = []
         while self.pipe is not None:
             try:
                 if not self.pipe.poll():
@@ -188,12 +188,12 @@ class Placed:
             if isinstance(event, Gone):
                 self._gone = event.why
             elif event.name in self.waiting or event.name in self.running:
-                found.append(self._seen(event))
+                events.append(self._seen(event))
         if self._gone:
-            found += [Refused(name, self._gone) for name in (*self.waiting, *self.running)]
+            events += [Refused(name, self._gone) for name in (*self.waiting, *self.running)]
             self.waiting.clear()
             self.running.clear()
-        return found
+        return events
 
     @property
     def pipe(self) -> Any:

@@ -147,7 +147,7 @@ class Driver:
             held = self.places[name]
             held.waits_for = None
             try:
-                told = ray.get(answer)
+                result = ray.get(answer)
             except InputError as error:
                 self._give_back(name)
                 self.pipe.send(Refused(name, one_line(getattr(error, "cause", error), 400)))
@@ -160,10 +160,10 @@ class Driver:
             else:
                 if held.runs:
                     self._give_back(name)
-                    self.pipe.send(Ended(name, told))
+                    self.pipe.send(Ended(name, result))
                 else:
-                    held.node = told
-                    self.pipe.send(Reserved(name, _address(told)))
+                    held.node = result
+                    self.pipe.send(Reserved(name, _address(result)))
 
     def _look_at_nodes(self) -> None:
         """Refuse what no node can take; Ray would wait for ever."""

@@ -43,9 +43,9 @@ class Plan:
 
     def paths_to_end(self, seconds: dict[str, float]) -> dict[str, float]:
         """How long it takes from the start of each stage to the end of the last that waits for it."""
-        found: dict[str, float] = {}
+        longest: dict[str, float] = {}
         for name in reversed(self.affected):
-            after = [found[other] for other in found if name in self.upstream[other]]
-            own = seconds.get(name) or GUESSED_SECONDS.get(name.partition("@")[0], 2.0)
-            found[name] = own + max(after, default=0.0)
-        return found
+            after = [longest[other] for other in longest if name in self.upstream[other]]
+            takes = seconds.get(name) or GUESSED_SECONDS.get(name.partition("@")[0], 2.0)
+            longest[name] = takes + max(after, default=0.0)
+        return longest

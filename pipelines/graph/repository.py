@@ -208,9 +208,9 @@ def in_order(repo: Any, names: Sequence[str]) -> None:
     from dvc.utils.serialize import modify_yaml
 
     with _kept_lock(), modify_yaml(str(LOCK), fs=repo.fs) as lock:
-        found = lock["stages"]
+        stages = lock["stages"]
         place = {name: number for number, name in enumerate(names)}
-        there = [name for name in found if name in place]
+        there = [name for name in stages if name in place]
         if there != sorted(there, key=place.__getitem__):
             for name in sorted(there, key=place.__getitem__):
-                found.move_to_end(name)
+                stages.move_to_end(name)

@@ -118,16 +118,16 @@ class Warm:
 
     def events(self, seconds: float) -> list[Started | Ended]:
         """What has happened, after at most `seconds`. Raises EOFError if the warm process has died."""
-        found: list[Started | Ended] = []
-        while self.pipe is not None and self.pipe.poll(0 if found else seconds):
+        events: list[Started | Ended] = []
+        while self.pipe is not None and self.pipe.poll(0 if events else seconds):
             event = self.pipe.recv()
-            found.append(event)
+            events.append(event)
             if isinstance(event, Started):
                 self._groups[event.name] = event.pid
                 self._asked.discard(event.name)
             else:
                 del self._groups[event.name]
-        return found
+        return events
 
     def _end(self, by: signal.Signals, seconds: float) -> None:
         """Send a signal to every child, and wait until they have ended, but no longer than `seconds`."""

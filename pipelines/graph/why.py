@@ -25,10 +25,10 @@ def why(name: str) -> list[str]:
             return [f"{name} runs every time: it lists the code that the other stages run"]
         if stage is None:
             raise InputError(f"{name} is no stage, but {', '.join(list(plan.stages)[-3:])} and others are; name one")
-        found = list(_reasons(stage, plan.code))
+        reasons = list(_reasons(stage, plan.code))
         before = [f"{other} would run first, and may change it" for other in _before(plan, name)]
-        if found:
-            return [f"{name} would run:", *(f"  {line}" for line in [*found, *before])]
+        if reasons:
+            return [f"{name} would run:", *(f"  {line}" for line in [*reasons, *before])]
         if before:
             return [f"{name} is up to date, but", *(f"  {line}" for line in before)]
         return [f"{name} is up to date: {_counted(stage, plan.code)} are as in dvc.lock"]
@@ -40,13 +40,13 @@ def would_run(targets: list[str]) -> list[str]:
         plan = Plan.of(repo, targets)
         if not plan.affected:
             return [f"{len(plan.stages)} stages are up to date"]
-        found = []
+        reasons = []
         for name in plan.affected:
             above = ", ".join(sorted(plan.upstream[name].intersection(plan.affected)))
             stale = name in plan.stale
             reason = next(_reasons(plan.stages[name], plan.code)) if stale else f"if {above} changes what it reads"
-            found.append(f"{name}: {reason}")
-        return found
+            reasons.append(f"{name}: {reason}")
+        return reasons
 
 
 def changed_sources() -> dict[str, str]:
@@ -55,14 +55,14 @@ def changed_sources() -> dict[str, str]:
     Each with its md5 as it is now. What has never been read is no change: the first run is a person's.
     """
     with repository.opened() as repo, repository.held(repo):
-        plan, found = Plan.of(repo, []), {}
+        plan, changed = Plan.of(repo, []), {}
         outs = {str(out) for stage in plan.stages.values() for out in stage.outs}
         for stage in plan.stages.values():
             for dep in stage.deps:
                 source = dep not in stage.params and str(dep) not in outs and not code_manifest.is_code(str(dep))
                 if source and dep.hash_info and dep.exists and dep.changed_checksum():
-                    found[str(dep)] = str(dep.get_hash().value)
-        return found
+                    changed[str(dep)] = str(dep.get_hash().value)
+        return changed
 
 
 def _before(plan: Plan, name: str) -> list[str]:
@@ -109,13 +109,13 @@ def _differences(key: str, was: Any, now: Any) -> Iterator[str]:
         yield f"{key}: {was} -> {now}"
 
 
-def _inside(repo: Any, each: Any) -> str:
+def _inside(repo: Any, tracked: Any) -> str:
     """The files of a folder that differ, where DVC's cache still has the list of what was there."""
-    place = Path(each.fs_path)
-    if not each.hash_info or not each.hash_info.isdir or not place.is_dir():
+    place = Path(tracked.fs_path)
+    if not tracked.hash_info or not tracked.hash_info.isdir or not place.is_dir():
         return ""
     try:
-        listed = json.loads(Path(repo.cache.local.oid_to_path(each.hash_info.value)).read_text(encoding="utf-8"))
+        listed = json.loads(Path(repo.cache.local.oid_to_path(tracked.hash_info.value)).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
     was = {file["relpath"]: file["md5"] for file in listed}
@@ -162,10 +162,10 @@ class _Chains:
         entry = (params.read().get(section) or {}).get(key) or {}
         named = self.closure.named if self.closure else ()
         self.plugins = {
-            f"{section}.{key}.{each.key}": closure.closure(
-                f"{each.package.replace('.', '/')}/{entry[each.key]}.py", Path()
+            f"{section}.{key}.{plugins.key}": closure.closure(
+                f"{plugins.package.replace('.', '/')}/{entry[plugins.key]}.py", Path()
             )
-            for each in named
+            for plugins in named
         }
 
     def of(self, file: str) -> str:

@@ -1,7 +1,9 @@
-"""What users meet is called what the literature calls it (docs/glossary.md): the words of old are gone."""
+"""Words of the field: what users meet is called what the literature calls it, and a variable says what it holds."""
 
+import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,38 @@ PLANTED = [
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_planted_old_word_is_found(planted: str) -> None:
     assert len(found(planted)) == 1
+
+
+# names that say nothing of what a variable holds; they may live for a line or two
+VAGUE = {"found", "each", "own", "said", "told", "given", "kept", "asked"}
+LINES = 3
+
+
+def vague(source: str) -> Iterator[str]:
+    """Variables with such a name that live over LINES lines of a function."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        lines: dict[str, set[int]] = {}
+        for inner in ast.walk(node):
+            name = inner.arg if isinstance(inner, ast.arg) else inner.id if isinstance(inner, ast.Name) else ""
+            if name in VAGUE:
+                lines.setdefault(name, set()).add(inner.lineno)  # type: ignore[attr-defined]
+        for name, at in lines.items():
+            if max(at) - min(at) >= LINES:
+                yield f"line {min(at)}: {name} lives {max(at) - min(at) + 1} lines; name what it holds"
+
+
+@pytest.mark.parametrize("room", ["pipelines", "flows"])
+def test_a_variable_says_what_it_holds(room: str) -> None:
+    files = sorted((ROOT / room).rglob("*.py"))
+    assert len(files) > 20
+    lines = [f"{path.relative_to(ROOT)}: {line}" for path in files for line in vague(path.read_text(encoding="utf-8"))]
+    assert lines == []
+
+
+def test_a_planted_vague_variable_is_found() -> None:
+    body = "def f(rows):\n    found = sum(rows)\n{}    return found\n"
+    assert [*vague(body.format("    print()\n" * 2))] == ["line 2: found lives 4 lines; name what it holds"]
+    assert [*vague(body.format("    print()\n"))] == []
+    assert [*vague("def f(own):\n    print()\n    print()\n    return own.x\n")] != []
