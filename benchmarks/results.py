@@ -17,25 +17,25 @@ made. Ratios of medians, with the least and the most of the rounds; the machine 
 
 def section(file: Path) -> str:
     """A benchmark's claims, or its runs, as a table, with its command, machine and notes."""
-    found = json.loads(file.read_text(encoding="utf-8"))
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    machine = textwrap.fill(f"On {found['cores']} cores; CPU: {found['cpu']}; {versions}.", 100)
-    lines = [f"\n## {file.stem}\n", f"```sh\n{found['command']}\n```\n", f"{machine}\n"]
-    if "device" in found:
-        lines.append(f"Device: {found['device']}.\n")
-    lines += _runs(found["runs"]) if "runs" in found else _claims(found["claims"])
-    if "variants" in found:
+    result = json.loads(file.read_text(encoding="utf-8"))
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    machine = textwrap.fill(f"On {result['cores']} cores; CPU: {result['cpu']}; {versions}.", 100)
+    lines = [f"\n## {file.stem}\n", f"```sh\n{result['command']}\n```\n", f"{machine}\n"]
+    if "device" in result:
+        lines.append(f"Device: {result['device']}.\n")
+    lines += _runs(result["runs"]) if "runs" in found else _claims(result["claims"])
+    if "variants" in result:
         lines += [
             "",
-            *_variants(found["teacher"], found["variants"]),
+            *_variants(result["teacher"], result["variants"]),
             "",
-            *_speeds(found["teacher"], found["variants"]),
+            *_speeds(result["teacher"], result["variants"]),
         ]
-    if "files" in found:
+    if "files" in result:
         lines += ["", "| file | tests | seconds |", "|---|---:|---:|"]
         lines += [
             f"| {each['file']} | {each['tests']} | {each['seconds']} |"
-            for each in found["files"]
+            for each in result["files"]
             if each["seconds"] > 9
         ]
     notes = HERE / "results" / f"{file.stem}.md"
@@ -120,10 +120,27 @@ def waiting(name: str) -> str:
     return f"\n## {name}\n\n```sh\n{command}\n```\n\n{WAITING[name]}.\n"
 
 
+def aims(files: dict[str, Path]) -> str:
+    """All claims that have an aim, in one table."""
+    claims = [
+        (name, claim)
+        for name, file in sorted(files.items())
+        for claim in json.loads(file.read_text(encoding="utf-8")).get("claims", [])
+        if claim["aim"] is not None
+    ]
+    short = sum(not claim["ok"] for _, claim in claims)
+    says = f"{len(claims)} claims have an aim; {short} are short of it. The section of a benchmark says how and why."
+    lines = [f"\n## Claims and aims\n\n{says}\n", "| benchmark | claim | aim | measured | |", "|---|---|---:|---:|---|"]
+    for name, claim in claims:
+        verdict = "" if claim["ok"] else "short of its aim"
+        lines.append(f"| [{name}](#{name}) | {claim['name']} | {claim['aim']:g} | {claim['measured']:g} | {verdict} |")
+    return "\n".join(lines) + "\n"
+
+
 def text() -> str:
     files = {file.stem: file for file in (HERE / "results").glob("*.json")}
     names = sorted({*files, *WAITING})
-    return HEAD + "".join(section(files[name]) if name in files else waiting(name) for name in names)
+    return HEAD + aims(files) + "".join(section(files[name]) if name in files else waiting(name) for name in names)
 
 
 if __name__ == "__main__":
