@@ -23,7 +23,7 @@ def section(file: Path) -> str:
     lines = [f"\n## {file.stem}\n", f"```sh\n{result['command']}\n```\n", f"{machine}\n"]
     if "device" in result:
         lines.append(f"Device: {result['device']}.\n")
-    lines += _runs(result["runs"]) if "runs" in found else _claims(result["claims"])
+    lines += _runs(result["runs"]) if "runs" in result else _claims(result["claims"])
     if "variants" in result:
         lines += [
             "",
