@@ -37,11 +37,11 @@ class EmbeddingSubset(nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Ids (B, T) to embeddings (B, T, H); in eval mode also for the words left out, which other rows may hold."""
         places = self.place[ids]
-        found = nn.functional.embedding(places, self.weight, self.padding_idx)
+        embeddings = nn.functional.embedding(places, self.weight, self.padding_idx)
         if not self.training:  # training rows hold none, and the indexing would wait for a GPU
             others = places == len(self.weight) - 1
-            found[others] = self._others(ids[others])
-        return found
+            embeddings[others] = self._others(ids[others])
+        return embeddings
 
     def _others(self, ids: torch.Tensor) -> torch.Tensor:
         """Embeddings of words left out, with their decay so far: (N,) to (N, H)."""
@@ -68,8 +68,8 @@ def only(model: nn.Module, ids: np.ndarray, pad_id: int) -> Iterator[bool]:
         yield False
         return
     encoder = backbones.encoder(model)
-    given: Any = encoder.get_input_embeddings()
-    whole = given.words if isinstance(given, Factorized) else given
+    embedding: Any = encoder.get_input_embeddings()
+    whole = embedding.words if isinstance(embedding, Factorized) else embedding
     counts = np.bincount(ids, minlength=whole.num_embeddings)
     counts[pad_id] += 1
     used = np.flatnonzero(counts)
@@ -77,16 +77,16 @@ def only(model: nn.Module, ids: np.ndarray, pad_id: int) -> Iterator[bool]:
         yield False
         return
     words = EmbeddingSubset(whole, torch.from_numpy(used)).train(whole.training)
-    _put(encoder, given, words)
+    _put(encoder, embedding, words)
     try:
         yield True
     finally:
-        _put(encoder, given, words.give_back())
+        _put(encoder, embedding, words.give_back())
 
 
-def _put(encoder: Any, given: Any, words: nn.Module) -> None:
+def _put(encoder: Any, embedding: Any, words: nn.Module) -> None:
     """Replace the table of all words, which may be the first of two matrices."""
-    if isinstance(given, Factorized):
-        setattr(given, "words", words)  # noqa: B010 (it is typed as a whole table)
+    if isinstance(embedding, Factorized):
+        setattr(embedding, "words", words)  # noqa: B010 (it is typed as a whole table)
     else:
         encoder.set_input_embeddings(words)

@@ -87,19 +87,19 @@ class FrozenStates(_Kept):
         starts = data.offsets[rows]
         inside = batch["attention_mask"].bool()
         places = positions(starts, data.offsets[rows + 1] - starts)
-        kept = np.memmap(self.file, np.float16, "r", shape=(len(data.ids), self.width))  # each process opens it
-        if self._on_gpu(kept):
-            found = self._padded_there(places, inside)
+        states = np.memmap(self.file, np.float16, "r", shape=(len(data.ids), self.width))  # each process opens it
+        if self._on_gpu(states):
+            padded = self._padded_there(places, inside)
         else:
-            found = torch.zeros(*inside.shape, self.width)
-            found[inside] = torch.from_numpy(kept[places].astype(np.float32))
-        return {"inputs_embeds": found, **{name: tensor for name, tensor in batch.items() if name != "input_ids"}}
+            padded = torch.zeros(*inside.shape, self.width)
+            padded[inside] = torch.from_numpy(states[places].astype(np.float32))
+        return {"inputs_embeds": padded, **{name: tensor for name, tensor in batch.items() if name != "input_ids"}}
 
-    def _on_gpu(self, kept: np.memmap) -> bool:
+    def _on_gpu(self, states: np.memmap) -> bool:
         """Whether the states are in a GPU's memory, or can be put there: the host would take longer than the layers."""
         asked = self._there is None and torch.cuda.is_available()
-        if asked and kept.nbytes < GPU_SHARE * torch.cuda.mem_get_info()[0]:
-            self._there = torch.from_numpy(np.array(kept)).cuda()
+        if asked and states.nbytes < GPU_SHARE * torch.cuda.mem_get_info()[0]:
+            self._there = torch.from_numpy(np.array(states)).cuda()
         return self._there is not None
 
     def _padded_there(self, places: np.ndarray, inside: torch.Tensor) -> torch.Tensor:
@@ -252,16 +252,16 @@ def reserved(path: Path, kind: Any, shape: tuple[int, ...]) -> np.memmap:
     return np.memmap(path, kind, "r+", shape=shape)
 
 
-def read_through(model: nn.Module, batches: Rows, told: str) -> Iterator[tuple[np.ndarray, Batch]]:
-    """All rows in batches of similar length, on the model's device; the model is in eval mode. `told` names the work.
+def read_through(model: nn.Module, batches: Rows, work: str) -> Iterator[tuple[np.ndarray, Batch]]:
+    """All rows in batches of similar length, on the model's device; the model is in eval mode.
 
-    The length of a row with several sequences is that of its longest.
+    The length of a row with several sequences is that of its longest. Progress is shown under the name `work`.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).eval()
     data = batches.data
     lengths = data.lengths.reshape(len(data), -1).max(axis=1)
-    with onednn_linear.by_onednn(model), progress(told, len(data), "rows") as advance:
+    with onednn_linear.by_onednn(model), progress(work, len(data), "rows") as advance:
         done = 0
         for rows in by_length(lengths, BUILD_TOKENS[device.type] // data.choices):
             here = batches.collate(rows)

@@ -73,12 +73,12 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (states, weight), (to_states, to_weight, to_bias) = ctx.saved_tensors, ctx.needs_input_grad
-        given, rows = gradients[0].flatten(0, -2).contiguous(), states.flatten(0, -2)
+        gradient, rows = gradients[0].flatten(0, -2).contiguous(), states.flatten(0, -2)
         return (
-            product(given, weight.t()).view(states.shape) if to_states else None,
-            product(given.t(), rows.t()) if to_weight else None,
+            product(gradient, weight.t()).view(states.shape) if to_states else None,
+            product(gradient.t(), rows.t()) if to_weight else None,
             # a product with ones: torch's sum over rows takes several times as long
-            given.t().mv(given.new_ones(len(given))) if to_bias else None,
+            gradient.t().mv(gradient.new_ones(len(gradient))) if to_bias else None,
         )
 
 

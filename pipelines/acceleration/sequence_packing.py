@@ -56,10 +56,10 @@ class _Places:
 
     def mask(self, mask: torch.Tensor) -> torch.Tensor:
         """The layer's mask (B, 1, T, T), additive or bool, for the packed rows: (R, 1, P, P)."""
-        found = mask[self.of[:, :, None], 0, self.at[:, :, None], self.at[:, None, :]][:, None]
+        packed = mask[self.of[:, :, None], 0, self.at[:, :, None], self.at[:, None, :]][:, None]
         if mask.dtype == torch.bool:
-            return found & self.same
-        return found.masked_fill(~self.same, torch.finfo(mask.dtype).min)
+            return packed & self.same
+        return packed.masked_fill(~self.same, torch.finfo(mask.dtype).min)
 
 
 class _Pass:
@@ -95,11 +95,11 @@ class _Pass:
             self.places = places
             fake_quantization.only_at(self.counting, places.tokens)
 
-    def once(self, given: Any, move: Any) -> Any:
-        """`move(given)`, computed once per pass: the layers share masks and positions."""
-        if id(given) not in self.moved:
-            self.moved[id(given)] = move(given)
-        return self.moved[id(given)]
+    def once(self, value: Any, move: Any) -> Any:
+        """`move(value)`, computed once per pass: the layers share masks and positions."""
+        if id(value) not in self.moved:
+            self.moved[id(value)] = move(value)
+        return self.moved[id(value)]
 
 
 def _layer(
@@ -131,16 +131,16 @@ def _layer(
     return places.apart(states) if last else states
 
 
-def _before(now: _Pass, encoder: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _before(now: _Pass, encoder: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The encoder's input, with a mask that is made already where its layers take the tokens of all rows together."""
-    now.flat, mask = None, named.get("attention_mask")
+    now.flat, mask = None, kwargs.get("attention_mask")
     if mask is None or mask.dim() != 2 or now.counting or not varlen_attention.serves(mask.device):
         return None
     if not varlen_attention.can(encoder):
         return None
     now.flat = varlen_attention.Flat(now.on_host(mask).bool(), mask.device)
-    named["attention_mask"] = mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)  # (B, 1, T, T)
-    return given, named
+    kwargs["attention_mask"] = mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)  # (B, 1, T, T)
+    return args, kwargs
 
 
 def _between(now: _Pass, _: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
@@ -232,10 +232,10 @@ def _fill(lengths: list[int], width: int) -> list[list[int]]:
     bins: list[list[int]] = []
     room: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        found = next((i for i, left in enumerate(room) if left >= lengths[row]), len(bins))
-        if found == len(bins):
+        index = next((i for i, left in enumerate(room) if left >= lengths[row]), len(bins))
+        if index == len(bins):
             bins.append([])
             room.append(width)
-        bins[found].append(row)
-        room[found] -= lengths[row]
+        bins[index].append(row)
+        room[index] -= lengths[row]
     return bins

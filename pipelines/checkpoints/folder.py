@@ -71,21 +71,21 @@ def config(folder: Path) -> dict:
 
 def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
     """Raise InputError if an encoder cannot train, has another vocabulary, or takes fewer than `max_length` tokens."""
-    kept = formats.of_config(config(folder))
-    if not kept.trains:
+    form = formats.of_config(config(folder))
+    if not form.trains:
         raise InputError(
-            f"{folder}: its weights are in the format {kept.name}, from which fine-tuning cannot start; start from the "
+            f"{folder}: its weights are in the format {form.name}, from which fine-tuning cannot start; start from the "
             "model that it was made from"
         )
-    own = tokenizer.encoder_config(folder)
-    backbones.known(own.get("model_type"), f"{folder}: ")
-    known = own.get("vocab_size")
+    encoder_config = tokenizer.encoder_config(folder)
+    backbones.known(encoder_config.get("model_type"), f"{folder}: ")
+    known = encoder_config.get("vocab_size")
     if known != vocab_size:
         raise InputError(
             f"{folder}: its vocabulary has {known} entries, the encoded data {vocab_size}; "
             "encode with the encoder's own tokenizer (encode.vocab)"
         )
-    check_length(own, folder, max_length)
+    check_length(encoder_config, folder, max_length)
 
 
 def check_length(own: Mapping[str, Any], source: Path, max_length: int) -> None:

@@ -57,15 +57,15 @@ def written(model: PreTrainedModel, folder: Path, **marks: Any) -> None:
 
 def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
     """The weights by name, without the further names of weights that are shared."""
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     seen: set[tuple[int, torch.Size]] = set()
     for name, tensor in model.state_dict().items():
         place = (tensor.data_ptr(), tensor.shape)
         if tensor.numel() and place in seen:
             continue
         seen.add(place)
-        found[name] = tensor.contiguous()
-    return found
+        tensors[name] = tensor.contiguous()
+    return tensors
 
 
 def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:

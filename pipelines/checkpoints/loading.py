@@ -55,11 +55,11 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[
         _require_fit(auto, folder, names)
     report = {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
     with _usable(folder):
-        model, found = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
-    above = sorted(name for name in found["unexpected_keys"] if OF_A_LAYER.search(name))
+        model, info = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
+    above = sorted(name for name in info["unexpected_keys"] if OF_A_LAYER.search(name))
     if above:
         raise InputError(f"{folder}: its weights have layers that its config.json does not have, such as {above[0]}")
-    return model, {*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])}
+    return model, {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
 
 
 @contextmanager
@@ -81,14 +81,16 @@ def _require_fit(auto: Any, folder: Path, names: dict[str, Any]) -> None:
     """Raise InputError if the config asks for more layers or weights than the file has, before they are made."""
     file = header(folder / WEIGHTS, folder)
     numbers = [int(layer[1]) for name in file.sizes if (layer := OF_A_LAYER.search(name))]
-    asked = config(folder)
-    count = getattr(asked, "num_hidden_layers", 0)
+    model_config = config(folder)
+    count = getattr(model_config, "num_hidden_layers", 0)
     if numbers and isinstance(count, int) and count > max(numbers) + 1:
         raise InputError(f"{folder}: its config.json asks for {count:,} layers, its weights have {max(numbers) + 1}")
     with _usable(folder):
-        asked.update(names)
+        model_config.update(names)
         # a head or an output layer may be new; it is not larger than all the rest
-        planned.model(partial(of_config, auto, asked), f"{folder}: its {CONFIG}", len(file.sizes), 2 * file.numbers)
+        planned.model(
+            partial(of_config, auto, model_config), f"{folder}: its {CONFIG}", len(file.sizes), 2 * file.numbers
+        )
 
 
 def of_config(auto: Any, config: Any) -> PreTrainedModel:
@@ -130,16 +132,17 @@ def config(folder: Path) -> Any:
     """transformers' config of a model folder. Raises InputError if transformers cannot use it."""
     planned.require_sizes(json_file.mapping(folder / CONFIG), f"{folder}: its {CONFIG}")
     try:
-        found = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        model_config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # of any type, as above
         raise InputError(f"{folder}: its config.json is of no use: {one_line(error)}") from error
+    inner = getattr(model_config, "encoder", model_config)
     for name in SIZES:
-        size = getattr(getattr(found, "encoder", found), name, 1)
+        size = getattr(inner, name, 1)
         if isinstance(size, int) and size < 1:  # torch builds a model with -2 heads, and fails when it is used
             raise InputError(f"{folder}: its config.json has {name} {size}; 1 or more is expected")
-    if getattr(getattr(found, "encoder", found), "is_decoder", False) or getattr(found, "is_decoder", False):
+    if getattr(inner, "is_decoder", False) or getattr(model_config, "is_decoder", False):
         raise InputError(f"{folder}: its {CONFIG} has is_decoder True; it would read each token without those after it")
-    return found
+    return model_config
 
 
 def tensors(file: Path) -> dict[str, torch.Tensor]:
@@ -189,13 +192,13 @@ def require_its_config(folder: Path) -> None:
 
 def built(auto: Any, folder: Path, most: int) -> PreTrainedModel:
     """A model with random weights in all the shapes that a folder's config names, which are at most so many."""
-    asked = config(folder)
-    for part in (asked, getattr(asked, "encoder", asked)):
+    model_config = config(folder)
+    for part in (model_config, getattr(model_config, "encoder", model_config)):
         part.dtype = torch.float32  # as `opened` does, whatever the config names
     with _usable(folder):
         # on a copy, since some models write into their config what they have of it
-        build = partial(of_config, auto, copy.deepcopy(asked))
+        build = partial(of_config, auto, copy.deepcopy(model_config))
         planned.model(build, f"{folder}: its {CONFIG}", len(header(weights(folder)).sizes), most)
-        model = of_config(auto, asked)
+        model = of_config(auto, model_config)
         shapes.take(model)
     return model

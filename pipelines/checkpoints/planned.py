@@ -45,14 +45,14 @@ def model(build: Callable[[], PreTrainedModel], place: str, tensors: int, most: 
     """
     try:
         with _Counted(MORE * (tensors + MORE)), torch.device("meta"):
-            found = build()
-            shapes.take(found)
+            built = build()
+            shapes.take(built)
     except InputError as error:
         raise InputError(f"{place} {error}") from None
-    size = sum(each.numel() for each in (*found.parameters(), *found.buffers()))
+    size = sum(tensor.numel() for tensor in (*built.parameters(), *built.buffers()))
     if size > most + FREE:
         raise InputError(f"{place} asks for {size:,} weights; its file has no more than {most:,}")
-    return found
+    return built
 
 
 class _Counted(TorchFunctionMode):

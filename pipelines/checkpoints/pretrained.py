@@ -80,15 +80,15 @@ def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
         raise InputError(
             f"{source}: a fine-tuned model, without a head to pretrain; start from the encoder that it was made from"
         )
-    own = tokenizer_files.load(source)
+    source_tokenizer = tokenizer_files.load(source)
     model, random = loading.with_encoder(auto, source)
     if random:
         say(
             f"{source}: {len(random)} weights of a head or a pooler are not there and begin at random: "
             f"{min(random)}, ..."
         )
-    if not vocabulary.same(own, tokenizer):
-        kept = vocabulary.exchange(model, own, tokenizer)
+    if not vocabulary.same(source_tokenizer, tokenizer):
+        kept = vocabulary.exchange(model, source_tokenizer, tokenizer)
         model.config.update(_special_ids(model.config.model_type, tokenizer))
         say(f"{source}: {kept:,} of {tokenizer.vocab_size:,} entries of the vocabulary take over a trained embedding")
     return model

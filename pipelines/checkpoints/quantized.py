@@ -64,9 +64,9 @@ def load_qdq(folder: Path, auto: Any) -> PreTrainedModel:
 def load_packed(folder: Path, auto: Any) -> PreTrainedModel:
     """What `save_packed` wrote, its weights unpacked: a model of floats, as fast and as large in memory as any."""
 
-    def unpack(model: nn.Module, name: str, given: Any, parts: Parts) -> Parts:
+    def unpack(model: nn.Module, name: str, numbers: Any, parts: Parts) -> Parts:
         layer = name.removesuffix(".matrix")
-        weight = rounded_parts.packed_weight(model.get_submodule(layer), given, parts).weight()
+        weight = rounded_parts.packed_weight(model.get_submodule(layer), numbers, parts).weight()
         return {f"{layer}.weight": weight}
 
     return _load(folder, auto, PACKED, unpack)
@@ -156,11 +156,11 @@ def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, A
 
 def _listed(folder: Path, mark: str) -> list[str] | dict[str, Any]:
     """The layers that config.json lists under `mark`."""
-    found, wanted = json_file.mapping(folder / CONFIG).get(mark), dict if mark == PACKED else list
-    if not isinstance(found, wanted) or not all(isinstance(name, str) for name in found):
+    layers, wanted = json_file.mapping(folder / CONFIG).get(mark), dict if mark == PACKED else list
+    if not isinstance(layers, wanted) or not all(isinstance(name, str) for name in layers):
         what = "a layer's name and form each" if mark == PACKED else "a list of layers' names"
-        raise InputError(f"{folder}: its {CONFIG} has {shown(mark)} {shown(found)}; {what} is expected")
-    return found
+        raise InputError(f"{folder}: its {CONFIG} has {shown(mark)} {shown(layers)}; {what} is expected")
+    return layers
 
 
 @contextmanager

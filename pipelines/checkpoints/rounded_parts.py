@@ -33,11 +33,11 @@ def require_int8(layer: nn.Module, parts: Parts, fixed: bool) -> None:
         _require("input_zero", parts, torch.uint8, (1,))
 
 
-def packed_weight(layer: nn.Module, given: Any, parts: Parts) -> packed.PackedWeight:
-    """The packed weight of `layer`; `given` is what config.json says of it. Raises ValueError if it is that of none."""
-    if not (isinstance(given, list) and len(given) == 5 and all(type(number) is int for number in given)):
+def packed_weight(layer: nn.Module, numbers: Any, parts: Parts) -> packed.PackedWeight:
+    """The packed weight of `layer`; `numbers` is its entry in config.json. Raises ValueError if they do not fit."""
+    if not (isinstance(numbers, list) and len(numbers) == 5 and all(type(number) is int for number in numbers)):
         raise ValueError("five whole numbers are expected: rows, columns, bits, rows and columns of a group")
-    rows, columns, bits, high, wide = given
+    rows, columns, bits, high, wide = numbers
     if (rows, columns) != _size(layer):
         raise ValueError(f"it is {rows} x {columns}; {' x '.join(map(str, _size(layer)))} is expected")
     if not (1 <= bits <= 8 and high > 0 <= wide):

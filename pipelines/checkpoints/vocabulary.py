@@ -51,12 +51,12 @@ def _sources(old: Tokenizer, new: Tokenizer) -> Ragged:
     """For each entry of `new`, the ids of `old` whose mean it starts from: its own id, or those of its pieces."""
     known = {piece: i for i, piece in enumerate(_pieces(old))}
     parts = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")  # their names may differ
-    own = {getattr(new, part): getattr(old, part) for part in parts}
+    old_ids = {getattr(new, part): getattr(old, part) for part in parts}
     pieces = _pieces(new)
-    own |= {i: known[piece] for i, piece in enumerate(pieces) if i not in own and piece in known}
+    old_ids |= {i: known[piece] for i, piece in enumerate(pieces) if i not in old_ids and piece in known}
     cut = old.encode([_text(piece, new.name) for piece in pieces])
     rows = [cut.values[a:b].tolist() for a, b in zip(cut.offsets, cut.offsets[1:], strict=False)]
-    return ragged([[own[i]] if i in own else row or [old.unk_id] for i, row in enumerate(rows)])
+    return ragged([[old_ids[i]] if i in old_ids else row or [old.unk_id] for i, row in enumerate(rows)])
 
 
 def _pieces(tokenizer: Tokenizer) -> list[str]:

@@ -30,29 +30,29 @@ def ranges(context: Context, model: nn.Module, rows: int, percentile: float) -> 
             and half above; 100 takes all.
     """
     data = context.data.train.sample(rows, context.seed)
-    found = least_and_greatest(context, model, data)
+    limits = least_and_greatest(context, model, data)
     if percentile == 100:
-        return found
-    counts = {name: np.zeros(BINS, np.int64) for name in found}
+        return limits
+    counts = {name: np.zeros(BINS, np.int64) for name in limits}
 
     def count(name: str, x: torch.Tensor) -> None:
-        counts[name] += torch.histc(x.float(), BINS, *found[name]).to(torch.int64).cpu().numpy()
+        counts[name] += torch.histc(x.float(), BINS, *limits[name]).to(torch.int64).cpu().numpy()
 
     watch(context, model, data, count)
-    return {name: within(counts[name], found[name], percentile) for name in found}
+    return {name: within(counts[name], limits[name], percentile) for name in limits}
 
 
 def least_and_greatest(context: Context, model: nn.Module, data: Encoded) -> dict[str, Range]:
     """The least and the greatest input of each linear layer that the rows reach."""
-    found: dict[str, Range] = {}
+    limits: dict[str, Range] = {}
 
     def widen(name: str, x: torch.Tensor) -> None:
-        low, high = (float(each) for each in torch.aminmax(x))
-        before = found.get(name, (low, high))
-        found[name] = min(low, before[0]), max(high, before[1])
+        low, high = (float(value) for value in torch.aminmax(x))
+        before = limits.get(name, (low, high))
+        limits[name] = min(low, before[0]), max(high, before[1])
 
     watch(context, model, data, widen)
-    return found
+    return limits
 
 
 def within(counts: np.ndarray, span: Range, percentile: float) -> Range:
@@ -69,8 +69,8 @@ def watch(context: Context, model: nn.Module, data: Encoded, see: See) -> None:
     inside = torch.zeros(0)
 
     def hook(name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
-        def shown(_: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
-            x = given[0].detach()
+        def shown(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            x = inputs[0].detach()
             see(name, x[inside] if x.shape[:-1] == inside.shape else x.flatten(0, -2))
 
         return shown
@@ -81,10 +81,10 @@ def watch(context: Context, model: nn.Module, data: Encoded, see: See) -> None:
         with torch.inference_mode():
             for batch in _batches(data, context.data.pad_id):
                 inside = batch["attention_mask"].to(device).bool()
-                heads.outputs(model, context.task.kind, {name: each.to(device) for name, each in batch.items()})
+                heads.outputs(model, context.task.kind, {name: tensor.to(device) for name, tensor in batch.items()})
     finally:
-        for each in hooks:
-            each.remove()
+        for handle in hooks:
+            handle.remove()
 
 
 def _batches(data: Encoded, pad_id: int) -> Iterator[dict[str, torch.Tensor]]:

@@ -93,11 +93,11 @@ def search(methods: Mapping[str, str], attempt: Callable[[Chain], Tried], budget
         attempt: makes a chain and measures it.
     """
     alone = [attempt((name,)) for name in methods]
-    found = _useful(alone, methods, budget)
-    useful, tried = [each.chain[0] for each in found], list(alone)
+    pool = _useful(alone, methods, budget)
+    useful, tried = [result.chain[0] for result in pool], list(alone)
     for _ in range(budget.steps - 1):
-        beam = [each for each in best(found, budget) if _followers(each.chain, useful, methods)][: budget.width]
-        found = _longer(beam, useful, methods, attempt, budget, tried)
+        beam = [result for result in best(pool, budget) if _followers(result.chain, useful, methods)][: budget.width]
+        pool = _longer(beam, useful, methods, attempt, budget, tried)
     return tried
 
 
@@ -119,11 +119,11 @@ def _longer(
 ) -> list[Tried]:
     """Try each chain of the beam with one step more; returns those that cost less than what they began with."""
     better = []
-    for each in beam:
-        for name in _followers(each.chain, useful, methods):
-            longer = attempt((*each.chain, name))
+    for parent in beam:
+        for name in _followers(parent.chain, useful, methods):
+            longer = attempt((*parent.chain, name))
             tried.append(longer)
-            if longer.cost(budget) < each.cost(budget):
+            if longer.cost(budget) < parent.cost(budget):
                 better.append(longer)
     return better
 
@@ -136,11 +136,11 @@ def follows(chain: Chain, name: str, methods: Mapping[str, str]) -> bool:
     """Whether an entry may come next: vocabularies go first, rounding last, and the others in the order of the file."""
     order = list(methods)
 
-    def place(each: str) -> tuple[int, int]:
-        method = methods[each]
-        return (0 if method in FIRST else 2 if method in LAST else 1, order.index(each))
+    def place(entry: str) -> tuple[int, int]:
+        method = methods[entry]
+        return (0 if method in FIRST else 2 if method in LAST else 1, order.index(entry))
 
-    used = {methods[each] for each in chain}
+    used = {methods[entry] for entry in chain}
     if methods[name] in used or (methods[name] in LAST and used & {*LAST}):
         return False
     return place(name) > place(chain[-1])

@@ -31,8 +31,8 @@ def compress(key: str, entry: Compress, target: Path, resources: Resources) -> N
     teacher, task = folder.load_tuned(teacher_folder)
     claims.check(key, method, teacher, task, entry.teacher)
     tokenizer = text_tokenizer.load(teacher_folder)
-    own = Task.load(data)
-    _check_rows(key, entry, task, own)
+    data_task = Task.load(data)
+    _check_rows(key, entry, task, data_task)
     _check_vocabulary(key, entry, data, tokenizer)
     read = f"{backbones.digest(teacher)} {provenance.digest(data)}"
     cache = _cache(key, f"{entry.method} {read}")
@@ -41,7 +41,7 @@ def compress(key: str, entry: Compress, target: Path, resources: Resources) -> N
         context = Context(
             teacher=teacher,
             task=task,
-            data=Data(Encoded.read(data, own.train), dev, tokenizer.pad_id),
+            data=Data(Encoded.read(data, data_task.train), dev, tokenizer.pad_id),
             tokenizer=tokenizer,
             watch=dev_scores.on_split(data, entry.dev, task) if entry.dev else None,
             seed=entry.seed,
@@ -79,18 +79,20 @@ def _cache(key: str, of: str) -> Path:
     return folder
 
 
-def _check_rows(key: str, entry: Compress, task: Task, own: Task) -> None:
-    """Raise UsageError unless the rows, whose task is `own`, are such as the teacher's, whose task is `task`."""
-    if (own.kind, own.labels) != (task.kind, task.labels):
+def _check_rows(key: str, entry: Compress, task: Task, data_task: Task) -> None:
+    """Raise UsageError unless the rows, whose task is `data_task`, are such as the teacher's, whose task is `task`."""
+    if (data_task.kind, data_task.labels) != (task.kind, task.labels):
         raise UsageError(
-            f"params.yaml: compress.{key}.data: {entry.data} has rows of task {own.name}, kind {own.kind}; the teacher "
-            f"learned {task.name}, kind {task.kind}, or other labels"
+            f"params.yaml: compress.{key}.data: {entry.data} has rows of task {data_task.name}, kind {data_task.kind}; "
+            f"the teacher learned {task.name}, kind {task.kind}, or other labels"
         )
-    if own.name != task.name:  # rows of one corpus may be prepared twice, so it is no error
-        say(f"compress {key}: the rows of {entry.data} are of task {own.name}; the teacher learned {task.name}")
-    checks.dev(f"compress.{key}", entry.dev, own)
-    if "train" not in own.splits:
-        raise UsageError(f"params.yaml: compress.{key}.data: {entry.data} has no split train ({', '.join(own.splits)})")
+    if data_task.name != task.name:  # rows of one corpus may be prepared twice, so it is no error
+        say(f"compress {key}: the rows of {entry.data} are of task {data_task.name}; the teacher learned {task.name}")
+    checks.dev(f"compress.{key}", entry.dev, data_task)
+    if "train" not in data_task.splits:
+        raise UsageError(
+            f"params.yaml: compress.{key}.data: {entry.data} has no split train ({', '.join(data_task.splits)})"
+        )
 
 
 def _check_vocabulary(key: str, entry: Compress, data: Path, tokenizer: Any) -> None:

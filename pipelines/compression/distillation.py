@@ -52,20 +52,20 @@ def soft_targets(
 
 
 def soft_and_hard(
-    model: nn.Module, batch: Batch, told: dict[str, torch.Tensor], *, kind: str, temperature: float, soft: float
+    model: nn.Module, batch: Batch, targets: dict[str, torch.Tensor], *, kind: str, temperature: float, soft: float
 ) -> losses.Sums:
     """`soft` * T^2 CE(p_T, q_T) + (1 - `soft`) * CE(labels, q), T the temperature (Hinton et al. 2015, section 2)."""
-    found = states.logits(model, kind, batch)
-    hard, count = losses.of_logits(kind, found, batch)
-    return soft * soft_targets(kind, found, told["logits"], batch, temperature) + (1 - soft) * hard, count
+    logits = states.logits(model, kind, batch)
+    hard, count = losses.of_logits(kind, logits, batch)
+    return soft * soft_targets(kind, logits, targets["logits"], batch, temperature) + (1 - soft) * hard, count
 
 
 def squared(kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batch) -> torch.Tensor:
     """The summed ||z_student - z_teacher||^2 of logits in the shapes of `states.Seen` (Tang et al. 2019)."""
-    found = (student.float() - teacher.float()).square().sum(dim=-1)
+    distances = (student.float() - teacher.float()).square().sum(dim=-1)
     if kind == "span":
-        return ((found * batch["attention_mask"]).sum(dim=1) * counts(kind, batch)).sum()
-    return found[batch["labels"] != IGNORE].sum()
+        return ((distances * batch["attention_mask"]).sum(dim=1) * counts(kind, batch)).sum()
+    return distances[batch["labels"] != IGNORE].sum()
 
 
 def per_row(of_tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

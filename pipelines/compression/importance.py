@@ -77,15 +77,15 @@ def staying(importance: list[np.ndarray], remove: int, least: int) -> list[list[
     Every layer keeps `least` parts at least: its most important ones. Of equally important parts the first ones go,
     from the lowest layer up. `remove` is at most what `removable` says.
     """
-    safe = [set(np.argsort(-each, kind="stable")[:least].tolist()) for each in importance]
+    safe = [set(np.argsort(-values, kind="stable")[:least].tolist()) for values in importance]
     order = [
         (float(value), layer, part)
-        for layer, each in enumerate(importance)
-        for part, value in enumerate(each)
+        for layer, values in enumerate(importance)
+        for part, value in enumerate(values)
         if part not in safe[layer]
     ]
     gone = {(layer, part) for _, layer, part in sorted(order)[:remove]}
-    return [[p for p in range(len(each)) if (layer, p) not in gone] for layer, each in enumerate(importance)]
+    return [[p for p in range(len(values)) if (layer, p) not in gone] for layer, values in enumerate(importance)]
 
 
 def number_of(share: float, counts: list[int], least: int, what: str) -> int:

@@ -30,12 +30,12 @@ def smallest(model: nn.Module, sparsity: float) -> Masks:
 
     Weights that are zero already are among them.
     """
-    found = matrices(model)
-    sizes = torch.cat([p.detach().abs().flatten() for p in found.values()])
+    weights = matrices(model)
+    sizes = torch.cat([p.detach().abs().flatten() for p in weights.values()])
     left = torch.ones(len(sizes), dtype=torch.bool, device=sizes.device)
     left[sizes.argsort(stable=True)[: int(sparsity * len(sizes) + 1e-9)]] = False
-    parts = left.split([p.numel() for p in found.values()])
-    return {name: part.view_as(p) for (name, p), part in zip(found.items(), parts, strict=True)}
+    parts = left.split([p.numel() for p in weights.values()])
+    return {name: part.view_as(p) for (name, p), part in zip(weights.items(), parts, strict=True)}
 
 
 @torch.no_grad()

@@ -22,13 +22,15 @@ def fastest(
         if not _overlap(first, other):
             continue
         order = latency_order.compare(opens(first), opens(other), split_file, threads)
-        said = f"{_name(other)} is {order.ratio:.2f} times as fast as {_name(first)} in {order.rounds} rounds in turn"
+        sentence = (
+            f"{_name(other)} is {order.ratio:.2f} times as fast as {_name(first)} in {order.rounds} rounds in turn"
+        )
         if order.decided:
-            sentences.append(said)
+            sentences.append(sentence)
             first = other if order.ratio > 1 else first
         else:
-            sentences.append(f"{said}, which decides nothing: the smaller one goes first")
-            first = min(first, other, key=lambda each: each.size_bytes)
+            sentences.append(f"{sentence}, which decides nothing: the smaller one goes first")
+            first = min(first, other, key=lambda tried: tried.size_bytes)
     return first, sentences
 
 

@@ -39,128 +39,132 @@ class Searched:
     unfit: Sequence[Chain] = ()
 
 
-def write(out: Path, found: Searched) -> None:
+def write(out: Path, search: Searched) -> None:
     """Write index.html, table.md and, if the winner is not all in params.yaml, winner.yaml into `out`."""
-    (out / "index.html").write_text(html(found), encoding="utf-8")
-    reasons = "".join(f"\n{reason}\n" for reason in _reasons(found))
-    (out / "table.md").write_text(tables.pipes([HEADER, *_lines(found)], text=1) + reasons, encoding="utf-8")
-    if any(found.entries.values()):
-        (out / "winner.yaml").write_text(_yaml(found), encoding="utf-8")
+    (out / "index.html").write_text(html(search), encoding="utf-8")
+    reasons = "".join(f"\n{reason}\n" for reason in _reasons(search))
+    (out / "table.md").write_text(tables.pipes([HEADER, *_lines(search)], text=1) + reasons, encoding="utf-8")
+    if any(search.entries.values()):
+        (out / "winner.yaml").write_text(_yaml(search), encoding="utf-8")
 
 
-def plain(found: Searched) -> str:
+def plain(search: Searched) -> str:
     """For a terminal: the table, the winner, what the gate says, and what params.yaml takes to make it."""
-    said = [tables.aligned([HEADER, *_lines(found)], text=1), *_reasons(found), "", _sentence(found), *found.gate]
-    if any(found.entries.values()):
-        said += [f"to make it part of the graph, add to params.yaml:\n{_yaml(found).rstrip()}"]
-    return "\n".join(said)
+    lines = [tables.aligned([HEADER, *_lines(search)], text=1), *_reasons(search), "", _sentence(search), *search.gate]
+    if any(search.entries.values()):
+        lines += [f"to make it part of the graph, add to params.yaml:\n{_yaml(search).rstrip()}"]
+    return "\n".join(lines)
 
 
-def html(found: Searched) -> str:
+def html(search: Searched) -> str:
     """The page: the winner, score against bytes and against latency, and the table."""
-    of_latency = [each for each in _scored(found) if each.latency_share is not None]
+    scored = _scored(search)
+    sizes = {tried.chain: tried.size_bytes / 1e6 for tried in scored}
+    latencies = {tried.chain: float(tried.latency_share) for tried in scored if tried.latency_share is not None}
     pictures = [
-        (_picture(found, {each.chain: each.size_bytes / 1e6 for each in _scored(found)}, "size, MB"), "Score by size"),
+        (_picture(search, sizes, "size, MB"), "Score by size"),
         (
-            _picture(found, {each.chain: float(each.latency_share or 0) for each in of_latency}, "part of the latency"),
+            _picture(search, latencies, "part of the latency"),
             "Score by latency of a row alone, each beside the teacher in turn and both by their faster runtimes: "
             "of every entry, and of the chains that keep the budget",
         ),
     ]
     figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
-    recipe = f"<pre>{escape(_yaml(found))}</pre>\n" if any(found.entries.values()) else ""
-    says = f"{found.metric} on {found.split}. The chain was chosen on these rows, so its score is a little too high."
+    recipe = f"<pre>{escape(_yaml(search))}</pre>\n" if any(search.entries.values()) else ""
+    says = f"{search.metric} on {search.split}. The chain was chosen on these rows, so its score is a little too high."
     body = (
-        f"<h1>compress {escape(found.run)}</h1>\n<p>{escape(_sentence(found))}</p>\n<p>{escape(says)}</p>\n{figures}"
-        f"{page.table(HEADER, _lines(found), text=1)}{_listed(_reasons(found))}{_listed(found.gate)}{recipe}"
+        f"<h1>compress {escape(search.run)}</h1>\n<p>{escape(_sentence(search))}</p>\n<p>{escape(says)}</p>\n{figures}"
+        f"{page.table(HEADER, _lines(search), text=1)}{_listed(_reasons(search))}{_listed(search.gate)}{recipe}"
     )
-    return page.document(f"compress {found.run}", body)
+    return page.document(f"compress {search.run}", body)
 
 
-def _reasons(found: Searched) -> list[str]:
+def _reasons(search: Searched) -> list[str]:
     """Why chains could not be made: below the table, since a sentence is wider than all of its columns."""
-    return [f"{_name(found, each.chain)} was not made: {each.refused}" for each in found.tried if each.refused]
+    return [f"{_name(search, tried.chain)} was not made: {tried.refused}" for tried in search.tried if tried.refused]
 
 
 def _listed(lines: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>\n" if lines else ""
 
 
-def _sentence(found: Searched) -> str:
-    budget = found.budget
-    asked = f"at most {tables.points(budget.max_loss / 100)} below {found.run}"
-    if found.unfit and not found.winner:
-        return f"the gate accepts none of the {len(found.unfit)} chains, of {len(found.tried)} tried, that are {asked}"
-    close = [each for each in found.tried if each.keeps(budget) and not each.shows(budget)]
-    if not found.winner and close:
+def _sentence(search: Searched) -> str:
+    budget = search.budget
+    limit = f"at most {tables.points(budget.max_loss / 100)} below {search.run}"
+    if search.unfit and not search.winner:
+        return (
+            f"the gate accepts none of the {len(search.unfit)} chains, of {len(search.tried)} tried, that are {limit}"
+        )
+    close = [tried for tried in search.tried if tried.keeps(budget) and not tried.shows(budget)]
+    if not search.winner and close:
         some = "1 chain scores" if len(close) == 1 else f"{len(close)} chains score"
         return (
-            f"{some} {asked}, of {len(found.tried)} tried, and the rows do not show it of any ({SURE:.0%} sure); take "
+            f"{some} {limit}, of {len(search.tried)} tried, and the rows do not show it of any ({SURE:.0%} sure); take "
             "more rows, allow a larger loss, or use --trust-point"
         )
-    if not found.winner:
-        return f"no chain of {len(found.tried)} that were tried is {asked}"
+    if not search.winner:
+        return f"no chain of {len(search.tried)} that were tried is {limit}"
     what = "smallest" if budget.target == "size" else "fastest"
-    return f"{' + '.join(found.winner.chain)} is the {what} of {len(found.tried)} that were tried, {asked}"
+    return f"{' + '.join(search.winner.chain)} is the {what} of {len(search.tried)} that were tried, {limit}"
 
 
-def _scored(found: Searched) -> list[Tried]:
-    return [found.teacher, *(each for each in found.tried if not each.refused)]
+def _scored(search: Searched) -> list[Tried]:
+    return [search.teacher, *(tried for tried in search.tried if not tried.refused)]
 
 
-def _lines(found: Searched) -> list[tuple[str, ...]]:
+def _lines(search: Searched) -> list[tuple[str, ...]]:
     """The smallest first, the refused last."""
-    order = sorted(_scored(found), key=lambda each: (each.size_bytes, each.chain))
-    return [_line(found, each) for each in order] + [
-        (_name(found, each.chain), *["-"] * (len(HEADER) - 2), "not made") for each in found.tried if each.refused
+    order = sorted(_scored(search), key=lambda tried: (tried.size_bytes, tried.chain))
+    return [_line(search, tried) for tried in order] + [
+        (_name(search, tried.chain), *["-"] * (len(HEADER) - 2), "not made") for tried in search.tried if tried.refused
     ]
 
 
-def _line(found: Searched, each: Tried) -> tuple[str, ...]:
+def _line(search: Searched, tried: Tried) -> tuple[str, ...]:
     return (
-        _name(found, each.chain),
-        f"{each.score:.4f}",
-        f"{each.loss:.2f}",
-        "-" if each.loss_most is None else f"{each.loss_most:.2f}",
-        f"{each.size_bytes / 1e6:.2f}",
-        f"{each.size_share:.1%}",
-        _latency(each),
-        each.runtime or "-",
-        _note(found, each),
+        _name(search, tried.chain),
+        f"{tried.score:.4f}",
+        f"{tried.loss:.2f}",
+        "-" if tried.loss_most is None else f"{tried.loss_most:.2f}",
+        f"{tried.size_bytes / 1e6:.2f}",
+        f"{tried.size_share:.1%}",
+        _latency(tried),
+        tried.runtime or "-",
+        _note(search, tried),
     )
 
 
-def _latency(each: Tried) -> str:
+def _latency(tried: Tried) -> str:
     """The median, and the least and the greatest of the rounds; the teacher is compared with itself by definition."""
-    spread = " ({:.2f}-{:.2f})".format(*each.latency_spread) if each.latency_spread else ""
-    return f"{each.latency_share:.2f}{spread}" if each.latency_share is not None else "-"
+    spread = " ({:.2f}-{:.2f})".format(*tried.latency_spread) if tried.latency_spread else ""
+    return f"{tried.latency_share:.2f}{spread}" if tried.latency_share is not None else "-"
 
 
-def _note(found: Searched, each: Tried) -> str:
+def _note(search: Searched, tried: Tried) -> str:
     """What is to be known of a line: that it won, or why it could not; that it is slower in every round, if smaller."""
-    said = {
-        "the winner": each is found.winner,
-        "loses too much": not each.keeps(found.budget),
-        "may lose too much": each.keeps(found.budget) and not each.shows(found.budget),
-        "the gate refuses it": each.chain in found.unfit,
-        "smaller, but slower": each.size_share < 1 < (each.latency_spread or (0,))[0],
+    notes = {
+        "the winner": tried is search.winner,
+        "loses too much": not tried.keeps(search.budget),
+        "may lose too much": tried.keeps(search.budget) and not tried.shows(search.budget),
+        "the gate refuses it": tried.chain in search.unfit,
+        "smaller, but slower": tried.size_share < 1 < (tried.latency_spread or (0,))[0],
     }
-    return "; ".join(words for words, so in said.items() if so)
+    return "; ".join(words for words, so in notes.items() if so)
 
 
-def _name(found: Searched, chain: Chain) -> str:
-    return " + ".join(chain) or f"{found.run} (the teacher)"
+def _name(search: Searched, chain: Chain) -> str:
+    return " + ".join(chain) or f"{search.run} (the teacher)"
 
 
-def _picture(found: Searched, costs: Mapping[Chain, float], label: str) -> str:
+def _picture(search: Searched, costs: Mapping[Chain, float], label: str) -> str:
     points = [
-        Point(_name(found, each.chain), costs[each.chain], each.score, not each.chain)
-        for each in _scored(found)
-        if each.chain in costs
+        Point(_name(search, tried.chain), costs[tried.chain], tried.score, not tried.chain)
+        for tried in _scored(search)
+        if tried.chain in costs
     ]
-    return plots.pareto(points, label, found.metric, found.budget.max_loss / 100)
+    return plots.pareto(points, label, search.metric, search.budget.max_loss / 100)
 
 
-def _yaml(found: Searched) -> str:
-    sections = {name: dict(entries) for name, entries in found.entries.items() if entries}
+def _yaml(search: Searched) -> str:
+    sections = {name: dict(entries) for name, entries in search.entries.items() if entries}
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=100)

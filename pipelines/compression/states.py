@@ -78,14 +78,14 @@ def _kernel(model: nn.Module) -> Iterator[None]:
     """Inside the block, the attention of `model` leaves its queries and keys in `_caught`."""
     AttentionInterface.register(KERNEL, _attend)
     AttentionMaskInterface.register(KERNEL, eager_mask)
-    parts = [each for each in model.modules() if isinstance(each, PreTrainedModel) and each.config._attn_implementation]
-    given = [part.config._attn_implementation for part in parts]
+    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel) and part.config._attn_implementation]
+    implementations = [part.config._attn_implementation for part in parts]
     for part in parts:
         part.set_attn_implementation(KERNEL)
     try:
         yield
     finally:
-        for part, name in zip(parts, given, strict=True):
+        for part, name in zip(parts, implementations, strict=True):
             part.set_attn_implementation(name)
 
 

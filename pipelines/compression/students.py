@@ -46,23 +46,23 @@ def depth(model: nn.Module) -> int:
 
 def sized(context: Context, params: Sized) -> PreTrainedModel:
     """The student that `params` asks for, with random weights or those of its folder under a new head."""
-    given = {name: getattr(params, name) for name in SIZES if getattr(params, name) is not None}
+    sizes = {name: getattr(params, name) for name in SIZES if getattr(params, name) is not None}
     if params.student:
-        if given:
-            raise refused("student", params.student, f" has its own sizes; remove {', '.join(given)}")
+        if sizes:
+            raise refused("student", params.student, f" has its own sizes; remove {', '.join(sizes)}")
         student = _pretrained(context, Path(params.student))
         require_smaller(student, context.teacher, "student", params.student)
         return student
-    if not given:
+    if not sizes:
         raise UsageError(
             f"params.yaml: compress: the student is as large as its teacher; set {', '.join(SIZES)} or student"
         )
     teacher, config = context.teacher, backbones.encoder(context.teacher).config
     for name, most in (("layers", depth(teacher)), ("hidden_size", config.hidden_size)):
-        if given.get(name, 0) > most:
-            raise refused(name, given[name], f" of a student whose teacher has {most}; it takes at most as many")
-    student = build(teacher, given, range(params.layers or depth(teacher)), context.seed)
-    asked = ", ".join(f"{name} {value}" for name, value in given.items())
+        if sizes.get(name, 0) > most:
+            raise refused(name, sizes[name], f" of a student whose teacher has {most}; it takes at most as many")
+    student = build(teacher, sizes, range(params.layers or depth(teacher)), context.seed)
+    asked = ", ".join(f"{name} {value}" for name, value in sizes.items())
     require_smaller(student, teacher, "student", asked)
     return student
 
@@ -95,7 +95,7 @@ def _pretrained(context: Context, place: Path) -> PreTrainedModel:
     return new_head.for_task(place, context.task)
 
 
-def shallower(context: Context, kept: list[int], kinds: list[int] | None = None) -> PreTrainedModel:
+def shallower(context: Context, layers: list[int], kinds: list[int] | None = None) -> PreTrainedModel:
     """A student with the teacher's layers of these numbers, from 0, and all that stands below and above them.
 
     Args:
@@ -108,40 +108,40 @@ def shallower(context: Context, kept: list[int], kinds: list[int] | None = None)
             f"params.yaml: compress: teacher: its weights are {form.name}, which do not train, so a student cannot "
             "begin with its layers"
         )
-    own = _own_layers(teacher, kept)
-    noted = backbones.of_layers(shapes.of(teacher), own)
-    student = build(teacher, {"layers": len(kept), "groups": len(own)}, kinds or kept, context.seed, noted)
-    take_over(student, teacher, own)
+    sources = _own_layers(teacher, layers)
+    noted = backbones.of_layers(shapes.of(teacher), sources)
+    student = build(teacher, {"layers": len(layers), "groups": len(sources)}, kinds or layers, context.seed, noted)
+    take_over(student, teacher, sources)
     return student
 
 
-def _own_layers(teacher: nn.Module, kept: list[int]) -> list[int]:
+def _own_layers(teacher: nn.Module, layers: list[int]) -> list[int]:
     """For each layer that a student owns, the number of the teacher's whose weights it gets.
 
-    In ALBERT groups of layers share one: the student has as few groups as give each layer in `kept` what it was.
+    In ALBERT groups of layers share one: the student has as few groups as give each layer in `layers` what it was.
     """
     groups = getattr(backbones.encoder(teacher).config, "num_hidden_groups", None)
     if groups is None:
-        return kept
+        return layers
     every = shapes.divided(depth(teacher), groups)
-    whose = [every[number] for number in kept]
-    tried = (dict.fromkeys(zip(shapes.divided(len(kept), n), whose, strict=True)) for n in range(1, len(kept) + 1))
+    whose = [every[number] for number in layers]
+    tried = (dict.fromkeys(zip(shapes.divided(len(layers), n), whose, strict=True)) for n in range(1, len(layers) + 1))
     pairs = next(pairs for n, pairs in enumerate(tried, start=1) if len(pairs) == n)
     return [group for _, group in pairs]
 
 
 def build(
-    teacher: PreTrainedModel, sizes: dict[str, int], kept: Any, seed: int, noted: dict[str, Any] | None = None
+    teacher: PreTrainedModel, sizes: dict[str, int], layers: Any, seed: int, noted: dict[str, Any] | None = None
 ) -> PreTrainedModel:
     """A model like the teacher in these sizes, with random weights.
 
     Args:
-        kept: for each layer the number of the teacher's layer whose kind it has: some families have several.
+        layers: for each layer the number of the teacher's layer whose kind it has: some families have several.
         noted: the student's shapes that its family's config cannot say; by default it has none of the teacher's.
     """
     config: Any = copy.deepcopy(teacher.config)
     inner = getattr(config, "encoder", config)
-    _resize(inner, sizes, [*kept])
+    _resize(inner, sizes, [*layers])
     shapes.write(inner, noted or {})
     torch.manual_seed(seeding.derive(seed, "student"))
     try:
@@ -158,7 +158,7 @@ def build(
     return student
 
 
-def _resize(config: Any, sizes: dict[str, int], kept: list[int]) -> None:
+def _resize(config: Any, sizes: dict[str, int], layers: list[int]) -> None:
     """Change the config of an encoder."""
     feed_forward = next((name for name in FEED_FORWARD if hasattr(config, name)), None)
     if not feed_forward and "intermediate_size" in sizes:
@@ -170,9 +170,9 @@ def _resize(config: Any, sizes: dict[str, int], kept: list[int]) -> None:
             config.num_attention_heads = max(1, config.num_attention_heads * config.hidden_size // width)
         if feed_forward:
             setattr(config, feed_forward, getattr(config, feed_forward) * config.hidden_size // width)
-    config.num_hidden_layers = len(kept)
+    config.num_hidden_layers = len(layers)
     if hasattr(config, "num_hidden_groups"):  # ALBERT
-        config.num_hidden_groups = min(sizes.get("groups", config.num_hidden_groups), len(kept))
+        config.num_hidden_groups = min(sizes.get("groups", config.num_hidden_groups), len(layers))
     if "heads" in sizes:
         config.num_attention_heads = sizes["heads"]
     if feed_forward and "intermediate_size" in sizes:
@@ -182,19 +182,22 @@ def _resize(config: Any, sizes: dict[str, int], kept: list[int]) -> None:
     if hasattr(config, "pooler_hidden_size"):  # DeBERTa
         config.pooler_hidden_size = config.hidden_size
     if getattr(config, "layer_types", None):
-        config.layer_types = [config.layer_types[i] for i in kept]
+        config.layer_types = [config.layer_types[i] for i in layers]
 
 
-def take_over(student: PreTrainedModel, teacher: PreTrainedModel, own: list[int]) -> None:
-    """Give the student's layers the weights of the teacher's `own`, and all others those of the same name and size."""
+def take_over(student: PreTrainedModel, teacher: PreTrainedModel, sources: list[int]) -> None:
+    """Give the student's layers the weights of the teacher's layers `sources`.
+
+    Its other weights are taken from those of the teacher that have the same name and size.
+    """
     inside = backbones.layers(student)
     prefix = next(name for name, module in student.named_modules() if module is inside)
-    source, found = teacher.state_dict(), student.state_dict()
-    for name, tensor in found.items():
+    teacher_weights, student_weights = teacher.state_dict(), student.state_dict()
+    for name, tensor in student_weights.items():
         place = name
         if name.startswith(f"{prefix}."):
             number, _, rest = name.removeprefix(f"{prefix}.").partition(".")
-            place = f"{prefix}.{own[int(number)]}.{rest}"
-        if place in source and source[place].shape == tensor.shape:
-            found[name] = source[place]
-    student.load_state_dict(found)
+            place = f"{prefix}.{sources[int(number)]}.{rest}"
+        if place in teacher_weights and teacher_weights[place].shape == tensor.shape:
+            student_weights[name] = teacher_weights[place]
+    student.load_state_dict(student_weights)

@@ -53,19 +53,19 @@ class Asked:
     attention: tuple[int, ...] = ()  # layers whose queries and keys are read
 
 
-def told(teacher: nn.Module, kind: str, asked: Asked, batch: Batch) -> Told:
+def told(teacher: nn.Module, kind: str, request: Asked, batch: Batch) -> Told:
     """What the teacher, in eval mode, says of the rows of a batch."""
-    if asked == Asked():
+    if request == Asked():
         return {"logits": states.logits(teacher, kind, batch)}
-    seen = states.see(teacher, kind, batch, attention=bool(asked.attention))
+    seen = states.see(teacher, kind, batch, attention=bool(request.attention))
     rows = batch["input_ids"].shape[:-1]  # (B,), or (B, choices)
-    found = {"logits": seen.logits}
-    found |= {f"first.{layer}": seen.hidden[layer][:, 0].unflatten(0, rows) for layer in asked.first}
-    found |= {f"hidden.{layer}": seen.hidden[layer].unflatten(0, rows) for layer in asked.hidden}
-    for layer in asked.attention:
+    outputs = {"logits": seen.logits}
+    outputs |= {f"first.{layer}": seen.hidden[layer][:, 0].unflatten(0, rows) for layer in request.first}
+    outputs |= {f"hidden.{layer}": seen.hidden[layer].unflatten(0, rows) for layer in request.hidden}
+    for layer in request.attention:
         pair = zip(("queries", "keys"), seen.attention[layer - 1], strict=True)
-        found |= {f"{name}.{layer}": part.transpose(1, 2).flatten(2).unflatten(0, rows) for name, part in pair}
-    return found
+        outputs |= {f"{name}.{layer}": part.transpose(1, 2).flatten(2).unflatten(0, rows) for name, part in pair}
+    return outputs
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,16 @@ class Lessons:
 
     def collate(self, rows: np.ndarray) -> Batch:
         batch = self.inner.collate(rows)
-        said = {MARK + name: each.of(self.data, rows, batch["attention_mask"]) for name, each in self.arrays.items()}
-        return batch | said
+        targets = {
+            MARK + name: array.of(self.data, rows, batch["attention_mask"]) for name, array in self.arrays.items()
+        }
+        return batch | targets
 
     def rows(self, step: int) -> np.ndarray:
         return self.inner.rows(step)
 
     def fingerprint(self) -> str:
-        """That of the rows: a fit depends on its teacher in any case (`distributed.fitting`)."""
+        """The fingerprint of the rows: a fit depends on its teacher in any case (`distributed.fitting`)."""
         return self.inner.fingerprint()
 
 
@@ -134,14 +136,14 @@ class Taught:
             arrived.note(self.teacher)
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Sums:
-        own = {name: tensor for name, tensor in batch.items() if not name.startswith(MARK)}
-        said = {name.removeprefix(MARK): tensor.float() for name, tensor in batch.items() if name.startswith(MARK)}
+        inputs = {name: tensor for name, tensor in batch.items() if not name.startswith(MARK)}
+        targets = {name.removeprefix(MARK): tensor.float() for name, tensor in batch.items() if name.startswith(MARK)}
         if self.teacher is not None:
             with torch.no_grad():
                 there: Any = self.teacher  # `to` of transformers is not typed for a device
-                now = told(there.to(own["input_ids"].device), self.kind, self.asked, own)
-            said = {name: tensor.float() for name, tensor in now.items()} | said
-        return self.loss(model, own, said)
+                now = told(there.to(inputs["input_ids"].device), self.kind, self.asked, inputs)
+            targets = {name: tensor.float() for name, tensor in now.items()} | targets
+        return self.loss(model, inputs, targets)
 
 
 @dataclass(frozen=True)
@@ -180,28 +182,28 @@ class Teaching:
         return context.fit(model, taught, lessons, params, **(ours | options))
 
 
-def ask(context: Context, asked: Asked | None = None) -> Teaching:
-    """Ask the teacher for its logits, and for all that `asked` names if there is room to keep it."""
-    asked = asked or Asked()
+def ask(context: Context, request: Asked | None = None) -> Teaching:
+    """Ask the teacher for its logits, and for all that `request` names if there is room to keep it."""
+    request = request or Asked()
     context.teacher.eval().requires_grad_(False)
     remote, resources = context.fit.remote, context.fit.resources
-    wanted = _wanted(context, asked)
-    needed = sum(each.size_bytes for each in wanted.values())
+    wanted = _wanted(context, request)
+    needed = sum(array.size_bytes for array in wanted.values())
     again = len(wanted) > 1 and (remote or needed > resources.cache_gb * 1e9)
     if again:
         say(f"the teacher's states would take {needed / 1e9:.1f} GB, or cannot be read; it is asked at every step")
-    elif not _keep(context, asked, wanted):
+    elif not _keep(context, request, wanted):
         say("the teacher's states have numbers too large for float16; it is asked at every step")
         again = True
     if again:
         wanted = {"logits": wanted["logits"]}
         _keep(context, Asked(), wanted)
     if remote:
-        wanted = {name: replace(each, inside=np.array(each.open())) for name, each in wanted.items()}
-    return Teaching(context, asked, wanted, again)
+        wanted = {name: replace(array, inside=np.array(array.open())) for name, array in wanted.items()}
+    return Teaching(context, request, wanted, again)
 
 
-def _wanted(context: Context, asked: Asked) -> dict[str, Array]:
+def _wanted(context: Context, request: Asked) -> dict[str, Array]:
     """The arrays that are to be kept; one row shows their widths.
 
     A copy is asked: transformers hooks a model that is asked for hidden states, and it cannot go to workers any more.
@@ -209,36 +211,38 @@ def _wanted(context: Context, asked: Asked) -> dict[str, Array]:
     data, kind = context.data.train, context.task.kind
     one = RowBatches(data, 1, 1, 0, context.data.pad_id).collate(np.arange(1))
     with torch.inference_mode():
-        said = told(copy.deepcopy(context.teacher).cpu(), kind, asked, one)
-    found = {}
-    for name, tensor in said.items():
+        outputs = told(copy.deepcopy(context.teacher).cpu(), kind, request, one)
+    arrays = {}
+    for name, tensor in outputs.items():
         tokens = kind in ("span", "tagging") if name == "logits" else not name.startswith("first")
         shape = (len(data.ids), tensor.shape[-1]) if tokens else (len(data), *tensor.shape[1:])
         file = (context.cache / name).resolve()
-        found[name] = Array(shape, "float32" if name == "logits" else "float16", tokens, str(file))
-    return found
+        arrays[name] = Array(shape, "float32" if name == "logits" else "float16", tokens, str(file))
+    return arrays
 
 
 @torch.inference_mode()
-def _keep(context: Context, asked: Asked, wanted: dict[str, Array]) -> bool:
+def _keep(context: Context, request: Asked, wanted: dict[str, Array]) -> bool:
     """Write the arrays, if no run before this one has finished them; False if a number is too large for its array."""
-    about = {name: [*each.shape, each.kind] for name, each in wanted.items()}
+    about = {name: [*array.shape, array.kind] for name, array in wanted.items()}
     done: Path = context.cache / FILE
     if _whole(done, about, wanted):
         return True
     context.cache.mkdir(parents=True, exist_ok=True)
-    files = {name: frozen_features.reserved(Path(each.file), each.kind, each.shape) for name, each in wanted.items()}
+    files = {
+        name: frozen_features.reserved(Path(array.file), array.kind, array.shape) for name, array in wanted.items()
+    }
     data, teacher = context.data.train, context.teacher
     for rows, batch in frozen_features.read_through(
         teacher, RowBatches(data, 1, 1, 0, context.data.pad_id), "what the teacher says"
     ):
         with autocast(context.fit.resources.precision):
-            said = told(teacher, context.task.kind, asked, batch)
-        for name, each in wanted.items():
-            tensor = (said[name][batch["attention_mask"].bool()] if each.tokens else said[name]).float()
-            if tensor.abs().amax() > np.finfo(each.kind).max:
+            outputs = told(teacher, context.task.kind, request, batch)
+        for name, array in wanted.items():
+            tensor = (outputs[name][batch["attention_mask"].bool()] if array.tokens else outputs[name]).float()
+            if tensor.abs().amax() > np.finfo(array.kind).max:
                 return False
-            files[name][_places(data, rows) if each.tokens else rows] = tensor.cpu().numpy()
+            files[name][_places(data, rows) if array.tokens else rows] = tensor.cpu().numpy()
     for file in files.values():
         file.flush()
     aside = done.with_suffix(".partial")

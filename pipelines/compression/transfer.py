@@ -41,9 +41,9 @@ def check_heads(context: Context, student: PreTrainedModel) -> None:
         )
 
 
-def scores(told: Told, layer: int, count: int) -> torch.Tensor:
+def scores(targets: Told, layer: int, count: int) -> torch.Tensor:
     """The teacher's attention before its softmax, of `count` heads: (S, h, T, T)."""
-    pair = (told[f"{name}.{layer}"].unflatten(-1, (count, -1)) for name in ("queries", "keys"))
+    pair = (targets[f"{name}.{layer}"].unflatten(-1, (count, -1)) for name in ("queries", "keys"))
     return states.scores(*(part.flatten(0, -4).transpose(1, 2) for part in pair))
 
 
@@ -85,17 +85,17 @@ def _below_head(model: nn.Module, rate: float) -> list[optim.Group]:
     return optim.all_parameters(model, rate)
 
 
-def inside(model: nn.Module, batch: Batch, told: Told, *, kind: str, attention: float) -> losses.Sums:
+def inside(model: nn.Module, batch: Batch, targets: Told, *, kind: str, attention: float) -> losses.Sums:
     """The sum over layers of L_FMT + `attention` * L_AT, for each row (Sun et al. 2020, section 3.5)."""
     seen = states.see(model, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
-    found = torch.zeros(len(counted), device=mask.device)
+    loss_per_row = torch.zeros(len(counted), device=mask.device)
     for layer, state in enumerate(seen.hidden[1:], start=1):
-        found = found + apart(state.reshape(*mask.shape, -1), told[f"hidden.{layer}"], mask)
+        loss_per_row = loss_per_row + apart(state.reshape(*mask.shape, -1), targets[f"hidden.{layer}"], mask)
         if attention:
-            wanted = scores(told, layer, seen.attention[layer - 1][0].shape[1])
-            found = found + attention * divergence(seen.scores(layer), wanted, mask)
-    return (found * counted).sum(), counted.sum()
+            wanted = scores(targets, layer, seen.attention[layer - 1][0].shape[1])
+            loss_per_row = loss_per_row + attention * divergence(seen.scores(layer), wanted, mask)
+    return (loss_per_row * counted).sum(), counted.sum()
 
 
 def divergence(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -28,14 +28,14 @@ def write(
     step: Mapping[str, Any],
     teacher: str,
     teacher_folder: Path,
-    found: Mapping[str, Any],
+    findings: Mapping[str, Any],
 ) -> None:
     """Write variant.json into the model folder `out`, whose other files are written.
 
     Args:
         step: run, method and params of this compression.
         teacher: the name of its run.
-        found: what the method says of its result, such as the layers that it dropped.
+        findings: what the method says of its result, such as the layers that it dropped.
     """
     parent = {"run": teacher, "sha256": provenance.sha256(formats.weights(teacher_folder))}
     size = cost.size(out)
@@ -47,7 +47,7 @@ def write(
         "sparsity": _sparsity(out, model, size["parameters"]),
         "flops_per_token": cost.flops_per_token(model, kind),
         "size_bytes": {"weights": size["size_bytes"], "folder": 0},
-        "found": dict(found),
+        "found": dict(findings),
     }
     _with_its_own_size(out, record)
 

@@ -170,34 +170,34 @@ def parts(model: nn.Module, number: int) -> dict[str, nn.Linear]:
     return found  # type: ignore[return-value]
 
 
-def set_layers(model: nn.Module, kept: list[int]) -> None:
+def set_layers(model: nn.Module, numbers: list[int]) -> None:
     """Keep only the encoder's layers with these numbers, and update every config inside `model`."""
     row, old = backbone(model), layers(model)
     parent, _, name = row.layers.rpartition(".")
-    setattr(encoder(model).get_submodule(parent), name, nn.ModuleList(old[i] for i in kept))
+    setattr(encoder(model).get_submodule(parent), name, nn.ModuleList(old[i] for i in numbers))
     configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
     for config in configs.values():
         if hasattr(config, row.count):
-            setattr(config, row.count, len(kept))
+            setattr(config, row.count, len(numbers))
         if getattr(config, "layer_types", None):
-            config.layer_types = [config.layer_types[i] for i in kept]
+            config.layer_types = [config.layer_types[i] for i in numbers]
         if noted := getattr(config, SHAPES, None):
-            setattr(config, SHAPES, of_layers(noted, kept))
+            setattr(config, SHAPES, of_layers(noted, numbers))
 
 
-def of_layers(noted: dict[str, Any], kept: list[int]) -> dict[str, Any]:
+def of_layers(noted: dict[str, Any], numbers: list[int]) -> dict[str, Any]:
     """What a config notes under SHAPES, for the layers with these numbers: its lists have an item for each layer."""
-    return {key: [value[i] for i in kept] if isinstance(value, list) else value for key, value in noted.items()}
+    return {key: [value[i] for i in numbers] if isinstance(value, list) else value for key, value in noted.items()}
 
 
 @contextmanager
-def only_layers(model: nn.Module, kept: list[int]) -> Iterator[None]:
+def only_layers(model: nn.Module, numbers: list[int]) -> Iterator[None]:
     """Inside the block, the encoder has only the layers with these numbers."""
     row, every = backbone(model), layers(model)
     names = (row.count, "layer_types", SHAPES)
     configs: list[Any] = [m.config for m in model.modules() if hasattr(m, "config")]
     before = [{name: getattr(c, name) for name in names if hasattr(c, name)} for c in configs]
-    set_layers(model, kept)
+    set_layers(model, numbers)
     try:
         yield
     finally:
@@ -234,11 +234,11 @@ def mlm_logits(model: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
 
 def digest(*modules: nn.Module) -> str:
     """sha256 of the names and values of all weights of the modules."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for name, tensor in (pair for module in modules for pair in module.state_dict().items()):
-        found.update(name.encode())
-        found.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else b"")
-    return found.hexdigest()
+        hasher.update(name.encode())
+        hasher.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else b"")
+    return hasher.hexdigest()
 
 
 def max_positions(model: nn.Module) -> int:

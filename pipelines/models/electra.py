@@ -62,10 +62,10 @@ class Replacing(nn.Module):
     def _with_copying(self, states: torch.Tensor, shown: torch.Tensor) -> torch.Tensor:
         """Log-probabilities (B * T, V) of a softmax that may also copy the token it sees (section 3.4)."""
         assert self.copy is not None
-        said = backbones.mlm_logits(self.learner, states.flatten(0, 1)).float().softmax(dim=-1)
+        probabilities = backbones.mlm_logits(self.learner, states.flatten(0, 1)).float().softmax(dim=-1)
         share = self.copy(states.flatten(0, 1)).float().sigmoid()  # (B * T, 1)
-        copied = nn.functional.one_hot(shown.flatten(), said.shape[-1])
-        return (share * copied + (1 - share) * said).clamp(min=1e-9).log()
+        copied = nn.functional.one_hot(shown.flatten(), probabilities.shape[-1])
+        return (share * copied + (1 - share) * probabilities).clamp(min=1e-9).log()
 
 
 def _smaller(config: Any, fraction: float) -> Any:

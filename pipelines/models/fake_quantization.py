@@ -156,11 +156,11 @@ def only_at(counting: list[Ema], tokens: torch.Tensor) -> None:
 
 def end_step(model: nn.Module) -> None:
     """Called after every step: the ranges take it up, as all workers saw it."""
-    found = ranges(model)
-    if found and dist.is_initialized() and dist.get_world_size() > 1:
-        seen = torch.stack([each.seen for each in found])
+    observers = ranges(model)
+    if observers and dist.is_initialized() and dist.get_world_size() > 1:
+        seen = torch.stack([observer.seen for observer in observers])
         dist.all_reduce(seen, dist.ReduceOp.MAX)
-        for each, value in zip(found, seen, strict=True):
-            each.seen.copy_(value)
-    for each in found:
-        each.end_step()
+        for observer, value in zip(observers, seen, strict=True):
+            observer.seen.copy_(value)
+    for observer in observers:
+        observer.end_step()

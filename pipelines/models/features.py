@@ -57,13 +57,13 @@ class FeaturesConfig(PreTrainedConfig):
         pooling: str = "cls",
         **kwargs: Any,
     ) -> None:
-        for key, given, known in (
+        for key, value, known in (
             ("features", features, FEATURES),
             ("head", head, HEADS),
             ("pooling", pooling, POOLINGS),
         ):
-            if given not in known:
-                raise InputError(f"{key}: {choices(key, given, known)}")
+            if value not in known:
+                raise InputError(f"{key}: {choices(key, value, known)}")
         self.features, self.head, self.pooling = features, head, pooling
         self.encoder = AutoConfig.for_model(**encoder) if isinstance(encoder, dict) else encoder
         super().__init__(**kwargs)
@@ -110,14 +110,14 @@ class FeaturesModel(PreTrainedModel):
             input_ids=input_ids, **inputs, **({} if name == "last" else {"output_hidden_states": True})
         )
         if name == "last":
-            found = output.last_hidden_state
+            features = output.last_hidden_state
         elif name == "weighted_sum":
             shares = self.weights.softmax(dim=0)[:, None, None, None]
-            found = self.scale * (shares * torch.stack(output.hidden_states)).sum(dim=0)
+            features = self.scale * (shares * torch.stack(output.hidden_states)).sum(dim=0)
         else:
-            found = COMBINATIONS[name](output.hidden_states)
-        found = self.dropout(found)
-        return self._read(found, inputs.get("attention_mask")) if self.config.head == "bilstm" else found
+            features = COMBINATIONS[name](output.hidden_states)
+        features = self.dropout(features)
+        return self._read(features, inputs.get("attention_mask")) if self.config.head == "bilstm" else features
 
     def _read(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """The BiLSTM's states. It does not read padding, so a row's states do not depend on its batch."""

@@ -20,16 +20,16 @@ def states(lstm: nn.LSTM, x: torch.Tensor, lengths: torch.Tensor | None = None) 
     x = x.transpose(0, 1)
     for number in range(lstm.num_layers):
         weights = [_weights(lstm, f"l{number}{which}") for which in directions]
-        given = [x, *(torch.stack(each) for each in zip(*weights, strict=True)), lengths]
+        inputs = [x, *(torch.stack(tensors) for tensors in zip(*weights, strict=True)), lengths]
         shape = (x.shape[0], len(directions), x.shape[1], lstm.hidden_size)
-        (found,) = torch.onnx.ops.symbolic_multi_out(
+        (outputs,) = torch.onnx.ops.symbolic_multi_out(
             "LSTM",
-            given,
+            inputs,
             {"hidden_size": lstm.hidden_size, "direction": direction},
             dtypes=[x.dtype],
             shapes=[shape],
         )
-        x = found.transpose(1, 2).flatten(2)
+        x = outputs.transpose(1, 2).flatten(2)
     return x.transpose(0, 1)
 
 

@@ -112,18 +112,18 @@ def _part(whole: torch.Tensor, part: torch.Tensor) -> nn.Parameter:
 def note(model: nn.Module) -> None:
     """Write the model's shapes into its encoder's config: in the family's own words where it has some."""
     config = backbones.encoder(model).config
-    found: dict[str, Any] = dict(getattr(config, KEY, None) or {})
+    shapes: dict[str, Any] = dict(getattr(config, KEY, None) or {})
     counts, widths = heads(model), rows(model)
     if {*counts} != {config.num_attention_heads}:
-        found[HEADS] = counts
+        shapes[HEADS] = counts
     if len({*widths}) == 1:
-        found.pop(ROWS, None)
+        shapes.pop(ROWS, None)
         for name in INTERMEDIATE:
             if hasattr(config, name):
                 setattr(config, name, widths[0])
     else:
-        found[ROWS] = widths
-    write(config, found)
+        shapes[ROWS] = widths
+    write(config, shapes)
 
 
 def add(model: nn.Module, name: str, value: Any) -> None:
@@ -133,10 +133,10 @@ def add(model: nn.Module, name: str, value: Any) -> None:
     take(model)
 
 
-def write(config: Any, found: dict[str, Any]) -> None:
+def write(config: Any, shapes: dict[str, Any]) -> None:
     """Let an encoder's config note these shapes and no others."""
-    if found:
-        setattr(config, KEY, found)
+    if shapes:
+        setattr(config, KEY, shapes)
     elif hasattr(config, KEY):
         delattr(config, KEY)
 

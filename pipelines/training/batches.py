@@ -67,13 +67,13 @@ class Encoded:
                 raise InputError(f"{path}: row {missing.index(True)} has no {name}; encode it again")
         column, choices = table.column("input_ids").chunk(0), 1
         if pa.types.is_list(column.values.type):
-            each = pc.list_value_length(column).to_numpy()
-            choices = int(each[0])
-            if (other := each != choices).any() or not choices:
+            sequences = pc.list_value_length(column).to_numpy()
+            choices = int(sequences[0])
+            if (other := sequences != choices).any() or not choices:
                 row = _first(other) if choices else 0
                 raise InputError(
                     f"{path}: the rows have unequal numbers of sequences, or none: row 0 has {choices}, row {row} "
-                    f"{each[row]}; encode it again"
+                    f"{sequences[row]}; encode it again"
                 )
             column = column.flatten()
         nested = "first_lengths" in table.column_names

@@ -179,7 +179,7 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
     left = max_failures
     while True:
         try:
-            told = fit().return_value
+            message = fit().return_value
             break
         except WorkerGroupError as error:
             reasons = {str(failure).strip().splitlines()[-1] for failure in error.worker_failures.values()}
@@ -188,8 +188,8 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
             if not left:
                 raise
             left -= 1
-    if told:
-        raise InputError(told)
+    if message:
+        raise InputError(message)
 
 
 def _shared(job: Job) -> Callable[[], Job]:

@@ -119,12 +119,15 @@ class Pretraining:
         self.predict = predict
 
     def __call__(self, model: nn.Module, batch: Batch, step: int = 0) -> Sums:
-        found = self.predict(model, batch)
-        sums = [_cross_entropy(each) for each in found]
-        if len(found) == 1:
+        predictions = self.predict(model, batch)
+        sums = [_cross_entropy(prediction) for prediction in predictions]
+        if len(predictions) == 1:
             return sums[0]
         rows = sums[0][0].new_tensor(len(batch["input_ids"]))
-        means = [each.weight * total / count.clamp(min=1) for each, (total, count) in zip(found, sums, strict=True)]
+        means = [
+            prediction.weight * total / count.clamp(min=1)
+            for prediction, (total, count) in zip(predictions, sums, strict=True)
+        ]
         return torch.stack(means).sum() * rows, rows
 
 
@@ -134,11 +137,11 @@ def held_out(model: nn.Module, batches: Batches, predict: Predict) -> dict[str, 
     device = next(model.parameters()).device
     for step in range(len(batches)):
         batch = {name: tensor.to(device) for name, tensor in batches[step].items()}
-        for each in predict(model, batch):
-            total, count = _cross_entropy(each)
-            right = (each.logits.argmax(dim=-1) == each.labels).sum()
+        for prediction in predict(model, batch):
+            total, count = _cross_entropy(prediction)
+            right = (prediction.logits.argmax(dim=-1) == prediction.labels).sum()
             numbers = torch.stack([total.double(), right.double(), count.double()]).cpu()
-            sums[each.name] = sums.get(each.name, torch.zeros(3)) + numbers
+            sums[prediction.name] = sums.get(prediction.name, torch.zeros(3)) + numbers
     scores: dict[str, float] = {}
     for name, (total, right, count) in ((name, numbers.tolist()) for name, numbers in sums.items()):
         mean = total / max(1, count)

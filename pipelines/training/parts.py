@@ -12,11 +12,11 @@ def of(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
         return [batch]
     rows = len(next(iter(batch.values())))
     most = -(-rows // world)  # rows of the worker that has the most
-    found = []
+    parts = []
     for i in range(min(count, most)):
         mine = range(rows)[rank::world][i :: min(count, most)]
-        found.append({name: _at(mine, tensor) for name, tensor in batch.items()} if mine else _unlearned(batch))
-    return found
+        parts.append({name: _at(mine, tensor) for name, tensor in batch.items()} if mine else _unlearned(batch))
+    return parts
 
 
 def on_device(part: Batch, device: torch.device) -> Batch:

@@ -55,13 +55,13 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 
 def loss(
-    model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, params: Params, last: int
+    model: nn.Module, batch: Batch, targets: teacher_outputs.Told, *, kind: str, params: Params, last: int
 ) -> losses.Sums:
     """The weighted sum of the three; each row has one cosine, the mean of its tokens'."""
     seen = states.see(model, kind, batch)
     hard, count = losses.of_logits(kind, seen.logits, batch)
-    soft = distillation.soft_targets(kind, seen.logits, told["logits"], batch, params.temperature)
-    wanted = told[f"hidden.{last}"]
+    soft = distillation.soft_targets(kind, seen.logits, targets["logits"], batch, params.temperature)
+    wanted = targets[f"hidden.{last}"]
     apart = cosine(seen.hidden[-1].reshape(wanted.shape), wanted, batch["attention_mask"])
     return params.soft * soft + params.hard * hard + params.cosine * (
         apart * distillation.counts(kind, batch)

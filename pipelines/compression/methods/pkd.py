@@ -57,15 +57,15 @@ def followed(count: int, layers: int, how: str) -> tuple[int, ...]:
 
 
 def loss(
-    model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, params: Params, taught: tuple[int, ...]
+    model: nn.Module, batch: Batch, targets: teacher_outputs.Told, *, kind: str, params: Params, taught: tuple[int, ...]
 ) -> losses.Sums:
     """(1 - alpha) * CE(labels) + alpha * L_DS + beta * L_PT (eq. 8)."""
     seen = states.see(model, kind, batch)
     hard, count = losses.of_logits(kind, seen.logits, batch)
-    soft = distillation.soft_targets(kind, seen.logits, told["logits"], batch, params.temperature)
-    wanted = torch.stack([told[f"first.{layer}"] for layer in taught], dim=-2)
-    found = torch.stack([state[:, 0] for state in seen.hidden[1:-1]], dim=-2).reshape(wanted.shape)
-    apart = (patience(found, wanted) * distillation.counts(kind, batch)).sum()
+    soft = distillation.soft_targets(kind, seen.logits, targets["logits"], batch, params.temperature)
+    wanted = torch.stack([targets[f"first.{layer}"] for layer in taught], dim=-2)
+    first_tokens = torch.stack([state[:, 0] for state in seen.hidden[1:-1]], dim=-2).reshape(wanted.shape)
+    apart = (patience(first_tokens, wanted) * distillation.counts(kind, batch)).sum()
     return (1 - params.alpha) * hard + params.alpha * soft + params.beta * apart, count
 
 

@@ -42,11 +42,11 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     for some in importance.rounds(remove, params.rounds):
         after = [shapes.feed_forward(model, i).after for i in range(len(counts))]
         batches = context.data.once(params.rows, params.measure_batch, context.seed)
-        found = importance.measure(model, batches, losses.for_kind(context.task.kind), after, [1] * len(after))
+        scores = importance.measure(model, batches, losses.for_kind(context.task.kind), after, [1] * len(after))
         if apart:
-            chosen = [importance.staying([each], some, params.least)[0] for each in found]
+            chosen = [importance.staying([layer], some, params.least)[0] for layer in scores]
         else:
-            chosen = importance.staying(importance.normalized(found), some, params.least)
+            chosen = importance.staying(importance.normalized(scores), some, params.least)
         for number, stay in enumerate(chosen):
             shapes.keep_rows(model, number, stay)
     shapes.note(model)

@@ -43,10 +43,10 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         after = [shapes.attention(model, i).after for i in range(len(counts))]
         batches = context.data.once(params.rows, params.measure_batch, context.seed)
         sizes = [shapes.head_size(model)] * len(after)
-        found = importance.measure(model, batches, losses.for_kind(context.task.kind), after, sizes)
+        scores = importance.measure(model, batches, losses.for_kind(context.task.kind), after, sizes)
         if params.normalize:
-            found = importance.normalized(found)
-        for number, stay in enumerate(importance.staying(found, some, params.least)):
+            scores = importance.normalized(scores)
+        for number, stay in enumerate(importance.staying(scores, some, params.least)):
             shapes.keep_heads(model, number, stay)
     shapes.note(model)
     context.found["heads"] = shapes.heads(model)

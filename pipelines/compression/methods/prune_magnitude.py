@@ -60,11 +60,11 @@ def _start(context: Context, rewind: str) -> dict[str, torch.Tensor]:
     if rewind == "none":
         return {}
     if rewind == "encoder":
-        found = _encoder(context).state_dict()
+        weights = _encoder(context).state_dict()
         body = {id(p) for p in backbones.encoder_parameters(model)}
         prefix = next(name for name, module in model.named_modules() if module is backbones.encoder(model))
         named = {name.removeprefix(f"{prefix}."): name for name, p in model.named_parameters() if id(p) in body}
-        return {name: found[inner].clone() for inner, name in named.items()}
+        return {name: weights[inner].clone() for inner, name in named.items()}
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 

@@ -62,13 +62,13 @@ def in_use(ids: np.ndarray, most: int | None) -> list[int]:
 def keep(model: PreTrainedModel, stay: list[int]) -> None:
     """Keep only these rows of the word embedding, and update every config inside `model`."""
     encoder: Any = backbones.encoder(model)
-    given = encoder.get_input_embeddings()
-    old = given.words if isinstance(given, Factorized) else given
+    embedding = encoder.get_input_embeddings()
+    old = embedding.words if isinstance(embedding, Factorized) else embedding
     new_id = {old_id: i for i, old_id in enumerate(stay)}
     made = nn.Embedding(len(stay), old.embedding_dim, None if old.padding_idx is None else new_id[old.padding_idx])
     made.weight.copy_(old.weight[stay])
-    if isinstance(given, Factorized):
-        given.words = made
+    if isinstance(embedding, Factorized):
+        embedding.words = made
     else:
         encoder.set_input_embeddings(made)
     configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}

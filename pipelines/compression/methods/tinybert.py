@@ -43,11 +43,11 @@ class Params(students.Sized):
 
     @field_validator("map", mode="before")
     @classmethod
-    def _name_or_layers(cls, given: Any) -> Any:
-        layers = isinstance(given, list) and all(type(each) is int for each in given)
-        if not layers and given not in ("uniform", "top", "bottom"):
+    def _name_or_layers(cls, value: Any) -> Any:
+        layers = isinstance(value, list) and all(type(layer) is int for layer in value)
+        if not layers and value not in ("uniform", "top", "bottom"):
             raise ValueError("uniform, top, bottom, or a list of the teacher's layers, such as [3, 6], is expected")
-        return given
+        return value
 
 
 class Projected(nn.Module):
@@ -90,33 +90,41 @@ def followed(count: int, layers: int, how: str | list[int]) -> tuple[int, ...]:
     named = {"top": range(count - layers + 1, count + 1), "bottom": range(1, layers + 1)}
     every = max(1, count // layers)
     named["uniform"] = range(every, count + 1, every)
-    found = tuple(named[how]) if isinstance(how, str) else tuple(how)
-    if len(found) != layers:
-        raise students.refused("map", [*found], f" names {len(found)} layers; the student has {layers}, each needs one")
-    if wrong := [layer for layer in found if not 1 <= layer <= count]:
-        raise students.refused("map", [*found], f": the teacher has no layer {wrong[0]}; it has layers 1 to {count}")
-    if [*found] != sorted(set(found)):
-        raise students.refused("map", [*found], ": a higher layer of the student must follow a higher one")
-    return found
+    sources = tuple(named[how]) if isinstance(how, str) else tuple(how)
+    if len(sources) != layers:
+        raise students.refused(
+            "map", [*sources], f" names {len(sources)} layers; the student has {layers}, each needs one"
+        )
+    if wrong := [layer for layer in sources if not 1 <= layer <= count]:
+        raise students.refused("map", [*sources], f": the teacher has no layer {wrong[0]}; it has layers 1 to {count}")
+    if [*sources] != sorted(set(sources)):
+        raise students.refused("map", [*sources], ": a higher layer of the student must follow a higher one")
+    return sources
 
 
 def inside(
-    model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, taught: tuple[int, ...], attention: float
+    model: nn.Module,
+    batch: Batch,
+    targets: teacher_outputs.Told,
+    *,
+    kind: str,
+    taught: tuple[int, ...],
+    attention: float,
 ) -> losses.Sums:
     """L_embd + sum over layers of L_hidn + L_attn (eq. 6 with all weights 1), for each row."""
     assert isinstance(model, Projected)
     seen = states.see(model.student, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
     shape = (*mask.shape, -1)
-    found = transfer.apart(model.of_embeddings(seen.hidden[0]).reshape(shape), told["hidden.0"], mask)
+    loss_per_row = transfer.apart(model.of_embeddings(seen.hidden[0]).reshape(shape), targets["hidden.0"], mask)
     for layer, other in enumerate(taught, start=1):
-        found = found + transfer.apart(
-            model.of_layers(seen.hidden[layer]).reshape(shape), told[f"hidden.{other}"], mask
+        loss_per_row = loss_per_row + transfer.apart(
+            model.of_layers(seen.hidden[layer]).reshape(shape), targets[f"hidden.{other}"], mask
         )
         if attention:
-            wanted = transfer.scores(told, other, seen.attention[layer - 1][0].shape[1])
-            found = found + attention * attention_apart(seen.scores(layer), wanted, mask)
-    return (found * counted).sum(), counted.sum()
+            wanted = transfer.scores(targets, other, seen.attention[layer - 1][0].shape[1])
+            loss_per_row = loss_per_row + attention * attention_apart(seen.scores(layer), wanted, mask)
+    return (loss_per_row * counted).sum(), counted.sum()
 
 
 def attention_apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -130,9 +138,9 @@ def attention_apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Te
 
 
 def prediction(
-    model: nn.Module, batch: Batch, told: teacher_outputs.Told, *, kind: str, temperature: float
+    model: nn.Module, batch: Batch, targets: teacher_outputs.Told, *, kind: str, temperature: float
 ) -> losses.Sums:
     """The cross-entropy of the teacher's probabilities (eq. 10)."""
-    found = states.logits(model, kind, batch)
-    total = distillation.soft_targets(kind, found, told["logits"], batch, temperature)
+    logits = states.logits(model, kind, batch)
+    total = distillation.soft_targets(kind, logits, targets["logits"], batch, temperature)
     return total, distillation.counts(kind, batch).sum()
