@@ -121,10 +121,10 @@ class CommonSpan:
 
     def predict(self, rows: Rows) -> pa.Table:
         pairs = zip(rows.column("question").to_pylist(), rows.column("context").to_pylist(), strict=True)
-        found = [self._answer(question, context) for question, context in pairs]
+        spans = [self._answer(question, context) for question, context in pairs]
         answers = [
             {"id": i, "answer": text, "start": start, "score": 1.0, "best": text, "no_answer": 0.0}
-            for i, (start, text) in zip(rows.column("id").to_pylist(), found, strict=True)
+            for i, (start, text) in zip(rows.column("id").to_pylist(), spans, strict=True)
         ]
         return pa.Table.from_pylist(answers, schema=schema.PREDICTIONS["span"])
 

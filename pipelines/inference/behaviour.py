@@ -80,16 +80,16 @@ def _minimum(predictor: Predictor, check: Check, where: str) -> Iterable[Result 
     fields = [ROWS[task.kind].field(name) for name in INPUTS[task.kind]]
     inputs = [{field.name: row[field.name] for field in fields} for row in check.rows]
     try:
-        said = predictor.predict(pa.Table.from_pylist(inputs, schema=pa.schema(fields))).to_pylist()
+        answers = predictor.predict(pa.Table.from_pylist(inputs, schema=pa.schema(fields))).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UsageError(f"{where}.rows: {error}") from None
     right = [
         _right(task.kind, answer, row[target], check, task.compared_by)
-        for answer, row in zip(said, check.rows, strict=True)
+        for answer, row in zip(answers, check.rows, strict=True)
     ]
     return [
         None if ok else {**row_inputs, "said": _gist(task.kind, answer), "wanted": row[target]}
-        for ok, row_inputs, answer, row in zip(right, inputs, said, check.rows, strict=True)
+        for ok, row_inputs, answer, row in zip(right, inputs, answers, check.rows, strict=True)
     ]
 
 

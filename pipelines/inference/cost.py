@@ -67,13 +67,13 @@ def flops_per_token(model: Any, kind: str) -> int:
 
     from pipelines.models import backbones, heads, int8
 
-    tokens, found = min(FLOPS_TOKENS, backbones.max_positions(model)), [0]
+    tokens, flops = min(FLOPS_TOKENS, backbones.max_positions(model)), [0]
 
     def linear(module: Any, inputs: Any, output: Any) -> None:
-        found[0] += 2 * module.weight.numel() * (output.numel() // len(module.weight))
+        flops[0] += 2 * module.weight.numel() * (output.numel() // len(module.weight))
 
     def lstm(module: Any, inputs: Any, output: Any) -> None:
-        found[0] += 2 * tokens * sum(p.numel() for p in module.parameters() if p.dim() == 2)
+        flops[0] += 2 * tokens * sum(p.numel() for p in module.parameters() if p.dim() == 2)
 
     # these run outside the operators that torch counts
     unseen = {int8.Int8Linear: linear, torch.nn.LSTM: lstm}
@@ -87,7 +87,7 @@ def flops_per_token(model: Any, kind: str) -> int:
     finally:
         for hook in hooks:
             hook.remove()
-    return (counted.get_total_flops() + found[0]) // tokens
+    return (counted.get_total_flops() + flops[0]) // tokens
 
 
 def latency(predictor: Predictor, split: Split) -> dict[str, Any]:

@@ -34,10 +34,10 @@ def value(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> 
 
 def _of_rows(rows: Rows, encoded: pa.RecordBatch) -> list[list[int]]:
     """For each row the numbers of its sequences."""
-    found: list[list[int]] = [[] for _ in range(rows.num_rows)]
+    sequences: list[list[int]] = [[] for _ in range(rows.num_rows)]
     for i, row in enumerate(encoded.column("id").to_pylist()):
-        found[int(row)].append(i)
-    return found
+        sequences[int(row)].append(i)
+    return sequences
 
 
 class Span(NamedTuple):
@@ -53,22 +53,22 @@ def span(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> p
     columns = {name: encoded.column(name) for name in ("first_length", "starts", "ends")}
     answers = []
     for context, windows in zip(rows.column("context").to_pylist(), _of_rows(rows, encoded), strict=True):
-        found: list[Span] = []
+        spans: list[Span] = []
         for i in windows:
             starts, ends = (columns[name][i].values.to_numpy() for name in ("starts", "ends"))
-            found += _spans(outputs[i], columns["first_length"][i].as_py(), starts, ends)
-        answers.append(_answer(context, found, min(float(outputs[i][0].sum()) for i in windows), task.unanswerable))
+            spans += _spans(outputs[i], columns["first_length"][i].as_py(), starts, ends)
+        answers.append(_answer(context, spans, min(float(outputs[i][0].sum()) for i in windows), task.unanswerable))
     return pa.Table.from_pylist(answers, schema=_fields(task))
 
 
-def _answer(context: str, found: list[Span], null: float, unanswerable: bool) -> dict[str, Any]:
+def _answer(context: str, spans: list[Span], null: float, unanswerable: bool) -> dict[str, Any]:
     """The prediction for one row.
 
     Args:
-        found: the likeliest spans of all its windows.
+        spans: the likeliest spans of all its windows.
         null: the sum of the two logits of [CLS] in the window where it is least.
     """
-    likeliest = sorted(found, key=lambda s: -s.logit)[:BEST] or [Span(-1e9, 0, 0)]
+    likeliest = sorted(spans, key=lambda s: -s.logit)[:BEST] or [Span(-1e9, 0, 0)]
     best = likeliest[0]
     gap = null - best.logit
     none = unanswerable and gap > 0
@@ -106,11 +106,11 @@ def entities(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) 
             inner = slice(1, len(encoded.column("starts")[i].values) - 1)  # without [CLS] and [SEP]
             probabilities = predictions.softmax(outputs[i][inner]) if len(outputs[i]) > 2 else np.zeros((0, len(names)))
             starts, ends = (encoded.column(name)[i].values.to_numpy()[inner].tolist() for name in ("starts", "ends"))
-            said = [names[best] for best in probabilities.argmax(axis=1)]
-            tokens += zip(starts, ends, said, probabilities.max(axis=1, initial=0).tolist(), strict=True)
-        starts, ends, said, sure = map(list, zip(*tokens, strict=True)) if tokens else ([], [], [], [])
+            tags = [names[best] for best in probabilities.argmax(axis=1)]
+            tokens += zip(starts, ends, tags, probabilities.max(axis=1, initial=0).tolist(), strict=True)
+        starts, ends, tags, sure = map(list, zip(*tokens, strict=True)) if tokens else ([], [], [], [])
         score = float(np.mean(sure)) if sure else 1.0
-        answers.append({"entities": tagging.decode(text, task, starts, ends, said), "score": score})
+        answers.append({"entities": tagging.decode(text, task, starts, ends, tags), "score": score})
     return pa.Table.from_pylist(answers, schema=_fields(task))
 
 

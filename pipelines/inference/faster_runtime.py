@@ -22,12 +22,12 @@ def tags(model: Path, exported: Path | None, split_file: Path, resources: Resour
         return {"runtime": "torch"}
     if resources.runtime != "auto":
         return {"runtime": resources.runtime}
-    found = in_turn.compare({"torch": model, "onnx": exported}, split_file, threads=resources.threads, **BRIEFLY)
-    faster = found["onnx"].faster
+    compared = in_turn.compare({"torch": model, "onnx": exported}, split_file, threads=resources.threads, **BRIEFLY)
+    faster = compared["onnx"].faster
     measured = {
-        "torch_p50_ms": round(found["torch"].cost.p50_ms, 3),
-        "onnx_p50_ms": round(found["onnx"].cost.p50_ms, 3),
-        "onnx_faster": dict(zip(("median", "least", "greatest"), (round(each, 3) for each in faster), strict=True)),
+        "torch_p50_ms": round(compared["torch"].cost.p50_ms, 3),
+        "onnx_p50_ms": round(compared["onnx"].cost.p50_ms, 3),
+        "onnx_faster": dict(zip(("median", "least", "greatest"), (round(ratio, 3) for ratio in faster), strict=True)),
         "threads": resources.threads,
     }
     # a tie goes to ONNX Runtime, which needs neither torch nor transformers

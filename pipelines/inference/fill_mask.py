@@ -37,11 +37,11 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
     if len(ids) > (positions := backbones.max_positions(model)):
         raise InputError(f"the text has {len(ids)} tokens; the encoder in {folder} has {positions} positions")
     logits = model(input_ids=torch.tensor([ids])).logits[0]  # (T, V)
-    found = softmax(logits[[i for i, piece in enumerate(ids) if piece == loaded.mask_id]].numpy())
-    best = np.argsort(-found, axis=1, kind="stable")[:, :top]
+    probabilities = softmax(logits[[i for i, piece in enumerate(ids) if piece == loaded.mask_id]].numpy())
+    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     return [
         [Guess(piece, float(row[i])) for i, piece in zip(chosen, loaded.tokens(chosen), strict=True)]
-        for row, chosen in zip(found, best, strict=True)
+        for row, chosen in zip(probabilities, best, strict=True)
     ]
 
 

@@ -102,12 +102,12 @@ class Model:
         assert self.process.stdout
         if not (line := self.process.stdout.readline()):
             raise InputError(f"{self.folder}: its process ended while it was measured ({self._reason()})")
-        said = json.loads(line)
-        if "error" in said:
-            error = said["error"]
+        reply = json.loads(line)
+        if "error" in reply:
+            error = reply["error"]
             raise InputError(error if str(self.folder) in error else f"{self.folder}: {error}")
-        self.peak_mb = said["peak_mb"]
-        return said
+        self.peak_mb = reply["peak_mb"]
+        return reply
 
     def find_batch(self, size: Size) -> None:
         """Take the best of BATCHES."""
@@ -116,10 +116,10 @@ class Model:
 
     def turn(self, size: Size) -> None:
         """This model's part of a round."""
-        said = self.ask(size.singles, size.together, self.batch)
-        p50, p95, p99 = map(float, np.quantile(said["ms"], [0.5, 0.95, 0.99]))
+        reply = self.ask(size.singles, size.together, self.batch)
+        p50, p95, p99 = map(float, np.quantile(reply["ms"], [0.5, 0.95, 0.99]))
         self.p_ms.append((p50, p95, p99))
-        self.rates.append(size.together / said["seconds"])
+        self.rates.append(size.together / reply["seconds"])
 
     def cost(self) -> Cost:
         p50, p95, p99 = (median(each) for each in zip(*self.p_ms, strict=True))
@@ -216,10 +216,10 @@ def compare(folders: Mapping[str, Path], split_file: Path, rounds: int = 5, **ho
     assert rounds > 0, "a ratio needs a round"
     (first, at), *others = folders.items()
     with opened(at, split_file, **how) as reference:
-        found = {name: reference.beside(folder, rounds) for name, folder in others}
+        compared = {name: reference.beside(folder, rounds) for name, folder in others}
         for _ in range(0 if others else rounds):
             reference.model.turn(reference.size)
-        return {first: Compared(reference.model.cost(), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))} | found
+        return {first: Compared(reference.model.cost(), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))} | compared
 
 
 def _same_kind(folder: Path, reference: Path) -> None:

@@ -32,11 +32,11 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
         raise InputError(f"{folder}: it is for rows of kind {predictor.task.kind}, {rows} has {task.kind}")
     split = Split(rows / f"{entry.split}.parquet", task)
     count, digest = split.rows, provenance.sha256(split.path)
-    answers, targets = split.predicted(predictor.predict), split.targets()
-    said = answers.column(SAYS[task.kind]).to_pylist()
-    judged = task.with_(labels=_labels(task, said))
-    value, latency = metric_of_rows(targets, answers, judged), cost.latency(predictor, split)
-    found = analysis.slices(value, targets, task, entry.slices, split.parts()) if entry.slices else []
+    predictions, targets = split.predicted(predictor.predict), split.targets()
+    answers = predictions.column(SAYS[task.kind]).to_pylist()
+    judged = task.with_(labels=_labels(task, answers))
+    value, latency = metric_of_rows(targets, predictions, judged), cost.latency(predictor, split)
+    slices = analysis.slices(value, targets, task, entry.slices, split.parts()) if entry.slices else []
     checks = behaviour.check(predictor, split.parts, entry.behaviour)
     if provenance.sha256(split.path) != digest:
         raise InputError(f"{split.path}: a run replaced it while {folder} was measured on it; promote again")
@@ -44,11 +44,11 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
         metric=task.metric,
         rows=count,
         score=value,
-        answers=said,
+        answers=answers,
         p95_ms=latency["p95"],
         size_bytes=sum(file.stat().st_size for end in ("safetensors", "onnx") for file in folder.glob(f"*.{end}")),
-        classes=_classes(targets, answers, judged),
-        slices={each["slice"]: each["score"] for each in found},
+        classes=_classes(targets, predictions, judged),
+        slices={row["slice"]: row["score"] for row in slices},
         behaviour=checks,
         approved=approved,
         digest=digest,
@@ -82,11 +82,11 @@ def latency_ratio(challenger: Path, champion: Path, entry: Evaluate, threads: in
     return 1 / found["challenger"].faster[0]
 
 
-def _labels(task: Task, said: list[Any]) -> tuple[str, ...]:
+def _labels(task: Task, answers: list[Any]) -> tuple[str, ...]:
     """The labels of the rows, and after them others that the model says."""
     if task.kind not in behaviour.CLASSED:
         return task.labels
-    return (*task.labels, *sorted({*said} - {*task.labels}))
+    return (*task.labels, *sorted({*answers} - {*task.labels}))
 
 
 def _classes(targets: pa.Table, answers: pa.Table, task: Task) -> dict[str, float]:

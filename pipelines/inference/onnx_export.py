@@ -103,12 +103,12 @@ def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
 
 def _differences(native: runtimes.Torch, exported: runtimes.Onnx, rows: int, length: int) -> np.ndarray:
     """The largest difference of a logit of each row, in batches of `rows`."""
-    found = []
+    differences = []
     for number in range(-(-ROWS // rows)):
         batch = random_rows(native, rows, min(length, native.positions), number)
         apart = np.abs(native.logits(batch) - exported.logits(batch))
-        found.append(apart.reshape(len(apart), -1).max(axis=1))
-    return np.concatenate(found)
+        differences.append(apart.reshape(len(apart), -1).max(axis=1))
+    return np.concatenate(differences)
 
 
 def random_rows(native: runtimes.Torch, rows: int, length: int, number: int = 0) -> runtimes.Inputs:

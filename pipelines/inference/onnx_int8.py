@@ -109,10 +109,10 @@ def exact(model: nn.Module) -> nn.Module:
 
 def _with(model: nn.Module, forms: dict[type[nn.Module], Callable[[Any], nn.Module]]) -> nn.Module:
     """`model`, or a copy of it where it has layers of the types in `forms`."""
-    found = {name: forms[type(part)](part) for name, part in model.named_modules() if type(part) in forms}
-    if not found:
+    replacements = {name: forms[type(part)](part) for name, part in model.named_modules() if type(part) in forms}
+    if not replacements:
         return model
     model = copy.deepcopy(model)
-    for name, part in found.items():
+    for name, part in replacements.items():
         matrices.replace(model, name, part)
     return model

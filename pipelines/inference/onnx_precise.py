@@ -19,10 +19,10 @@ def model(path: Path) -> bytes:
     """The ONNX model at `path` with its int8 weights as uint8."""
     import onnx
 
-    found = onnx.load(path)
-    weights = {each.name: each for each in found.graph.initializer if each.data_type == onnx.TensorProto.INT8}
+    proto = onnx.load(path)
+    weights = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.data_type == onnx.TensorProto.INT8}
     taken = {}
-    for node in found.graph.node:
+    for node in proto.graph.node:
         at = WEIGHT_OF.get(node.op_type)
         if at is None or node.input[at] not in weights:
             continue
@@ -31,13 +31,13 @@ def model(path: Path) -> bytes:
         per_row = node.op_type == "DequantizeLinear"
         zero = np.full(weights[name].dims[1] if per_row else (), MIDDLE, np.uint8)
         zero_name = f"{name}.zero.{node.op_type}"
-        if zero_name not in {each.name for each in found.graph.initializer}:
-            found.graph.initializer.append(onnx.numpy_helper.from_array(zero, zero_name))
+        if zero_name not in {tensor.name for tensor in proto.graph.initializer}:
+            proto.graph.initializer.append(onnx.numpy_helper.from_array(zero, zero_name))
         node.input.extend([""] * (ZERO_OF[node.op_type] + 1 - len(node.input)))
         node.input[ZERO_OF[node.op_type]] = zero_name
     for name in taken:
         _shift(weights[name])
-    return bytes(found.SerializeToString())
+    return bytes(proto.SerializeToString())
 
 
 def _shift(weight: Any) -> None:

@@ -75,15 +75,15 @@ class Predictor:
             padded length of the batch, at least the sequence's own.
         """
         ids, first_length = _sequences(requests)
-        found: dict[int, np.ndarray] = {}
+        outputs: dict[int, np.ndarray] = {}
         for chosen in by_length(ids.lengths, BATCH_TOKENS):
             inputs = model_inputs(ids, chosen, first_length, self.tokenizer.pad_id, self.max_length)
             logits = self.runtime.logits(inputs)
             if not np.isfinite(logits).all():  # an infinite weight, or sums of large ones
                 raise InputError("the model answers what is no number: its weights are damaged, or training diverged")
-            found |= zip(chosen.tolist(), logits, strict=True)
-        each: Iterator[np.ndarray] = (found[i] for i in range(len(ids.lengths)))
-        return [[next(each) for _ in range(_count(request))] for request in requests]
+            outputs |= zip(chosen.tolist(), logits, strict=True)
+        ordered: Iterator[np.ndarray] = (outputs[i] for i in range(len(ids.lengths)))
+        return [[next(ordered) for _ in range(_count(request))] for request in requests]
 
     def decode(self, rows: Rows, encoded: pa.RecordBatch, outputs: Outputs) -> pa.Table:
         """Predictions for `rows`, given what `encode` and `forward` returned for them."""

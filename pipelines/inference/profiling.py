@@ -35,13 +35,13 @@ def of_scored(file: Path, folder: Path, prefix: str = "") -> pa.Table:
     """The same of a scored file; `folder` is that of the model that scored it."""
     kind = Task.load(folder).kind
     there = tables.open_parquet(file).schema_arrow.names
-    own = {f"{prefix}{name}": name for name in SAID if f"{prefix}{name}" in there}
-    if not own:
+    columns = {f"{prefix}{name}": name for name in SAID if f"{prefix}{name}" in there}
+    if not columns:
         raise InputError(f"{file}: no column says what a model answers, such as {prefix}label; score the window again")
     texts_of = {name: schema.ROWS[kind].field(name) for name in schema.INPUTS[kind]}
-    wanted = texts_of | {name: pa.field(name, ANSWERS.get(of, pa.string())) for name, of in own.items()}
+    wanted = texts_of | {name: pa.field(name, ANSWERS.get(of, pa.string())) for name, of in columns.items()}
     rows = measurable(file, sample(file, [*wanted]), [*wanted.values()])
-    answers = rows.select([*own]).rename_columns([*own.values()])
+    answers = rows.select([*columns]).rename_columns([*columns.values()])
     return observed(rows, answers, text_tokenizer.load(folder), kind)
 
 
@@ -97,40 +97,41 @@ def sample(file: Path, columns: list[str] | None = None) -> pa.Table:
     drawn = np.arange(count)
     if count > MOST_ROWS:
         drawn = np.sort(seeding.generator(1, "profile").choice(count, MOST_ROWS, replace=False))
-    found, at = [parquet.schema_arrow.empty_table().select(columns or parquet.schema_arrow.names)], 0
+    parts, at = [parquet.schema_arrow.empty_table().select(columns or parquet.schema_arrow.names)], 0
     for batch in tables.read_batches(file, columns):
         here = drawn[(drawn >= at) & (drawn < at + batch.num_rows)] - at
         try:
-            found.append(pa.Table.from_batches([batch.take(pa.array(here))]))
+            parts.append(pa.Table.from_batches([batch.take(pa.array(here))]))
         except pa.ArrowException as error:  # of some types it can take no rows
             raise InputError(f"{file}: its rows cannot be drawn ({one_line(error)})") from None
         at += batch.num_rows
-    return pa.concat_tables(found)
+    return pa.concat_tables(parts)
 
 
 def texts(rows: pa.Table, tokenizer: Tokenizer, kind: str) -> pa.Table:
     """The columns of SCHEMA that are of a row's texts; the others are null."""
-    columns = [rows.column(name).to_pylist() for name in schema.INPUTS[kind]]
-    each = [[text for given in row for text in _texts(given)] for row in zip(*columns, strict=True)]
-    flat, bounds = [text for row in each for text in row], offsets(np.array([len(row) for row in each], np.int64))
+    inputs = [rows.column(name).to_pylist() for name in schema.INPUTS[kind]]
+    row_texts = [[text for value in row for text in _texts(value)] for row in zip(*inputs, strict=True)]
+    flat = [text for row in row_texts for text in row]
+    bounds = offsets(np.array([len(row) for row in row_texts], np.int64))
     ids, words = tokenizer.encode(flat), tokenizer.words(flat)
     ends = ids.offsets[bounds]
     unknown = _sums((ids.values == tokenizer.unk_id).astype(np.int64), ends)
-    found = {"pieces": pa.ListArray.from_arrays(ends.astype(np.int32), ids.values), "unknown_pieces": unknown}
+    columns = {"pieces": pa.ListArray.from_arrays(ends.astype(np.int32), ids.values), "unknown_pieces": unknown}
     if words is not None:
-        found |= {name: _sums(words[:, i], bounds) for i, name in enumerate(("words", "unknown_words"))}
-    return _table(found, rows.num_rows)
+        columns |= {name: _sums(words[:, i], bounds) for i, name in enumerate(("words", "unknown_words"))}
+    return _table(columns, rows.num_rows)
 
 
 def said(answers: pa.Table) -> pa.Table:
     """The columns of SCHEMA that are of a model's answers; the others are null."""
-    found = {}
+    columns = {}
     for column, name in SAID.items():
         if name and column in answers.column_names:
-            found[name] = answers.column(column).cast(SCHEMA.field(name).type)
+            columns[name] = answers.column(column).cast(SCHEMA.field(name).type)
     if "answer" in answers.column_names:
-        found["label"] = pc.if_else(pc.equal(answers.column("answer"), ""), "no answer", "an answer")
-    return _table(found, answers.num_rows)
+        columns["label"] = pc.if_else(pc.equal(answers.column("answer"), ""), "no answer", "an answer")
+    return _table(columns, answers.num_rows)
 
 
 def _texts(given: str | list[str]) -> list[str]:

@@ -83,10 +83,10 @@ class Onnx:
             known = {name: json.loads(facts[name]) for name in ("positions", "vocab_size", "kind", "labels")}
         except Exception as error:  # onnxruntime's own share no class
             raise InputError(f"{path}: not an exported model ({one_line(error)}); was it cut off?") from None
-        for name, said in (("kind", self.task.kind), ("labels", [*self.task.labels])):
-            if said != known[name]:
+        for name, value in (("kind", self.task.kind), ("labels", [*self.task.labels])):
+            if value != known[name]:
                 raise InputError(
-                    f"{folder}: {TASK_FILE} has the {name} {shown(said)}, {ONNX_FILE} {shown(known[name])}"
+                    f"{folder}: {TASK_FILE} has the {name} {shown(value)}, {ONNX_FILE} {shown(known[name])}"
                 )
         self.positions, self.vocab_size = known["positions"], known["vocab_size"]
         self._names = {node.name for node in self.session.get_inputs()}
