@@ -27,20 +27,20 @@ def nfkc(text: str) -> tuple[str, np.ndarray, np.ndarray]:
 
 def _clusters(text: str) -> list[str]:
     """Pieces of `text` that do not change each other when normalized."""
-    found: list[str] = []
+    clusters: list[str] = []
     last: list[str] = []  # the letters of the cluster that is not complete yet
     form = ""  # its normal form; "" if not known
     for letter in text:
-        own = unicodedata.normalize("NFKC", letter)
+        letter_form = unicodedata.normalize("NFKC", letter)
         if last:
-            joins = unicodedata.combining(letter) or unicodedata.combining(own[0])
+            joins = unicodedata.combining(letter) or unicodedata.combining(letter_form[0])
             if not joins:
                 form = form or unicodedata.normalize("NFKC", "".join(last))
-                joins = unicodedata.normalize("NFKC", form + own) != form + own
+                joins = unicodedata.normalize("NFKC", form + letter_form) != form + letter_form
             if joins:
                 last.append(letter)
                 form = ""
                 continue
-            found.append("".join(last))
-        last, form = [letter], own
-    return [*found, "".join(last)] if last else found
+            clusters.append("".join(last))
+        last, form = [letter], letter_form
+    return [*clusters, "".join(last)] if last else clusters

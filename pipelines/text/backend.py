@@ -74,10 +74,10 @@ def read(name: str, folder: Path) -> BackendTokenizer:
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True  # as plain text; which names are more is up to `InPieces`
-    vocab, given = backend.get_vocab(), _given(folder)
+    vocab, tokens = backend.get_vocab(), _given(folder)
     ids = {}
     for part, names in NAMES.items():
-        token = given.get(f"{part}_token") or next((n for n in names if n in vocab), names[0])
+        token = tokens.get(f"{part}_token") or next((n for n in names if n in vocab), names[0])
         if token not in vocab:
             raise InputError(f"{folder / FILE}: no {part} token {token!r} in its vocabulary")
         ids[part] = vocab[token]
@@ -86,9 +86,9 @@ def read(name: str, folder: Path) -> BackendTokenizer:
 
 def _given(folder: Path) -> dict[str, str]:
     """The special tokens that the folder's configs name, as texts."""
-    found: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     for file in ("special_tokens_map.json", CONFIG):
         if (folder / file).is_file():
-            found |= json_file.mapping(folder / file)
-    named = {key: value for key, value in found.items() if value and key.endswith("_token")}
+            config |= json_file.mapping(folder / file)
+    named = {key: value for key, value in config.items() if value and key.endswith("_token")}
     return {key: value["content"] if isinstance(value, dict) else value for key, value in named.items()}

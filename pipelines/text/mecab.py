@@ -74,12 +74,12 @@ class MecabTokenizer(InPieces):
 
     def words(self, texts: Sequence[str]) -> np.ndarray | None:
         """How many words each text has, and how many of them the dictionary does not have: (N, 2)."""
-        found = np.zeros((len(texts), 2), np.int64)
+        counts = np.zeros((len(texts), 2), np.int64)
         for row, text in enumerate(texts):
             for part in plain(nfkc(text)):
                 nodes = self._tagger.parseToNodeList(_spaced(part))
-                found[row] += len(nodes), sum(node.is_unk for node in nodes)
-        return found
+                counts[row] += len(nodes), sum(node.is_unk for node in nodes)
+        return counts
 
     def _parse(self, text: str) -> str:
         """The text's words with spaces between them."""

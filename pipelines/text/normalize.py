@@ -27,15 +27,15 @@ def nfkc(text: str) -> str:
 def _exchanges() -> tuple[re.Pattern[str], dict[str, str]]:
     """A pattern of the characters that change or may join the one before them, and the forms of the former."""
     forms: dict[str, str] = {}
-    found = []
+    letters = []
     for letter in map(chr, range(FIRST_ASTRAL)):
         form = unicodedata.normalize("NFKC", letter)
         if _may_join(form):
-            found.append(letter)
+            letters.append(letter)
         elif form != letter:
             forms[letter] = form
-            found.append(letter)
-    return re.compile(f"[{_ranges(found)}{chr(FIRST_ASTRAL)}-\U0010ffff]"), forms
+            letters.append(letter)
+    return re.compile(f"[{_ranges(letters)}{chr(FIRST_ASTRAL)}-\U0010ffff]"), forms
 
 
 def _may_join(form: str) -> bool:

@@ -56,13 +56,13 @@ class InPieces(ABC):
         if rows is None:
             return self._encode_spans(texts)
         pieces = [piece for row in rows for piece in row]
-        found = self._encode_spans([piece.text for piece in pieces if piece.special < 0])
-        joined, plain = _with_special(pieces, found.ids)
+        spans = self._encode_spans([piece.text for piece in pieces if piece.special < 0])
+        joined, plain = _with_special(pieces, spans.ids)
         begins = np.array([piece.start for piece in pieces], np.int64)
         ends = begins + [len(piece.text) for piece in pieces]
         starts, stops = np.repeat(begins, joined.lengths), np.repeat(ends, joined.lengths)
-        stops[plain] = starts[plain] + found.ends
-        starts[plain] += found.starts
+        stops[plain] = starts[plain] + spans.ends
+        starts[plain] += spans.starts
         bounds = joined.offsets[offsets(np.array([len(row) for row in rows], np.int64))]
         return Spans(Ragged(joined.values, bounds), starts, stops)
 
@@ -83,10 +83,10 @@ class InPieces(ABC):
 
 def _pieces(text: str, names: re.Pattern[str] | None, ids: Mapping[str, int]) -> Iterator[Piece]:
     at = 0
-    for found in names.finditer(text) if names else ():
-        yield from _plain(text, at, found.start())
-        yield Piece(found.start(), found.group(), ids[found.group()])
-        at = found.end()
+    for match in names.finditer(text) if names else ():
+        yield from _plain(text, at, match.start())
+        yield Piece(match.start(), match.group(), ids[match.group()])
+        at = match.end()
     yield from _plain(text, at, len(text))
 
 

@@ -59,12 +59,12 @@ def _needed(model: dict[str, Any], pieces: set[str]) -> set[int]:
     parents: dict[str, list[tuple[str, str]]] = {}
     for left, right in map(_pair, model["merges"]):
         parents.setdefault(left + right, []).append((left, right))
-    found, todo = set(pieces), list(pieces)
+    needed, todo = set(pieces), list(pieces)
     while todo:
         for pair in parents.get(todo.pop(), ()):
-            todo += set(pair) - found
-            found |= set(pair)
-    return {model["vocab"][piece] for piece in found if piece in model["vocab"]}
+            todo += set(pair) - needed
+            needed |= set(pair)
+    return {model["vocab"][piece] for piece in needed if piece in model["vocab"]}
 
 
 def _pair(merge: str | list[str]) -> tuple[str, str]:
@@ -131,16 +131,16 @@ def _renumbered(post: Any, new: dict[int, int]) -> Any:
     """A post-processor, which adds special tokens for transformers, with the new ids."""
     if not isinstance(post, dict):
         return post
-    found = dict(post)
+    renumbered = dict(post)
     for part in ("sep", "cls"):  # BertProcessing and RobertaProcessing: [token, id]
-        if part in found:
-            found[part] = [found[part][0], new[found[part][1]]]
-    if isinstance(found.get("special_tokens"), dict):  # TemplateProcessing
-        tokens = found["special_tokens"].items()
-        found["special_tokens"] = {name: token | {"ids": [new[i] for i in token["ids"]]} for name, token in tokens}
-    if "processors" in found:  # Sequence
-        found["processors"] = [_renumbered(each, new) for each in found["processors"]]
-    return found
+        if part in renumbered:
+            renumbered[part] = [renumbered[part][0], new[renumbered[part][1]]]
+    if isinstance(renumbered.get("special_tokens"), dict):  # TemplateProcessing
+        tokens = renumbered["special_tokens"].items()
+        renumbered["special_tokens"] = {name: token | {"ids": [new[i] for i in token["ids"]]} for name, token in tokens}
+    if "processors" in renumbered:  # Sequence
+        renumbered["processors"] = [_renumbered(processor, new) for processor in renumbered["processors"]]
+    return renumbered
 
 
 _SHORTENED: dict[str, Callable[[dict[str, Any], dict[int, int]], dict[str, Any]]] = {"bpe": _bpe, "unigram": _unigram}

@@ -111,10 +111,10 @@ def encoder_config(folder: Path) -> dict[str, Any]:
     """config.json of the encoder beside the tokenizer, also of one under a head of ours; {} if there is none."""
     path = folder / "config.json"
     config = json_file.mapping(path) if path.is_file() else {}
-    found = config.get("encoder", config)
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: encoder is {shown(found)}; the config of an encoder is expected")
+    encoder = config.get("encoder", config)
+    if not isinstance(encoder, dict):
+        raise InputError(f"{path}: encoder is {shown(encoder)}; the config of an encoder is expected")
     for key in ("vocab_size", "max_position_embeddings", "pad_token_id"):
-        if found.get(key) is not None and type(found[key]) is not int:
-            raise InputError(f"{path}: {key} is {shown(found[key])}; a whole number is expected")
-    return found
+        if encoder.get(key) is not None and type(encoder[key]) is not int:
+            raise InputError(f"{path}: {key} is {shown(encoder[key])}; a whole number is expected")
+    return encoder

@@ -85,11 +85,11 @@ def labels(batch: pa.RecordBatch, task: Task) -> pa.Array:
     if "label" not in batch.schema.names:
         return pa.nulls(batch.num_rows, pa.int32())
     names = {name: i for i, name in enumerate(task.labels)}
-    found = batch.column("label").to_pylist()
-    for row_id, label in zip(batch.column("id").to_pylist(), found, strict=True):
+    row_labels = batch.column("label").to_pylist()
+    for row_id, label in zip(batch.column("id").to_pylist(), row_labels, strict=True):
         if label is not None and label not in names:
             raise InputError(f"row {row_id}: the label {label!r} is none of {', '.join(task.labels)}")
-    return pa.array([None if label is None else names[label] for label in found], pa.int32())
+    return pa.array([None if label is None else names[label] for label in row_labels], pa.int32())
 
 
 def _numbers(batch: pa.RecordBatch) -> pa.Array:

@@ -90,16 +90,16 @@ def decode(
         if token >= 0:
             tag = token_tags[token]
             unit_tags[unit] = tag if carriers.get(token) == unit or tag == "O" else f"I-{tag[2:]}"
-    found: list[dict[str, Any]] = []
+    entities: list[dict[str, Any]] = []
     before = "O"
     for (start, end), tag in zip(units, unit_tags, strict=True):
         if tag != "O":
             if tag[0] == "I" and before != "O" and before[2:] == tag[2:]:
-                found[-1]["end"] = end
+                entities[-1]["end"] = end
             else:
-                found.append({"start": start, "end": end, "label": tag[2:]})
+                entities.append({"start": start, "end": end, "label": tag[2:]})
         before = tag
-    return found
+    return entities
 
 
 def _units(text: str, task: Task) -> list[tuple[int, int]]:
@@ -109,32 +109,32 @@ def _units(text: str, task: Task) -> list[tuple[int, int]]:
 
 def _inside(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """For each unit the token that holds its first character, else the first token inside it; -1 if there is none."""
-    found = np.full(len(units), -1, np.int64)
+    tokens = np.full(len(units), -1, np.int64)
     if not len(starts):
-        return found
+        return tokens
     for i, (start, end) in enumerate(units):
         token = int(np.searchsorted(ends, start, side="right"))
         if token < len(starts) and starts[token] < end:
-            found[i] = token
-    return found
+            tokens[i] = token
+    return tokens
 
 
 def _carriers(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) -> dict[int, int]:
     """The tokens that carry a tag, each with the unit whose tag it is."""
-    found: dict[int, int] = {}
+    carriers: dict[int, int] = {}
     for unit, token in enumerate(_inside(units, starts, ends).tolist()):
         if token >= 0:
-            found.setdefault(token, unit)
-    return found
+            carriers.setdefault(token, unit)
+    return carriers
 
 
 def _unit_tags(units: list[tuple[int, int]], entities: list[dict[str, Any]], ids_of: dict[str, int]) -> list[int]:
     """The tag of each unit: B- where an entity begins, I- where it goes on."""
-    found = [0] * len(units)
+    tag_ids = [0] * len(units)
     for entity in entities:
         prefix = "B"
         for i, (start, end) in enumerate(units):
             if start < entity["end"] and end > entity["start"]:
-                found[i] = ids_of[f"{prefix}-{entity['label']}"]
+                tag_ids[i] = ids_of[f"{prefix}-{entity['label']}"]
                 prefix = "I"
-    return found
+    return tag_ids

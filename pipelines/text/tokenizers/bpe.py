@@ -30,12 +30,12 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
         texts(), trainers.BpeTrainer(vocab_size=size, special_tokens=[*SPECIAL, *letters], show_progress=False)
     )
     with tempfile.TemporaryDirectory() as aside:  # the model alone: in a text, bytes are no special tokens
-        found = Backend(models.BPE.from_file(*learner.model.save(aside)))
-    found.pre_tokenizer = learner.pre_tokenizer
-    found.decoder = decoders.ByteLevel()
-    found.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+        tokenizer = Backend(models.BPE.from_file(*learner.model.save(aside)))
+    tokenizer.pre_tokenizer = learner.pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
     parts = dict(zip(("cls", "pad", "sep", "unk", "mask"), SPECIAL, strict=True))
-    backend.write(found, folder, "RobertaTokenizer", parts, {"add_prefix_space": False})
+    backend.write(tokenizer, folder, "RobertaTokenizer", parts, {"add_prefix_space": False})
 
 
 def load(folder: Path) -> backend.BackendTokenizer:

@@ -27,13 +27,13 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
     steps = [normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     normalizer = normalizers.Sequence([*steps, *([normalizers.Lowercase()] if params.lowercase else [])])
     lines = (line for text in texts() for line in normalizer.normalize_str(text).splitlines())
-    found = Backend(models.Unigram(_learn(lines, size), SPECIAL.index("<unk>")))
-    found.normalizer = normalizer
-    found.pre_tokenizer = pre_tokenizers.Metaspace()
-    found.decoder = decoders.Metaspace()
-    found.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    tokenizer = Backend(models.Unigram(_learn(lines, size), SPECIAL.index("<unk>")))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
     parts = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
-    backend.write(found, folder, "PreTrainedTokenizerFast", parts, {"bertline_tokenizer": NAME})
+    backend.write(tokenizer, folder, "PreTrainedTokenizerFast", parts, {"bertline_tokenizer": NAME})
 
 
 def load(folder: Path) -> backend.BackendTokenizer:
