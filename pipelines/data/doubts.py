@@ -50,12 +50,12 @@ def _of_labels(split: str, labels: Mapping[str, int]) -> Iterator[str]:
 def alike(labels: Mapping[str, int]) -> list[tuple[str, str]]:
     """Labels that differ from a more frequent one in case, width or white space alone, each with that one."""
     most: dict[str, str] = {}
-    found = []
-    for label in sorted(labels, key=lambda each: -labels[each]):
+    pairs = []
+    for label in sorted(labels, key=lambda name: -labels[name]):
         frequent = most.setdefault(_plain(label), label)
         if frequent != label:
-            found.append((label, frequent))
-    return found
+            pairs.append((label, frequent))
+    return pairs
 
 
 def _plain(label: str) -> str:

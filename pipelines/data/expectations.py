@@ -76,32 +76,33 @@ def _shared(one: _Split, other: _Split) -> dict[str, Any]:
     return _some(ids) | {"rows": len(both) + sum(other.again[digest] for digest in both)}
 
 
-def check(found: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:
+def check(report: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:
     """Raise InputError with row ids at the first expectation that is not met; with `warn`, only print each.
 
-    What is printed begins with `where`; an error does not, since the stage names itself.
+    `report` is what `quality` returned. What is printed begins with `where`; an error does not, since the stage names
+    itself.
 
     Doubts are printed always, and so are answers that are not the text at their position, for which `strict` raises an
     error.
     """
-    _require_labels(found, where)
+    _require_labels(report, where)
     if strict:
         expect = expect.model_copy(update={"max_unmatched": 0.0})
-    for sentence in _unmet(found, expect):
+    for sentence in _unmet(report, expect):
         if not expect.warn or strict:
             raise InputError(sentence)
         say(f"{where}: {sentence}")
-    for sentence in doubts.sentences(found, expect):
+    for sentence in doubts.sentences(report, expect):
         say(f"{where}: {sentence}")
-    for split, numbers in found["splits"].items():
+    for split, numbers in report["splits"].items():
         unmatched = numbers.get("unmatched", {"rows": 0})
         if unmatched["rows"] and expect.max_unmatched == 1:
             say(f"{where}: {split} has {unmatched['rows']} {UNMATCHED}, such as {unmatched['ids']}")
 
 
-def _require_labels(found: dict[str, Any], where: str) -> None:
+def _require_labels(report: dict[str, Any], where: str) -> None:
     """Raise InputError if rows of the training split have no label; say so of another split that has some."""
-    for split, numbers in found["splits"].items():
+    for split, numbers in report["splits"].items():
         rows, without = numbers["rows"], numbers.get("unlabelled", {"rows": 0})
         what = f"{split}: {without['rows']:,} of {rows:,} rows have no label"
         if without["rows"] and split == "train":
@@ -110,7 +111,7 @@ def _require_labels(found: dict[str, Any], where: str) -> None:
             say(f"{where}: {what}, such as {without['ids']}; the split cannot be scored")
 
 
-def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
+def _unmet(report: dict[str, Any], expect: Expect) -> Iterator[str]:
     limits = {
         "empty": ("empty texts", expect.max_empty),
         "duplicates": ("duplicate rows", expect.max_duplicates),
@@ -118,14 +119,14 @@ def _unmet(found: dict[str, Any], expect: Expect) -> Iterator[str]:
         "near_duplicates": ("rows similar to another", expect.max_near_duplicates),
         "unmatched": (UNMATCHED, expect.max_unmatched),
     }
-    for split, numbers in found["splits"].items():
+    for split, numbers in report["splits"].items():
         if numbers["rows"] < expect.min_rows:
             yield f"{split} has {numbers['rows']} rows, min_rows expects {expect.min_rows}"
         for key, (what, share) in limits.items():
             part = numbers.get(key, {"rows": 0})
             if part["rows"] > share * part.get("of", numbers["rows"]):
                 yield f"{split} has {part['rows']} {what}, such as {part['ids']}"
-    for pair, leak in found["shared_between_splits"].items():
+    for pair, leak in report["shared_between_splits"].items():
         if expect.no_leakage and leak["rows"]:
             yield f"{leak['rows']} rows are in both of {pair}, such as {leak['ids']}"
 

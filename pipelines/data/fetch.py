@@ -29,10 +29,10 @@ def fetch_all(sources: Iterable[Source], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     with paths.turn(folder), ThreadPoolExecutor(PARALLEL) as pool:  # two entries may take files of one corpus
         sources = list(sources)
-        found = list(pool.map(lambda source: fetch(source, folder), sources))
+        fetched = list(pool.map(lambda source: fetch(source, folder), sources))
     for sentence in filter(None, (source.unchecked() for source in sources)):
         say(sentence)
-    return [file for files in found for file in files]
+    return [file for files in fetched for file in files]
 
 
 def fetch(source: Source, folder: Path) -> list[Path]:

@@ -16,10 +16,10 @@ def complaints(checked: Entries) -> Iterator[str]:
     """A sentence for each name that leads nowhere. What a stage, such as `ingest`, is to make is not looked at."""
     splits: dict[str, tuple[str, ...]] = {}
     for name, entry in checked["prepare"].items():
-        found, wrong = _prepared(name, entry)
+        split_names, wrong = _prepared(name, entry)
         yield from wrong
-        if found:
-            splits[name] = found
+        if split_names:
+            splits[name] = split_names
     yield from _trained(checked, splits)
     for section in ("baseline", "evaluate"):
         for name, entry in checked[section].items():

@@ -31,33 +31,33 @@ def label(value: Any, names: Mapping[str, str]) -> str:
 def number(value: Any) -> float:
     """A finite number, which a table may write as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        found = float(value) if abs(value) < 1e300 else float("inf")
+        parsed = float(value) if abs(value) < 1e300 else float("inf")
     elif isinstance(value, str) and NUMBER.fullmatch(value):
-        found = float(value)
+        parsed = float(value)
     else:
-        found = float("nan")
-    if not abs(found) < float("inf"):
+        parsed = float("nan")
+    if not abs(parsed) < float("inf"):
         raise ValueError(f"the label {shown(value)} is not a number")
-    return found
+    return parsed
 
 
 def answers(value: Any, context: str) -> list[dict[str, Any]]:
     """Answers that lie inside the context. Whether each is the text at its place is counted later, not checked here."""
-    found = [_fields(item, "answer", text=str, start=int) for item in _list(value, "answers")]
-    for answer in found:
+    parsed = [_fields(item, "answer", text=str, start=int) for item in _list(value, "answers")]
+    for answer in parsed:
         if not answer["text"]:
             raise ValueError("an answer is empty; a question without an answer has an empty list")
         if not 0 <= answer["start"] < len(context):
             raise ValueError(f"an answer starts at {answer['start']}; the context has {len(context)} characters")
-    return found
+    return parsed
 
 
 def entities(value: Any, text: str) -> list[dict[str, Any]]:
     """Entities inside the text, in its order, none of which overlaps another."""
-    found = [_fields(item, "entity", start=int, end=int, label=str) for item in _list(value, "entities")]
-    found.sort(key=lambda entity: entity["start"])
+    parsed = [_fields(item, "entity", start=int, end=int, label=str) for item in _list(value, "entities")]
+    parsed.sort(key=lambda entity: entity["start"])
     reached = 0
-    for entity in found:
+    for entity in parsed:
         place = f"[{entity['start']}, {entity['end']})"
         if not entity["label"]:
             raise ValueError(f"the entity {place} has an empty label")
@@ -66,7 +66,7 @@ def entities(value: Any, text: str) -> list[dict[str, Any]]:
         if entity["start"] < reached:
             raise ValueError(f"the entity {place} overlaps the one before it, which ends at {reached}")
         reached = entity["end"]
-    return found
+    return parsed
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -78,8 +78,8 @@ def _list(value: Any, what: str) -> list[Any]:
 def _fields(item: Any, what: str, **kinds: type) -> dict[str, Any]:
     """The fields of one object, each of its type."""
     for name, kind in kinds.items():
-        given = item.get(name) if isinstance(item, dict) else None
-        if not isinstance(given, kind) or isinstance(given, bool):
+        value = item.get(name) if isinstance(item, dict) else None
+        if not isinstance(value, kind) or isinstance(value, bool):
             wanted = "a text" if kind is str else "a whole number"
-            raise ValueError(f"{name} of an {what} is {shown(given)}; {wanted} is expected")
+            raise ValueError(f"{name} of an {what} is {shown(value)}; {wanted} is expected")
     return {name: item[name] for name in kinds}

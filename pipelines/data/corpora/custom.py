@@ -157,12 +157,12 @@ def _rows_of_table(path: Path, split: str, params: Params) -> Iterator[tuple[str
     others: set[str] = set()
     taken = False
     for seen, (at, record) in enumerate(records(path, params.format, columns)):
-        found = {name: str(declared.column(path, at, record, name)) for name in wanted}
-        if found == {name: str(value) for name, value in wanted.items()}:
+        cells = {name: str(declared.column(path, at, record, name)) for name in wanted}
+        if cells == {name: str(value) for name, value in wanted.items()}:
             taken = True
             yield at, _row(path, at, record, f"{split}-{seen}", params, split == params.first)
         elif not taken and len(others) < MANY_LABELS:
-            others.add(", ".join(found.values()))
+            others.add(", ".join(cells.values()))
     if seen < 0:
         raise InputError(f"{path}: a header but no rows")
     if not taken:
@@ -175,10 +175,10 @@ def _row(path: Path, at: str, record: Record, row_id: str, params: Params, label
     def get(name: str) -> Any:
         return declared.column(path, at, record, params.columns.get(name, name))
 
-    given = get("id") if "id" in params.columns else row_id
-    if not isinstance(given, str | int) or isinstance(given, bool) or given == "":
-        raise InputError(f"{path}: {at}: the id is {shown(given)}; a text or a whole number is expected")
-    row: Record = {"id": str(given)}
+    identifier = get("id") if "id" in params.columns else row_id
+    if not isinstance(identifier, str | int) or isinstance(identifier, bool) or identifier == "":
+        raise InputError(f"{path}: {at}: the id is {shown(identifier)}; a text or a whole number is expected")
+    row: Record = {"id": str(identifier)}
     for name in INPUTS[params.kind]:
         if name == "choices" and params.choice_columns:
             row[name] = [declared.column(path, at, record, column) for column in params.choice_columns]
@@ -220,16 +220,16 @@ def _target(value: Any, row: Record, params: Params) -> Any:
 
 def _labels(raw: Path, split: str, params: Params) -> list[str]:
     """The distinct labels of a split, sorted; a choice's are the numbers of its choices."""
-    found: set[str | None] = set()
+    labels: set[str | None] = set()
     count = 0
     for _, row in _rows(raw, split, params):
         count += 1
         if params.kind == "choice":
             return [str(number) for number in range(len(row["choices"]))]
-        found |= {e["label"] for e in row["entities"] or []} if params.kind == "tagging" else {row["label"]}
-    if params.kind != "tagging" and len(found) > MANY_LABELS and count < ROWS_PER_LABEL * len(found):
+        labels |= {e["label"] for e in row["entities"] or []} if params.kind == "tagging" else {row["label"]}
+    if params.kind != "tagging" and len(labels) > MANY_LABELS and count < ROWS_PER_LABEL * len(labels):
         raise InputError(
-            f"{_path(raw, split, params)}: {len(found):,} labels for {count:,} rows; is another column the label? "
+            f"{_path(raw, split, params)}: {len(labels):,} labels for {count:,} rows; is another column the label? "
             "`labels` can list them all"
         )
-    return sorted(label for label in found if label is not None)
+    return sorted(label for label in labels if label is not None)

@@ -64,7 +64,7 @@ def _row(path: Path, number: int, record: Any) -> dict[str, Any]:
     text, entities = (declared.column(path, at, record, name) for name in ("text", "entities"))
     if not isinstance(text, str) or not isinstance(entities, list):
         raise InputError(f"{path}: {at}: text must be a string, and entities a list")
-    found = []
+    spans = []
     for entity in entities:
         match entity:
             case {"span": [int(start), int(end)], "name": str(name)} if text[start:end] == name:
@@ -73,8 +73,8 @@ def _row(path: Path, number: int, record: Any) -> dict[str, Any]:
                 raise InputError(f"{path}: {at}: {str(entity)[:80]} is not in the text at its span")
         if entity.get("type") not in LABELS:
             raise InputError(f"{path}: {at}: the label {entity.get('type')!r} is none of {', '.join(LABELS)}")
-        found.append({"start": start, "end": end, "label": entity["type"]})
-    return {"id": str(number), "text": text, "entities": found}
+        spans.append({"start": start, "end": end, "label": entity["type"]})
+    return {"id": str(number), "text": text, "entities": spans}
 
 
 def verify(raw: Path, edition: str) -> None:

@@ -78,12 +78,12 @@ def verify(raw: Path, edition: str) -> None:
 def _files(raw: Path, params: Params) -> list[Path]:
     if raw.is_file():
         return [raw]
-    found = sorted(
+    files = sorted(
         p for p in raw.glob(params.files) if p.is_file() and not p.name.startswith(".") and p.suffix != ".json"
     )
-    if not found:
+    if not files:
         raise InputError(f"{raw}: no file {params.files!r} in this folder; prepare's `files` says which to read")
-    return found
+    return files
 
 
 def _documents(path: Path, max_lines: int) -> Iterator[str]:

@@ -62,13 +62,13 @@ def zip_member(name: str) -> Callable[[Path], BinaryIO]:
 
     def opened(archive: Path) -> BinaryIO:
         try:
-            with zipfile.ZipFile(archive) as found:  # the member keeps the file open
-                info = found.getinfo(name)
+            with zipfile.ZipFile(archive) as zip_file:  # the member keeps the file open
+                info = zip_file.getinfo(name)
                 if info.file_size > MAX_MEMBER_BYTES:
                     raise InputError(f"{archive}: {name} is larger than {MAX_MEMBER_BYTES >> 30} GiB; it is refused")
-                return cast(BinaryIO, found.open(info))
+                return cast(BinaryIO, zip_file.open(info))
         except KeyError:
-            raise InputError(f"{archive}: {choices('member', name, found.namelist())}") from None
+            raise InputError(f"{archive}: {choices('member', name, zip_file.namelist())}") from None
         except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
             raise InputError(f"{archive}: not a complete zip archive ({error}); fetch it again") from None
 

@@ -54,14 +54,14 @@ def row(path: Path, sentence: Sentence, row_id: str) -> Record:
         starts.append(end + 1)
         end += 1 + len(word)
     try:
-        spans = entities(sentence.tags)
+        word_spans = entities(sentence.tags)
     except ValueError as error:
         raise InputError(f"{path}: {sentence.place}: {error}") from None
-    found = [
+    spans = [
         {"start": starts[first], "end": starts[last] + len(sentence.words[last]), "label": label}
-        for first, last, label in spans
+        for first, last, label in word_spans
     ]
-    return {"id": row_id, "text": " ".join(sentence.words), "entities": found}
+    return {"id": row_id, "text": " ".join(sentence.words), "entities": spans}
 
 
 def entities(tags: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -69,7 +69,7 @@ def entities(tags: Sequence[str]) -> list[tuple[int, int, str]]:
 
     B- begins an entity. I- continues one of its own label and begins one otherwise, so IOB1 and IOB2 give the same.
     """
-    found: list[list[Any]] = []
+    spans: list[list[Any]] = []
     before = "O"
     for i, tag in enumerate(tags):
         if tag != "O":
@@ -77,8 +77,8 @@ def entities(tags: Sequence[str]) -> list[tuple[int, int, str]]:
             if prefix not in ("B", "I") or not dash or not label:
                 raise ValueError(f"the tag {tag!r} is none of O, B-<label>, I-<label>")
             if prefix == "I" and before[2:] == label and before != "O":
-                found[-1][1] = i
+                spans[-1][1] = i
             else:
-                found.append([i, i, label])
+                spans.append([i, i, label])
         before = tag
-    return [(first, last, label) for first, last, label in found]
+    return [(first, last, label) for first, last, label in spans]
