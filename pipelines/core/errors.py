@@ -54,10 +54,10 @@ def sentence(error: Any, where: str = "") -> str:
     place = ".".join(filter(None, (where, *map(str, error["loc"]))))
     if error["type"] == "missing":
         return f"{place}: missing, and it has no default"
-    said = error["msg"].removeprefix("Value error, ")
+    message = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:
-        return f"{place}: {said}"
-    return f"{place}: {shown(error['input'])}: {said[0].lower()}{said[1:]}"
+        return f"{place}: {message}"
+    return f"{place}: {shown(error['input'])}: {message[0].lower()}{message[1:]}"
 
 
 def choices(kind: str, wrong: object, there_are: object) -> str:

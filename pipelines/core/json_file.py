@@ -30,10 +30,10 @@ def parsed(text: str) -> Any:
 
 def mapping(path: Path) -> dict[str, Any]:
     """The content of a JSON file that must be an object, such as a config or a task."""
-    found = read(path)
-    if not isinstance(found, dict):
+    content = read(path)
+    if not isinstance(content, dict):
         raise InputError(f"{path}: it must map names to values")
-    return found
+    return content
 
 
 def cached(path: Path) -> dict[str, Any]:
@@ -50,11 +50,11 @@ def cached(path: Path) -> dict[str, Any]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    return found
+    return content
 
 
 def _no_constant(name: str) -> Any:

@@ -83,11 +83,11 @@ def model_inputs(
     `first_length` (rows,) is the number of tokens of type 0 in each row; None where there is one segment.
     """
     shown, inside = padded(ids, chosen, pad_id, limit)
-    found = {"input_ids": shown, "attention_mask": inside.astype(np.int64)}
+    inputs = {"input_ids": shown, "attention_mask": inside.astype(np.int64)}
     if first_length is not None:
         second = np.arange(inside.shape[1]) >= first_length[chosen, None]
-        found["token_type_ids"] = (inside & second).astype(np.int64)
-    return found
+        inputs["token_type_ids"] = (inside & second).astype(np.int64)
+    return inputs
 
 
 def by_length(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:

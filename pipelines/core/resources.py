@@ -41,14 +41,14 @@ def read(stage: str = "", key: str = "", file: Path = params.FILE) -> Resources:
 
 
 def within(values: dict[str, dict[str, Any]], stage: str, key: str, file: Path = params.FILE) -> Resources:
-    """The same from `values`, what params.read returned."""
-    given = values.get("resources", {})
-    found = params.parse(Resources, given, "resources", file)
+    """The same from `values`, which params.read returned."""
+    settings = values.get("resources", {})
+    resources = params.parse(Resources, settings, "resources", file)
     for name in (stage, f"{stage}@{key}"):
-        if name in found.stages:
-            own = found.stages[name]
-            if "stages" in own:
+        if name in resources.stages:
+            overrides = resources.stages[name]
+            if "stages" in overrides:
                 raise UsageError(f"{file}: resources.stages.{name}.stages: a stage has no stages")
-            params.parse(Resources, own, f"resources.stages.{name}", file)
-            given = given | own
-    return params.parse(Resources, given, "resources", file)
+            params.parse(Resources, overrides, f"resources.stages.{name}", file)
+            settings = settings | overrides
+    return params.parse(Resources, settings, "resources", file)

@@ -60,10 +60,10 @@ def run(name: str, main: Callable[..., None], entry: bool = True, **flags: str) 
         parser.add_argument("entry", help=f"an entry of {name}: in params.yaml")
     for flag, says in {**flags, "debug": "show the traceback of an error", "quiet": "no progress"}.items():
         parser.add_argument(f"--{flag}", action="store_true", help=says)
-    given = vars(parser.parse_args())
-    if given.pop("quiet"):
+    options = vars(parser.parse_args())
+    if options.pop("quiet"):
         os.environ["BERTLINE_QUIET"] = "1"
-    debug, key = given.pop("debug"), given.pop("entry", "")
+    debug, key = options.pop("debug"), options.pop("entry", "")
     with one_sentence(f"{name} {key}".strip(), lambda: debug), alone(name, key or "all"):
         threads.use(resources.read(name, key).threads)
-        main(*([key] if entry else []), **given)
+        main(*([key] if entry else []), **options)

@@ -126,12 +126,12 @@ def rows(batch: pa.RecordBatch | pa.Table, path: Path) -> list[dict[str, Any]]:
 
 def _require(path: Path, file: pq.ParquetFile, columns: list[str] | None, schema: pa.Schema | None) -> None:
     """Raise InputError unless the file has `columns` (None: all of `schema`), in the types of `schema`."""
-    found = file.schema_arrow
+    stored = file.schema_arrow
     for name in columns if columns is not None else schema.names if schema else []:
-        if name not in found.names:
-            raise InputError(f"{path}: {choices('column', name, found.names)}")
-        if schema and name in schema.names and found.field(name).type != schema.field(name).type:
-            given, wanted = found.field(name).type, schema.field(name).type
+        if name not in stored.names:
+            raise InputError(f"{path}: {choices('column', name, stored.names)}")
+        if schema and name in schema.names and stored.field(name).type != schema.field(name).type:
+            given, wanted = stored.field(name).type, schema.field(name).type
             raise InputError(f"{path}: the column {name!r} holds {given}; {wanted} is expected")
 
 

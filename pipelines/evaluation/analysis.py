@@ -33,13 +33,13 @@ def analysis(
         inputs: the texts of all rows, in the same order.
     """
     value = metric_of_rows(rows, predictions, task)
-    found: dict[str, Any] = {"interval": list(significance.interval(value, rows.num_rows))}
-    found["slices"] = slices(value, rows, task, patterns, inputs)
+    report: dict[str, Any] = {"interval": list(significance.interval(value, rows.num_rows))}
+    report["slices"] = slices(value, rows, task, patterns, inputs)
     if task.kind in ("single", "pair", "choice"):
         gold, answers = joined(rows, predictions, "label")
         right = pc.equal(gold, answers.column("label")).to_numpy()
-        found["calibration"] = calibration(answers.column("score").to_numpy(), right)
-    return found
+        report["calibration"] = calibration(answers.column("score").to_numpy(), right)
+    return report
 
 
 def slices(
@@ -85,13 +85,13 @@ def _texts(inputs: Iterable[pa.RecordBatch], task: Task) -> Iterator[str]:
 def _lengths_and_matches(texts: Iterable[str], patterns: Mapping[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The length of each text, (N,), and for each pattern the numbers of the rows that hold it."""
     searches = [_search(name, pattern) for name, pattern in patterns.items()]
-    each = ([len(text), *(search(text) is not None for search in searches)] for text in texts)
-    table = np.fromiter(each, np.dtype((np.int64, (1 + len(searches),))))
-    found = {name: np.flatnonzero(column) for name, column in zip(patterns, table.T[1:], strict=True)}
-    for name, chosen in found.items():
+    rows = ([len(text), *(search(text) is not None for search in searches)] for text in texts)
+    table = np.fromiter(rows, np.dtype((np.int64, (1 + len(searches),))))
+    matches = {name: np.flatnonzero(column) for name, column in zip(patterns, table.T[1:], strict=True)}
+    for name, chosen in matches.items():
         if not len(chosen):
             raise UsageError(f"params.yaml: slices.{name}: no row holds {patterns[name]!r}")
-    return table[:, 0], found
+    return table[:, 0], matches
 
 
 def _search(name: str, pattern: str) -> Callable[[str], re.Match[str] | None]:
@@ -102,16 +102,16 @@ def _search(name: str, pattern: str) -> Callable[[str], re.Match[str] | None]:
 
 
 def _slices(rows: pa.Table, lengths: np.ndarray, task: Task) -> dict[str, np.ndarray]:
-    """Every kind's own: quarters by length, and what the rows of a kind differ in."""
-    found = _quarters(lengths, "characters")
+    """The slices of every kind: quarters by length, and what the rows of a kind differ in."""
+    groups = _quarters(lengths, "characters")
     if task.kind == "span" and task.unanswerable:
         answered = pc.list_value_length(rows.column("answers")).to_numpy() > 0
-        found |= {"an answer": np.flatnonzero(answered), "no answer": np.flatnonzero(~answered)}
+        groups |= {"an answer": np.flatnonzero(answered), "no answer": np.flatnonzero(~answered)}
     if task.kind == "tagging":
         counts = pc.list_value_length(rows.column("entities")).to_numpy()
         for name, chosen in (("no entity", counts == 0), ("1 entity", counts == 1), ("2 or more", counts > 1)):
-            found[name] = np.flatnonzero(chosen)
-    return found
+            groups[name] = np.flatnonzero(chosen)
+    return groups
 
 
 def _quarters(values: np.ndarray, unit: str) -> dict[str, np.ndarray]:

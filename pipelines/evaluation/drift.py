@@ -51,7 +51,7 @@ class Shift:
 
 def shifts(profile: pa.Table, window: pa.Table, limits: dict[str, float], seed: int = 1) -> list[Shift]:
     """Each statistic of `limits` of which both tables have rows; rows without a value for it are left out."""
-    found = []
+    measured = []
     for name, limit in limits.items():
         column, counted, distance = STATISTICS[name]
         known, new = (table.filter(pc.is_valid(table.column(column))) for table in (profile, window))
@@ -63,8 +63,8 @@ def shifts(profile: pa.Table, window: pa.Table, limits: dict[str, float], seed: 
         splits = np.stack([here, *(generator.permutation(here) for _ in range(SPLITS))])
         inside = np.asarray((counts.T @ splits.T.astype(np.float64)).T)  # (1 + SPLITS, C)
         value, *chance = distance(counts.sum(axis=0).reshape(1, -1) - inside, inside)
-        found.append(Shift(name, float(value), float(np.percentile(chance, PERCENTILE)), limit))
-    return found
+        measured.append(Shift(name, float(value), float(np.percentile(chance, PERCENTILE)), limit))
+    return measured
 
 
 def alarm(drifted: list[bool], least: int, of: int) -> bool:

@@ -121,35 +121,35 @@ def without_champion(decision: Decision, deleted: int) -> Decision:
 
 def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
     yield _least("at_least", challenger.metric, challenger.value, rules.at_least)
-    for label, asked in rules.classes.items():
-        yield _least(f"classes.{label}", f"F1 of {label}", _of("label", label, challenger.classes), asked)
-    for name, asked in rules.slices.items():
-        yield _least(f"slices.{name}", f"{challenger.metric} of {name}", _of("slice", name, challenger.slices), asked)
+    for label, floor in rules.classes.items():
+        yield _least(f"classes.{label}", f"F1 of {label}", _of("label", label, challenger.classes), floor)
+    for name, floor in rules.slices.items():
+        yield _least(f"slices.{name}", f"{challenger.metric} of {name}", _of("slice", name, challenger.slices), floor)
     for check in challenger.behaviour:
-        name, asked = f"behaviour {check['name']}", check["at_least"]
-        said = f"{name}: {check['passed']:.4f} of {check['rows']} rows, at least {asked:.4f} is asked"
-        yield Finding(name, check["passed"], asked, check["ok"], said)
+        name, floor = f"behaviour {check['name']}", check["at_least"]
+        sentence = f"{name}: {check['passed']:.4f} of {check['rows']} rows, at least {floor:.4f} is asked"
+        yield Finding(name, check["passed"], floor, check["ok"], sentence)
     if rules.max_size_mb:
         yield _most("max_size_mb", "megabytes", challenger.size_bytes / 1e6, rules.max_size_mb)
     if rules.max_p95_ms:
         yield _most("max_p95_ms", "p95 in milliseconds", challenger.p95_ms, rules.max_p95_ms)
     if rules.approval:
-        said = "a person has approved it" if challenger.approved else "the version has no tag approved: true"
-        yield Finding("approval", challenger.approved, 1, challenger.approved, said)
+        sentence = "a person has approved it" if challenger.approved else "the version has no tag approved: true"
+        yield Finding("approval", challenger.approved, 1, challenger.approved, sentence)
 
 
 def _above(challenger: Measured, baselines: Mapping[str, OfRows]) -> Iterator[Finding]:
     """The scores decide; the interval of their difference, on the same rows, says whether that may be chance."""
-    own = challenger.value
+    value = challenger.value
     for name, baseline in baselines.items():
         score = baseline(np.arange(challenger.rows))
         low, high = significance.interval(_difference(challenger.score, baseline), challenger.rows)
         verdict = "which decides it" if low > 0 or high < 0 else "which does not decide it"
-        said = (
-            f"{challenger.metric} {own:.4f}, above the {score:.4f} of the baseline {name} is asked; the difference "
-            f"{own - score:+.4f} lies between {low:+.4f} and {high:+.4f}, 95% sure, {verdict}"
+        sentence = (
+            f"{challenger.metric} {value:.4f}, above the {score:.4f} of the baseline {name} is asked; the difference "
+            f"{value - score:+.4f} lies between {low:+.4f} and {high:+.4f}, 95% sure, {verdict}"
         )
-        yield Finding(f"beats.{name}", own, score, own > score, said)
+        yield Finding(f"beats.{name}", value, score, value > score, sentence)
 
 
 def _against(
@@ -184,11 +184,11 @@ def _difference(one: OfRows, other: OfRows) -> OfRows:
 def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:
     """Non-inferiority: the loss is at most `may_lose`, as sure as `confidence` says."""
     bound = _least_difference(challenger, champion, rules.confidence)
-    said = (
+    sentence = (
         f"{challenger.metric} {challenger.value:.4f} against the champion's {champion.value:.4f}; "
         f"{rules.confidence:.0%} sure is a difference of {bound:+.4f} or more, {-rules.may_lose:+.4f} is asked"
     )
-    return Finding("may_lose", bound, -rules.may_lose, bound >= -rules.may_lose - EXACT, said)
+    return Finding("may_lose", bound, -rules.may_lose, bound >= -rules.may_lose - EXACT, sentence)
 
 
 def _of(what: str, name: str, values: Mapping[str, float]) -> float:

@@ -37,14 +37,14 @@ def label_ids(rows: pa.Table, predictions: pa.Table, task: Task) -> tuple[np.nda
     """Gold and predicted label ids, each (N,), in the rows' order."""
     gold, answers = joined(rows, predictions, "label")
     labels = pa.array(task.labels, pa.string())
-    found = []
+    encoded = []
     for column in (gold, answers.column("label")):
         ids = pc.index_in(column, value_set=labels)
         if ids.null_count:
             label = _first(column, ids.is_null())
             raise InputError(f"the label {label!r} is none of {', '.join(task.labels)}")
-        found.append(ids.to_numpy().astype(np.int64))
-    return found[0], found[1]
+        encoded.append(ids.to_numpy().astype(np.int64))
+    return encoded[0], encoded[1]
 
 
 def labelled(rows: pa.Table, task: Task) -> bool:

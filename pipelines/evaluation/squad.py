@@ -58,11 +58,11 @@ def exact(predicted: str, gold: str, normalization: str = "squad") -> float:
 
 def f1(predicted: str, gold: str, normalization: str = "squad") -> float:
     """2PR / (P + R) over the tokens that both have; where one has none, 1 if neither has any."""
-    said, meant = normalized(predicted, normalization), normalized(gold, normalization)
-    if not said or not meant:
-        return float(said == meant)
-    common = sum((Counter(said) & Counter(meant)).values())
-    return 2 * common / (len(said) + len(meant))
+    predicted_tokens, gold_tokens = normalized(predicted, normalization), normalized(gold, normalization)
+    if not predicted_tokens or not gold_tokens:
+        return float(predicted_tokens == gold_tokens)
+    common = sum((Counter(predicted_tokens) & Counter(gold_tokens)).values())
+    return 2 * common / (len(predicted_tokens) + len(gold_tokens))
 
 
 def best_of(predicted: str, answers: Iterable[str], normalization: str = "squad") -> tuple[float, float]:
@@ -81,14 +81,14 @@ def table(predicted: Iterable[str], gold: Iterable[Sequence[str]], normalization
 
 def scores(predicted: Iterable[str], gold: Iterable[Sequence[str]], normalization: str = "squad") -> dict[str, float]:
     """Means over all questions; and over those with and without an answer, where there are both."""
-    each = np.array([(*best_of(p, g, normalization), bool(g)) for p, g in zip(predicted, gold, strict=True)])  # (N, 3)
-    found = dict(zip(NAMES, map(float, each[:, :2].mean(axis=0)), strict=True))
-    answered = each[:, 2].astype(bool)
+    rows = np.array([(*best_of(p, g, normalization), bool(g)) for p, g in zip(predicted, gold, strict=True)])  # (N, 3)
+    means = dict(zip(NAMES, map(float, rows[:, :2].mean(axis=0)), strict=True))
+    answered = rows[:, 2].astype(bool)
     if not answered.all() and answered.any():
         for name, chosen in (("answered", answered), ("unanswerable", ~answered)):
-            found[f"{name}_exact"] = float(each[chosen, 0].mean())
-            found[f"{name}_f1"] = float(each[chosen, 1].mean())
-    return found
+            means[f"{name}_exact"] = float(rows[chosen, 0].mean())
+            means[f"{name}_f1"] = float(rows[chosen, 1].mean())
+    return means
 
 
 def best_threshold(
