@@ -13,14 +13,14 @@ def html(job: str, windows: Windows, rule: str, alarm: bool) -> str:
     """The page: a picture of each statistic over the windows, and the table of all numbers, the newest window first."""
     lines = [
         (
-            each["window"],
-            each["statistic"],
-            "drifted" if each["drifted"] else "",
-            f"{each['rows']:,}",
-            *(f"{each[name]:.4f}" for name in ("value", "by_chance", "limit")),
+            shift["window"],
+            shift["statistic"],
+            "drifted" if shift["drifted"] else "",
+            f"{shift['rows']:,}",
+            *(f"{shift[name]:.4f}" for name in ("value", "by_chance", "limit")),
         )
         for shifts in reversed(list(windows.values()))
-        for each in shifts
+        for shift in shifts
     ]
     says = (
         "A statistic has drifted if it lies above its limit (dashed), and above what chance gives for so many rows "

@@ -20,8 +20,8 @@ def beats(one: Point, other: Point) -> bool:
 
 def frontier(points: Sequence[Point]) -> list[Point]:
     """The points that no other beats, the cheapest first; equal points stay together."""
-    kept: list[Point] = []
+    unbeaten: list[Point] = []
     for point in sorted(points, key=lambda p: (p.x, -p.score, p.name, p.is_teacher)):
-        if not (kept and beats(kept[-1], point)):
-            kept.append(point)
-    return kept
+        if not (unbeaten and beats(unbeaten[-1], point)):
+            unbeaten.append(point)
+    return unbeaten

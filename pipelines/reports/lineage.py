@@ -12,15 +12,15 @@ def html(title: str, facts: list[str], stages: Stages) -> str:
     """The page; `facts` are sentences about the version."""
     sources, edges = flow(stages)
     lines = [
-        (each["stage"], verb, path, md5)
-        for each in reversed(stages)
+        (stage["stage"], verb, path, md5)
+        for stage in reversed(stages)
         for verb in ("wrote", "read")
-        for path, md5 in each[verb].items()
+        for path, md5 in stage[verb].items()
     ]
-    said = "".join(f"<li>{escape(fact)}</li>\n" for fact in facts)
-    picture = plots.layers([*sources, *(each["stage"] for each in stages)], edges)
+    items = "".join(f"<li>{escape(fact)}</li>\n" for fact in facts)
+    picture = plots.layers([*sources, *(stage["stage"] for stage in stages)], edges)
     table = page.table(("stage", "", "path", "md5"), lines, text=4)
-    return page.document(title, f"<h1>{escape(title)}</h1>\n<ul>\n{said}</ul>\n<figure>{picture}</figure>\n{table}")
+    return page.document(title, f"<h1>{escape(title)}</h1>\n<ul>\n{items}</ul>\n<figure>{picture}</figure>\n{table}")
 
 
 def flow(stages: Stages) -> tuple[list[str], list[tuple[str, str]]]:

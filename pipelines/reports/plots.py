@@ -143,16 +143,16 @@ def learning(curve: list[list[Any]]) -> str:
 
 def drift(windows: Mapping[str, list[dict[str, Any]]]) -> str:
     """A panel for each statistic: its value in each window, what chance gives (shaded), its limit (dashed)."""
-    lines = [each for shifts in windows.values() for each in shifts]
-    names, order = list(dict.fromkeys(each["statistic"] for each in lines)), list(windows)
+    lines = [shift for shifts in windows.values() for shift in shifts]
+    names, order = list(dict.fromkeys(shift["statistic"] for shift in lines)), list(windows)
     figure, panels = _figure(2.6 * len(names), 2.8, columns=len(names))
     for axes, name in zip([panels] if len(names) == 1 else panels, names, strict=True):
-        own = [each for each in lines if each["statistic"] == name]
-        x = [order.index(each["window"]) for each in own]
-        axes.fill_between(x, [each["by_chance"] for each in own], color=SOFT, alpha=0.6, linewidth=0)
-        axes.plot(x, [each["value"] for each in own], "o-", color=BLUE, markersize=3, linewidth=1)
-        axes.axhline(own[-1]["limit"], linestyle="--", color=INK, linewidth=1)
-        new = [(i, each["value"]) for i, each in zip(x, own, strict=True) if each["drifted"]]
+        points = [shift for shift in lines if shift["statistic"] == name]
+        x = [order.index(shift["window"]) for shift in points]
+        axes.fill_between(x, [shift["by_chance"] for shift in points], color=SOFT, alpha=0.6, linewidth=0)
+        axes.plot(x, [shift["value"] for shift in points], "o-", color=BLUE, markersize=3, linewidth=1)
+        axes.axhline(points[-1]["limit"], linestyle="--", color=INK, linewidth=1)
+        new = [(i, shift["value"]) for i, shift in zip(x, points, strict=True) if shift["drifted"]]
         axes.plot([i for i, _ in new], [value for _, value in new], "o", color=SHADES[-1])
         shown = sorted({0, len(order) // 2, len(order) - 1})
         axes.set_xticks(shown, [order[i] for i in shown], rotation=45, ha="right")
@@ -253,11 +253,11 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(ncols=columns)
-    for each in [axes] if columns == 1 else axes:
-        each.tick_params(which="both", colors=INK, labelsize=8)
-        each.xaxis.label.set_color(INK)
-        each.yaxis.label.set_color(INK)
-        for spine in each.spines.values():
+    for panel in [axes] if columns == 1 else axes:
+        panel.tick_params(which="both", colors=INK, labelsize=8)
+        panel.xaxis.label.set_color(INK)
+        panel.yaxis.label.set_color(INK)
+        for spine in panel.spines.values():
             spine.set_color(SOFT)
     return figure, axes
 

@@ -33,13 +33,13 @@ def found(records: Iterable[Metrics]) -> list[Sweep]:
 
 def _of_method(method: str, records: list[Metrics]) -> Iterator[Sweep]:
     params = [record["variant"]["params"] for record in records]
-    for name in sorted({key for each in params for key, value in each.items() if _is_number(value)} - {"seed"}):
+    for name in sorted({key for settings in params for key, value in settings.items() if _is_number(value)} - {"seed"}):
         lines: dict[str, list[tuple[float, float]]] = {}
-        for record, given in zip(records, params, strict=True):
-            if _is_number(given.get(name)):
-                rest = {key: value for key, value in given.items() if key != name}
+        for record, settings in zip(records, params, strict=True):
+            if _is_number(settings.get(name)):
+                rest = {key: value for key, value in settings.items() if key != name}
                 score = record["metrics"][record["metric"]]
-                lines.setdefault(json.dumps(rest, sort_keys=True), []).append((given[name], score))
+                lines.setdefault(json.dumps(rest, sort_keys=True), []).append((settings[name], score))
         long = {rest: sorted(points) for rest, points in lines.items() if len({x for x, _ in points}) >= LEAST}
         if long:
             yield Sweep(method, name, _labelled(long))

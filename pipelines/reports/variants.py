@@ -51,15 +51,15 @@ FLOPS = Cost("that of the fewest operations", "MFLOPs per token", _mflops)
 
 def groups(records: Sequence[Metrics]) -> list[Group]:
     """The groups among these runs, by task and teacher."""
-    found: dict[tuple[str, str, str], list[Metrics]] = {}
+    members: dict[tuple[str, str, str], list[Metrics]] = {}
     for record in records:
         if "variant" in record:
             teacher = record["variant"]["chain"][0]["run"]
-            found.setdefault((record["task"], teacher, record["split"]), []).append(record)
+            members.setdefault((record["task"], teacher, record["split"]), []).append(record)
     scored = {(record["task"], record["run"], record["split"]): record for record in records}
     return [
-        Group(key[1], scored.get(key), sorted(found[key], key=lambda r: (-r["model"]["size_bytes"], r["run"])))
-        for key in sorted(found)
+        Group(key[1], scored.get(key), sorted(members[key], key=lambda r: (-r["model"]["size_bytes"], r["run"])))
+        for key in sorted(members)
     ]
 
 
@@ -90,12 +90,12 @@ def _title(group: Group) -> str:
 
 
 def _line(record: Metrics, teacher: Metrics | None, sparse: bool) -> tuple[str, ...]:
-    own = record is teacher
+    is_teacher = record is teacher
     return (
         record["run"],
-        "teacher" if own else methods(record),
+        "teacher" if is_teacher else methods(record),
         _number(score(record), ".3f"),
-        _number(None if own else change(record, teacher), "+.2f"),
+        _number(None if is_teacher else change(record, teacher), "+.2f"),
         _number(SIZE.of(record), ",.2f"),
         _number(_share(record, teacher, SIZE), ".0f"),
         _number(record["model"].get("parameters"), ",d"),

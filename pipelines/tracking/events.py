@@ -95,21 +95,21 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def end(kept: Sequence[Kept]) -> str:
+def end(records: Sequence[Kept]) -> str:
     """The number and the digest of the last event, as one text; "" without one."""
-    return f"{kept[-1].number} {digest(kept[-1].text)}" if kept else ""
+    return f"{records[-1].number} {digest(records[-1].text)}" if records else ""
 
 
-def missing(kept: Sequence[Kept], noted: str) -> str:
+def missing(records: Sequence[Kept], noted: str) -> str:
     """What became of the end that was `noted` beside the events, as a sentence; "" if it is still among them."""
     number, _, _ = noted.partition(" ")
-    if not noted or any(end([each]) == noted for each in kept):
+    if not noted or any(end([record]) == noted for record in records):
         return ""
     return f"event {number[:20]}, which was the last one, was changed or removed"
 
 
-def replay(kept: Sequence[Kept]) -> State:
-    """What events come to, in the order of their numbers.
+def replay(records: Sequence[Kept]) -> State:
+    """The state that events lead to, taken in the order of their numbers.
 
     An event counts if no other that counts lies between it and the one that it names: of two that were written at the
     same moment, the first does. Every reader therefore finds the same champion.
@@ -121,7 +121,7 @@ def replay(kept: Sequence[Kept]) -> State:
     damage: list[str] = []
     champions: tuple[int, ...] = ()
     last, expected = 0, 1
-    for number, at_ms, text in kept:
+    for number, at_ms, text in records:
         damage += [f"event {gone} was removed" for gone in range(expected, number)]
         expected = number + 1
         try:
@@ -141,7 +141,7 @@ def replay(kept: Sequence[Kept]) -> State:
         entries[number] = entry
         champions = _champions(champions, event)
         last = number
-    return State(tuple(entries.values()), tuple(overtaken), tuple(repeated), tuple(damage), champions, tuple(kept))
+    return State(tuple(entries.values()), tuple(overtaken), tuple(repeated), tuple(damage), champions, tuple(records))
 
 
 def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:

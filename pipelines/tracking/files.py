@@ -58,12 +58,12 @@ def _required(place: Path, what: str) -> Path:
 
 def _remove_what_was_cut_off() -> None:
     """Remove downloads whose process was killed: it runs no more, or is of another host and a day old."""
-    for each in HOME.glob(f"{PARTIAL}*"):
-        host, _, pid = each.name.removeprefix(PARTIAL).rpartition("-")[0].rpartition("-")
+    for folder in HOME.glob(f"{PARTIAL}*"):
+        host, _, pid = folder.name.removeprefix(PARTIAL).rpartition("-")[0].rpartition("-")
         with contextlib.suppress(FileNotFoundError):  # another process removes it too
-            old = time.time() - each.stat().st_mtime > DAY_SECONDS
+            old = time.time() - folder.stat().st_mtime > DAY_SECONDS
             if old or (host == socket.gethostname() and not _runs(pid)):
-                shutil.rmtree(each, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _runs(pid: str) -> bool:

@@ -69,11 +69,11 @@ def _latest(name: str) -> State:
     with store.explained(f"{name}: the ledger cannot be read"):
         file = _cache(name)
         known = _cached(file)
-        kept = _onward(client, name, known)
-    if kept != known:
+        records = _onward(client, name, known)
+    if records != known:
         with contextlib.suppress(InputError, OSError):  # another process writes the same, or the folder is read-only
-            json_file.write(file, kept)
-    return events.replay(kept)
+            json_file.write(file, records)
+    return events.replay(records)
 
 
 def _noted(client: MlflowClient, name: str) -> str:
@@ -86,10 +86,10 @@ def _noted(client: MlflowClient, name: str) -> str:
         return ""
 
 
-def _note(client: MlflowClient, name: str, kept: Sequence[Kept]) -> None:
+def _note(client: MlflowClient, name: str, records: Sequence[Kept]) -> None:
     """Note the end of the ledger beside it. Two writers may pass each other: a note of an earlier event is true too."""
     with contextlib.suppress(MlflowException):  # the event is entered, noted or not
-        client.set_registered_model_tag(name + SUFFIX, END, events.end(kept))
+        client.set_registered_model_tag(name + SUFFIX, END, events.end(records))
 
 
 def _cache(name: str) -> Path:
@@ -104,11 +104,11 @@ def _not_as_before(event: Kept) -> str:
 def _cached(file: Path) -> list[Kept]:
     """The events that were read before; none if the file is of no use."""
     try:
-        found = _KEPT.validate_python(json_file.read(file))
+        records = _KEPT.validate_python(json_file.read(file))
     except (InputError, ValidationError, OSError):
         return []
-    rising = all(a.number < b.number for a, b in itertools.pairwise(found))
-    return found if rising and all(0 < each.number < MOST_EVENTS for each in found) else []
+    rising = all(a.number < b.number for a, b in itertools.pairwise(records))
+    return records if rising and all(0 < record.number < MOST_EVENTS for record in records) else []
 
 
 def _onward(client: MlflowClient, name: str, known: Sequence[Kept]) -> list[Kept]:
@@ -122,7 +122,7 @@ def _onward(client: MlflowClient, name: str, known: Sequence[Kept]) -> list[Kept
 
 def _fetch(client: MlflowClient, name: str, begin: int = 1) -> list[Kept]:
     """The events from number `begin` on."""
-    found: list[Kept] = []
+    records: list[Kept] = []
     token = None
     while token != "":
         page = client.search_model_versions(
@@ -131,9 +131,11 @@ def _fetch(client: MlflowClient, name: str, begin: int = 1) -> list[Kept]:
             order_by=["version_number ASC"],
             page_token=token,
         )
-        found += [Kept(int(each.version), each.creation_timestamp, each.tags.get(TAG, "")) for each in page]
+        records += [
+            Kept(int(version.version), version.creation_timestamp, version.tags.get(TAG, "")) for version in page
+        ]
         token = page.token or ""
-    return found
+    return records
 
 
 def append(

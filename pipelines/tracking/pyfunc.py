@@ -56,11 +56,11 @@ def _folder(artifacts: dict[str, str], config: dict[str, Any]) -> Path:
 
 def signature(kind: str) -> ModelSignature:
     """The signature for rows of `kind`: their columns as inputs, those of their predictions as outputs."""
-    inputs, said = schema.ROWS[kind], schema.PREDICTIONS[kind]
+    inputs, outputs = schema.ROWS[kind], schema.PREDICTIONS[kind]
     return ModelSignature(
         inputs=Schema([ColSpec(_type(inputs.field(name).type), name) for name in schema.INPUTS[kind]]),
         outputs=Schema(
-            [ColSpec(_type(field.type), field.name) for field in said if field.name not in ("id", "scores")]
+            [ColSpec(_type(field.type), field.name) for field in outputs if field.name not in ("id", "scores")]
         ),
         params=ParamSchema([ParamSpec("scores", DataType.boolean, False)]),
     )

@@ -180,16 +180,16 @@ def find(name: str, number: int) -> Version | None:
 def versions() -> list[Version]:
     """Every version of every registered model, the oldest of a model first."""
     client = store.connect()
-    found: list[Version] = []
+    registered: list[Version] = []
     token = None
     while token != "":
         with store.explained("the registered versions cannot be read"):
             page = client.search_model_versions(
                 max_results=PAGE, order_by=["name ASC", "version_number ASC"], page_token=token
             )
-        found += [Version(each.name, int(each.version), dict(each.tags)) for each in page]
+        registered += [Version(entry.name, int(entry.version), dict(entry.tags)) for entry in page]
         token = page.token or ""
-    return [version for version in found if not version.name.endswith(ledger.SUFFIX)]
+    return [version for version in registered if not version.name.endswith(ledger.SUFFIX)]
 
 
 def made_from(stages: list[dict[str, Any]], md5: str) -> list[dict[str, Any]]:
