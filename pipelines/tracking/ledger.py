@@ -173,7 +173,7 @@ def append(
         raise InputError(f"{unsure}: {store.without_passwords(one_line(error))}")
     if not _counts(now, event):
         raise _overtaken(name, event, now)
-    settle(name, now, told=False)
+    settle(name, now, tell=False)
     return now
 
 
@@ -243,7 +243,7 @@ def _is_there(client: MlflowClient, name: str) -> bool:
     return True
 
 
-def settle(name: str, state: State, told: bool = True) -> None:
+def settle(name: str, state: State, tell: bool = True) -> None:
     """Put the alias where the ledger has the champion, and say so if it was elsewhere; tell the ledger's damage.
 
     A process may have been killed between the two, or somebody may have moved the alias by hand. A champion that was
@@ -266,7 +266,7 @@ def settle(name: str, state: State, told: bool = True) -> None:
                 client.set_registered_model_alias(name, CHAMPION, str(state.champion))
             else:
                 client.delete_registered_model_alias(name, CHAMPION)
-            if told:
+            if tell:
                 was = f"version {held}" if held else "no version"
                 now = f"version {state.champion}" if state.champion else "no version"
                 say(f"{name}: {was} had the alias {CHAMPION}, the ledger says {now}; the alias is mended")
