@@ -156,7 +156,7 @@ def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypa
 
         return watched
 
-    monkeypatch.setattr(compressing.watch, "on_split", on_split)
+    monkeypatch.setattr(compressing.dev_scores, "on_split", on_split)
     entry = {"method": "drop_layers", "layers": 1, "epochs": 4, "batch_size": 8, "evaluations": 4}
     asked({"small": {**entry, "dev": "easy"}})
     with pytest.raises(KeyboardInterrupt):
