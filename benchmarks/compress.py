@@ -26,7 +26,7 @@ import harness
 
 from pipelines.core import params, paths
 from pipelines.entries.evaluate import Evaluate
-from pipelines.inference import in_turn
+from pipelines.measurement import interleaved
 
 # method -> the least share of the teacher's score, the greatest share of its bytes; of drop_layers, if it drops the top
 AIMS: dict[str, tuple[float, float | None]] = {
@@ -141,7 +141,7 @@ def compare(
     rows = paths.rows(scored.task) / f"{scored.split}.parquet"
     for some in (there[i : i + AT_ONCE] for i in range(0, len(there), AT_ONCE)):
         folders = {"teacher": paths.model(teacher)} | {" ".join(key): ways[key] for key in some}
-        found = in_turn.compare(folders, rows, rounds=rounds, seconds=SECONDS)
+        found = interleaved.compare(folders, rows, rounds=rounds, seconds=SECONDS)
         for name, way in [(teacher, "torch"), *some]:
             speed = found["teacher" if (name, way) == (teacher, "torch") else f"{name} {way}"]
             line = {"run": name, "origin": compress_runs.origin(name, entries), "way": way, "cpu": harness.cpu()}
@@ -202,7 +202,7 @@ def best_chain(found: list[dict[str, Any]], teacher: dict[str, Any]) -> Iterator
         )
 
 
-def faster(name: str, aim: float, spread: in_turn.Spread) -> harness.Claim:
+def faster(name: str, aim: float, spread: interleaved.Spread) -> harness.Claim:
     middle, low, high = (round(ratio, 2) for ratio in spread)
     return harness.Claim(name, aim, middle, (low, high), middle >= aim)
 

@@ -22,7 +22,7 @@ from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import significance
 from pipelines.evaluation.score import metric_of_rows
-from pipelines.graph.repository import LOCK
+from pipelines.graph.dvc_steps import LOCK
 
 Entries = dict[str, dict[str, Any]]
 Key = tuple[str, str, int]  # an entry, its origin, a seed

@@ -19,7 +19,7 @@ import yaml
 from pipelines.core import paths, tables
 from pipelines.entries.watch import Watch
 from pipelines.evaluation import drift
-from pipelines.inference import profiling
+from pipelines.measurement import drift_profile
 from pipelines.stages import ingest, prepare
 from pipelines.text import tokenizer
 
@@ -45,7 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         rows = titles()
-        observed = profiling.observed(
+        observed = drift_profile.observed(
             rows, rows.select(["label"]), tokenizer.load(ROOT / "encoders" / "mini-ja"), "single"
         )
         os.chdir(here)

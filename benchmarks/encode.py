@@ -21,7 +21,7 @@ from pipelines.core import schema, tables
 from pipelines.core.task import Task
 from pipelines.data.corpora import livedoor
 from pipelines.data.formats.records import tsv
-from pipelines.text import encoding_rows, mecab, parallel, tokenizer, vocab
+from pipelines.text import encode_entry, mecab, parallel, tokenizer, vocab
 from pipelines.text.normalize import nfkc
 
 OF_MECAB = 0.85  # of the rate of bare MeCab
@@ -46,7 +46,7 @@ def measure(name: str, texts: list[str], place: Path, repeats: int, quick: bool)
     plain = Tokenizer(vocab.wordpiece(vocab.read(place)))
     plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     rows = ({"id": "", "text": text, "label": None} for text in texts)
-    batches = list(tables.batches(rows, schema.ROWS["single"], encoding_rows.BATCH_ROWS))
+    batches = list(tables.batches(rows, schema.ROWS["single"], encode_entry.BATCH_ROWS))
 
     def encoded(processes: int, times: int = 1) -> list[pa.RecordBatch]:
         return [ids for ids, _ in parallel.encoded(batches * times, ours, TASK, LONGEST, processes)]

@@ -16,7 +16,7 @@ import harness
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flows import history, lineage
-from pipelines.tracking import events, ledger, store
+from pipelines.tracking import ledger, ledger_events, store
 from tests.support import servers
 
 SECONDS = 1.0
@@ -31,12 +31,12 @@ def fill(count: int) -> None:
     findings = [{"rule": "at_least", "sentence": "a sentence of some length" * 4}] * 5
     for number in range(after + 1, count + 1):
         version = 2 if champion == 1 else 1
-        event = events.Event(
+        event = ledger_events.Event(
             str(number), "promote", version, champion, after, digest, "me", "it passed", {"findings": findings}
         )
         tags = {ledger.TAG: event.text()}
         client.create_model_version("m.ledger", f"models:/m/{version}", tags=tags, await_creation_for=0)
-        after, digest, champion = number, events.digest(event.text()), version
+        after, digest, champion = number, ledger_events.digest(event.text()), version
 
 
 def medians(work: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""Whether the ids of long Japanese texts change where `text/pieces.py` cuts them; prints counts, and times nothing.
+"""Whether the ids of long Japanese texts change where `text/chunks.py` cuts them; prints counts, and times nothing.
 
 200 texts of 20 livedoor articles each, as they are and without white space, whole and in shorter and shorter pieces.
 BERTLINE_MIRROR names the folder that holds livedoor/ldcc-20140209.tar.gz.
@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.data.formats.archives import tar_files
-from pipelines.text import pieces, tokenizer
+from pipelines.text import chunks, tokenizer
 
 ARTICLES, TEXTS, CHARACTERS = 20, 200, 60_000
 MOST = (1 << 15, 1 << 13, 1 << 10)
 
 
 def ids(loaded: tokenizer.Tokenizer, texts: list[str], most: int) -> list[np.ndarray]:
-    pieces.MAX_CHARACTERS = most
+    chunks.MAX_CHARACTERS = most
     return [loaded.encode([text]).values for text in texts]
 
 

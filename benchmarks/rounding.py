@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from pipelines.core import paths, threads
-from pipelines.inference import onnx_export, onnx_int8, runtimes
+from pipelines.export import int8_layers, onnx_export
+from pipelines.inference import runtimes
 
 ROWS, LENGTH, BATCH = 96, 24, 8
 NOISE = 1e-6
@@ -33,7 +34,7 @@ def main() -> None:
     claims = []
     for run in given.runs:
         stored = runtimes.Torch(given.folder / paths.model(run))
-        native = runtimes.Torch.of(onnx_int8.exact(stored.model), stored.task)
+        native = runtimes.Torch.of(int8_layers.exact(stored.model), stored.task)
         exported = runtimes.Onnx(given.folder / paths.onnx(run))
         found = apart(native, exported)
         for name, each in found.items():

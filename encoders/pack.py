@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from safetensors.torch import load_file, save_file
 
-from pipelines.text import interface, tokenizer
+from pipelines.text import protocol, tokenizer
 
 TEXTS = {
     "ja": "Wikipedia's Kyoto articles in Japanese (NICT's Japanese-English Bilingual Corpus of Wikipedia's Kyoto "
@@ -52,7 +52,7 @@ def main(name: str) -> None:
     save_file(weights, target / "model.safetensors", {"format": "pt"})
     config = json.loads((source / "config.json").read_text()) | {"dtype": "float16"}
     (target / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    for file in (*interface.FILES, "provenance.json"):
+    for file in (*protocol.FILES, "provenance.json"):
         if (source / file).is_file():
             shutil.copyfile(source / file, target / file)
     (target / "README.md").write_text(card(name, source, config, language), encoding="utf-8")

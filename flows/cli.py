@@ -70,12 +70,12 @@ def run_graph(
     dry: Annotated[bool, typer.Option(help="say what would run, and run nothing")] = False,
 ) -> None:
     """Bring the graph up to date, as `dvc repro` does, with stages side by side."""
-    from pipelines.graph import execute, why
+    from pipelines.graph import executor, why
 
     if dry:
         print("\n".join(why.would_run(targets or [])))
         return
-    ran = execute.run(targets or [], jobs, keep_going)
+    ran = executor.run(targets or [], jobs, keep_going)
     print(f"{len(ran)} stages ran" if ran else "nothing to do")
 
 
@@ -90,9 +90,9 @@ def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")])
 @cli.command()
 def table() -> None:
     """Print every run's score and size, and how fast it is on this machine."""
-    from pipelines.reports import writing
+    from pipelines.reports import report
 
-    print(writing.comparison(params.read()))
+    print(report.comparison(params.read()))
 
 
 @cli.command()
@@ -100,11 +100,11 @@ def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yam
     """Search for better params of a finetune entry; an interrupted search goes on where it was."""
     settings.before_a_flow([run], "tune")
     from flows.tune import tune as search
-    from pipelines.reports import tuning
+    from pipelines.reports import tuning_page
 
     trials = search(run)
-    print(tuning.plain(trials))
-    print(f"the best of them, to put into finetune.{run}:\n{tuning.best(trials)}", end="")
+    print(tuning_page.plain(trials))
+    print(f"the best of them, to put into finetune.{run}:\n{tuning_page.best(trials)}", end="")
 
 
 @cli.command()
@@ -230,7 +230,7 @@ def backfill(
 ) -> None:
     """Score the windows of a job that were not scored, each once."""
     settings.before_a_flow([job], "score")
-    from flows.windows import backfill as run
+    from flows.score_windows import backfill as run
 
     print("\n".join(run(job, since, until)) or f"{job}: no window from {since} to {until} is its own")
 

@@ -14,7 +14,7 @@ from typing import Any
 from prefect import flow
 
 from flows.chain_folder import ChainFolder, name_of
-from flows.notices import HOOKS
+from flows.failure_hook import HOOKS
 from pipelines.compression import chains, ranking, searched
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.core import checking, params, paths, resources, stage
@@ -24,8 +24,8 @@ from pipelines.entries.compress import Compress
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates, one_answer
-from pipelines.graph import execute
-from pipelines.inference import faster_runtime, in_turn, measured
+from pipelines.graph import executor
+from pipelines.measurement import gate_measurements, interleaved, runtime_choice
 from pipelines.reports import tables, variants
 from pipelines.tracking import runs
 
@@ -87,8 +87,8 @@ def _reproduce(run: str, entries: Sequence[str], scored: Evaluate) -> dict[str, 
     """
     rows = f"prepare@{scored.task}"
     try:
-        execute.run([*(f"compress@{name}" for name in entries), rows], keep_going=True)
-    except execute.StageError as error:
+        executor.run([*(f"compress@{name}" for name in entries), rows], keep_going=True)
+    except executor.StageError as error:
         missing = {*error.failed, *error.left}
         lacks = [name for name in entries if f"compress@{name}" in missing]
         if missing & {rows, f"finetune@{run}", f"compress@{run}"} or len(lacks) == len(entries):
@@ -175,7 +175,9 @@ class Search:
     ) -> "Search":
         usable = {name: entry for name, entry in entries.items() if name not in refused}
         folder = ChainFolder.of(run, usable, scored, until_end)
-        return cls(run, scored, budget, measured.measure(paths.model(run), scored, False), folder, refused, until_end)
+        return cls(
+            run, scored, budget, gate_measurements.measure(paths.model(run), scored, False), folder, refused, until_end
+        )
 
     def attempt(self, chain: Chain) -> Tried:
         """Make the chain's model if it is not there, and measure it.
@@ -184,7 +186,7 @@ class Search:
         """
         try:
             one = self.measured(chain)
-        except in_turn.ReferenceEndedError:
+        except interleaved.ReferenceEndedError:
             raise
         except InputError as error:
             say(f"compress {self.run}: {name_of(chain)}: {error}")
@@ -199,7 +201,7 @@ class Search:
         if chain[0] in self.refused:
             raise InputError(self.refused[chain[0]])
         folder = self.folder.made(chain)
-        student = measured.measure(folder, self.scored, False)
+        student = gate_measurements.measure(folder, self.scored, False)
         _require_something_learned(student, self.teacher)
         loss = variants.difference(self.teacher.value, student.value)
         most = 100 * gates.most_lost(student, self.teacher, chains.SURE)
@@ -210,7 +212,7 @@ class Search:
         (median, least, greatest), runtime = self.latency(chain, folder)
         return replace(one, latency_share=median, latency_spread=(least, greatest), runtime=runtime)
 
-    def latency(self, chain: Chain, folder: Path) -> tuple[in_turn.Spread, str]:
+    def latency(self, chain: Chain, folder: Path) -> tuple[interleaved.Spread, str]:
         """The latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
         folders = self._runtimes(name_of(chain), folder)
         faster = {name: self._reference.beside(opened, ROUNDS).faster for name, opened in folders.items()}
@@ -233,14 +235,14 @@ class Search:
     def teacher_runtime(self) -> str:
         """The runtime that would answer for the teacher."""
         folders = self._runtimes(self.run, paths.model(self.run))
-        return faster_runtime.tags(paths.model(self.run), folders.get("onnx"), self._split, resources.read())["runtime"]
+        return runtime_choice.tags(paths.model(self.run), folders.get("onnx"), self._split, resources.read())["runtime"]
 
     @cached_property
-    def _reference(self) -> in_turn.Reference:
+    def _reference(self) -> interleaved.Reference:
         """The teacher by its faster runtime; it stays open until the search ends."""
         faster = self.folder.exported(self.run) if self.teacher_runtime == "onnx" else paths.model(self.run)
         threads = resources.read().threads
-        return self.until_end.enter_context(in_turn.opened(faster, self._split, threads, starts=1, seconds=1))
+        return self.until_end.enter_context(interleaved.opened(faster, self._split, threads, starts=1, seconds=1))
 
     @property
     def _split(self) -> Path:
@@ -280,7 +282,7 @@ class Search:
             if rule.gate == "off":
                 verdicts.append(f"the gate of {name} is off")
                 continue
-            challenger = measured.measure(self.folder.made(chain), self.scored, False)
+            challenger = gate_measurements.measure(self.folder.made(chain), self.scored, False)
             decision = gates.decide(challenger, self.teacher, rule.model_copy(update={"approval": False}))
             word = "accepts" if decision.passed else "refuses"
             verdicts += [f"the gate of {name} {word} {' + '.join(chain)} as champion in the teacher's place:"]

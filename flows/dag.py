@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from pipelines.core.stage import alone
-from pipelines.graph import code_manifest, execute
-from pipelines.graph.board import Board
+from pipelines.graph import code_manifest, executor
+from pipelines.graph.run_display import Board
 
 LOCK = Path("dvc.lock")
 Stages = dict[str, Any]
@@ -16,7 +16,7 @@ Stages = dict[str, Any]
 
 def workspace() -> AbstractContextManager[None]:
     """Hold the workspace: no other run of the graph begins. Raises InputError while one runs in another process."""
-    return alone(*execute.WORKSPACE)
+    return alone(*executor.WORKSPACE)
 
 
 def reproduce(targets: list[str] | None = None, board: Board | None = None, held: bool = False) -> list[str]:
@@ -24,7 +24,7 @@ def reproduce(targets: list[str] | None = None, board: Board | None = None, held
 
     `held` says that the caller holds the workspace.
     """
-    return execute.run(targets or [], board=board, held=held)
+    return executor.run(targets or [], board=board, held=held)
 
 
 def outputs(stage: str, stages: Stages) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pipelines.core.errors import InputError, UsageError, printable
 from pipelines.core.progress import say
 from pipelines.evaluation import gates
 from pipelines.tracking import ledger, registry
-from pipelines.tracking.events import Entry, State
+from pipelines.tracking.ledger_events import Entry, State
 
 
 def _read(name: str) -> State:

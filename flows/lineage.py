@@ -7,7 +7,7 @@ from pydantic import BaseModel, Json, TypeAdapter, ValidationError
 
 from pipelines.core.errors import InputError, UsageError, printable
 from pipelines.evaluation import gates
-from pipelines.reports import lineage
+from pipelines.reports import lineage_page
 from pipelines.tracking import ledger, registry
 
 SHORTEST = 6  # letters of an md5
@@ -121,7 +121,7 @@ def plain_model(version: dict[str, Any]) -> str:
 
 def page_of_model(version: dict[str, Any]) -> str:
     """The lineage of a version as a page of HTML with a picture."""
-    return lineage.html(f"Lineage of {_named(version)}", _facts(version), version["stages"])
+    return lineage_page.html(f"Lineage of {_named(version)}", _facts(version), version["stages"])
 
 
 def _facts(version: dict[str, Any]) -> list[str]:

@@ -2,8 +2,8 @@
 
 from prefect import flow
 
-from flows import dag, events
-from flows.notices import HOOKS
+from flows import dag, prefect_events
+from flows.failure_hook import HOOKS
 from pipelines.graph import why
 
 
@@ -15,7 +15,7 @@ def new_data() -> list[str]:
     """
     changed = why.changed_sources()
     if not changed:
-        events.forget("data")
+        prefect_events.forget("data")
         return []
     read = {
         f"{dep['path']} was {dep.get('md5')}"
@@ -25,5 +25,5 @@ def new_data() -> list[str]:
     }
     state = "; ".join([*sorted(read), *(f"{source} is {md5}" for source, md5 in sorted(changed.items()))])
     # one event: a retraining takes all models
-    events.tell_once("data", state, "data", "data", sources=", ".join(changed))
+    prefect_events.tell_once("data", state, "data", "data", sources=", ".join(changed))
     return [f"{source} changed" for source in changed]

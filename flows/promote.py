@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from prefect import flow, task
 
-from flows import events
-from flows.notices import HOOKS
+from flows import prefect_events
+from flows.failure_hook import HOOKS
 from pipelines.core import checking, params, resources
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
@@ -14,10 +14,10 @@ from pipelines.entries.baseline import Baseline
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
-from pipelines.inference import measured
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement import gate_measurements
 from pipelines.tracking import ledger, registry
-from pipelines.tracking.events import State
+from pipelines.tracking.ledger_events import State
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Outcome:
 @task
 def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
     """Measure a registered version on the rows of an evaluate entry."""
-    return measured.measure(registry.folder(version), entry, version.tags.get("approved") == "true")
+    return gate_measurements.measure(registry.folder(version), entry, version.tags.get("approved") == "true")
 
 
 @task
 def latency_ratio(challenger: registry.Version, champion: registry.Version, entry: Evaluate, threads: int) -> float:
     """The challenger's latency as a multiple of the champion's, measured in turn."""
-    return measured.latency_ratio(registry.folder(challenger), registry.folder(champion), entry, threads)
+    return gate_measurements.latency_ratio(registry.folder(challenger), registry.folder(champion), entry, threads)
 
 
 @flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
@@ -78,7 +78,7 @@ def promote(name: str, version: int | None = None, instead_of: int | None = None
         return Outcome(False, decision.reasons, champion)
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
     ledger.append(name, known, "promote", challenger.version, reason or why, verdict, content)
-    events.tell("champion", name, version=str(challenger.version))
+    prefect_events.tell("champion", name, version=str(challenger.version))
     return Outcome(True, decision.reasons, challenger)
 
 
@@ -97,7 +97,7 @@ def _decide(
 ) -> gates.Decision:
     if rules.gate == "off":
         return gates.Decision([])
-    scores = {name: measured.baseline(name, entry) for name in baselines(challenger.name, entry, rules)}
+    scores = {name: gate_measurements.baseline(name, entry) for name in baselines(challenger.name, entry, rules)}
     if not champion:
         return gates.decide(measure(challenger, entry), None, rules, baselines=scores)
     ratio = latency_ratio(challenger, champion, entry, resources.read().threads) if rules.max_latency_ratio else None
@@ -136,7 +136,7 @@ def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Ver
     target = registry.version(name, to)
     require_answer(target)
     ledger.append(name, known, "rollback", to, reason or "no reason was given")
-    events.tell("champion", name, version=str(to))
+    prefect_events.tell("champion", name, version=str(to))
     return target
 
 

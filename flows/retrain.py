@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from flows import dag, events
-from flows.board import TaskRuns
-from flows.notices import HOOKS
+from flows import dag, prefect_events
+from flows.failure_hook import HOOKS
 from flows.promote import baselines
+from flows.stage_task_runs import TaskRuns
 from pipelines.core import checking, json_file, params, paths, provenance, resources, tables
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.graph import closure
-from pipelines.inference import faster_runtime, profiling
+from pipelines.graph import import_closure
+from pipelines.measurement import drift_profile, runtime_choice
 from pipelines.tracking import ledger, registry, runs
 
 CODE = "pipelines/serving/registered.py"
@@ -61,11 +61,11 @@ def register(name: str) -> registry.Version:
     exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
     entry = params.entry("evaluate", rules.run, Evaluate)
     with tempfile.TemporaryDirectory() as place:
-        profile, code = None, closure.copy(CODE, Path(place))  # a version brings what opens it, and no more
+        profile, code = None, import_closure.copy(CODE, Path(place))  # a version brings what opens it, and no more
         if not registry.same(name, tags):
-            tags |= faster_runtime.tags(folder, exported, _rows(entry), resources.read())
+            tags |= runtime_choice.tags(folder, exported, _rows(entry), resources.read())
             profile = Path(place) / "profile.parquet"
-            pq.write_table(profiling.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
+            pq.write_table(drift_profile.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
         return registry.register(name, folder, code, kind, _example(entry, kind), tags, exported, profile)
 
 
@@ -82,7 +82,7 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
     with dag.workspace():  # whoever changed an artefact now would have it registered with the md5 of another
         log_runs([*(ran or []), *dag.reproduce(_needed(wanted), board=TaskRuns(), held=True)])
         if not wanted:
-            events.forget("data")  # all of it is read now; whatever comes next is new
+            prefect_events.forget("data")  # all of it is read now; whatever comes next is new
         wanted = wanted or list(checked["promote"])
         log_runs(_unlogged(wanted))
         versions = [register(name) for name in wanted]
@@ -129,10 +129,10 @@ def tell(versions: list[registry.Version]) -> None:
     for version in versions:
         known, subject = ledger.read(version.name), f"challenger {version.name}"
         if known.champion == version.version:
-            events.forget(subject)
+            prefect_events.forget(subject)
         else:
             state = f"{version} after entry {known.last[0]} of the ledger"
-            events.tell_once(subject, state, "challenger", version.name, version=str(version.version))
+            prefect_events.tell_once(subject, state, "challenger", version.name, version=str(version.version))
 
 
 def git_commit() -> dict[str, str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.notices import HOOKS
+from flows.failure_hook import HOOKS
 from pipelines.serving import batch
 from pipelines.tracking import registry
 

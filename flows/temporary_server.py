@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
-from pipelines.graph import warm
+from pipelines.graph import forkserver
 
 TEMPORARY = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 
@@ -29,7 +29,7 @@ def use() -> None:
                 [*call, "--host", "127.0.0.1", "--port", str(self.port), "--log-level", "error", "--lifespan", "on"],
                 env=os.environ | TEMPORARY | settings,
                 start_new_session=True,
-                preexec_fn=warm.end_with_parent,
+                preexec_fn=forkserver.end_with_parent,
             )
 
     TemporaryServer()  # Prefect keeps one server for each port, and asks for the one of no port

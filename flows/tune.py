@@ -19,7 +19,7 @@ from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.finetune import Finetune
 from pipelines.entries.tune import Range, Tune
-from pipelines.reports import tuning
+from pipelines.reports import tuning_page
 from pipelines.tracking import runs
 
 Values = dict[str, Any]
@@ -28,7 +28,7 @@ REASON = "reason"  # why a trial has no score
 
 
 @flow(name="tune")
-def tune(run: str) -> tuning.Trials:
+def tune(run: str) -> tuning_page.Trials:
     """Run the trials that tune.<run> of params.yaml asks for; writes a table and a plot of them."""
     search = params.entry("tune", run, Tune)
     base = params.entry("finetune", run, Finetune)
@@ -41,10 +41,10 @@ def tune(run: str) -> tuning.Trials:
     if not tried:
         reasons = [each.user_attrs[REASON] for each in study.trials if REASON in each.user_attrs]
         raise InputError(f"no trial of {run} could be trained; the last one: {reasons[-1]}")
-    trials = tuning.Trials(run, metric, search.split, tried)
+    trials = tuning_page.Trials(run, metric, search.split, tried)
     with paths.fresh_folder(paths.tuning(run)) as out:
-        (out / "index.html").write_text(tuning.html(trials), encoding="utf-8")
-        (out / "trials.md").write_text(tuning.markdown(trials), encoding="utf-8")
+        (out / "index.html").write_text(tuning_page.html(trials), encoding="utf-8")
+        (out / "trials.md").write_text(tuning_page.markdown(trials), encoding="utf-8")
     return trials
 
 
@@ -70,12 +70,12 @@ def _try(run: str, study: Any, search: Tune, base: Finetune, metric: str) -> Non
 @task
 def trial(run: str, entry: Finetune, metric: str) -> float:
     """Train once; returns the best score on the dev split."""
-    from pipelines.training import finetuning
+    from pipelines.training import finetune_entry
 
     key = f"{run}/{_digest(entry.model_dump_json())}"  # an interrupted trial finds its checkpoint
     STATE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=STATE) as out:
-        curve = finetuning.finetune("tune", key, entry, Path(out) / "model", resources.read("tune", key))
+        curve = finetune_entry.finetune("tune", key, entry, Path(out) / "model", resources.read("tune", key))
     score = max(numbers[metric] for _, numbers in curve if metric in numbers)
     runs.log(f"tune@{run}", entry.model_dump(), {"metrics": {metric: score}}, {})
     return score

@@ -9,16 +9,16 @@ import pyarrow as pa
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from flows import events, windows
-from flows.notices import HOOKS
+from flows import prefect_events, score_windows
+from flows.failure_hook import HOOKS
 from pipelines.core import params, paths, tables
 from pipelines.core.errors import InputError, shown
 from pipelines.core.windows import Window, between
 from pipelines.entries.score import Score
 from pipelines.entries.watch import Watch
 from pipelines.evaluation import drift
-from pipelines.inference import profiling
-from pipelines.reports import drifting
+from pipelines.measurement import drift_profile
+from pipelines.reports import drift_page
 from pipelines.tracking import registry
 
 OF = b"bertline.drift"  # in a kept file's metadata: of which scored file its numbers are
@@ -56,11 +56,11 @@ def watch(job: str) -> Watched:
     The numbers of each window stay in artifacts/drift/JOB, beside a page with a picture of them. A window that cannot
     be measured does not keep the others: they decide, and then InputError names those that cannot.
     """
-    rules, entry = params.entry("watch", job, Watch), windows.read(job)
+    rules, entry = params.entry("watch", job, Watch), score_windows.read(job)
     newest = Window.at(datetime.now(UTC), entry.every).before()
     lines_by_window: dict[str, list[dict[str, Any]]] = {}
     failed: list[str] = []
-    for window in between(windows.first(entry), newest):
+    for window in between(score_windows.first(entry), newest):
         if (target := Path(window.path(entry.target))).is_file():
             try:
                 lines_by_window[window.name] = _measured(job, entry, rules, window, target)
@@ -72,10 +72,10 @@ def watch(job: str) -> Watched:
     watched = Watched(job, lines_by_window, drift.alarm(flags, rules.least, rules.of), rule, page)
     if lines_by_window:
         with paths.fresh_file(page) as aside:
-            aside.write_text(drifting.html(job, lines_by_window, rule, watched.alarm), encoding="utf-8")
+            aside.write_text(drift_page.html(job, lines_by_window, rule, watched.alarm), encoding="utf-8")
     if watched.alarm:
         last = list(lines_by_window)[-1]
-        events.tell_once(f"drift {job}", last, "drift", entry.model, job=job, window=last)
+        prefect_events.tell_once(f"drift {job}", last, "drift", entry.model, job=job, window=last)
     if failed:
         others = f"of the others: {verdict(watched)}" if lines_by_window else "no other is scored"
         raise InputError(f"{job}: {len(failed)} windows are not measured: {'; '.join(failed)}; {others}")
@@ -117,7 +117,7 @@ def measure(place: Path, entry: Score, rules: Watch, window: str, target: Path) 
     if version:
         scored_by = registry.version(entry.model, version)
         profile = tables.read(registry.profile(scored_by), schema=drift.SCHEMA)
-        observed = profiling.of_scored(target, registry.folder(scored_by), entry.prefix)
+        observed = drift_profile.of_scored(target, registry.folder(scored_by), entry.prefix)
         shifts = drift.shifts(profile, observed, rules.limits())
     same = {"window": window, "model_version": version, "rows": file.metadata.num_rows}
     lines = [{**same, **each.__dict__, "drifted": each.drifted} for each in shifts]

@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 from pipelines.acceleration import varlen_attention
-from pipelines.models import backbones, fake_quantization
+from pipelines.models import backbones
 from pipelines.models.batch import Batch
+from pipelines.models.quantization import fake_quantization
 
 # P is the width with the least work: at least LEAST or the longest row, at most MOST or MORE times the longest row, in
 # steps of STEP or 1/32 of the longest row

@@ -15,7 +15,7 @@ from pipelines.core.errors import InputError, one_line, shown
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.models import backbones, heads
-from pipelines.text import interface, tokenizer
+from pipelines.text import protocol, tokenizer
 
 
 def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Task | None = None) -> None:
@@ -37,28 +37,28 @@ def _let_auto_tokenizer_open(folder: Path, model: PreTrainedModel) -> None:
     cannot have. Beside an `auto_map` it takes the class after all: transformers' own, unless it is called with
     `trust_remote_code`, for which there is no code here.
     """
-    config = interface.read_config(folder)
-    if config.get("tokenizer_class") != interface.MECAB_CLASS:
+    config = protocol.read_config(folder)
+    if config.get("tokenizer_class") != protocol.MECAB_CLASS:
         return
     types = ["token_type_ids"] if backbones.takes_types(model) else []
     config["model_input_names"] = ["input_ids", *types, "attention_mask"]
     config.pop("auto_map", None)  # of another family, whose tokenizer this was
     if model.config.model_type == "modernbert":
-        config["auto_map"] = {"AutoTokenizer": [f"tokenizer.{interface.MECAB_CLASS}", None]}
-    json_file.write(folder / interface.CONFIG, config)
+        config["auto_map"] = {"AutoTokenizer": [f"tokenizer.{protocol.MECAB_CLASS}", None]}
+    json_file.write(folder / protocol.CONFIG, config)
 
 
 def copy_tokenizer(source: Path, target: Path) -> None:
     """Copy the tokenizer files of `source`. Raises InputError if it has no tokenizer."""
     require_tokenizer(source)
-    for name in interface.FILES:
+    for name in protocol.FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
 
 
 def require_tokenizer(folder: Path) -> None:
-    if not (folder / interface.CONFIG).is_file():
-        raise InputError(f"{folder}: no {interface.CONFIG}; a model folder holds its tokenizer's files")
+    if not (folder / protocol.CONFIG).is_file():
+        raise InputError(f"{folder}: no {protocol.CONFIG}; a model folder holds its tokenizer's files")
 
 
 def config(folder: Path) -> dict:

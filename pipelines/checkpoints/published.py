@@ -15,7 +15,7 @@ from pipelines.core.errors import MAX_PRINTED, InputError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.models import backbones
 from pipelines.models.features import FeaturesConfig
-from pipelines.text import interface, tokenizer, vocab
+from pipelines.text import protocol, tokenizer, vocab
 
 SEVERAL_IDEOGRAPHS = re.compile("[一-鿿]{2}")  # BERT's own tokenizer splits at each
 
@@ -42,16 +42,16 @@ def fetch(source: str, revision: str, target: Path) -> None:
 
 def _tokenizer(source: Path, target: Path) -> None:
     """Copy the tokenizer's files. The first BERTs have no config of theirs; their vocabulary says what it would."""
-    if (source / interface.CONFIG).is_file() or not (source / vocab.FILE).is_file():
+    if (source / protocol.CONFIG).is_file() or not (source / vocab.FILE).is_file():
         model_folder.copy_tokenizer(source, target)
         return
     pieces = [piece for piece in vocab.read(source) if not piece.startswith("[")]
     if any(SEVERAL_IDEOGRAPHS.search(piece) for piece in pieces):
-        raise InputError(f"{source}: no {interface.CONFIG}, and BERT's own tokenizer does not make these pieces")
+        raise InputError(f"{source}: no {protocol.CONFIG}, and BERT's own tokenizer does not make these pieces")
     shutil.copyfile(source / vocab.FILE, target / vocab.FILE)
     lowercase = not any(piece != piece.lower() for piece in pieces)
-    json_file.write(target / interface.CONFIG, {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase})
-    say(f"{source}: no {interface.CONFIG}; its vocabulary is {'without' if lowercase else 'with'} capital letters")
+    json_file.write(target / protocol.CONFIG, {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase})
+    say(f"{source}: no {protocol.CONFIG}; its vocabulary is {'without' if lowercase else 'with'} capital letters")
 
 
 def _weights(source: Path, target: Path) -> None:
@@ -79,7 +79,7 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
 def _download(name: str, revision: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    wanted = ["config.json", "*.safetensors", "pytorch_model.bin", *interface.FILES]
+    wanted = ["config.json", "*.safetensors", "pytorch_model.bin", *protocol.FILES]
     try:
         return Path(snapshot_download(name, revision=revision or None, allow_patterns=wanted))
     except Exception as error:  # the hub's own errors share no class that says what happened in one sentence

@@ -14,7 +14,8 @@ from pipelines.checkpoints import loading, rounded_parts
 from pipelines.checkpoints.loading import CONFIG, weights
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line, shown
-from pipelines.models import int8, matrices, packed, qdq, shapes
+from pipelines.models import shapes
+from pipelines.models.quantization import int8, matrices, packed, qdq
 
 INT8, QDQ, PACKED = "bertline_int8", "bertline_qdq", "bertline_packed"  # keys of config.json: the layers in that form
 PARAMETERS = "parameters"  # in the weights' metadata: how many the model has, which packed bytes do not show

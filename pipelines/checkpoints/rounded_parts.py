@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipelines.models import packed
+from pipelines.models.quantization import packed
 
 Parts = dict[str, torch.Tensor]
 Size = tuple[int, ...]

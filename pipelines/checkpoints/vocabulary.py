@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, ragged
-from pipelines.text.interface import Tokenizer
+from pipelines.text.protocol import Tokenizer
 
 
 def same(old: Tokenizer, new: Tokenizer) -> bool:

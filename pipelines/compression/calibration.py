@@ -12,7 +12,8 @@ from torch import nn
 
 from pipelines.compression.context import Context
 from pipelines.core.ragged import Ragged, by_length, model_inputs
-from pipelines.models import heads, matrices
+from pipelines.models import heads
+from pipelines.models.quantization import matrices
 from pipelines.training.batches import Encoded
 
 BATCH_TOKENS = 4096

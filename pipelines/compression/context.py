@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from pipelines.core.task import Task
 from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
-from pipelines.text.interface import Tokenizer
+from pipelines.text.protocol import Tokenizer
 from pipelines.training.batches import Encoded, RowBatches, collate
 from pipelines.training.distributed import FitOptions, Fitting
 from pipelines.training.loop import Watch

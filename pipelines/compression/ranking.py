@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pipelines.compression.chains import Tried
-from pipelines.inference import latency_order
+from pipelines.measurement import latency_order
 
 
 def fastest(

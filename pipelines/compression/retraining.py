@@ -19,14 +19,14 @@ from pipelines.training.distributed import FitOptions
 Task = Callable[..., losses.Sums]  # a loss that reads logits alone
 
 
-class Listening(Fit):
+class DistillationFit(Fit):
     """The settings of a training that may hear the teacher."""
 
     soft: Fraction = 0.0  # weight of the teacher's probabilities; the labels have the rest
     temperature: Positive = 2.0
 
 
-class Afterwards(Listening):
+class FineTuneAfter(DistillationFit):
     """The settings of the fine-tuning that follows a method, which `epochs: 0` leaves out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,7 +43,7 @@ class Trainer(Protocol):
 
 
 def fine_tune(
-    context: Context, model: PreTrainedModel, params: Afterwards, **options: Unpack[FitOptions]
+    context: Context, model: PreTrainedModel, params: FineTuneAfter, **options: Unpack[FitOptions]
 ) -> PreTrainedModel:
     """Train as the finetune stage does; without any epochs the model stays as it is.
 
@@ -61,7 +61,7 @@ def unchanged(context: Context) -> Context:
     return replace(context, teacher=folder.load_tuned(context.source)[0])
 
 
-def lesson(context: Context, params: Listening) -> tuple[Trainer, Task]:
+def lesson(context: Context, params: DistillationFit) -> tuple[Trainer, Task]:
     """What trains a model as `params` says, and by which loss."""
     kind = context.task.kind
     if not params.soft:

@@ -27,7 +27,7 @@ from pipelines.core import json_file
 from pipelines.core.progress import say
 from pipelines.core.ragged import positions
 from pipelines.entries.parts.fit import Fit
-from pipelines.models import arrived
+from pipelines.models import unpickled
 from pipelines.models.batch import Batch
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import FitOptions
@@ -36,12 +36,12 @@ from pipelines.training.losses import Sums
 FILE = "outputs.json"  # written when all arrays are
 MARK = "teacher."  # of the names of the teacher's tensors in a batch
 
-Told = dict[str, torch.Tensor]  # "logits", "first.2", "hidden.0", "queries.4", ...: see `Asked`
-Loss = Callable[[nn.Module, Batch, Told], Sums]
+TeacherOutputs = dict[str, torch.Tensor]  # "logits", "first.2", "hidden.0", "queries.4", ...: see `OutputRequest`
+Loss = Callable[[nn.Module, Batch, TeacherOutputs], Sums]
 
 
 @dataclass(frozen=True)
-class Asked:
+class OutputRequest:
     """What a loss reads besides logits. Layer 0 is the embeddings, layer 1 the lowest layer.
 
     As tensors of a batch: first.N (B, H), hidden.N (B, T, H), queries.N and keys.N (B, T, h * d); a choice has
@@ -53,9 +53,9 @@ class Asked:
     attention: tuple[int, ...] = ()  # layers whose queries and keys are read
 
 
-def told(teacher: nn.Module, kind: str, request: Asked, batch: Batch) -> Told:
+def told(teacher: nn.Module, kind: str, request: OutputRequest, batch: Batch) -> TeacherOutputs:
     """What the teacher, in eval mode, says of the rows of a batch."""
-    if request == Asked():
+    if request == OutputRequest():
         return {"logits": states.logits(teacher, kind, batch)}
     seen = states.see(teacher, kind, batch, attention=bool(request.attention))
     rows = batch["input_ids"].shape[:-1]  # (B,), or (B, choices)
@@ -94,7 +94,7 @@ class Array:
         return found
 
 
-class Lessons:
+class TeacherBatches:
     """The batches of `inner`, and with each row what the teacher said of it."""
 
     def __init__(self, inner: RowBatches, arrays: dict[str, Array]) -> None:
@@ -122,18 +122,18 @@ class Lessons:
 
 
 @dataclass(frozen=True)
-class Taught:
+class DistilledLoss:
     """A loss of the training loop from a loss that also reads what the teacher says."""
 
     loss: Loss
     kind: str
-    asked: Asked
+    asked: OutputRequest
     teacher: PreTrainedModel | None  # None if all that is asked is in the batches
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self.teacher is not None:
-            arrived.note(self.teacher)
+            unpickled.note(self.teacher)
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Sums:
         inputs = {name: tensor for name, tensor in batch.items() if not name.startswith(MARK)}
@@ -147,11 +147,11 @@ class Taught:
 
 
 @dataclass(frozen=True)
-class Teaching:
+class Distillation:
     """A teacher whose outputs are ready; trains a student on them."""
 
     context: Context
-    asked: Asked
+    asked: OutputRequest
     arrays: dict[str, Array]
     again: bool  # whether the teacher is asked at every step
 
@@ -177,14 +177,14 @@ class Teaching:
             ours |= {"watch": context.watch, "select": context.task.metric}
         arrays = {name: each for name, each in self.arrays.items() if name == "logits" or not logits_only}
         teacher = context.teacher if self.again and not logits_only else None
-        taught = Taught(loss, kind, self.asked, teacher)
-        lessons = Lessons(context.data.batches(params), arrays)
+        taught = DistilledLoss(loss, kind, self.asked, teacher)
+        lessons = TeacherBatches(context.data.batches(params), arrays)
         return context.fit(model, taught, lessons, params, **(ours | options))
 
 
-def ask(context: Context, request: Asked | None = None) -> Teaching:
+def ask(context: Context, request: OutputRequest | None = None) -> Distillation:
     """Ask the teacher for its logits, and for all that `request` names if there is room to keep it."""
-    request = request or Asked()
+    request = request or OutputRequest()
     context.teacher.eval().requires_grad_(False)
     remote, resources = context.fit.remote, context.fit.resources
     wanted = _wanted(context, request)
@@ -197,13 +197,13 @@ def ask(context: Context, request: Asked | None = None) -> Teaching:
         again = True
     if again:
         wanted = {"logits": wanted["logits"]}
-        _keep(context, Asked(), wanted)
+        _keep(context, OutputRequest(), wanted)
     if remote:
         wanted = {name: replace(array, inside=np.array(array.open())) for name, array in wanted.items()}
-    return Teaching(context, request, wanted, again)
+    return Distillation(context, request, wanted, again)
 
 
-def _wanted(context: Context, request: Asked) -> dict[str, Array]:
+def _wanted(context: Context, request: OutputRequest) -> dict[str, Array]:
     """The arrays that are to be kept; one row shows their widths.
 
     A copy is asked: transformers hooks a model that is asked for hidden states, and it cannot go to workers any more.
@@ -222,7 +222,7 @@ def _wanted(context: Context, request: Asked) -> dict[str, Array]:
 
 
 @torch.inference_mode()
-def _keep(context: Context, request: Asked, wanted: dict[str, Array]) -> bool:
+def _keep(context: Context, request: OutputRequest, wanted: dict[str, Array]) -> bool:
     """Write the arrays, if no run before this one has finished them; False if a number is too large for its array."""
     about = {name: [*array.shape, array.kind] for name, array in wanted.items()}
     done: Path = context.cache / FILE

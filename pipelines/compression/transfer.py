@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from pipelines.acceleration import sequence_packing
 from pipelines.compression import distillation, states, students
 from pipelines.compression.context import Context
-from pipelines.compression.teacher_outputs import Asked, Loss, Teaching, Told, ask
+from pipelines.compression.teacher_outputs import Distillation, Loss, OutputRequest, TeacherOutputs, ask
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, heads
 from pipelines.models.batch import Batch
@@ -41,7 +41,7 @@ def check_heads(context: Context, student: PreTrainedModel) -> None:
         )
 
 
-def scores(targets: Told, layer: int, count: int) -> torch.Tensor:
+def scores(targets: TeacherOutputs, layer: int, count: int) -> torch.Tensor:
     """The teacher's attention before its softmax, of `count` heads: (S, h, T, T)."""
     pair = (targets[f"{name}.{layer}"].unflatten(-1, (count, -1)) for name in ("queries", "keys"))
     return states.scores(*(part.flatten(0, -4).transpose(1, 2) for part in pair))
@@ -55,19 +55,19 @@ def apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> t
     return distillation.per_row((student.float() - teacher).square().mean(dim=-1), mask)
 
 
-def every_layer(context: Context, student: PreTrainedModel, params: Fit, attention: float) -> Teaching:
+def every_layer(context: Context, student: PreTrainedModel, params: Fit, attention: float) -> Distillation:
     """Train a student as deep and as wide as its teacher, but not its head, to compute layer by layer what that does.
 
     Args:
         attention: the weight of the attention's loss.
     """
     every = tuple(range(1, students.depth(context.teacher) + 1))
-    teaching = ask(context, Asked(hidden=every, attention=every if attention else ()))
+    teaching = ask(context, OutputRequest(hidden=every, attention=every if attention else ()))
     fit(teaching, student, student, partial(inside, kind=context.task.kind, attention=attention), params)
     return teaching
 
 
-def fit(teaching: Teaching, model: nn.Module, student: PreTrainedModel, loss: Loss, params: Fit) -> None:
+def fit(teaching: Distillation, model: nn.Module, student: PreTrainedModel, loss: Loss, params: Fit) -> None:
     """Train all of `model`, which is the student or holds it, but the student's head; then its head trains again.
 
     Rows are not packed if attention is asked for: it is compared row by row.
@@ -85,7 +85,7 @@ def _below_head(model: nn.Module, rate: float) -> list[optim.Group]:
     return optim.all_parameters(model, rate)
 
 
-def inside(model: nn.Module, batch: Batch, targets: Told, *, kind: str, attention: float) -> losses.Sums:
+def inside(model: nn.Module, batch: Batch, targets: TeacherOutputs, *, kind: str, attention: float) -> losses.Sums:
     """The sum over layers of L_FMT + `attention` * L_AT, for each row (Sun et al. 2020, section 3.5)."""
     seen = states.see(model, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)

@@ -16,7 +16,7 @@ from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import formats
 from pipelines.core import json_file, paths, provenance
 from pipelines.core.errors import InputError, sentence
-from pipelines.inference import cost
+from pipelines.measurement import cost
 
 FILE = "variant.json"
 

@@ -121,14 +121,14 @@ def without_champion(decision: Decision, deleted: int) -> Decision:
 
 def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
     yield _least("at_least", challenger.metric, challenger.value, rules.at_least)
-    for label, floor in rules.classes.items():
-        yield _least(f"classes.{label}", f"F1 of {label}", _of("label", label, challenger.classes), floor)
-    for name, floor in rules.slices.items():
-        yield _least(f"slices.{name}", f"{challenger.metric} of {name}", _of("slice", name, challenger.slices), floor)
+    for label, least in rules.classes.items():
+        yield _least(f"classes.{label}", f"F1 of {label}", _of("label", label, challenger.classes), least)
+    for name, least in rules.slices.items():
+        yield _least(f"slices.{name}", f"{challenger.metric} of {name}", _of("slice", name, challenger.slices), least)
     for check in challenger.behaviour:
-        name, floor = f"behaviour {check['name']}", check["at_least"]
-        sentence = f"{name}: {check['passed']:.4f} of {check['rows']} rows, at least {floor:.4f} is asked"
-        yield Finding(name, check["passed"], floor, check["ok"], sentence)
+        name, least = f"behaviour {check['name']}", check["at_least"]
+        sentence = f"{name}: {check['passed']:.4f} of {check['rows']} rows, at least {least:.4f} is asked"
+        yield Finding(name, check["passed"], least, check["ok"], sentence)
     if rules.max_size_mb:
         yield _most("max_size_mb", "megabytes", challenger.size_bytes / 1e6, rules.max_size_mb)
     if rules.max_p95_ms:

@@ -18,7 +18,7 @@ import yaml
 
 from pipelines.core import paths
 from pipelines.core.errors import UsageError, choices
-from pipelines.graph.closure import ROOT, Closure, closure, parsed, plugin_files
+from pipelines.graph.import_closure import ROOT, Closure, closure, parsed, plugin_files
 
 FILE = "dvc.yaml"
 STAGE = "code"

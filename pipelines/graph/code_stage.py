@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.graph import code_manifest, repository
+from pipelines.graph import code_manifest, dvc_steps
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class CodeStage:
         """Write the manifests and the stage's entry of dvc.lock, as its command and DVC would."""
         if self.stage is None:
             return
-        with repository.writing(repo, [self.stage]):
+        with dvc_steps.writing(repo, [self.stage]):
             code_manifest.write({Path(path): text for path, text in self.texts.items()})
             if self.stage.changed_stage() or self.stage.changed_outs():
-                repository.finish(self.stage)
+                dvc_steps.finish(self.stage)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.graph import repository
+from pipelines.graph import dvc_steps
 from pipelines.graph.code_stage import CodeStage
 
 # of a stage that has never run here: what the quickstart's take, so that the longest way is known from the first run on
@@ -30,7 +30,7 @@ class Plan:
 
     @classmethod
     def of(cls, repo: Any, targets: Sequence[str]) -> "Plan":
-        order, upstream = repository.planned(repo, targets)
+        order, upstream = dvc_steps.planned(repo, targets)
         code = CodeStage.of(order)
         stages = {stage.addressing: stage for stage in order if stage is not code.stage}
         upstream = {name: upstream[name].intersection(stages) for name in stages}

@@ -4,10 +4,10 @@ import shlex
 from pathlib import Path
 
 from pipelines.core.errors import InputError
-from pipelines.graph import closure, code_manifest, unedited
-from pipelines.graph.board import last_lines
-from pipelines.graph.execute import log_of
-from pipelines.graph.warm import Command, Ended, Warm
+from pipelines.graph import code_manifest, code_snapshot, import_closure
+from pipelines.graph.executor import log_of
+from pipelines.graph.forkserver import Command, Ended, Warm
+from pipelines.graph.run_display import last_lines
 
 TICK_SECONDS = 60  # of waiting for an event, again and again
 
@@ -32,7 +32,7 @@ class StageRunner:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
         line = f"python -m pipelines.stages.{stage} {shlex.quote(key)}"
-        modules = unedited.ahead(sorted(files), closure.ROOT)
+        modules = code_snapshot.ahead(sorted(files), import_closure.ROOT)
         self.warm.start(Command(name, line, str(self.place), str(log), modules, {}))
         if self._status():
             lines = last_lines(log)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipelines.core import params
 from pipelines.core.errors import InputError
-from pipelines.graph import closure, code_manifest, repository
+from pipelines.graph import code_manifest, dvc_steps, import_closure
 from pipelines.graph.code_stage import CodeStage
 from pipelines.graph.plan import Plan
 
@@ -18,7 +18,7 @@ SHOWN = 20  # files of a folder that are named
 
 def why(name: str) -> list[str]:
     """What to print about a stage. Raises InputError if there is no such stage."""
-    with repository.opened() as repo, repository.held(repo):
+    with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, [name])
         stage = plan.stages.get(name)
         if name == code_manifest.STAGE:
@@ -36,7 +36,7 @@ def why(name: str) -> list[str]:
 
 def would_run(targets: list[str]) -> list[str]:
     """What to print about a run of `targets`: the stages that would run, in an order that is possible."""
-    with repository.opened() as repo, repository.held(repo):
+    with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, targets)
         if not plan.affected:
             return [f"{len(plan.stages)} stages are up to date"]
@@ -54,7 +54,7 @@ def changed_sources() -> dict[str, str]:
 
     Each with its md5 as it is now. What has never been read is no change: the first run is a person's.
     """
-    with repository.opened() as repo, repository.held(repo):
+    with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan, changed = Plan.of(repo, []), {}
         outs = {str(out) for stage in plan.stages.values() for out in stage.outs}
         for stage in plan.stages.values():
@@ -162,7 +162,7 @@ class _Chains:
         entry = (params.read().get(section) or {}).get(key) or {}
         named = self.closure.named if self.closure else ()
         self.plugins = {
-            f"{section}.{key}.{plugins.key}": closure.closure(
+            f"{section}.{key}.{plugins.key}": import_closure.closure(
                 f"{plugins.package.replace('.', '/')}/{entry[plugins.key]}.py", Path()
             )
             for plugins in named

@@ -1,1 +1,1 @@
-"""Predicting with a model folder, in torch or ONNX, and what that costs."""
+"""Predicting with a model folder, in torch or ONNX."""

@@ -12,7 +12,7 @@ from pipelines.models.batch import Batch
 from pipelines.pretraining.packing import PackedBatches, TextBatches
 from pipelines.pretraining.positive_pairs import PositivePairBatches
 from pipelines.pretraining.segment_batches import SegmentBatches
-from pipelines.text.interface import Tokenizer
+from pipelines.text.protocol import Tokenizer
 from pipelines.training.batches import Encoded, sizes
 
 WAYS: dict[str, type[TextBatches]] = {

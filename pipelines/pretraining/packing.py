@@ -15,7 +15,7 @@ from pipelines.core import seeding
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import positions
 from pipelines.models.batch import Batch
-from pipelines.text.interface import Tokenizer
+from pipelines.text.protocol import Tokenizer
 from pipelines.training.batches import Encoded
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.reports import labels, tables
+from pipelines.reports import point_labels, tables
 from pipelines.reports.frontier import Point, frontier
 
 INK, SOFT, BLUE = "#6b7280", "#d1d5db", "#2563eb"  # readable on white and on black
@@ -78,7 +78,7 @@ def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -
     drawn = [line for a, b in pairwise(best) for line in ((a.x, b.x, a.score, a.score), (b.x, b.x, a.score, b.score))]
     ends = min(p.x for p in points), max(p.x for p in points)
     drawn += [(*ends, teacher.score - budget, teacher.score - budget) for teacher in teachers]
-    labels.beside(figure, axes, [(p.name, p.x, p.score, p in first) for p in [*first, *others]], drawn, INK)
+    point_labels.beside(figure, axes, [(p.name, p.x, p.score, p in first) for p in [*first, *others]], drawn, INK)
     return _svg(figure)
 
 

@@ -9,14 +9,14 @@ from pipelines.evaluation.split import Split
 
 def main(key: str) -> None:
     entry = params.entry("baseline", key, Baseline)
-    from pipelines.inference import baseline
+    from pipelines.evaluation import baselines
 
     rows = paths.rows(entry.task)
     task = Task.load(rows)
     schema.check_trained(task.kind)
     split = Split(rows / f"{entry.split}.parquet", task)
     train = tables.read(rows / f"{task.train}.parquet", schema=schema.ROWS[task.kind])  # all rows at once
-    fitted = baseline.for_task(task, entry).fit(train)
+    fitted = baselines.for_task(task, entry).fit(train)
     with paths.fresh_folder(paths.predictions(key)) as out:
         seconds = split.write(fitted.predict, out)
         timings = {

@@ -6,9 +6,9 @@ from pipelines.entries.compress import Compress
 
 def main(key: str) -> None:
     entry = params.entry("compress", key, Compress)
-    from pipelines.compression import compressing
+    from pipelines.compression import compress_entry
 
-    compressing.compress(key, entry, paths.model(key), resources.read("compress", key))
+    compress_entry.compress(key, entry, paths.model(key), resources.read("compress", key))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from pipelines.evaluation.split import Split
 def main(key: str) -> None:
     entry = params.entry("evaluate", key, Evaluate)
     from pipelines.compression import variant
-    from pipelines.inference import behaviour, cost
     from pipelines.inference.predictor import Predictor
+    from pipelines.measurement import behaviour_checks, cost
 
     folder, rows = paths.model(key), paths.rows(entry.task)
     predictor = Predictor.load(folder, accelerate=resources.read("evaluate", key).acceleration)
@@ -22,7 +22,7 @@ def main(key: str) -> None:
             "curve": provenance.curve(folder),
             **variant.facts(folder),
             "truncated": predictor.truncated,
-            "behaviour": behaviour.check(predictor, split.parts, entry.behaviour),
+            "behaviour": behaviour_checks.check(predictor, split.parts, entry.behaviour),
         }
         timings = {"latency_ms": cost.latency(predictor, split), "rows_per_second": round(split.rows / seconds)}
         record.save(key, "evaluate", entry, split, out, [rows, folder], timings, **facts)

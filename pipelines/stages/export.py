@@ -7,7 +7,7 @@ from pipelines.entries.export import Export
 
 def main(key: str) -> None:
     entry = params.entry("export", key, Export)
-    from pipelines.inference import onnx_export
+    from pipelines.export import onnx_export
 
     folder = paths.model(key)
     with paths.fresh_folder(paths.onnx(key)) as out:

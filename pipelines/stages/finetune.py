@@ -6,9 +6,9 @@ from pipelines.entries.finetune import Finetune
 
 def main(key: str) -> None:
     entry = params.entry("finetune", key, Finetune)
-    from pipelines.training import finetuning
+    from pipelines.training import finetune_entry
 
-    finetuning.finetune("finetune", key, entry, paths.model(key), resources.read("finetune", key))
+    finetune_entry.finetune("finetune", key, entry, paths.model(key), resources.read("finetune", key))
 
 
 if __name__ == "__main__":

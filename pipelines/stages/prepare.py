@@ -3,14 +3,14 @@
 import os
 
 from pipelines.core import params, paths, stage
-from pipelines.data import preparing
+from pipelines.data import prepare_entry
 from pipelines.entries.prepare import Prepare
 
 
 def main(key: str, strict: bool = False) -> None:
     entry = params.entry("prepare", key, Prepare)
     with paths.fresh_folder(paths.rows(key)) as out:
-        preparing.prepare(key, entry, out, strict or bool(os.environ.get("BERTLINE_STRICT")))
+        prepare_entry.prepare(key, entry, out, strict or bool(os.environ.get("BERTLINE_STRICT")))
 
 
 if __name__ == "__main__":

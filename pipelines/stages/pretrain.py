@@ -6,9 +6,9 @@ from pipelines.entries.pretrain import Pretrain
 
 def main(key: str) -> None:
     entry = params.entry("pretrain", key, Pretrain)
-    from pipelines.pretraining import pretraining
+    from pipelines.pretraining import pretrain_entry
 
-    record = pretraining.pretrain(key, entry, paths.model(key), resources.read("pretrain", key))
+    record = pretrain_entry.pretrain(key, entry, paths.model(key), resources.read("pretrain", key))
     json_file.write(paths.metrics(key), record)
     json_file.write(paths.scores(key), record["metrics"])
 

@@ -1,12 +1,12 @@
 """report: write tables and plots of the runs that params.yaml names."""
 
 from pipelines.core import params, paths, stage
-from pipelines.reports import writing
+from pipelines.reports import report
 
 
 def main() -> None:
     with paths.fresh_folder(paths.reports()) as out:
-        writing.write(out, params.read())
+        report.write(out, params.read())
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from tokenizers import Tokenizer as Backend
 from pipelines.core import json_file
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, Spans, ragged
-from pipelines.text.interface import CONFIG, Specials
-from pipelines.text.pieces import InPieces
+from pipelines.text.chunks import InPieces
+from pipelines.text.protocol import CONFIG, Specials
 
 FILE = "tokenizer.json"
 # the special tokens of BERT's input, and their usual names for folders that do not state them

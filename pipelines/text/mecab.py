@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from pipelines.core.errors import InputError, choices, shown
 from pipelines.core.ragged import Ragged, Spans, offsets, ragged
-from pipelines.text import alignment, interface
-from pipelines.text.interface import Specials
+from pipelines.text import alignment, protocol
+from pipelines.text.chunks import InPieces, plain
 from pipelines.text.normalize import nfkc
-from pipelines.text.pieces import InPieces, plain
+from pipelines.text.protocol import Specials
 
 # the dictionary's name in params and in Hugging Face folders -> its package
 DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
@@ -150,18 +150,18 @@ class Config:
     """The settings of a BertJapaneseTokenizer folder."""
 
     def __init__(self, folder: Path, subwords: str) -> None:
-        config = interface.read_config(folder)
+        config = protocol.read_config(folder)
         # a missing key has transformers' own default
         for key, only, default in (
             ("word_tokenizer_type", "mecab", "basic"),
             ("subword_tokenizer_type", subwords, "wordpiece"),
         ):
             if (found := config.get(key, default)) != only:
-                raise InputError(f"{folder / interface.CONFIG}: {key} is {shown(found)}; only {only!r} can be read")
+                raise InputError(f"{folder / protocol.CONFIG}: {key} is {shown(found)}; only {only!r} can be read")
         package = (config.get("mecab_kwargs") or {}).get("mecab_dic", "unidic_lite")
         names = {package: name for name, package in DICTIONARIES.items()}
         if not isinstance(package, str) or package not in names:
-            raise InputError(f"{folder / interface.CONFIG}: {choices('mecab_dic', package, names)}")
+            raise InputError(f"{folder / protocol.CONFIG}: {choices('mecab_dic', package, names)}")
         self.dictionary = names[package]
         self.lowercase = bool(config.get("do_lower_case", False))
 
@@ -169,7 +169,7 @@ class Config:
 def written(dictionary: str, subwords: str) -> dict[str, Any]:
     """The tokenizer_config.json of a folder that `Config` reads."""
     return {
-        "tokenizer_class": interface.MECAB_CLASS,
+        "tokenizer_class": protocol.MECAB_CLASS,
         "word_tokenizer_type": "mecab",
         "subword_tokenizer_type": subwords,
         "do_lower_case": False,

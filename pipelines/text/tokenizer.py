@@ -7,7 +7,7 @@ from typing import Any
 
 from pipelines.core import json_file, plugins
 from pipelines.core.errors import InputError, choices, shown
-from pipelines.text.interface import CONFIG, MECAB_CLASS, Tokenizer, read_config
+from pipelines.text.protocol import CONFIG, MECAB_CLASS, Tokenizer, read_config
 
 # tokenizer_class in the folder's config, without its Fast -> the plugin that reads it
 CLASSES = {

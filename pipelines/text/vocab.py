@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, trainers
 
 from pipelines.core.errors import InputError, shown
-from pipelines.text.interface import Specials
+from pipelines.text.protocol import Specials
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "vocab.txt"

@@ -26,8 +26,8 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
-from pipelines.tracking import events, store, users
-from pipelines.tracking.events import Action, Event, Kept, State
+from pipelines.tracking import ledger_events, store, users
+from pipelines.tracking.ledger_events import Action, Event, Kept, State
 
 CHAMPION = "champion"  # the alias
 SUFFIX = ".ledger"
@@ -48,9 +48,9 @@ def read(name: str) -> State:
     client, known = store.connect(), _cached(_cache(name))
     with store.explained(f"{name}: the ledger cannot be read"):
         noted = _noted(client, name)  # before the events: another may be written meanwhile
-        state = events.replay(_fetch(client, name))
+        state = ledger_events.replay(_fetch(client, name))
     more = [_not_as_before(known[-1])] if known and known[-1] not in state.kept else []
-    more += [gone] if (gone := events.missing(state.kept, noted)) else []
+    more += [gone] if (gone := ledger_events.missing(state.kept, noted)) else []
     return replace(state, damage=(*state.damage, *more))
 
 
@@ -73,7 +73,7 @@ def _latest(name: str) -> State:
     if records != known:
         with contextlib.suppress(InputError, OSError):  # another process writes the same, or the folder is read-only
             json_file.write(file, records)
-    return events.replay(records)
+    return ledger_events.replay(records)
 
 
 def _noted(client: MlflowClient, name: str) -> str:
@@ -89,7 +89,7 @@ def _noted(client: MlflowClient, name: str) -> str:
 def _note(client: MlflowClient, name: str, records: Sequence[Kept]) -> None:
     """Note the end of the ledger beside it. Two writers may pass each other: a note of an earlier event is true too."""
     with contextlib.suppress(MlflowException):  # the event is entered, noted or not
-        client.set_registered_model_tag(name + SUFFIX, END, events.end(records))
+        client.set_registered_model_tag(name + SUFFIX, END, ledger_events.end(records))
 
 
 def _cache(name: str) -> Path:
@@ -167,7 +167,7 @@ def append(
         error = _write(client, name, event)
     unsure = f"{name}: whether {action} of version {version} is entered only `bertline history` will say"
     with store.explained(unsure):
-        now = events.replay(_onward(client, name, known.kept))
+        now = ledger_events.replay(_onward(client, name, known.kept))
     _note(client, name, now.kept)
     if error and not _is_in(now, event):
         raise InputError(f"{unsure}: {store.without_passwords(one_line(error))}")
@@ -270,7 +270,7 @@ def settle(name: str, state: State, tell: bool = True) -> None:
                 was = f"version {held}" if held else "no version"
                 now = f"version {state.champion}" if state.champion else "no version"
                 say(f"{name}: {was} had the alias {CHAMPION}, the ledger says {now}; the alias is mended")
-            state = events.replay(_onward(client, name, state.kept))  # another may have been promoted meanwhile
+            state = ledger_events.replay(_onward(client, name, state.kept))  # another may have been promoted meanwhile
 
 
 def has_version(client: MlflowClient, name: str, number: int) -> bool:

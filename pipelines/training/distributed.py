@@ -14,7 +14,7 @@ from pipelines.core import paths
 from pipelines.core.errors import InputError
 from pipelines.core.resources import Resources
 from pipelines.entries.parts.fit import Fit
-from pipelines.models import arrived
+from pipelines.models import unpickled
 from pipelines.training import resuming, workers
 from pipelines.training.batches import Batches
 from pipelines.training.loop import AfterStep, EachStep, Groups, Job, Loss, Watch, train
@@ -201,7 +201,7 @@ def _shared(job: Job) -> Callable[[], Job]:
 
     def get() -> Job:
         found: Job = ray.get(handle)
-        arrived.note(found.model)
+        unpickled.note(found.model)
         return found
 
     return get

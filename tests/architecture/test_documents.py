@@ -18,7 +18,7 @@ from prefect.settings import Settings
 from ray.serve.schema import ServeDeploySchema
 
 from docs import generate
-from flows import notices
+from flows import failure_hook
 from flows.cli import cli
 from pipelines.core import checking, params, plugins
 from pipelines.core.resources import Resources
@@ -234,7 +234,7 @@ def test_each_deployment_is_tried_again_and_ends_and_tells_of_a_failure() -> Non
         path, name = deployment["entrypoint"].split(":")
         flow = getattr(__import__(path.removesuffix(".py").replace("/", "."), fromlist=[name]), name)
         assert flow.timeout_seconds, name
-        assert flow.on_failure_hooks == flow.on_crashed_hooks == [notices.failed], name
+        assert flow.on_failure_hooks == flow.on_crashed_hooks == [failure_hook.failed], name
         again = deployment["work_pool"]["job_variables"]["env"]
         assert {"PREFECT_FLOWS_DEFAULT_RETRIES", "PREFECT_TASKS_DEFAULT_RETRIES"} < set(again) <= set(known), name
         waits = json.loads(again["PREFECT_TASKS_DEFAULT_RETRY_DELAY_SECONDS"])

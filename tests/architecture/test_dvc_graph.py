@@ -20,7 +20,7 @@ from dvc.utils.serialize import load_yaml, modify_yaml
 from pipelines.core import paths
 from pipelines.core.errors import InputError, UsageError
 from pipelines.graph import code_manifest
-from pipelines.graph.closure import closure
+from pipelines.graph.import_closure import closure
 from tests.support import once
 from tests.support.places import ROOT
 

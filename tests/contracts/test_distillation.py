@@ -12,7 +12,7 @@ import torch
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
 from pipelines.checkpoints import quantized as quantized_weights
-from pipelines.compression import compressing
+from pipelines.compression import compress_entry
 from pipelines.compression.context import Context, Data
 from pipelines.core import params, plugins, schema
 from pipelines.core.errors import InputError, UsageError
@@ -20,7 +20,8 @@ from pipelines.core.resources import Resources
 from pipelines.core.task import Task
 from pipelines.entries.compress import Compress
 from pipelines.inference.predictor import Predictor
-from pipelines.models import backbones, int8
+from pipelines.models import backbones
+from pipelines.models.quantization import int8
 from pipelines.text import tokenizer
 from pipelines.training.distributed import fitting
 from tests.support import tiny
@@ -293,7 +294,7 @@ def test_rows_under_another_name_are_taken_and_told(
     capsys.readouterr()  # what was said while the teacher was made
     for name in ("t", "titles"):
         TASKS["single"].with_(splits=("train",), name=name).save(checkout / "encoded")
-        compressing._check_rows("small", entry, given.task, Task.load(checkout / "encoded"))
+        compress_entry._check_rows("small", entry, given.task, Task.load(checkout / "encoded"))
         said = "compress small: the rows of it are of task titles; the teacher learned t\n"
         assert capsys.readouterr().err == (said if name == "titles" else "")
 
@@ -302,11 +303,11 @@ def test_rows_of_another_task_are_refused(checkout: Path) -> None:
     given = context(checkout)
     entry = Compress(teacher="t", data="it", method="pkd")
     task = TASKS["single"].with_(splits=("train",))
-    compressing._check_rows("small", entry, given.task, task)
+    compress_entry._check_rows("small", entry, given.task, task)
     for other in (TASKS["pair"], task.with_(labels=("film", "phone", "other"))):
         with pytest.raises(UsageError, match=r"compress\.small\.data: it has rows of task t, kind single; the teacher"):
-            compressing._check_rows("small", entry, other, task)
+            compress_entry._check_rows("small", entry, other, task)
     with pytest.raises(UsageError, match=r"compress\.small\.data: it has no split train \(dev, test\)"):
-        compressing._check_rows("small", entry, given.task, task.with_(splits=("dev", "test")))
+        compress_entry._check_rows("small", entry, given.task, task.with_(splits=("dev", "test")))
     with pytest.raises(UsageError, match=r"compress\.small\.dev: no split 'test'; there are: train"):
-        compressing._check_rows("small", entry.model_copy(update={"dev": "test"}), given.task, task)
+        compress_entry._check_rows("small", entry.model_copy(update={"dev": "test"}), given.task, task)

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 from pipelines.checkpoints import folder as model_folder
-from pipelines.inference import onnx_export
+from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from tests.support import compressed, kinds
 

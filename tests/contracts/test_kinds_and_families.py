@@ -17,8 +17,9 @@ from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
 from pipelines.entries.baseline import Baseline
 from pipelines.entries.finetune import Finetune
+from pipelines.evaluation import baselines
 from pipelines.evaluation.score import score
-from pipelines.inference import baseline, onnx_export
+from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.training import losses, strategies
 from pipelines.training.batches import RowBatches
@@ -154,7 +155,7 @@ def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> No
 @pytest.mark.parametrize("kind", TASKS)
 def test_a_baseline_predicts_every_kind(kind: str) -> None:
     given, task = rows(kind), TASKS[kind]
-    fitted = baseline.for_task(task, Baseline(task="t")).fit(given)
+    fitted = baselines.for_task(task, Baseline(task="t")).fit(given)
     answers = fitted.predict(given)
     assert answers.schema.names == schema.PREDICTIONS[kind].names
     assert task.metric in score(given, answers, task)["metrics"]

@@ -13,9 +13,9 @@ from pipelines.checkpoints import formats
 from pipelines.core import plugins
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
-from pipelines.inference import cost
 from pipelines.inference.predictor import Predictor
-from pipelines.models import fake_quantization
+from pipelines.measurement import cost
+from pipelines.models.quantization import fake_quantization
 from tests.support import kinds, own_formats
 from tests.support.fits import EACH_STEP
 from tests.support.quantizing import FAMILIES, OPTIONS, quantized, teacher

@@ -13,9 +13,9 @@ from pipelines.core import json_file, plugins
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
 from pipelines.core.task import Task
-from pipelines.inference import cost
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Torch
+from pipelines.measurement import cost
 from pipelines.models import backbones
 from pipelines.training.distributed import fitting
 from tests.support import compressed, kinds

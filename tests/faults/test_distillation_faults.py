@@ -10,7 +10,7 @@ import yaml
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, new_head
-from pipelines.compression import compressing
+from pipelines.compression import compress_entry
 from pipelines.core import paths, schema, tables
 from pipelines.stages import compress, encode
 from pipelines.text import tokenizer as text_tokenizer
@@ -156,7 +156,7 @@ def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypa
 
         return watched
 
-    monkeypatch.setattr(compressing.dev_scores, "on_split", on_split)
+    monkeypatch.setattr(compress_entry.dev_scores, "on_split", on_split)
     entry = {"method": "drop_layers", "layers": 1, "epochs": 4, "batch_size": 8, "evaluations": 4}
     asked({"small": {**entry, "dev": "easy"}})
     with pytest.raises(KeyboardInterrupt):
@@ -192,7 +192,7 @@ def test_what_another_method_left_behind_is_not_taken_up(place: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as cut:
-        cut.setattr(compressing.folder, "save", full)
+        cut.setattr(compress_entry.folder, "save", full)
         asked({"small": {"method": "prune_vocab"}})
         with pytest.raises(OSError, match="No space left"):
             compress.main("small")

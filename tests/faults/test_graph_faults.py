@@ -16,7 +16,7 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
-from pipelines.graph import repository as repository_of_dvc
+from pipelines.graph import dvc_steps as repository_of_dvc
 from tests.support import forked
 from tests.support.forked import Forked
 from tests.support.places import ROOT
@@ -64,7 +64,7 @@ def victim(run: Forked, kind: str) -> int:
         return run.pid
     until = time.monotonic() + 20
     while time.monotonic() < until and run.poll() is None:
-        warm = [each for each in executor.children() if "warm.main" in " ".join(each.cmdline())]
+        warm = [each for each in executor.children() if "forkserver.main" in " ".join(each.cmdline())]
         below = warm[0].children() if warm and kind == "stage" else warm
         if below:
             return random.choice(below).pid

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
-from pipelines.graph import limits
+from pipelines.graph import local_resources
 from tests.support import forked, ray_nodes
 from tests.support.forked import Forked
 from tests.support.places import ROOT
@@ -188,7 +188,7 @@ def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, w
         run.until("a: starts on")
         wait_for(sleepers)
         above = sleepers()[0].parents()
-        attends = next(process for process in above if "pipelines.graph.attended" in process.cmdline())
+        attends = next(process for process in above if "pipelines.graph.on_ray.node_command" in process.cmdline())
         worker = next(process for process in above if "ray::Place" in " ".join(process.cmdline()))
         (worker if who == "Ray's worker" else attends).kill()
         assert run.end() == 1
@@ -215,7 +215,7 @@ def test_no_stage_outlives_its_executor(cluster: ray_nodes.Cluster, graph: Write
             assert not sleepers()
         else:
             children = psutil.Process(run.process.pid).children()
-            driver = [process for process in children if "placing.main" in " ".join(process.cmdline())]
+            driver = [process for process in children if "driver.main" in " ".join(process.cmdline())]
             assert len(driver) == 1
             for process in [run.process, *(driver if "driver" in who else [])]:
                 process.kill()
@@ -272,4 +272,4 @@ def test_a_placed_stage_with_workers_joins_the_cluster_it_is_placed_on(
     Path("join.py").write_text(JOINS)
     graph({"a": "python join.py 2>&1"}, {"threads": 1, "placement": "ray", "workers": 1})
     finish(cluster.address if where == "a cluster" else "")
-    assert Path("a.txt").read_text() == ("1" if where == "a cluster" else str(limits.cores()))
+    assert Path("a.txt").read_text() == ("1" if where == "a cluster" else str(local_resources.cores()))

@@ -16,7 +16,7 @@ from prefect.client.schemas.filters import LogFilter, LogFilterTaskRunId, TaskRu
 from prefect.client.schemas.objects import TaskRun
 
 from flows import dag
-from flows.board import TaskRuns
+from flows.stage_task_runs import TaskRuns
 from pipelines.core.errors import InputError
 from tests.support.places import ROOT
 
@@ -86,7 +86,7 @@ from flows import settings
 settings.use_local_state()
 from prefect import flow
 from flows import dag
-from flows.board import TaskRuns
+from flows.stage_task_runs import TaskRuns
 
 @flow(name="graph")
 def graph():

@@ -18,9 +18,9 @@ from pipelines.core import paths
 from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation.gates import Measured
-from pipelines.graph import execute
+from pipelines.graph import executor
 from pipelines.graph.stage_runner import StageRunner
-from pipelines.inference import in_turn
+from pipelines.measurement import interleaved
 
 SCORED = Evaluate(task="headlines")
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -90,10 +90,10 @@ def test_a_search_whose_teacher_died_refuses_no_chain_for_that(write: Write, mon
     one = search(monkeypatch, {"big": scoring(92), "int8": scoring(92)})
 
     def latency(*_: object) -> None:
-        raise in_turn.ReferenceEndedError("artifacts/models/big: its process ended while it was measured")
+        raise interleaved.ReferenceEndedError("artifacts/models/big: its process ended while it was measured")
 
     monkeypatch.setattr(Search, "latency", latency)
-    with pytest.raises(in_turn.ReferenceEndedError):
+    with pytest.raises(interleaved.ReferenceEndedError):
         one.attempt(("int8",))
 
 
@@ -113,9 +113,9 @@ def test_one_bad_entry_does_not_end_the_search(
     def run(targets: list[str], keep_going: bool) -> list[str]:
         assert keep_going
         assert targets == ["compress@int8", "compress@half", "prepare@headlines"]
-        raise execute.StageError("encode@other failed", failed, left)
+        raise executor.StageError("encode@other failed", failed, left)
 
-    monkeypatch.setattr(execute, "run", run)
+    monkeypatch.setattr(executor, "run", run)
     if expected is None:
         with pytest.raises(InputError):
             compress._reproduce("big", [*ENTRIES], SCORED)

@@ -111,7 +111,7 @@ def made_until_killed() -> dict[str, int]:
         stages: list[psutil.Process] = []
         while not stages and search.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
-            warm = [each for each in started.children() if "warm.main" in command_of(each)] if made() else []
+            warm = [each for each in started.children() if "forkserver.main" in command_of(each)] if made() else []
             stages = [each for process in warm for each in process.children()]
         search.kill()
     assert search.returncode == -signal.SIGKILL

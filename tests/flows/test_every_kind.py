@@ -15,8 +15,8 @@ from flows.score import score
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
 from pipelines.core import paths, schema, tables
-from pipelines.inference import measured
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement import gate_measurements
 from pipelines.tracking import ledger, registry
 from tests.support import http, kinds, tiny
 from tests.support.places import CODE
@@ -63,7 +63,7 @@ def test_a_version_of_every_kind_goes_all_the_way(kind: str) -> None:
     assert {each["rule"] for each in verdict["findings"]} == {*GATE, *(IN_TURN if kind == "tagging" else {})} - {"run"}
 
     answers = Predictor.load(registry.folder(second)).predict(pa.Table.from_pylist(asked(kind)))
-    column = measured.SAYS.get(kind, "label")
+    column = gate_measurements.SAYS.get(kind, "label")
     with http.client(second, Predictor.load(registry.folder(second))) as service:
         answer = service.post("/predict", json={"rows": asked(kind)})
     assert answer.status_code == 200, answer.text

@@ -9,7 +9,7 @@ import pytest
 
 from flows import history, lineage
 from pipelines.core.errors import InputError
-from pipelines.tracking import events, registry, store
+from pipelines.tracking import ledger_events, registry, store
 from pipelines.tracking.registry import Version
 from tests.support import stores
 
@@ -24,14 +24,14 @@ VERDICTS: list[Any] = [
 ]
 
 
-def kept(**changes: Any) -> events.Kept:
-    whole = events.Event("1", "promote", 1, None, 0, "", "me", "a test", {"findings": [FINDING]})
-    return events.Kept(1, 1000, json.dumps({**json.loads(whole.text()), **changes}))
+def kept(**changes: Any) -> ledger_events.Kept:
+    whole = ledger_events.Event("1", "promote", 1, None, 0, "", "me", "a test", {"findings": [FINDING]})
+    return ledger_events.Kept(1, 1000, json.dumps({**json.loads(whole.text()), **changes}))
 
 
 @pytest.mark.parametrize("verdict", VERDICTS, ids=str)
 def test_a_verdict_of_another_shape_is_passed_over(verdict: Any) -> None:
-    said = history.plain(history.told("m", events.replay([kept(verdict=verdict)])))
+    said = history.plain(history.told("m", ledger_events.replay([kept(verdict=verdict)])))
     assert said.splitlines()[1:] == ["   1  1970-01-01T00:00:01+00:00  promote  version 1, me: a test"]
     tags = {"lineage": json.dumps([STAGE]), "verdict": json.dumps(verdict), "teachers": '[{"model": 3}, 4]'}
     found = lineage.described(Version("m", 1, tags)) | {"champion": False, "parents": []}
@@ -40,7 +40,7 @@ def test_a_verdict_of_another_shape_is_passed_over(verdict: Any) -> None:
 
 def test_a_finding_that_is_one_is_said_beside_others() -> None:
     verdict = {"findings": [3, FINDING]}
-    assert "accuracy 0.5" in history.plain(history.told("m", events.replay([kept(verdict=verdict)])))
+    assert "accuracy 0.5" in history.plain(history.told("m", ledger_events.replay([kept(verdict=verdict)])))
 
 
 @pytest.mark.parametrize("teachers", ['[{"model": 3}]', "[4]", '[{"model": "a"}]', "{}", "no JSON", "[[[["])
@@ -54,7 +54,7 @@ def test_teachers_of_another_shape_are_none(teachers: str) -> None:
     ids=str,
 )
 def test_an_event_of_no_version_is_damage(changes: dict[str, Any]) -> None:
-    state = events.replay([kept(**changes)])
+    state = ledger_events.replay([kept(**changes)])
     assert state.damage == ("event 1 was changed: it is no event any more",)
     assert state.champion is None
 

@@ -14,7 +14,7 @@ import yaml
 
 from flows import retrain
 from pipelines.core import paths, provenance, schema, tables
-from pipelines.inference import onnx_export
+from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.stages import compress, encode

@@ -13,8 +13,8 @@ from flows import history
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
-from pipelines.inference import behaviour, measured
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement import behaviour_checks, gate_measurements
 from pipelines.tracking import ledger, registry, store
 from tests.support import tiny
 from tests.support.places import CODE
@@ -130,9 +130,9 @@ def test_rows_that_are_replaced_while_a_version_is_measured_are_said(
         tables.write(path, rows.to_batches(), rows.schema)
         return []
 
-    monkeypatch.setattr(behaviour, "check", replaced)
+    monkeypatch.setattr(behaviour_checks, "check", replaced)
     with pytest.raises(InputError, match=r"test.parquet: a run replaced it while .*model was measured on it"):
-        measured.measure(registered, Evaluate(task="rows"), approved=False)
+        gate_measurements.measure(registered, Evaluate(task="rows"), approved=False)
 
 
 @pytest.mark.slow

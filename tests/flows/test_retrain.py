@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows import dag, events, retrain
+from flows import dag, prefect_events, retrain
 from pipelines.core import json_file, paths, schema, tables
 from pipelines.core.errors import InputError, UsageError
-from pipelines.graph import execute
+from pipelines.graph import executor
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry, runs, store
 from tests.support import tiny
@@ -62,10 +62,12 @@ def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None
         retrain.retrain()
     assert list(dag.locked()) == ["finetune@tiny"]
     Path("whole").touch()
-    assert execute.run(["evaluate@tiny"]) == ["evaluate@tiny"]  # by hand, outside of any flow
-    json_file.write(events.TOLD, {"data": "a delivery", "drift daily": "2026-11-23"})
+    assert executor.run(["evaluate@tiny"]) == ["evaluate@tiny"]  # by hand, outside of any flow
+    json_file.write(prefect_events.TOLD, {"data": "a delivery", "drift daily": "2026-11-23"})
     (version,) = retrain.retrain()
-    assert json_file.mapping(events.TOLD) == {"drift daily": "2026-11-23"}, "the same delivery would be new again"
+    assert json_file.mapping(prefect_events.TOLD) == {"drift daily": "2026-11-23"}, (
+        "the same delivery would be new again"
+    )
     assert logged("finetune@tiny")
     assert logged("evaluate@tiny")
     assert '"run": ""' not in version.tags["lineage"]
@@ -102,7 +104,7 @@ def test_nobody_changes_an_artefact_while_it_is_registered(monkeypatch: pytest.M
 
 def another_run() -> str:
     """What `bertline run` says in another process: the kernel's locks are of processes."""
-    command = [sys.executable, "-c", "from pipelines.graph import execute; execute.run()"]
+    command = [sys.executable, "-c", "from pipelines.graph import executor; executor.run()"]
     done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     return done.stderr if done.returncode else ""
 

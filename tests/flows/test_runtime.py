@@ -18,9 +18,10 @@ from packaging.requirements import Requirement
 from flows import retrain
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
-from pipelines.inference import in_turn, onnx_export
+from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Onnx, Torch
+from pipelines.measurement import interleaved
 from pipelines.serving import batch
 from pipelines.serving.app import Service
 from pipelines.tracking import ledger, registry
@@ -87,7 +88,7 @@ def test_both_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ratio = measured["onnx_faster"]
     assert 0 < ratio["least"] <= ratio["median"] <= ratio["greatest"]
     assert runtime == ("torch" if ratio["greatest"] < 1 else "onnx")
-    monkeypatch.setattr(in_turn, "compare", lambda *args, **more: pytest.fail("measured again"))
+    monkeypatch.setattr(interleaved, "compare", lambda *args, **more: pytest.fail("measured again"))
     again = retrain.register.fn("tiny")
     assert (again.version, again.tags) == (version.version, version.tags)
 
@@ -97,7 +98,7 @@ def test_both_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_opens_what_the_version_was_registered_with(
     runtime: str, opened: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_turn, "compare", lambda *args, **more: pytest.fail("measured, though one is named"))
+    monkeypatch.setattr(interleaved, "compare", lambda *args, **more: pytest.fail("measured, though one is named"))
     name_runtime(runtime)
     version = retrain.register.fn("tiny")
     assert version.tags["runtime"] == runtime

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows import watch as watching
+from flows.score_windows import backfill, score_windows
 from flows.watch import watch
-from flows.windows import backfill, score_windows
 from pipelines.core import paths, tables
 from pipelines.core.errors import InputError, UsageError
-from pipelines.inference import profiling
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement import drift_profile
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
 from tests.support.days import last_five
@@ -44,7 +44,7 @@ def champion(checkout: Path) -> Iterator[registry.Version]:
     folder = tiny.classifier(checkout / "model")
     usual = pa.table({"text": USUAL})
     predictor = Predictor.load(folder)
-    profile = profiling.observed(usual, predictor.predict(usual), predictor.tokenizer, "single")
+    profile = drift_profile.observed(usual, predictor.predict(usual), predictor.tokenizer, "single")
     pq.write_table(profile, "profile.parquet")
     tags = {"md5": "0" * 32}
     version = registry.register(

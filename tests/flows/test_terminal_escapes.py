@@ -14,8 +14,8 @@ from flows import history, lineage
 from pipelines.core.errors import InputError, one_line, printable
 from pipelines.core.progress import say
 from pipelines.evaluation.gates import Finding
-from pipelines.graph import board
-from pipelines.tracking.events import Entry, Event, State
+from pipelines.graph import run_display
+from pipelines.tracking.ledger_events import Entry, Event, State
 
 CLEAR, TITLE, C1, BIDI = "\x1b[2J\x1b[H", "\x1b]0;mine\x07", "\x9b31m", "\u202egnp.exe\u2066"
 ATTACK = f"good{CLEAR}{TITLE}{C1}{BIDI}\r\n   9  2026-11-01  promote  version 9, the owner: fine\u2028\x00\x7f\ud800"
@@ -69,12 +69,12 @@ def test_a_board_shows_the_lines_of_a_stage_s_log(
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     log = tmp_path / "log"
     log.write_bytes(f"one\t{CLEAR}{TITLE}{C1}{BIDI}\n".encode())
-    shown = board.Board()
+    shown = run_display.Board()
     shown.start("stage", log, 0)
     shown.refresh()
     printed = capsys.readouterr().err
     harmless(printed.replace("\t", ""), 2)
-    assert board.last_lines(log)[0].startswith("one\t\\u001b[2J")
+    assert run_display.last_lines(log)[0].startswith("one\t\\u001b[2J")
     console = Console(record=True, force_terminal=True, width=200, file=io.StringIO())
     console.print(shown._table())
     assert CLEAR not in console.export_text(styles=True)

@@ -18,12 +18,12 @@ import yaml
 from prefect import flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows import events, retrain
+from flows import prefect_events, retrain
+from flows.failure_hook import HOOKS
 from flows.new_data import new_data
-from flows.notices import HOOKS
 from flows.serve import free_port
 from pipelines.core.errors import InputError
-from pipelines.graph import execute, why
+from pipelines.graph import executor, why
 from pipelines.tracking import ledger, registry
 from tests.support import ledgers
 
@@ -121,7 +121,7 @@ def graph(checkout: Path) -> Path:
     (checkout / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     (checkout / "params.yaml").write_text("resources: {threads: 1}\n")
     assert why.changed_sources() == {}, "what was never read is no change"
-    execute.run()
+    executor.run()
     return checkout
 
 
@@ -148,7 +148,7 @@ def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
         for _ in range(2):
             assert new_data.fn() == ["more.tsv changed"]
             assert len(told) == count
-        execute.run()  # nobody looks between this and the next delivery
+        executor.run()  # nobody looks between this and the next delivery
     (event,) = told[-1]
     assert (event["event"], event["payload"]) == ("bertline.data", {"model": "data", "sources": "more.tsv"})
     assert event["resource"]["prefect.resource.id"] == "bertline.about.data"
@@ -162,7 +162,7 @@ def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
     assert len(told) == 6, "it was away in between"
     for delivery in ("wrong rows", "other rows"):
         (graph / "more.tsv").write_text(delivery)
-        execute.run()
+        executor.run()
     (graph / "more.tsv").write_text("wrong rows")
     new_data.fn()
     assert len(told) == 7, "the last run has read other rows"
@@ -193,23 +193,24 @@ def test_an_event_that_did_not_arrive_is_not_taken_for_told(
     port = free_port()
     with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}):
         with pytest.raises(InputError, match=r"server at http://\S+ was not told bertline.data of data: "):
-            events.tell_once("data", "new", "data", "data")
-        events.tell("champion", "m", version="1")  # it is champion, whoever hears of it
+            prefect_events.tell_once("data", "new", "data", "data")
+        prefect_events.tell("champion", "m", version="1")  # it is champion, whoever hears of it
         assert "was not told bertline.champion of m: " in capsys.readouterr().err
         with listening(port) as (_, found):
             for _ in range(2):
-                events.tell_once("data", "new", "data", "data")
+                prefect_events.tell_once("data", "new", "data", "data")
             assert len(found) == 1
-    events.tell_once("data", "newer", "data", "data")  # without a server nobody listens
-    assert json.loads(events.TOLD.read_text()) == {"data": "new"}
+    prefect_events.tell_once("data", "newer", "data", "data")  # without a server nobody listens
+    assert json.loads(prefect_events.TOLD.read_text()) == {"data": "new"}
 
 
 def test_flows_that_tell_at_the_same_moment_do_not_forget_each_other(told: list[list[dict[str, Any]]]) -> None:
     subjects = [f"challenger {number}" for number in range(12)]
     with ThreadPoolExecutor(len(subjects)) as pool:
         for each in [
-            pool.submit(copy_context().run, events.tell_once, name, "new", "challenger", "m") for name in subjects
+            pool.submit(copy_context().run, prefect_events.tell_once, name, "new", "challenger", "m")
+            for name in subjects
         ]:
             each.result()
-    assert sorted(json.loads(events.TOLD.read_text())) == sorted(subjects)
+    assert sorted(json.loads(prefect_events.TOLD.read_text())) == sorted(subjects)
     assert len(told) == len(subjects)

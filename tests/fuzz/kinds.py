@@ -21,7 +21,7 @@ from pipelines.core.schema import INPUTS
 from pipelines.data.corpora import livedoor
 from pipelines.serving import batch
 from pipelines.stages import encode, prepare
-from pipelines.tracking.events import Kept, replay
+from pipelines.tracking.ledger_events import Kept, replay
 from pipelines.tracking.registry import Version
 from pipelines.training.batches import Encoded
 from tests.fuzz import files, mutate, seeds

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows import events, settings, watch
+from flows import prefect_events, settings, watch
 from pipelines.compression import teacher_outputs
 from pipelines.evaluation import drift
-from pipelines.graph import execute, repository
-from pipelines.inference import profiling
+from pipelines.graph import dvc_steps, executor
+from pipelines.measurement import drift_profile
 from pipelines.tracking import ledger
 from tests.fuzz import files, mutate, seeds
 
@@ -32,7 +32,7 @@ def scored(rng: random.Random) -> Run:
 
     def read() -> None:
         if watch.scored_by_version(file, "said_"):
-            found = profiling.of_scored(file, Path("seeds") / kind / "model", "said_")
+            found = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
             drift.shifts(seeds.profile(kind), found, LIMITS)
 
     return read
@@ -64,7 +64,7 @@ CHANGES = True  # whether `_odd` changes anything
 
 
 def _told() -> Any:
-    with events._told() as told:
+    with prefect_events._told() as told:
         return dict(told)
 
 
@@ -78,15 +78,15 @@ def _outputs() -> Any:
 
 
 def _locks() -> Any:
-    repository._forget_the_dead(Path("kept/rwlock"))
+    dvc_steps._remove_stale_locks(Path("kept/rwlock"))
     return True
 
 
 _LINE = {"window": "w", "model_version": 1, "rows": 1, "statistic": "length", "value": 0.1, "by_chance": 0.1}
 # file -> what it holds, and what reads it
 CACHES: dict[Path, tuple[Any, Callable[[], Any]]] = {
-    events.TOLD: ({"drift it": "2026-11-01"}, _told),
-    execute.SECONDS: ({"finetune@it": 3.5}, lambda: execute._seconds()),
+    prefect_events.TOLD: ({"drift it": "2026-11-01"}, _told),
+    executor.SECONDS: ({"finetune@it": 3.5}, lambda: executor._seconds()),
     settings.PIDS / "prefect": ({"pid": 2**22 - 1, "began": 5}, lambda: settings.running("prefect")),
     Path("kept/rwlock"): ({"read": {"a": [{"pid": 2**22 - 1, "cmd": "x"}]}, "write": {}}, _locks),
     Path("kept/ledger.json"): (

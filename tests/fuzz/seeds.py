@@ -16,11 +16,12 @@ from pipelines.compression import variant
 from pipelines.core import schema, tables
 from pipelines.core.errors import InputError
 from pipelines.data.corpora import livedoor
-from pipelines.inference import onnx_export, profiling
+from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement import drift_profile
 from pipelines.serving import batch
 from pipelines.text import encoding, tokenizer
-from pipelines.tracking.events import Event, digest
+from pipelines.tracking.ledger_events import Event, digest
 from pipelines.tracking.registry import Version
 from tests.support import http, own_formats, tiny
 from tests.support import kinds as some
@@ -178,7 +179,7 @@ def scored(kind: str) -> pa.Table:
 def profile(kind: str) -> pa.Table:
     """What drift is measured against: the very same rows."""
     pq.write_table(scored(kind), "profile.parquet")
-    return profiling.of_scored(Path("profile.parquet"), Path("seeds") / kind / "model", "said_")
+    return drift_profile.of_scored(Path("profile.parquet"), Path("seeds") / kind / "model", "said_")
 
 
 @cache

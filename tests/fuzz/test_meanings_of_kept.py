@@ -14,16 +14,17 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from flows import events, settings, watch
+from flows import prefect_events, settings, watch
 from pipelines.checkpoints import loading
 from pipelines.compression import teacher_outputs
 from pipelines.core import json_file
 from pipelines.core.errors import InputError
 from pipelines.evaluation import drift
-from pipelines.graph import execute, repository
-from pipelines.inference import onnx_numbers, profiling
+from pipelines.graph import dvc_steps, executor
+from pipelines.inference import onnx_numbers
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import ONNX_FILE
+from pipelines.measurement import drift_profile
 from pipelines.tracking import ledger
 from pipelines.training.batches import Encoded
 from tests.fuzz import seeds
@@ -148,7 +149,7 @@ def measured(kind: str, table: pa.Table) -> list[drift.Shift]:
     file = Path("scored.parquet")
     pq.write_table(table, file)
     assert watch.scored_by_version(file, "said_")
-    found = profiling.of_scored(file, Path("seeds") / kind / "model", "said_")
+    found = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
     return drift.shifts(seeds.profile(kind), found, dict.fromkeys(drift.STATISTICS, 0.1))
 
 
@@ -185,16 +186,16 @@ def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkey
         file.mkdir() if content is None else file.write_bytes(content)
         return file
 
-    monkeypatch.setattr(events, "_send", lambda *given: True)
-    damage(events.TOLD)
-    events.tell_once("drift it", "w", "drift", "it")
-    assert json.loads(events.TOLD.read_text())["drift it"] == "w"
+    monkeypatch.setattr(prefect_events, "_send", lambda *given: True)
+    damage(prefect_events.TOLD)
+    prefect_events.tell_once("drift it", "w", "drift", "it")
+    assert json.loads(prefect_events.TOLD.read_text())["drift it"] == "w"
     damage(settings.PIDS / "prefect")
     assert settings.running("prefect") is None
     assert ledger._cached(damage(Path("kept/ledger.json"))) == []
-    damage(execute.SECONDS)
-    assert execute._seconds() in ({}, {"write": 3})
-    repository._forget_the_dead(lock := damage(Path("kept/rwlock")))
+    damage(executor.SECONDS)
+    assert executor._seconds() in ({}, {"write": 3})
+    dvc_steps._remove_stale_locks(lock := damage(Path("kept/rwlock")))
     assert not lock.exists()
     array = teacher_outputs.Array((2, 3), "float32", True, "kept/states")
     assert not teacher_outputs._whole(damage(Path("kept/done.json")), {"states": [2, 3, "float32"]}, {"states": array})

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core.errors import InputError
-from pipelines.inference import onnx_export, runtimes
+from pipelines.export import onnx_export
+from pipelines.inference import runtimes
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch
 from pipelines.tracking import registry

@@ -15,8 +15,8 @@ from pipelines.checkpoints import formats, quantized
 from pipelines.compression import masks
 from pipelines.core import json_file, paths, provenance, schema, tables
 from pipelines.core.errors import UsageError
-from pipelines.inference import cost
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement import cost
 from pipelines.models import backbones, shapes
 from pipelines.stages import compress, encode, evaluate, finetune
 from pipelines.training.loop import Training

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from pipelines.core import provenance
-from pipelines.graph.repository import held, opened, planned
+from pipelines.graph.dvc_steps import held, opened, planned
 from tests.support import forked
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from flows import dag
 from pipelines.core import provenance, tables
 from pipelines.core.errors import InputError
 from pipelines.graph import code_manifest, why
+from pipelines.graph.dvc_steps import held, opened
 from pipelines.graph.plan import Plan
-from pipelines.graph.repository import held, opened
 from tests.support import forked
 from tests.support.small_graph import Made
 
@@ -66,11 +66,11 @@ def check_what_an_edit_makes_stale(repository: Path) -> None:
     assert stale_by_dvc() == {"ingest@livedoor-samples", "prepare@headlines", "prepare@bodies"}
     archives.write_text(before)
     assert stale() == set()
-    export = repository / "pipelines/inference/onnx_export.py"
+    export = repository / "pipelines/export/onnx_export.py"
     before = export.read_text()
     export.write_text(f"{before}MORE = 1\n")
     assert stale() == stale_by_dvc() == {"export@headlines"}
-    file = "pipelines/inference/onnx_export.py"
+    file = "pipelines/export/onnx_export.py"
     assert why.why("export@headlines")[1:] == [f"  {file}: modified (pipelines/stages/export.py -> {file})"]
     export.write_text(before)
     assert stale() == stale_by_dvc() == set()

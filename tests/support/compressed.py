@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
-from pipelines.compression import claims, compressing
+from pipelines.compression import claims, compress_entry
 from pipelines.compression.context import Context, Data
 from pipelines.core import plugins
 from pipelines.core.resources import Resources
@@ -85,7 +85,7 @@ def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tu
         claims.check(out.name, method, given.teacher, given.task, folder.name)
         model = method.compress(given, params)
     out.mkdir()
-    model_folder.save(model, out, compressing.tokenizer_folder(given), given.task)
+    model_folder.save(model, out, compress_entry.tokenizer_folder(given), given.task)
     return model, given.found
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PRELOADED = [
-    "pipelines.compression.compressing",
+    "pipelines.compression.compress_entry",
     "pipelines.inference.predictor",
     "transformers.models.bert.modeling_bert",
     "mlflow.pyfunc",

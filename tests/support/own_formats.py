@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, new_head
 from pipelines.core.task import Task
-from pipelines.models import bilstm, features, heads, int8, matrices, packed, qdq, shapes
+from pipelines.models import bilstm, features, heads, shapes
+from pipelines.models.quantization import int8, matrices, packed, qdq
 
 
 def _qdq(model: PreTrainedModel) -> PreTrainedModel:

@@ -72,7 +72,7 @@ def build(context: Context, params: Params) -> PreTrainedModel:
     return student
 
 
-def loss(model: nn.Module, batch: Batch, targets: teacher_outputs.Told, *, kind: str) -> losses.Sums:
+def loss(model: nn.Module, batch: Batch, targets: teacher_outputs.TeacherOutputs, *, kind: str) -> losses.Sums:
     """||z_student - z_teacher||^2 (section 3.2)."""
     logits = states.logits(model, kind, batch)
     return distillation.squared(kind, logits, targets["logits"], batch), distillation.counts(kind, batch).sum()

@@ -50,12 +50,12 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     if layers < 2:
         raise students.refused("method", "distilbert", ": the teacher has one layer; the student takes fewer")
     student = students.shallower(context, [*range(0, layers, params.every)])
-    teaching = teacher_outputs.ask(context, teacher_outputs.Asked(hidden=(layers,)))
+    teaching = teacher_outputs.ask(context, teacher_outputs.OutputRequest(hidden=(layers,)))
     return teaching.train(student, partial(loss, kind=context.task.kind, params=params, last=layers), params)
 
 
 def loss(
-    model: nn.Module, batch: Batch, targets: teacher_outputs.Told, *, kind: str, params: Params, last: int
+    model: nn.Module, batch: Batch, targets: teacher_outputs.TeacherOutputs, *, kind: str, params: Params, last: int
 ) -> losses.Sums:
     """The weighted sum of the three; each row has one cosine, the mean of its tokens'."""
     seen = states.see(model, kind, batch)

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.compression.context import Context
-from pipelines.compression.retraining import Afterwards, fine_tune
+from pipelines.compression.retraining import FineTuneAfter, fine_tune
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones
@@ -23,7 +23,7 @@ from pipelines.models import backbones
 FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # whose layers are one
 
 
-class Params(Afterwards):
+class Params(FineTuneAfter):
     """How many layers are removed, and which; then the settings of fine-tuning, which epochs 0 leaves out."""
 
     layers: Count | None = None  # to drop; a threshold decides that for contribution

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from pipelines.compression.context import Context
 from pipelines.core.section import Section
-from pipelines.models import int8, matrices
+from pipelines.models.quantization import int8, matrices
 
 
 class Params(Section):

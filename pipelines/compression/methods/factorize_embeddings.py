@@ -12,7 +12,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from pipelines.compression.context import Context
-from pipelines.compression.retraining import Afterwards, fine_tune
+from pipelines.compression.retraining import FineTuneAfter, fine_tune
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones, shapes
@@ -21,7 +21,7 @@ from pipelines.models.factorized import Factorized
 FAMILIES = tuple(backbones.BACKBONES)
 
 
-class Params(Afterwards):
+class Params(FineTuneAfter):
     """E; then the settings of fine-tuning, which epochs 0 leaves out."""
 
     size: Count  # E

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from pipelines.compression.context import Context
 from pipelines.core.section import Count
 from pipelines.entries.parts.fit import Fit
-from pipelines.models import fake_quantization, matrices, packed
+from pipelines.models.quantization import fake_quantization, matrices, packed
 from pipelines.training import losses
 
 Bits = Annotated[int, Field(ge=2, le=8)]

@@ -45,7 +45,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         raise students.refused("layers", params.layers, why)
     student = students.shallower(context, [*range(params.layers)])
     taught = followed(count, params.layers, params.map)
-    teaching = teacher_outputs.ask(context, teacher_outputs.Asked(first=taught))
+    teaching = teacher_outputs.ask(context, teacher_outputs.OutputRequest(first=taught))
     return teaching.train(student, partial(loss, kind=context.task.kind, params=params, taught=taught), params)
 
 
@@ -57,7 +57,13 @@ def followed(count: int, layers: int, how: str) -> tuple[int, ...]:
 
 
 def loss(
-    model: nn.Module, batch: Batch, targets: teacher_outputs.Told, *, kind: str, params: Params, taught: tuple[int, ...]
+    model: nn.Module,
+    batch: Batch,
+    targets: teacher_outputs.TeacherOutputs,
+    *,
+    kind: str,
+    params: Params,
+    taught: tuple[int, ...],
 ) -> losses.Sums:
     """(1 - alpha) * CE(labels) + alpha * L_DS + beta * L_PT (eq. 8)."""
     seen = states.see(model, kind, batch)

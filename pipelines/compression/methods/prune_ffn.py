@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from pipelines.compression import importance
 from pipelines.compression.context import Context
-from pipelines.compression.retraining import Afterwards, fine_tune
+from pipelines.compression.retraining import FineTuneAfter, fine_tune
 from pipelines.core.section import Count
 from pipelines.models import shapes
 from pipelines.training import losses
@@ -22,7 +22,7 @@ from pipelines.training import losses
 FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "deberta-v2", "modernbert")  # MobileBERT has stacks
 
 
-class Params(Afterwards):
+class Params(FineTuneAfter):
     """Which share of all rows is removed, and how it is chosen; then the settings of fine-tuning."""
 
     share: Annotated[float, Field(gt=0, lt=1)]  # of the rows that there are

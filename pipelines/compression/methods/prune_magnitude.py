@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from pipelines.checkpoints import new_head
 from pipelines.compression import masks
 from pipelines.compression.context import Context
-from pipelines.compression.retraining import Afterwards, fine_tune
+from pipelines.compression.retraining import FineTuneAfter, fine_tune
 from pipelines.core import provenance
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
@@ -31,7 +31,7 @@ FAMILIES = tuple(name for name in backbones.BACKBONES if name != "xlnet")  # who
 REWIND = "params.yaml: compress: rewind: encoder"
 
 
-class Params(Afterwards):
+class Params(FineTuneAfter):
     """Which share of the layers' weights is zero at the end; then the settings of each round's training."""
 
     sparsity: Annotated[float, Field(gt=0, lt=1)]

@@ -3,8 +3,8 @@
 Abdaoui et al. 2020 ("Load What You Need: Smaller Versions of Multilingual BERT") keep the pieces of one language so,
 and those of them that its texts use most (section 3).
 The tokenizer loses the same entries as the embedding, and the model folder holds its own, shorter vocabulary. A text of
-pieces that stay is cut into the same pieces and predicted the same (`pipelines/text/shortening.py` says why). Another
-text is cut into smaller pieces: into single characters at worst, where they are kept.
+pieces that stay is cut into the same pieces and predicted the same (`pipelines/text/vocabulary_pruning.py` says why).
+Another text is cut into smaller pieces: into single characters at worst, where they are kept.
 
 Rows for a further method on the result must be encoded with its vocabulary: `vocab: artifacts/models/NAME`.
 """
@@ -22,8 +22,8 @@ from pipelines.core.errors import UsageError
 from pipelines.core.section import Count, Section
 from pipelines.models import backbones
 from pipelines.models.factorized import Factorized
-from pipelines.text import shortening
 from pipelines.text import tokenizer as text_tokenizer
+from pipelines.text import vocabulary_pruning
 
 FAMILIES = tuple(backbones.BACKBONES)
 
@@ -38,13 +38,13 @@ class Params(Section):
 def compress(context: Context, params: Params) -> PreTrainedModel:
     """The teacher with a smaller vocabulary; its tokenizer is written into `context.own_tokenizer`."""
     model, tokenizer = context.teacher, context.tokenizer
-    shortening.check(tokenizer.name, params.characters, "params.yaml: compress: prune_vocab")
+    vocabulary_pruning.check(tokenizer.name, params.characters, "params.yaml: compress: prune_vocab")
     used = in_use(context.data.train.ids, params.most)
-    stay = shortening.staying(tokenizer, used, params.characters, context.source)
+    stay = vocabulary_pruning.staying(tokenizer, used, params.characters, context.source)
     if len(stay) == tokenizer.vocab_size:
         raise UsageError(f"params.yaml: compress: prune_vocab: all {len(stay):,} pieces of the vocabulary are needed")
     shutil.rmtree(context.own_tokenizer, ignore_errors=True)
-    shortening.write(context.source, context.own_tokenizer, stay)
+    vocabulary_pruning.write(context.source, context.own_tokenizer, stay)
     new = text_tokenizer.load(context.own_tokenizer)
     assert new.tokens(range(new.vocab_size)) == tokenizer.tokens(stay), "another order of the pieces"
     keep(model, stay)

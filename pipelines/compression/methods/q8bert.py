@@ -20,8 +20,8 @@ from transformers import PreTrainedModel
 
 from pipelines.compression.context import Context
 from pipelines.entries.parts.fit import Fit
-from pipelines.models import fake_quantization, int8, matrices, qdq
 from pipelines.models.batch import Batch
+from pipelines.models.quantization import fake_quantization, int8, matrices, qdq
 from pipelines.training import losses
 
 

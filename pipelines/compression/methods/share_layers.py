@@ -22,7 +22,7 @@ from transformers import AlbertConfig, PreTrainedModel
 
 from pipelines.compression import transfer
 from pipelines.compression.context import Context
-from pipelines.compression.retraining import Afterwards, fine_tune, unchanged
+from pipelines.compression.retraining import FineTuneAfter, fine_tune, unchanged
 from pipelines.compression.transfer import Rate
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
@@ -46,7 +46,7 @@ SAME = (  # values of the config that have one name in both
 )  # fmt: skip
 
 
-class Params(Afterwards):
+class Params(FineTuneAfter):
     """How many sets of weights there are, how they begin, and the settings of both fits."""
 
     groups: Count = 1

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from pipelines.compression import calibration
 from pipelines.compression.context import Context
 from pipelines.core.section import Count, Section
-from pipelines.models import int8, matrices, qdq
+from pipelines.models.quantization import int8, matrices, qdq
 
 
 class Params(Section):

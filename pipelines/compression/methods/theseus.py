@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from pipelines.compression import retraining, students
 from pipelines.compression.context import Context
-from pipelines.compression.retraining import Listening
+from pipelines.compression.retraining import DistillationFit
 from pipelines.core import seeding
 from pipelines.core.section import Count, Fraction, Positive
 from pipelines.models import backbones, shapes
@@ -28,7 +28,7 @@ from pipelines.models.batch import Batch
 from pipelines.training import losses, optim
 
 
-class Params(Listening):
+class Params(DistillationFit):
     """How many layers are left, how they come in, and the settings of both fits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

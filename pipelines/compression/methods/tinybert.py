@@ -72,7 +72,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     taught = followed(students.depth(context.teacher), students.depth(student), params.map)
     if params.attention:
         transfer.check_heads(context, student)
-    asked = teacher_outputs.Asked(hidden=(0, *taught), attention=taught if params.attention else ())
+    asked = teacher_outputs.OutputRequest(hidden=(0, *taught), attention=taught if params.attention else ())
     teaching = teacher_outputs.ask(context, asked)
     torch.manual_seed(seeding.derive(context.seed, "projections"))
     projected = Projected(student, backbones.encoder(context.teacher).config.hidden_size)
@@ -105,7 +105,7 @@ def followed(count: int, layers: int, how: str | list[int]) -> tuple[int, ...]:
 def inside(
     model: nn.Module,
     batch: Batch,
-    targets: teacher_outputs.Told,
+    targets: teacher_outputs.TeacherOutputs,
     *,
     kind: str,
     taught: tuple[int, ...],
@@ -138,7 +138,7 @@ def attention_apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Te
 
 
 def prediction(
-    model: nn.Module, batch: Batch, targets: teacher_outputs.Told, *, kind: str, temperature: float
+    model: nn.Module, batch: Batch, targets: teacher_outputs.TeacherOutputs, *, kind: str, temperature: float
 ) -> losses.Sums:
     """The cross-entropy of the teacher's probabilities (eq. 10)."""
     logits = states.logits(model, kind, batch)

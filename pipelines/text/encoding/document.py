@@ -5,7 +5,7 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.task import Task
 from pipelines.text.encoding.sequence import lists
-from pipelines.text.interface import Tokenizer
+from pipelines.text.protocol import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:

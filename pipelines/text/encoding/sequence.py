@@ -10,7 +10,7 @@ from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, offsets, positions
 from pipelines.core.task import Task
-from pipelines.text.interface import Tokenizer
+from pipelines.text.protocol import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.task import Task
-from pipelines.text.interface import Tokenizer
+from pipelines.text.protocol import Tokenizer
 
 
 class Window(NamedTuple):

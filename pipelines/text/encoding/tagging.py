@@ -14,7 +14,7 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
-from pipelines.text.interface import Tokenizer
+from pipelines.text.protocol import Tokenizer
 
 NONE = -100  # the label of a token that carries no tag
 

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
 from pipelines.core.section import Section
-from pipelines.text import interface, vocab
+from pipelines.text import protocol, vocab
 from pipelines.text.backend import FILE, BackendTokenizer
 
 NAME = "wordpiece"
@@ -30,7 +30,7 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
 def whole(folder: Path) -> Backend:
     """The pipeline with special tokens, for AutoTokenizer, which does not read vocab.txt for every family."""
     pieces = vocab.read(folder)
-    backend = _backend(pieces, bool(interface.read_config(folder).get("do_lower_case", True)))
+    backend = _backend(pieces, bool(protocol.read_config(folder).get("do_lower_case", True)))
     backend.add_special_tokens(list(vocab.SPECIAL))
     backend.decoder = decoders.WordPiece()
     backend.post_processor = processors.BertProcessing(("[SEP]", pieces["[SEP]"]), ("[CLS]", pieces["[CLS]"]))
@@ -39,7 +39,7 @@ def whole(folder: Path) -> Backend:
 
 def load(folder: Path) -> BackendTokenizer:
     """A tokenizer that splits at white space and punctuation, and then takes the longest match first."""
-    lowercase = bool(interface.read_config(folder).get("do_lower_case", True))
+    lowercase = bool(protocol.read_config(folder).get("do_lower_case", True))
     pieces = vocab.read(folder)
     return BackendTokenizer(NAME, _backend(pieces, lowercase), vocab.specials(pieces), lowercase=str(lowercase).lower())
 

@@ -15,9 +15,9 @@ from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, new_head, pretrained
 from pipelines.core import provenance
 from pipelines.core.errors import InputError
-from pipelines.inference import cost
 from pipelines.inference.fill_mask import fill
-from pipelines.models import int8
+from pipelines.measurement import cost
+from pipelines.models.quantization import int8
 from pipelines.text import tokenizer
 from tests.support import own_formats, tiny
 

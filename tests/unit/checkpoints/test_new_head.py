@@ -10,7 +10,8 @@ from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head, pretrained
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
-from pipelines.models import backbones, heads, int8
+from pipelines.models import backbones, heads
+from pipelines.models.quantization import int8
 from pipelines.text import tokenizer
 from tests.support import tiny
 from tests.support.kinds import FAMILIES, TASKS

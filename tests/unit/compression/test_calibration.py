@@ -9,7 +9,7 @@ import torch
 from pipelines.compression import calibration
 from pipelines.compression.context import Context, Data
 from pipelines.core.resources import Resources
-from pipelines.models import matrices
+from pipelines.models.quantization import matrices
 from pipelines.text import tokenizer
 from pipelines.training.distributed import fitting
 from tests.support import kinds

@@ -14,7 +14,7 @@ from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import formats, new_head
 from pipelines.compression.methods import share_layers
 from pipelines.core.errors import UsageError
-from pipelines.inference import cost
+from pipelines.measurement import cost
 from pipelines.models import backbones, heads, shapes
 from pipelines.models.factorized import Factorized
 from pipelines.training.batches import RowBatches

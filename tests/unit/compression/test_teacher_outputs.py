@@ -9,7 +9,7 @@ import torch
 
 from pipelines.compression import states, teacher_outputs
 from pipelines.compression.context import Context, Data
-from pipelines.compression.teacher_outputs import MARK, Asked
+from pipelines.compression.teacher_outputs import MARK, OutputRequest
 from pipelines.core.resources import Resources
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, shapes
@@ -18,7 +18,7 @@ from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
 from tests.support.kinds import FAMILIES, TASKS, model_and_rows
 
-ASKED = Asked(first=(0, 2), hidden=(0, 1), attention=(2,))
+ASKED = OutputRequest(first=(0, 2), hidden=(0, 1), attention=(2,))
 PARAMS = Fit(batch_size=5, epochs=1, seed=3)
 
 
@@ -40,7 +40,7 @@ def test_files_say_what_the_teacher_says(kind: str, family: str, checkout: Path)
     context = given(checkout, kind, family)
     teaching = teacher_outputs.ask(context, ASKED)
     assert not teaching.again
-    lessons = teacher_outputs.Lessons(context.data.batches(PARAMS), teaching.arrays)
+    lessons = teacher_outputs.TeacherBatches(context.data.batches(PARAMS), teaching.arrays)
     names = {"logits", "first.0", "first.2", "hidden.0", "hidden.1", "queries.2", "keys.2"}
     seen = 0
     for step in range(len(lessons)):
@@ -74,7 +74,7 @@ def test_the_teacher_is_asked_once_and_a_killed_run_takes_the_files_up(
     teacher_outputs.ask(context)
     assert {path.name: path.stat().st_mtime_ns for path in context.cache.iterdir()} == files
     assert not asked
-    teacher_outputs.ask(context, Asked(hidden=(2,)))  # not among those
+    teacher_outputs.ask(context, OutputRequest(hidden=(2,)))  # not among those
     assert asked == [1]
     (context.cache / "outputs.json").unlink()  # killed before it was finished
     teacher_outputs.ask(context, ASKED)
@@ -94,15 +94,15 @@ def test_without_files_the_teacher_is_asked_at_every_step(
     assert teaching.again
     assert [*teaching.arrays] == ["logits"]
     assert (teaching.arrays["logits"].inside is not None) == (why == "other machines")
-    told: list[teacher_outputs.Told] = []
+    told: list[teacher_outputs.TeacherOutputs] = []
 
-    def loss(model: torch.nn.Module, batch: Any, said: teacher_outputs.Told) -> Any:
+    def loss(model: torch.nn.Module, batch: Any, said: teacher_outputs.TeacherOutputs) -> Any:
         assert not any(name.startswith(MARK) for name in batch)
         told.append(said)
         return torch.zeros(()), torch.ones(())
 
-    batch = teacher_outputs.Lessons(context.data.batches(PARAMS), teaching.arrays)[0]
-    teacher_outputs.Taught(loss, "single", ASKED, context.teacher)(context.teacher, batch, 0)
+    batch = teacher_outputs.TeacherBatches(context.data.batches(PARAMS), teaching.arrays)[0]
+    teacher_outputs.DistilledLoss(loss, "single", ASKED, context.teacher)(context.teacher, batch, 0)
     with torch.no_grad():
         wanted = teacher_outputs.told(context.teacher, "single", ASKED, own(batch))
     assert told[0].keys() == wanted.keys()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pipelines.core.errors import InputError
-from pipelines.inference import onnx_export, runtimes
+from pipelines.export import onnx_export
+from pipelines.inference import runtimes
 from tests.support import tiny
 from tests.support.off_by import ONE, Off
 

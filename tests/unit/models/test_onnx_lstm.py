@@ -9,7 +9,7 @@ from torch import nn
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
-from pipelines.inference import onnx_export
+from pipelines.export import onnx_export
 from tests.support import tiny
 
 pytestmark = pytest.mark.slow

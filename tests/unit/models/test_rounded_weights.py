@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from pipelines.models import int8, qdq
+from pipelines.models.quantization import int8, qdq
 
 
 def test_each_word_has_its_own_scale() -> None:

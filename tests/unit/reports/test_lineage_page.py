@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from pipelines.reports import lineage, plots
+from pipelines.reports import lineage_page, plots
 
 
 def stage(name: str, read: list[str], wrote: list[str]) -> dict[str, object]:
@@ -17,7 +17,7 @@ STAGES = [
 
 
 def test_sources_are_what_no_stage_wrote() -> None:
-    sources, edges = lineage.flow(STAGES)
+    sources, edges = lineage_page.flow(STAGES)
     assert sources == ["samples/a", "encoders/e"]
     assert edges == [
         ("samples/a", "prepare@a"),
@@ -29,7 +29,7 @@ def test_sources_are_what_no_stage_wrote() -> None:
 
 
 def test_each_stands_to_the_right_of_what_leads_to_it() -> None:
-    sources, edges = lineage.flow(STAGES)
+    sources, edges = lineage_page.flow(STAGES)
     svg = plots.layers([*sources, *(str(each["stage"]) for each in STAGES)], edges)
     right = {}
     for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
@@ -39,7 +39,7 @@ def test_each_stands_to_the_right_of_what_leads_to_it() -> None:
 
 
 def test_the_page_says_what_was_read_and_written() -> None:
-    page = lineage.html("Lineage of a version 1", ["of commit <abc>"], STAGES)
+    page = lineage_page.html("Lineage of a version 1", ["of commit <abc>"], STAGES)
     assert page.count("<svg") == 1
     assert "<li>of commit &lt;abc&gt;</li>" in page
     assert page.index("<td>models/a") < page.index("<td>samples/a"), "the last stage first"

@@ -2,7 +2,7 @@
 
 import re
 
-from pipelines.reports import labels, plots
+from pipelines.reports import plots, point_labels
 from pipelines.reports.frontier import Point, frontier
 
 
@@ -42,7 +42,7 @@ def test_small_names_meet_no_other() -> None:
     figure, axes = plots._figure(6, 4)
     named = [(point.name, point.x, point.score, False) for point in crowd(25)]
     axes.plot([x for _, x, _, _ in named], [y for _, _, y, _ in named], ".")
-    labels.beside(figure, axes, named, [], plots.INK)
+    point_labels.beside(figure, axes, named, [], plots.INK)
     figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in axes.texts]
     assert 5 < len(boxes) <= 26

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from pipelines.checkpoints import new_head
 from pipelines.entries.parts.fit import Fit
-from pipelines.models import fake_quantization
+from pipelines.models.quantization import fake_quantization
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches
 from pipelines.training.loop import AfterStep, Job, train

@@ -1,0 +1,104 @@
+"""Run one entry of compress: its method makes a smaller model from a teacher."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pipelines.checkpoints import folder, vocabulary
+from pipelines.compression import claims, variant
+from pipelines.compression.context import Context, Data
+from pipelines.core import params, paths, plugins, provenance
+from pipelines.core.errors import UsageError
+from pipelines.core.progress import say
+from pipelines.core.resources import Resources
+from pipelines.core.task import Task
+from pipelines.entries.compress import Compress
+from pipelines.models import backbones
+from pipelines.text import protocol
+from pipelines.text import tokenizer as text_tokenizer
+from pipelines.training import checks, dev_scores
+from pipelines.training.batches import Encoded
+from pipelines.training.distributed import fitting
+
+
+def compress(key: str, entry: Compress, target: Path, resources: Resources) -> None:
+    """Write the model folder `target`, which the entry's method makes."""
+    method = plugins.load("pipelines.compression.methods", entry.method)
+    options = params.options(entry, method.Params, f"compress.{key}", seed=entry.seed)
+    if getattr(options, "patience", 0) and not entry.dev:
+        raise UsageError(f"params.yaml: compress.{key}.patience: {options.patience}; it needs a split as dev")
+    teacher_folder, data = paths.model(entry.teacher), paths.encoded(entry.data)
+    teacher, task = folder.load_tuned(teacher_folder)
+    claims.check(key, method, teacher, task, entry.teacher)
+    tokenizer = text_tokenizer.load(teacher_folder)
+    data_task = Task.load(data)
+    _check_rows(key, entry, task, data_task)
+    _check_vocabulary(key, entry, data, tokenizer)
+    read = f"{backbones.digest(teacher)} {provenance.digest(data)}"
+    cache = _cache(key, f"{entry.method} {read}")
+    dev = Encoded.read(data, entry.dev) if entry.dev else None
+    with fitting("compress", key, resources, f"{read} {entry.dev}") as fit, paths.fresh_folder(target) as out:
+        context = Context(
+            teacher=teacher,
+            task=task,
+            data=Data(Encoded.read(data, data_task.train), dev, tokenizer.pad_id),
+            tokenizer=tokenizer,
+            watch=dev_scores.on_split(data, entry.dev, task) if entry.dev else None,
+            seed=entry.seed,
+            fit=fit,
+            cache=cache,
+            source=teacher_folder,
+        )
+        model = method.compress(context, options)
+        folder.save(model, out, tokenizer_folder(context), task)
+        provenance.write(out, "compress", entry.model_dump(), [teacher_folder, data], ("torch", "transformers"))
+        step = {"run": key, "method": entry.method, "params": options.model_dump(mode="json")}
+        variant.write(out, model, task.kind, step, entry.teacher, teacher_folder, context.found)
+    shutil.rmtree(cache)
+
+
+def tokenizer_folder(context: Context) -> Path:
+    """The folder with the result's tokenizer: what the method wrote, or else the teacher's."""
+    own = context.own_tokenizer
+    return own if (own / protocol.CONFIG).is_file() else context.source
+
+
+def _cache(key: str, of: str) -> Path:
+    """The folder for what a method keeps, such as the teacher's outputs.
+
+    A killed compression by another method, of another teacher, or with other rows, leaves nothing in it.
+    """
+    folder = paths.teacher_outputs(key)
+    stamp = folder / "digest"
+    if not stamp.is_file() or stamp.read_bytes() != of.encode():
+        if folder.is_file():
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        stamp.write_text(of)
+    return folder
+
+
+def _check_rows(key: str, entry: Compress, task: Task, data_task: Task) -> None:
+    """Raise UsageError unless the rows, whose task is `data_task`, are such as the teacher's, whose task is `task`."""
+    if (data_task.kind, data_task.labels) != (task.kind, task.labels):
+        raise UsageError(
+            f"params.yaml: compress.{key}.data: {entry.data} has rows of task {data_task.name}, kind {data_task.kind}; "
+            f"the teacher learned {task.name}, kind {task.kind}, or other labels"
+        )
+    if data_task.name != task.name:  # rows of one corpus may be prepared twice, so it is no error
+        say(f"compress {key}: the rows of {entry.data} are of task {data_task.name}; the teacher learned {task.name}")
+    checks.dev(f"compress.{key}", entry.dev, data_task)
+    if "train" not in data_task.splits:
+        raise UsageError(
+            f"params.yaml: compress.{key}.data: {entry.data} has no split train ({', '.join(data_task.splits)})"
+        )
+
+
+def _check_vocabulary(key: str, entry: Compress, data: Path, tokenizer: Any) -> None:
+    """Raise UsageError unless the rows are encoded with the vocabulary of the teacher, which may be a shortened one."""
+    if not vocabulary.same(tokenizer, text_tokenizer.load(data / "tokenizer")):
+        raise UsageError(
+            f"params.yaml: compress.{key}.data: {entry.data} is encoded with another vocabulary than that of "
+            f"{entry.teacher}; encode the rows with it: vocab: {paths.model(entry.teacher)}"
+        )

@@ -1,0 +1,1 @@
+"""Export to ONNX, and the int8 layers of an export."""

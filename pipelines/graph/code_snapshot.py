@@ -1,0 +1,60 @@
+"""The code and the params that a run began with, stage by stage."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipelines.core import params, resources
+from pipelines.core.errors import InputError
+from pipelines.graph import code_manifest, import_closure
+
+# libraries that start threads of their own when imported; a forked child lacks these, and waits for them at its end
+NEVER_AHEAD = {"onnxruntime"}
+
+
+def ahead(files: Iterable[str], root: Path) -> tuple[str, ...]:
+    """What a process that forks may import for children that run these files."""
+    every = import_closure.modules(files, root)
+    return tuple(module for module in every if module.partition(":")[0].partition(".")[0] not in NEVER_AHEAD)
+
+
+class CodeSnapshot:
+    """The code that a run began with. A stage is not started if a statement that it imports was edited since."""
+
+    def __init__(self) -> None:
+        self.closures, self.values = code_manifest.stages(Path()), params.read()
+        self.found: dict[str, set[str]] = {}
+        self.seen: dict[str, str] = {}  # the digest of each file
+
+    def files(self, name: str) -> set[str]:
+        """The files that a stage imports; none for a command that is no stage of the project."""
+        if name not in self.found:
+            section, _, key = name.partition("@")
+            entry = (self.values.get(section) or {}).get(key) or {}
+            code = self.closures.get(section)
+            self.found[name] = (
+                code_manifest.runs(code, entry, Path(), f"{params.FILE}: {name.replace('@', '.')}") if code else set()
+            )
+            self.seen |= {file: _digest(file) for file in self.found[name] if file not in self.seen}
+        return self.found[name]
+
+    def resources(self, name: str) -> resources.Resources:
+        """What params.yaml says of the stage's resources."""
+        section, _, key = name.partition("@")
+        return resources.within(self.values, section, key)
+
+    def modules(self, name: str) -> tuple[str, ...]:
+        """What the stage imports, and may be imported before a fork."""
+        return ahead(sorted(self.files(name)), Path())
+
+    def check(self, name: str) -> None:
+        """Raises InputError if a file that the stage imports is not what it was."""
+        for file in sorted(self.files(name)):
+            if _digest(file) != self.seen[file]:
+                raise InputError(f"{file} was edited while the graph ran; run again, with the code as it is now")
+
+
+def _digest(file: str) -> str:
+    try:
+        return code_manifest.digest(Path(file))
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,216 @@
+"""DVC's part of a run: the plan, what is stale, and what DVC does before and after a stage's command.
+
+The calls and their order are those of `dvc repro` (dvc.repo.reproduce, dvc.stage.run), so that dvc.lock, the cache and
+the run-cache are what it would have left. docs/private-names.md has the names that DVC does not document.
+"""
+
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import paths
+from pipelines.core.errors import InputError
+
+LOCK = Path("dvc.lock")
+KEPT = Path("state/run/dvc.lock")  # dvc.lock as it was, while DVC writes it; DVC does not write it aside
+PATIENCE_SECONDS = 60  # for another DVC command that holds the repository for a moment
+
+
+@contextmanager
+def opened() -> Iterator[Any]:
+    """The checkout as a `dvc.repo.Repo`; DVC's errors become sentences."""
+    from dvc.repo import Repo
+
+    logging.getLogger("dvc").setLevel(logging.WARNING)  # what it tells of every stage, the board tells
+    with sentences(), Repo(".") as repo, repo.scm_context(quiet=True):
+        with held(repo):  # what is half written may be another's, who goes on
+            _remove_stale_locks(Path(repo.tmp_dir) / "rwlock")
+        yield repo
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turn DVC's errors into InputErrors of one line."""
+    from dvc.exceptions import DvcException
+
+    try:
+        yield
+    except DvcException as error:
+        raise InputError(sentence(error)) from error
+
+
+def sentence(error: BaseException) -> str:
+    """An error of DVC on one line, with its cause."""
+    told = [" ".join(str(each).split()) for each in (error, error.__cause__) if each and str(each)]
+    return ": ".join(dict.fromkeys(told))
+
+
+@contextmanager
+def held(repo: Any) -> Iterator[None]:
+    """Hold DVC's lock, as every DVC command does, and wait for one that does.
+
+    Who was killed while holding it may have left dvc.lock half written; it is as before then.
+    """
+    from dvc.lock import LockError
+
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            repo.lock.lock()
+            break
+        except LockError:
+            if time.monotonic() > until:
+                raise InputError("another DVC command has this checkout; wait until it ends, or stop it") from None
+    try:
+        _mend_lock()
+        yield
+    finally:
+        repo.lock.unlock()
+
+
+def planned(repo: Any, targets: Sequence[str] = ()) -> tuple[list[Any], dict[str, set[str]]]:
+    """The stages of a run, each after those that it depends on, and the names that each depends on."""
+    from dvc.repo.reproduce import collect_stages, get_active_graph, plan_repro
+
+    graph = get_active_graph(repo.index.graph)
+    chosen = collect_stages(repo, targets) if targets else list(repo.index.stages)
+    order = plan_repro(graph, chosen)
+    return order, {stage.addressing: {each.addressing for each in graph.successors(stage)} for stage in order}
+
+
+@contextmanager
+def writing(repo: Any, stages: Sequence[Any]) -> Iterator[None]:
+    """Tell other DVC commands that these stages' outputs are being written, as `dvc repro` does for one stage.
+
+    They refuse to read or write them, and name this process.
+    """
+    from dvc.lock import LockError
+    from dvc.rwlock import rwlock
+
+    outs = [out.fs_path for stage in stages for out in stage.outs]
+    try:
+        hardlink = repo.config["core"].get("hardlink_lock", False)
+        with rwlock(repo.tmp_dir, repo.fs, " ".join(sys.argv), [], outs, hardlink):
+            yield
+    except LockError as error:
+        raise InputError(f"another DVC command writes what this run would: {sentence(error)}") from None
+
+
+def _remove_stale_locks(file: Path) -> None:
+    """Remove DVC's list of readers and writers if none of them runs: DVC takes any process of that number for one."""
+    try:
+        lists = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        _remove(file)  # DVC could not read it either
+        return
+    try:
+        every = [
+            *lists.get("write", {}).values(),
+            *(each for several in lists.get("read", {}).values() for each in several),
+        ]
+        alive = any(_runs_dvc(int(each["pid"])) for each in every)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        alive = False  # as above
+    if not alive:
+        _remove(file)
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)
+
+
+def _runs_dvc(pid: int) -> bool:
+    """Whether a process of that number runs DVC or bertline."""
+    import psutil
+
+    try:
+        words = " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return False
+    return pid != os.getpid() and any(name in words for name in ("dvc", "bertline", "prefect"))
+
+
+def begin(stage: Any) -> bool:
+    """What DVC does before a stage's command; returns whether the command is to run, or its result was cached."""
+    from dvc.stage.cache import RunCacheNotFoundError
+
+    if stage.frozen or not stage.cmd:  # nothing to run here: DVC fetches an import, or looks at what is there
+        if stage.reproduce():
+            _write_lock(stage)
+        return False
+    if missing := [str(dep) for dep in stage.deps if not dep.exists]:
+        raise InputError(f"{', '.join(missing)}: no such file, and no stage makes it")
+    stage.remove_outs()
+    try:
+        stage.repo.stage_cache.restore(stage)
+    except RunCacheNotFoundError:
+        stage.save_deps()
+        return True
+    stage.save_deps()
+    finish(stage)
+    return False
+
+
+def finish(stage: Any) -> None:
+    """What DVC does after a stage's command, but for one thing: it records what the stage read when it began.
+
+    DVC looks again, and so takes a file that was edited meanwhile for one that the stage has read.
+    """
+    stage.save_outs()
+    stage.md5 = stage.compute_md5()
+    if all(out.use_cache or out.is_metric or out.is_plot for out in stage.outs):
+        stage.repo.stage_cache.save(stage)
+    stage.commit()
+    for out in stage.outs:  # of a folder DVC only logs the files that its cache did not take
+        if out.use_cache and out.changed_cache():
+            raise InputError(f"{out}: DVC's cache has not all of its files; is its disk full?")
+    _write_lock(stage)
+
+
+def _write_lock(stage: Any) -> None:
+    with _kept_lock():
+        stage.dump(update_pipeline=False)
+
+
+@contextmanager
+def _kept_lock() -> Iterator[None]:
+    """Keep dvc.lock as it is until the block has written it whole."""
+    with paths.fresh_file(KEPT) as aside:
+        if LOCK.is_file():
+            shutil.copyfile(LOCK, aside)
+        else:
+            aside.write_text("schema: '2.0'\n", encoding="utf-8")
+    try:
+        yield
+    except BaseException:
+        _mend_lock()
+        raise
+    KEPT.unlink(missing_ok=True)
+
+
+def _mend_lock() -> None:
+    """Put dvc.lock back as it was if a run was killed while DVC wrote it."""
+    if KEPT.is_file():
+        os.replace(KEPT, LOCK)
+
+
+def in_order(repo: Any, names: Sequence[str]) -> None:
+    """Put the stages of dvc.lock into the order in which `dvc repro` writes them."""
+    from dvc.utils.serialize import modify_yaml
+
+    with _kept_lock(), modify_yaml(str(LOCK), fs=repo.fs) as lock:
+        stages = lock["stages"]
+        place = {name: number for number, name in enumerate(names)}
+        there = [name for name in stages if name in place]
+        if there != sorted(there, key=place.__getitem__):
+            for name in sorted(there, key=place.__getitem__):
+                stages.move_to_end(name)

@@ -1,0 +1,275 @@
+"""Run the graph: stages side by side under limits, each forked from a warm process; `bertline run`.
+
+What others wait for longest starts first (its critical path, by the seconds of earlier runs). dvc.lock and the cache
+are as `dvc repro` would leave them.
+"""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import json_file, paths
+from pipelines.core.errors import InputError
+from pipelines.core.progress import say
+from pipelines.core.stage import alone
+from pipelines.graph import dvc_steps
+from pipelines.graph.code_snapshot import CodeSnapshot
+from pipelines.graph.forkserver import Command, Ended, Started, Warm
+from pipelines.graph.local_resources import Limits
+from pipelines.graph.on_ray import node_command
+from pipelines.graph.on_ray.client import Lost, Placed, Refused, Reserved
+from pipelines.graph.plan import Plan
+from pipelines.graph.run_display import Board, last_lines
+
+LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
+WORKSPACE = ("run", "all")  # the lock of a run of the graph
+TICK_SECONDS = 0.2
+REST_SECONDS = 10.0  # before a failed stage runs again
+
+
+class StageError(InputError):
+    """Stages failed, each for the reason in `failed`; what depends on them was not started, and is in `left`."""
+
+    def __init__(self, said: str, failed: dict[str, str], left: list[str]) -> None:
+        super().__init__(said)
+        self.failed, self.left = failed, left
+
+
+def run(
+    targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None, held: bool = False
+) -> list[str]:
+    """Bring the graph, or `targets` and what they depend on, up to date; returns the stages that ran.
+
+    Args:
+        jobs: the most stages at the same time; 0: as many as the limits allow.
+        keep_going: run all that does not depend on a failed stage.
+        board: where the run is shown; on this terminal if nowhere else.
+        held: the caller holds WORKSPACE. (Of a file that a process locks twice, the first unlock frees both.)
+
+    Raises:
+        InputError: a stage failed (StageError). What runs at that time runs to its end, and is kept.
+    """
+    with nullcontext() if held else alone(*WORKSPACE), dvc_steps.opened() as repo:
+        with dvc_steps.held(repo):
+            plan = Plan.of(repo, targets)
+            plan.code.write(repo)
+        if not plan.affected:
+            say(f"{len(plan.stages)} stages are up to date")
+            return []
+        with dvc_steps.writing(repo, [plan.stages[name] for name in plan.affected]):
+            return Executor(repo, plan, jobs, keep_going, board or Board()).run()
+
+
+@dataclass
+class Executor:
+    """One run of the affected stages of a plan."""
+
+    repo: Any
+    plan: Plan
+    jobs: int
+    keep_going: bool
+    board: Board
+    limits: Limits = field(default_factory=Limits)
+    ran: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.seconds: dict[str, float] = _seconds()
+        longest = self.plan.paths_to_end(self.seconds)
+        self.left = sorted(self.plan.affected, key=lambda name: -longest[name])
+        self.done = set(self.plan.stages) - set(self.left)
+        self.code = CodeSnapshot()
+        self.wanted = {name: self.code.resources(name) for name in self.left}
+        here = [name for name in self.left if self.wanted[name].placement == "here"]
+        self.warm = Warm(dict.fromkeys(module for name in here for module in self.code.modules(name)))
+        self.placed = Placed()
+        self.tries: dict[str, int] = {}  # how often a stage has failed
+        self.rests: dict[str, float] = {}  # until when it does not run again, on the monotonic clock
+
+    def run(self) -> list[str]:
+        LOGS.mkdir(parents=True, exist_ok=True)
+        node_command.wait_for(self.left)
+        with self.placed, self.warm, self.board.shown():
+            while self.left or self._underway():
+                self._start_all()
+                if not self._underway() and not self._may_start(rested=False):
+                    break
+                for event in self._events():
+                    self._take(event)
+                self.board.refresh()
+        if self.ran:
+            with dvc_steps.held(self.repo):
+                dvc_steps.in_order(self.repo, list(self.plan.stages))
+        if self.failed:
+            raise StageError(self._reasons(), self.failed, self.left)
+        return self.ran
+
+    def _underway(self) -> list[str]:
+        """The stages that run, or wait for a place."""
+        return [*self.board.running, *self.placed.waiting]
+
+    def _events(self) -> list[Any]:
+        """What has happened, after at most a tick."""
+        wait([pipe for pipe in (self.warm.pipe, self.placed.pipe) if pipe], TICK_SECONDS)
+        try:
+            return [*self.placed.events(), *self.warm.events(0)]
+        except EOFError:
+            names = ", ".join(self.board.running)
+            raise InputError(f"the warm process was killed, and {names} with it; run again") from None
+
+    def _take(self, event: Started | Ended | Reserved | Lost | Refused) -> None:
+        if isinstance(event, Ended):
+            self._end(event)
+        elif isinstance(event, Reserved):
+            if event.name in self.placed.waiting:
+                self._go(event.name, event.node)
+        elif isinstance(event, Lost):
+            if event.name in self.board.running:
+                self.board.end(event.name, f"lost, for {event.why},")
+            if event.name in self.placed.waiting:
+                self.board.tell(f"{event.name}: waits for another node")
+        elif isinstance(event, Refused):
+            if event.name in self.board.running:
+                self.board.end(event.name, "failed")
+            self._fail(event.name, event.why)
+
+    def _may_start(self, rested: bool = True) -> list[str]:
+        """The stages whose upstream is complete, the most urgent first; without those that rest before another try."""
+        if self.failed and not self.keep_going:
+            return []
+        now = time.monotonic() if rested else math.inf
+        return [name for name in self.left if self.plan.upstream[name] <= self.done and self.rests.get(name, 0) <= now]
+
+    def _start_all(self) -> None:
+        """Start what the limits allow; nothing overtakes a more urgent stage that waits for room here."""
+        full = False
+        while ready := [name for name in self._may_start() if not full or self.wanted[name].placement != "here"]:
+            name = ready[0]
+            if self.jobs and len(self._underway()) >= self.jobs:
+                return
+            environment = self.limits.take(name, self.wanted[name])
+            if environment is None:
+                full = True
+                continue
+            self.left.remove(name)
+            if not self._begins(name):
+                self.limits.give_back(name)
+            elif self.wanted[name].placement == "ray":
+                self.board.tell(f"{name}: waits for a node")
+                self.placed.reserve(name, self.wanted[name])
+            else:
+                self.warm.start(self._command(name, environment))
+                self.board.start(name, log_of(name), self.seconds.get(name, 0.0))
+
+    def _go(self, name: str, node: str) -> None:
+        """Start a stage whose place is ready. What it reads may be other files than when the place was asked for."""
+        if not self._begins(name):
+            self.placed.drop(name)
+            return
+        command = self._command(name, {})
+        Path(command.log).touch()
+        self.placed.go(command)
+        self.board.start(name, log_of(name), self.seconds.get(name, 0.0), node)
+
+    def _begins(self, name: str) -> bool:
+        """Whether the stage's command has to run, and can."""
+        try:
+            return self._begin(name)
+        except (InputError, OSError) as error:
+            self._fail(name, str(error))
+            return False
+
+    def _begin(self, name: str) -> bool:
+        """Whether the stage's command has to run."""
+        stage = self.plan.stages[name]
+        with dvc_steps.sentences(), dvc_steps.held(self.repo):
+            if name not in self.plan.stale and not stage.changed():
+                self.done.add(name)
+                return False
+            self.code.check(name)
+            if dvc_steps.begin(stage):
+                return True
+        self.done.add(name)
+        self.ran.append(name)
+        self.board.tell(f"{name}: taken from DVC's run-cache")
+        return False
+
+    def _command(self, name: str, environment: dict[str, str]) -> Command:
+        stage, log = self.plan.stages[name], log_of(name)
+        line = stage.cmd if isinstance(stage.cmd, str) else " && ".join(stage.cmd)
+        log.unlink(missing_ok=True)
+        told = {"DVC_STAGE": name, "DVC_ROOT": self.repo.root_dir}
+        return Command(name, line, stage.wdir, str(log.resolve()), self.code.modules(name), environment | told)
+
+    def _end(self, event: Ended) -> None:
+        name = event.name
+        self.limits.give_back(name)
+        if event.status:
+            self.board.end(name, "failed")
+            if not self._again(name):
+                self._fail(name, _reason(event.status, log_of(name)))
+            return
+        try:
+            with dvc_steps.sentences(), dvc_steps.held(self.repo):
+                dvc_steps.finish(self.plan.stages[name])
+        except (InputError, OSError) as error:
+            self.board.end(name, "failed")
+            self._fail(name, str(error))
+            return
+        self.seconds[name] = round(self.board.end(name, "done"), 1)
+        with paths.fresh_file(SECONDS) as aside:
+            aside.write_text(json.dumps(self.seconds, indent=1) + "\n", encoding="utf-8")
+        self.done.add(name)
+        self.ran.append(name)
+
+    def _again(self, name: str) -> bool:
+        """Let a failed stage run once more, if it has tries left; each rest is twice as long as the one before."""
+        failures = self.tries[name] = self.tries.get(name, 0) + 1
+        if failures > self.wanted[name].retries:
+            return False
+        rest = REST_SECONDS * 2 ** (failures - 1)
+        self.board.tell(f"{name}: runs again in {rest:g} s")
+        self.rests[name] = time.monotonic() + rest
+        self.left.insert(0, name)
+        return True
+
+    def _fail(self, name: str, why: str) -> None:
+        """A stage failed: what depends on it will not start."""
+        self.failed[name] = why
+        if not self.keep_going:
+            for other in [each for each in self.placed.waiting if each != name]:  # it has not begun, so it need not
+                self.placed.drop(other)
+                self.left.append(other)
+        if not self.keep_going and self.board.running:
+            self.board.tell(f"waiting for {', '.join(self.board.running)}, which runs already")
+
+    def _reasons(self) -> str:
+        told = "; ".join(f"{name} failed: {why}" for name, why in self.failed.items())
+        return f"{told}; not started: {', '.join(self.left)}" if self.left else told
+
+
+def log_of(name: str) -> Path:
+    """Where a stage's lines are kept, until it runs again."""
+    return LOGS / f"{name.replace('/', '-')}.log"
+
+
+def _reason(status: int, log: Path) -> str:
+    """Why a stage failed: its last line, or what ended it."""
+    lines = last_lines(log)
+    last_line = lines[-1] if lines else "it printed nothing"
+    if status < 0:
+        memory = "; the memory may not have sufficed" if status == -9 else ""
+        return f"killed by signal {-status}{memory} (its last line: {last_line}; {log})"
+    return f"{last_line} (exit status {status}; {log})"
+
+
+def _seconds() -> dict[str, float]:
+    """How long each stage took when it last ran; none where the file is damaged, for it is made anew at the end."""
+    found = json_file.cached(SECONDS)
+    return {name: took for name, took in found.items() if type(took) in (int, float) and 0 <= took < math.inf}

@@ -1,0 +1,223 @@
+"""Stages on the nodes of a Ray cluster: the executor's side.
+
+It talks over a pipe to a process that speaks to Ray (driver.py). A stage is placed in two steps. First it is reserved
+what it asks for, as soon as a node has that. Only then the executor looks at the files that the stage reads, as it does
+for a stage that starts here, and lets it go.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.core.progress import say
+from pipelines.core.resources import Resources
+from pipelines.graph.forkserver import Command, Ended
+from pipelines.graph.on_ray import node_command
+
+LOG = Path("state/run/ray.log")  # what Ray prints
+# settings that a stage has wherever it runs; a stage needs no password, and its node has its own
+PASSED = ("HF_HUB_OFFLINE", *(f"BERTLINE_{name}" for name in ("QUIET", "MIRROR", "OFFLINE", "STRICT", "BACKOFF")))
+ASKED = {"CPU": ("CPUs", "threads"), "GPU": ("GPUs", "gpus"), "memory": ("GB of memory", "memory_gb")}
+LEAVING_SECONDS = 20  # for Ray to end what it runs
+
+
+class Asks(NamedTuple):
+    """What Ray reserves for a stage.
+
+    Attributes:
+        cpus: None for all of the node that has most.
+        joins: the stage trains with Ray Train on this cluster; its workers ask for what they need themselves.
+    """
+
+    cpus: int | None
+    gpus: float
+    memory_bytes: int
+    joins: bool
+
+    @classmethod
+    def of(cls, wanted: Resources) -> "Asks":
+        if wanted.workers:
+            return cls(0, 0, 0, True)
+        return cls(wanted.threads or None, wanted.gpus, int(wanted.memory_gb * 1e9), False)
+
+    def on(self, nodes: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """As Ray's resources, on nodes that have these."""
+        most = int(max((node.get("CPU", 0) for node in nodes), default=0))
+        cpus = max(1, most) if self.cpus is None else self.cpus
+        return {"CPU": cpus, "GPU": self.gpus, "memory": self.memory_bytes}
+
+
+def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
+    """Why no node can ever take the stage, which names the resource; "" if one can.
+
+    Args:
+        nodes: what each node of the cluster has, whether in use or not.
+    """
+    wanted = asks.on(nodes)
+    for name, amount in wanted.items():
+        most = max((node.get(name, 0) for node in nodes), default=0)
+        if amount > most:
+            what, key = ASKED[name]
+            return (
+                f"it asks for {_told(name, amount)} {what} (resources.{key}), and no node of the Ray cluster has "
+                + (f"more than {_told(name, most)}" if most else "any")
+            )
+    if any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
+        return ""
+    every = ", ".join(f"{_told(name, amount)} {ASKED[name][0]}" for name, amount in wanted.items() if amount)
+    return f"it asks for {every}, and no node of the Ray cluster has all of these"
+
+
+def _told(name: str, amount: float) -> str:
+    return f"{amount / 1e9:.1f}" if name == "memory" else f"{amount:g}"
+
+
+class Reserve(NamedTuple):
+    """To Ray's process: keep for the stage what it asks for."""
+
+    name: str
+    asks: Asks
+
+
+class Drop(NamedTuple):
+    """To Ray's process: give back what was reserved for the stage, and end it."""
+
+    name: str
+
+
+class Reserved(NamedTuple):
+    """From Ray's process: the stage may run, on the node with this address."""
+
+    name: str
+    node: str
+
+
+class Lost(NamedTuple):
+    """From Ray's process: the node or the process of the stage died, and nothing of it runs any more."""
+
+    name: str
+    why: str
+
+
+class Refused(NamedTuple):
+    """From Ray's process: the stage cannot run."""
+
+    name: str
+    why: str
+
+
+class Gone(NamedTuple):
+    """From Ray's process, its last word: there is no Ray."""
+
+    why: str
+
+
+Event = Reserved | Lost | Refused | Ended
+
+
+class Placed:
+    """Speaks to Ray's process. Leaving the block ends what is placed."""
+
+    def __init__(self) -> None:
+        self.waiting, self.running = dict[str, Resources](), dict[str, Resources]()
+        self._lost, self._went = dict[str, int](), set[str]()
+        self._pipe: Any = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._gone = ""
+
+    def __enter__(self) -> "Placed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._process:
+            return
+        self._pipe.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(LEAVING_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        for name in sorted(self._went):
+            if who := node_command.holder(name):
+                say(f"{name}: it may run on for a moment, as {who}")
+
+    def reserve(self, name: str, wanted: Resources) -> None:
+        """Ask Ray for a place. The first call starts Ray's process."""
+        self.waiting[name] = wanted
+        if self._process is None:
+            self._pipe, other = Pipe()
+            LOG.parent.mkdir(parents=True, exist_ok=True)
+            call = [sys.executable, "-c", f"from pipelines.graph.on_ray import driver; driver.main({other.fileno()})"]
+            with LOG.open("wb") as log:
+                self._process = subprocess.Popen(
+                    call,
+                    pass_fds=[other.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            other.close()
+        self._send(Reserve(name, Asks.of(wanted)))
+
+    def go(self, command: Command) -> None:
+        """Run the stage at its place."""
+        self.running[command.name] = self.waiting.pop(command.name)
+        self._went.add(command.name)
+        self._send(command.elsewhere(passed_on(os.environ) | command.environment))
+
+    def drop(self, name: str) -> None:
+        """Give the place back."""
+        del self.waiting[name]
+        self._send(Drop(name))
+
+    def events(self) -> list[Event]:
+        """What has happened. A lost stage waits for another place, unless it has been lost too often."""
+        events: list[Event] = []
+        while self.pipe is not None:
+            try:
+                if not self.pipe.poll():
+                    break
+                event = self.pipe.recv()
+            except (EOFError, OSError):
+                event = Gone(f"the process that speaks to Ray has ended, or its cluster has ({LOG}); run again")
+            if isinstance(event, Gone):
+                self._gone = event.why
+            elif event.name in self.waiting or event.name in self.running:
+                events.append(self._seen(event))
+        if self._gone:
+            events += [Refused(name, self._gone) for name in (*self.waiting, *self.running)]
+            self.waiting.clear()
+            self.running.clear()
+        return events
+
+    @property
+    def pipe(self) -> Any:
+        """Where events come from; None if no more will."""
+        return None if self._gone else self._pipe
+
+    def _seen(self, event: Event) -> Event:
+        if isinstance(event, Reserved):
+            return event
+        name = event.name
+        wanted = self.running.pop(name, None) or self.waiting.pop(name)
+        if not isinstance(event, Lost):
+            return event
+        self._lost[name] = count = self._lost.get(name, 0) + 1
+        if 0 <= wanted.max_failures < count:
+            return Refused(name, f"{event.why}; it was placed {count} times (resources.max_failures)")
+        self.reserve(name, wanted)
+        return event
+
+    def _send(self, what: Reserve | Command | Drop) -> None:
+        with suppress(OSError):  # its process has ended: `events` says so
+            self._pipe.send(what)
+
+
+def passed_on(own: Mapping[str, str]) -> dict[str, str]:
+    """What a placed stage has of the executor's environment."""
+    return {name: own[name] for name in PASSED if name in own}

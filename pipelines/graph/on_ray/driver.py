@@ -1,0 +1,224 @@
+"""The process that speaks to Ray for the executor: Ray's driver. It reserves places for stages, and runs them there.
+
+A place is an actor of Ray's with the resources that the stage asks for. When this process ends, in whatever way, Ray
+ends the actors, and with them the stages (node_command.py).
+"""
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from secrets import token_hex
+from socket import gethostname
+from typing import Any
+
+from pipelines.core.errors import InputError, one_line
+from pipelines.graph import local_resources
+from pipelines.graph.forkserver import Command, Ended
+from pipelines.graph.on_ray import node_command
+from pipelines.graph.on_ray.client import Asks, Drop, Gone, Lost, Refused, Reserve, Reserved, lacking
+from pipelines.training import workers
+
+TICK_SECONDS = 0.1
+LOOK_SECONDS = 2  # between two looks at the nodes
+PATIENCE_SECONDS = 20  # for a node that can take a stage: one may just be starting
+LEAVING_SECONDS = 10
+MARK = Path("state/run/checkout")  # has another text in each run, by which a node shows that it shares state/
+
+
+class Place:
+    """On a node, in a process of Ray's: where one stage runs."""
+
+    def __init__(self, root: str, mark: str, cpus: int, gpus: float, joins: bool) -> None:
+        self.root, self.mark, self.cpus, self.gpus, self.joins = root, mark, cpus, gpus, joins
+
+    def node(self) -> str:
+        """Ray's name of the node. Raises InputError if it does not share the checkout."""
+        import ray
+
+        there = Path(self.root) / MARK
+        try:
+            shared = there.read_text(encoding="utf-8") == self.mark
+        except OSError:
+            shared = False
+        if not shared:
+            raise InputError(f"the node {gethostname()} does not share this checkout, {self.root}; docs/cluster.md")
+        return str(ray.get_runtime_context().get_node_id())
+
+    def run(self, command: Command) -> int:
+        """Run the stage; returns its exit status."""
+        import ray
+
+        cluster = ray.get_runtime_context().gcs_address if self.joins else ""
+        own = node_command.environment(dict(os.environ), command.environment, self.cpus, self.gpus, cluster)
+        os.chdir(self.root)
+        return node_command.run(command.elsewhere(own))
+
+
+@dataclass
+class Held:
+    """A place: reserved, or asked for.
+
+    Attributes:
+        waits_for: Ray's handle of the next answer: the node, then the exit status.
+        node: Ray's name of it; "" until there is one.
+        runs: the stage's command was sent.
+        without_node: since when no node of the cluster can take it; 0 while one can.
+    """
+
+    asks: Asks
+    actor: Any
+    waits_for: Any
+    node: str = ""
+    runs: bool = False
+    without_node: float = 0
+
+
+@dataclass
+class Driver:
+    """Ray's driver, for the executor at the other end of the pipe."""
+
+    pipe: Connection
+    mark: str = field(default_factory=lambda: token_hex(8))
+    places: dict[str, Held] = field(default_factory=dict)
+    ending: dict[str, str] = field(default_factory=dict)  # stages whose place was lost, and why
+    looked: float = 0
+
+    def serve(self) -> None:
+        """Do what the executor asks for until it closes the pipe."""
+        MARK.parent.mkdir(parents=True, exist_ok=True)
+        MARK.write_text(self.mark, encoding="utf-8")
+        try:
+            while True:
+                self._look_at_places()
+                self._look_at_nodes()
+                for name in [name for name in self.ending if not node_command.holder(name)]:
+                    self.pipe.send(Lost(name, self.ending.pop(name)))
+                asked = any(held.waits_for is not None for held in self.places.values())
+                while wait([self.pipe], 0 if asked else TICK_SECONDS):
+                    self._do(self.pipe.recv())
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            pass  # the executor has ended
+        went = [name for name, held in self.places.items() if held.runs]
+        for name in list(self.places):
+            self._give_back(name)
+        until = time.monotonic() + LEAVING_SECONDS
+        while time.monotonic() < until and any(map(node_command.holder, went)):
+            time.sleep(TICK_SECONDS)
+
+    def _do(self, what: Reserve | Command | Drop) -> None:
+        if isinstance(what, Reserve):
+            self._reserve(what.name, what.asks)
+        elif isinstance(what, Drop):
+            self.ending.pop(what.name, None)
+            if what.name in self.places:
+                self._give_back(what.name)
+        elif held := self.places.get(what.name):  # else the place was lost meanwhile
+            held.waits_for, held.runs = held.actor.run.remote(what), True
+
+    def _reserve(self, name: str, asks: Asks) -> None:
+        import ray
+
+        wanted = asks.on(_nodes())
+        cpus = int(wanted["CPU"])
+        asked = {"num_cpus": cpus, "num_gpus": asks.gpus, "memory": asks.memory_bytes or None, "max_restarts": 0}
+        actor: Any = ray.remote(Place).options(**asked).remote(os.getcwd(), self.mark, cpus, asks.gpus, asks.joins)
+        self.places[name] = Held(asks, actor, actor.node.remote())
+        self.looked = 0
+
+    def _give_back(self, name: str) -> Held:
+        import ray
+
+        held = self.places.pop(name)
+        ray.kill(held.actor)
+        return held
+
+    def _look_at_places(self) -> None:
+        """Report what the places have answered."""
+        import ray
+
+        answers = {held.waits_for: name for name, held in self.places.items() if held.waits_for is not None}
+        if not answers:
+            return
+        ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=TICK_SECONDS)
+        for answer in ready:
+            name = answers[answer]
+            held = self.places[name]
+            held.waits_for = None
+            try:
+                result = ray.get(answer)
+            except InputError as error:
+                self._give_back(name)
+                self.pipe.send(Refused(name, one_line(getattr(error, "cause", error), 400)))
+            except ray.exceptions.RayActorError as error:
+                self._give_back(name)
+                self.ending[name] = _reason(held.node, error)
+            except ray.exceptions.RayError as error:
+                self._give_back(name)
+                self.pipe.send(Refused(name, one_line(error, 400)))
+            else:
+                if held.runs:
+                    self._give_back(name)
+                    self.pipe.send(Ended(name, result))
+                else:
+                    held.node = result
+                    self.pipe.send(Reserved(name, _address(result)))
+
+    def _look_at_nodes(self) -> None:
+        """Refuse what no node can take; Ray would wait for ever."""
+        waiting = {name: held for name, held in self.places.items() if not held.node}
+        now = time.monotonic()
+        if not waiting or now - self.looked < LOOK_SECONDS:
+            return
+        self.looked, nodes = now, _nodes()
+        for name, held in waiting.items():
+            if not (why := lacking(held.asks, nodes)):
+                held.without_node = 0
+            elif not held.without_node:
+                held.without_node = now
+            elif now - held.without_node > PATIENCE_SECONDS:
+                self._give_back(name)
+                self.pipe.send(Refused(name, why))
+
+
+def _nodes() -> list[dict[str, float]]:
+    """What each node has."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _address(node: str) -> str:
+    """The address of a node, dead or alive."""
+    import ray
+
+    return next((each["NodeManagerAddress"] for each in ray.nodes() if each["NodeID"] == node), node)
+
+
+def _reason(node: str, error: Exception) -> str:
+    """Why a place was lost."""
+    import ray
+
+    if not node:
+        return f"Ray could not start a process for it ({one_line(error, 400)})"
+    alive = any(each["Alive"] for each in ray.nodes() if each["NodeID"] == node)
+    return f"its process on the node {_address(node)} died" if alive else f"the node {_address(node)} died"
+
+
+def main(pipe: int) -> None:
+    """Ray's driver, from its beginning to its end."""
+    connection = Connection(pipe)
+    own = {"num_cpus": local_resources.cores()} if workers.address() == "local" else {}
+    try:
+        workers.start(log_to_driver=False, **own)
+    except InputError as error:
+        connection.send(Gone(str(error)))
+        sys.exit(1)
+    import ray
+
+    try:
+        Driver(connection).serve()
+    finally:
+        ray.shutdown()

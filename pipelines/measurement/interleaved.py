@@ -1,0 +1,176 @@
+"""What several models cost on this machine, measured in turn, so that its noise hits all of them alike.
+
+Each model is opened in a process of its own (interleaved_worker.py). The first of them, the reference, stays open.
+Every other one is opened beside it, asked in turn with it, and ended, so that memory holds two models at most. In every
+second round the two change places. Each round gives a ratio of two numbers that were measured within seconds of each
+other.
+
+Rows are spread over the split, so that their lengths are those of its texts. Throughput is at the best of BATCHES,
+which each model finds for itself before the rounds. These are the rows that one call of the predictor is given: of them
+it makes batches of similar lengths and of at most BATCH_TOKENS tokens, so 512 stands for a long file, and the smaller
+ones for models that are faster while less lies in a CPU's caches.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pipelines.core import tables
+from pipelines.core.errors import InputError
+from pipelines.core.task import Task
+from pipelines.evaluation.split import Split
+from pipelines.measurement.cost import SINGLE_ROWS
+from pipelines.measurement.model_process import BATCHES, Cost, Model, Size, started
+
+LEAST_ROWS = 16  # of a pass, however slow the reference is
+Spread = tuple[float, float, float]  # median, least and greatest
+
+
+class ReferenceEndedError(InputError):
+    """The reference's process died, so that nothing more can be measured beside it."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A model's cost, and how it stands to the reference by round. Above 1 it is the better one."""
+
+    cost: Cost
+    faster: Spread  # the reference's p50_ms to this one's
+    throughput: Spread  # this one's rows_per_second to the reference's
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The model that others are compared with, opened, and the rows that all are asked."""
+
+    model: Model
+    sample: Path
+    size: Size
+    threads: int
+    starts: int
+
+    def beside(self, folder: Path, rounds: int) -> Compared:
+        """Open another model, and measure it in turn with this one.
+
+        Raises InputError if it is of another kind, cannot be opened or dies, and ReferenceEndedError if this one has.
+        """
+        with self._opened(folder) as other:
+            return _rounds(self.model, other, self.size, rounds)
+
+    def ratios(self, folder: Path) -> Iterator[float]:
+        """Open another model, and yield after each round how many times as fast as this one it answers a row alone.
+
+        Raises the errors of `beside`.
+        """
+        with self._opened(folder) as other:
+            for number in count():
+                _round(number, self.model, other, self.size)
+                yield self.model.p_ms[-1][0] / other.p_ms[-1][0]
+
+    @contextmanager
+    def _opened(self, folder: Path) -> Iterator[Model]:
+        _same_kind(folder, self.model.folder)
+        try:
+            with started(folder, self.sample, self.threads, self.starts) as other:
+                other.find_batch(self.size)
+                yield other
+        except InputError as error:
+            if self.model.process.poll() is None:
+                raise
+            raise ReferenceEndedError(str(error)) from None
+
+
+@contextmanager
+def opened(
+    folder: Path, split_file: Path, threads: int = 1, starts: int = 2, seconds: float = 5
+) -> Iterator[Reference]:
+    """The model in `folder` as the reference; whatever happens, its process ends.
+
+    Args:
+        split_file: rows of the model's kind, a file of rows/<task>.
+        threads: of every process; 0 leaves it to the libraries.
+        starts: processes of each model. The first start may read the disk; the fastest one counts.
+        seconds: about what the reference may take for each half of a turn; the number of rows follows from it.
+
+    Raises:
+        InputError: the folder cannot be opened, or does not fit the rows.
+    """
+    assert starts > 0, "a model that is not started does not answer"
+    with tempfile.TemporaryDirectory(prefix="bertline-rows-") as place:
+        sample = Path(place) / "rows.parquet"
+        rows = _write_sample(Task.load(folder), split_file, sample)
+        with started(folder, sample, threads, starts) as model:
+            size = _size(model, rows, seconds)
+            model.find_batch(size)
+            yield Reference(model, sample, size, threads, starts)
+
+
+def compare(folders: Mapping[str, Path], split_file: Path, rounds: int = 5, **how: Any) -> dict[str, Compared]:
+    """Measure the models in `folders` (model folders or exported ones) in turn; the first is the reference.
+
+    Args:
+        folders: name -> folder. The reference is compared with itself by definition: its ratios are 1.
+        split_file: rows of the models' kind, a file of rows/<task>.
+        how: the `threads`, `starts` and `seconds` of `opened`.
+
+    Raises:
+        InputError: a folder cannot be opened, does not fit the rows, or its process dies. No process is left.
+    """
+    assert folders, "at least the reference is to be measured"
+    assert rounds > 0, "a ratio needs a round"
+    (first, at), *others = folders.items()
+    with opened(at, split_file, **how) as reference:
+        compared = {name: reference.beside(folder, rounds) for name, folder in others}
+        for _ in range(0 if others else rounds):
+            reference.model.turn(reference.size)
+        return {first: Compared(reference.model.cost(), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))} | compared
+
+
+def _same_kind(folder: Path, reference: Path) -> None:
+    own, first = Task.load(folder).kind, Task.load(reference).kind
+    if own != first:
+        raise InputError(f"{folder}: it is for rows of kind {own}, {reference} for {first}")
+
+
+def _write_sample(task: Task, split_file: Path, sample: Path) -> int:
+    """Write rows spread over the split to `sample`, which each process reads instead of the whole split."""
+    split = Split(split_file, task)
+    if not split.rows:
+        raise InputError(f"{split_file}: it has no rows")
+    rows = split.spread(BATCHES[-1])
+    return tables.write(sample, rows.to_batches(), rows.schema)
+
+
+def _size(reference: Model, rows: int, seconds: float) -> Size:
+    """As many of `rows` as the reference answers one at a time in about `seconds`, within bounds."""
+    enough = int(seconds * 1000 / median(reference.ask(min(5, rows), 0, 1)["ms"]))
+    together = min(rows, max(LEAST_ROWS, enough))
+    return Size(min(together, SINGLE_ROWS), together)
+
+
+def _round(number: int, reference: Model, model: Model, size: Size) -> None:
+    """One turn of each; in every second round the two change places."""
+    for each in (reference, model) if number % 2 == 0 else (model, reference):
+        each.turn(size)
+
+
+def _rounds(reference: Model, model: Model, size: Size, rounds: int) -> Compared:
+    """The rounds of one model with the reference."""
+    for number in range(rounds):
+        _round(number, reference, model, size)
+    p50s = zip(reference.p_ms[-rounds:], model.p_ms, strict=True)
+    rates = zip(reference.rates[-rounds:], model.rates, strict=True)
+    return Compared(
+        model.cost(),
+        _spread([theirs[0] / ours[0] for theirs, ours in p50s]),
+        _spread([ours / theirs for theirs, ours in rates]),
+    )
+
+
+def _spread(ratios: Sequence[float]) -> Spread:
+    return median(ratios), min(ratios), max(ratios)

@@ -1,0 +1,101 @@
+"""Linear layers and embeddings with int8 weights; activations are quantized as they come.
+
+Weights are symmetric per output channel, and per word, w = q * scale with q in [-127, 127]; the inputs of linear
+layers are quantized at run time by torch's own kernel (Zafrir et al. 2019, section 3, call it dynamic quantization).
+"""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from pipelines.core import cpu
+from pipelines.models.quantization import matrices
+
+MOST = 127  # the largest magnitude of an int8 weight
+
+
+def rounded(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """The integers of a weight (N, K), int8, for a scale (N,) of its rows or (1,) of all of it."""
+    return torch.round(weight / scale[:, None]).clamp(-MOST, MOST).to(torch.int8)
+
+
+def scales(weight: torch.Tensor) -> torch.Tensor:
+    """A scale for each row of a weight (N, K), (N,): its largest magnitude becomes 127."""
+    return weight.abs().amax(dim=1).clamp(min=1e-8) / MOST
+
+
+class Int8Linear(nn.Module):
+    """A linear layer (.., K) to (.., N) whose (N, K) weight is int8 with one scale per row."""
+
+    weight: torch.Tensor
+    scale: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", bias)
+        self._packed: Any = None
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> "Int8Linear":
+        """Round `linear`'s weight to int8."""
+        weight = linear.weight.detach().float()
+        scale = scales(weight)
+        bias = None if linear.bias is None else linear.bias.detach().float().clone()
+        return cls(rounded(weight, scale), scale, bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self._packed is None:
+            self._packed = self._pack()
+        # reduce_range: inputs in 128 steps, with which sums of products stay inside int16
+        return torch.ops.quantized.linear_dynamic(x, self._packed, reduce_range=cpu.saturates())
+
+    def _pack(self) -> Any:
+        """The weight as torch's int8 kernel reads it."""
+        points = torch.zeros(len(self.scale), dtype=torch.int64)
+        with warnings.catch_warnings():
+            # torch 2.13 deprecates quantized tensors, and has no other way into this kernel
+            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
+            quantized = torch._make_per_channel_quantized_tensor(self.weight, self.scale.double(), points, 0)
+        return torch.ops.quantized.linear_prepack(quantized, self.bias)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_packed": None}  # the packed form depends on the CPU
+
+
+class Int8Embedding(nn.Module):
+    """An embedding whose (V, H) table is int8 with a scale for each word, (V,), or for all of it, (1,)."""
+
+    weight: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, weight: torch.Tensor, scale: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("scale", scale)
+
+    @classmethod
+    def of(cls, embedding: nn.Embedding) -> "Int8Embedding":
+        """Round `embedding`'s table to int8, each word by itself."""
+        weight = embedding.weight.detach().float()
+        scale = scales(weight)
+        return cls(rounded(weight, scale), scale)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Ids (..) to embeddings (.., H)."""
+        scale = self.scale if len(self.scale) == 1 else self.scale[ids][..., None]
+        return self.weight[ids].float() * scale
+
+
+def quantize(model: PreTrainedModel) -> PreTrainedModel:
+    """Replace every linear layer and embedding of `model` by its int8 form, in place."""
+    for name, linear in matrices.linears(model).items():
+        matrices.replace(model, name, Int8Linear.of(linear))
+    for name, embedding in matrices.embeddings(model).items():
+        matrices.replace(model, name, Int8Embedding.of(embedding))
+    return model.eval()

@@ -1,0 +1,84 @@
+"""Run one entry of encode: turn a folder of rows into a folder of token ids, with the tokenizer that made them."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.core import json_file, paths, provenance, schema, tables
+from pipelines.core.errors import UsageError
+from pipelines.core.progress import progress, say
+from pipelines.core.task import Task
+from pipelines.entries.encode import Encode
+from pipelines.text import parallel, protocol, tokenizer
+
+BATCH_ROWS = 4096  # at most; a batch of more rows repeats more words, each of which is tokenized once
+CUT = {
+    "tagging": "split",
+    "span": "questions truncated",
+}  # what a row that is too long is
+FACTS = "encoding.json"  # how long sequences may be, and how many there are
+
+
+def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
+    """Write a Parquet file per split, the task, the tokenizer and the rows that a training may score into `out`.
+
+    Args:
+        processes: 0 for as many as there are cores.
+    """
+    rows, vocab = paths.rows(entry.task), Path(entry.vocab)
+    task, loaded = Task.load(rows), tokenizer.load(vocab, entry.special_tokens)
+    positions = tokenizer.positions(tokenizer.encoder_config(vocab))
+    if positions is not None and positions < entry.max_length and task.kind != "text":
+        raise UsageError(f"params.yaml: encode.{key}.max_length: {entry.max_length}; {vocab} has {positions} positions")
+    options = {"stride": entry.stride, "max_question": entry.max_question} if task.kind == "span" else {}
+    cut = CUT.get(task.kind, "truncated")
+    counts: dict[str, dict[str, int]] = {
+        name: dict.fromkeys(task.splits, 0) for name in ("rows", "sequences", "tokens", cut)
+    }
+    for split in task.splits:
+        path = rows / f"{split}.parquet"
+        batches = tables.read_batches(path, size=BATCH_ROWS, schema=schema.ROWS[task.kind])
+        done = parallel.encoded(batches, loaded, task, entry.max_length, processes, **options)
+        counts["rows"][split] = tables.open_parquet(path).metadata.num_rows
+        counted = _counted(done, counts, split, cut, f"encode {key}: {split}")
+        tables.write(out / f"{split}.parquet", counted, schema.encoded(task.kind, loaded.vocab_size))
+        if split != "train" and task.kind != "text":
+            scored = paths.scored_rows(out, split)
+            scored.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, scored)  # DVC's cache keeps the same bytes once
+        say(f"encode {key}: {split}: {', '.join(f'{numbers[split]:,} {name}' for name, numbers in counts.items())}")
+    task.save(out)
+    json_file.write(out / FACTS, {"max_length": entry.max_length, "vocab_size": loaded.vocab_size, **counts})
+    (out / "tokenizer").mkdir()
+    used = {"special_tokens": entry.special_tokens, "fingerprint": tokenizer.fingerprint(loaded), **options}
+    _copy_tokenizer(vocab, out / "tokenizer", {"model_max_length": entry.max_length, tokenizer.OURS: used})
+    provenance.write(out, "encode", entry.model_dump(), [rows, vocab], ("pyarrow",), tokenizer=loaded.about())
+
+
+def _counted(
+    done: Iterator[parallel.Encoded], counts: dict[str, dict[str, int]], split: str, cut_name: str, what: str
+) -> Iterator[pa.RecordBatch]:
+    """The batches of ids, counted as they pass."""
+    seen = 0
+    with progress(what, counts["rows"][split], "rows") as advance:
+        for ids, cut in done:
+            counts["sequences"][split] += ids.num_rows
+            counts["tokens"][split] += sum(ids.column("length").to_pylist())
+            counts[cut_name][split] += cut
+            seen += len(ids.column("id").unique())  # a row may have several sequences
+            advance(seen)
+            yield ids
+
+
+def _copy_tokenizer(vocab: Path, target: Path, used: dict[str, Any]) -> None:
+    """Copy the tokenizer's files, with the options in use: every model trained on these ids gets them."""
+    for file in protocol.FILES:
+        if (vocab / file).is_file():
+            shutil.copyfile(vocab / file, target / file)
+    config: dict[str, Any] = protocol.read_config(vocab) | used
+    text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
+    (target / protocol.CONFIG).write_text(text + "\n", encoding="utf-8")

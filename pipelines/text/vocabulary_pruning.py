@@ -1,0 +1,146 @@
+"""A tokenizer with only some of its pieces, for a model that needs no others.
+
+A text all of whose pieces stay is cut into the same pieces, for these reasons. WordPiece takes the longest piece that
+fits: fewer pieces offer no longer one. Characters have no choice. Of the ways to cut a text, the unigram model takes
+the most probable: with fewer pieces there are fewer ways, and single characters all stay, so that no new unknown ones
+come. BPE joins neighbours in the order of its merges: every merge on the way to a piece that stays is kept.
+
+A word that was unknown, [UNK], may be cut into pieces now, if the longer piece that led WordPiece astray is gone.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import json_file
+from pipelines.core.errors import UsageError, choices
+from pipelines.text import backend, protocol, tokenizer, vocab
+from pipelines.text.protocol import Tokenizer
+from pipelines.text.tokenizers import wordpiece
+
+WORDPIECES = ("wordpiece", "mecab_wordpiece", "mecab_character")  # whose folder holds a vocab.txt
+KINDS = (*WORDPIECES, "bpe", "unigram")
+MARKS = ("##", "▁")  # of a piece inside a word, and of one that begins one
+
+
+def check(name: str, characters: bool, where: str) -> None:
+    """Raise UsageError, which begins with `where`, if the tokenizer of this name cannot be shortened so."""
+    if name not in KINDS:
+        raise UsageError(f"{where}: {choices('tokenizer that can be shortened', name, KINDS)}")
+    if name in ("bpe", "unigram") and not characters:
+        raise UsageError(f"{where}: characters: false: {name} needs its characters to cut other words as before")
+
+
+def staying(loaded: Tokenizer, used: Iterable[int], characters: bool, folder: Path) -> list[int]:
+    """The ids that stay, sorted: those in `used`, the special ones, single characters if asked, and what these need."""
+    stay = {int(i) for i in used}
+    stay |= {loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id, *loaded.special.values()}
+    pieces = loaded.tokens(range(loaded.vocab_size))
+    if characters:
+        stay |= {i for i, piece in enumerate(pieces) if len(_bare(piece)) <= 1}
+    if loaded.name in ("bpe", "unigram"):
+        settings = json_file.mapping(folder / backend.FILE)
+        stay |= {int(token["id"]) for token in settings["added_tokens"]}
+        if loaded.name == "bpe":
+            stay |= _needed(settings["model"], {pieces[i] for i in stay})
+    return sorted(stay)
+
+
+def _bare(piece: str) -> str:
+    for mark in MARKS:
+        piece = piece.removeprefix(mark)
+    return piece
+
+
+def _needed(model: dict[str, Any], pieces: set[str]) -> set[int]:
+    """The ids of all pieces that merges make on the way to `pieces`."""
+    parents: dict[str, list[tuple[str, str]]] = {}
+    for left, right in map(_pair, model["merges"]):
+        parents.setdefault(left + right, []).append((left, right))
+    needed, todo = set(pieces), list(pieces)
+    while todo:
+        for pair in parents.get(todo.pop(), ()):
+            todo += set(pair) - needed
+            needed |= set(pair)
+    return {model["vocab"][piece] for piece in needed if piece in model["vocab"]}
+
+
+def _pair(merge: str | list[str]) -> tuple[str, str]:
+    left, right = merge.split(" ") if isinstance(merge, str) else merge
+    return left, right
+
+
+def write(source: Path, target: Path, stay: list[int]) -> None:
+    """Write the tokenizer of the folder `source` with only the pieces `stay`, sorted, into the new folder `target`."""
+    loaded = tokenizer.load(source)
+    new = {old: i for i, old in enumerate(stay)}
+    target.mkdir(parents=True)
+    config = protocol.read_config(source)
+    used = dict(config.get(tokenizer.OURS, {}))
+    if loaded.name in WORDPIECES:
+        pieces = {piece: new[i] for piece, i in vocab.read(source).items() if i in new}
+        vocab.write(target, pieces, _without_print(config))
+        if (source / backend.FILE).is_file():
+            wordpiece.whole(target).save(str(target / backend.FILE))
+    else:
+        settings = _SHORTENED[loaded.name](json_file.mapping(source / backend.FILE), new)
+        (target / backend.FILE).write_text(json.dumps(settings, ensure_ascii=False, indent=2), encoding="utf-8")
+        _config(target, _without_print(config))
+    if (source / "special_tokens_map.json").is_file():
+        shutil.copyfile(source / "special_tokens_map.json", target / "special_tokens_map.json")
+    if used.get("fingerprint"):  # of the ids that the old one gives
+        _config(
+            target, config | {tokenizer.OURS: used | {"fingerprint": tokenizer.fingerprint(tokenizer.load(target))}}
+        )
+
+
+def _without_print(config: dict[str, Any]) -> dict[str, Any]:
+    used = {key: value for key, value in config.get(tokenizer.OURS, {}).items() if key != "fingerprint"}
+    return {**config, **({tokenizer.OURS: used} if used else {})} if tokenizer.OURS in config else config
+
+
+def _config(target: Path, config: dict[str, Any]) -> None:
+    text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
+    (target / protocol.CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+def _bpe(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
+    model = settings["model"]
+    vocabulary = {piece: new[i] for piece, i in model["vocab"].items() if i in new}
+    pairs = [merge for merge in model["merges"] if "".join(_pair(merge)) in vocabulary]
+    kept = [merge for merge in pairs if all(part in vocabulary for part in _pair(merge))]
+    return _around(settings, new) | {"model": model | {"vocab": vocabulary, "merges": kept}}
+
+
+def _unigram(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
+    model = settings["model"]
+    kept = [entry for i, entry in enumerate(model["vocab"]) if i in new]
+    return _around(settings, new) | {"model": model | {"vocab": kept, "unk_id": new[model["unk_id"]]}}
+
+
+def _around(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
+    """What stands around the model, with the new ids; its truncation and padding, which bertline ignores, go."""
+    added = [token | {"id": new[token["id"]]} for token in settings["added_tokens"]]
+    post = _renumbered(settings.get("post_processor"), new)
+    return settings | {"added_tokens": added, "post_processor": post, "truncation": None, "padding": None}
+
+
+def _renumbered(post: Any, new: dict[int, int]) -> Any:
+    """A post-processor, which adds special tokens for transformers, with the new ids."""
+    if not isinstance(post, dict):
+        return post
+    renumbered = dict(post)
+    for part in ("sep", "cls"):  # BertProcessing and RobertaProcessing: [token, id]
+        if part in renumbered:
+            renumbered[part] = [renumbered[part][0], new[renumbered[part][1]]]
+    if isinstance(renumbered.get("special_tokens"), dict):  # TemplateProcessing
+        tokens = renumbered["special_tokens"].items()
+        renumbered["special_tokens"] = {name: token | {"ids": [new[i] for i in token["ids"]]} for name, token in tokens}
+    if "processors" in renumbered:  # Sequence
+        renumbered["processors"] = [_renumbered(processor, new) for processor in renumbered["processors"]]
+    return renumbered
+
+
+_SHORTENED: dict[str, Callable[[dict[str, Any], dict[int, int]], dict[str, Any]]] = {"bpe": _bpe, "unigram": _unigram}

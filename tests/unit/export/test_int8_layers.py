@@ -1,0 +1,84 @@
+"""int8 models as ONNX: the same integers, as small, and near to what torch computes, whatever the CPU can."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from pipelines.checkpoints import formats
+from pipelines.core import cpu
+from pipelines.export import onnx_export
+from pipelines.inference import onnx_precise, runtimes
+from pipelines.inference.predictor import Predictor
+from tests.support import kinds, tiny
+from tests.support.off_by import ALL, ONE, Off
+from tests.support.quantizing import quantized, teacher
+
+pytestmark = pytest.mark.slow
+OPERATORS = {
+    "dynamic_int8": {"DynamicQuantizeLinear", "MatMulInteger"},
+    "static_int8": {"QuantizeLinear", "DequantizeLinear"},
+    "q8bert": {"QuantizeLinear", "DequantizeLinear"},
+}
+NEAR = 0.01
+SHAPED = {"bert": {"hidden_size": 128, "intermediate_size": 512}, "albert": {}, "modernbert": {}}
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "modernbert"])
+@pytest.mark.parametrize("method", OPERATORS)
+def test_it_is_exported_with_its_integers(
+    method: str, family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In albert two layers share a weight. The way for CPUs that saturate is right on all; the plain way is not."""
+    monkeypatch.setitem(tiny.SMALL, family, tiny.SMALL[family] | SHAPED[family])
+    out = quantized(method, teacher("single", family, checkout))
+    (checkout / "onnx").mkdir()
+    assert onnx_export.export(out, checkout / "onnx", 18) < onnx_export.ROUNDED
+    graph = onnx.load(checkout / "onnx" / runtimes.ONNX_FILE).graph
+    assert {node.op_type for node in graph.node} >= OPERATORS[method]
+    matrices = [each for each in graph.initializer if len(each.dims) == 2 and min(each.dims) > 3]
+    assert len(matrices) > 8
+    assert {each.data_type for each in matrices} == {onnx.TensorProto.INT8}
+    native = runtimes.Torch(out)
+    for saturating in {cpu.saturates(), True}:
+        monkeypatch.setattr(cpu, "saturates", lambda: saturating)  # noqa: B023
+        assert onnx_export.parity(native, runtimes.Onnx(checkout / "onnx")) < NEAR
+    rows = kinds.rows("single")
+    answers, exported = (Predictor.load(place).predict(rows) for place in (out, checkout / "onnx"))
+    one, other = (np.array(each.column("scores").to_pylist()) for each in (answers, exported))
+    assert one == pytest.approx(other, abs=0.05)
+    assert answers.num_rows == 24
+    check_that_a_row_may_be_off_but_not_most(native, checkout / "onnx")
+    if family == "bert":
+        check_that_it_is_less_than_a_third_as_large(checkout)
+    if method == "dynamic_int8":
+        check_that_weights_become_unsigned_where_products_saturate(checkout / "onnx", shares=family == "albert")
+
+
+def check_that_a_row_may_be_off_but_not_most(native: runtimes.Torch, out: Path) -> None:
+    assert onnx_export.parity(native, Off(out, 0.5, ONE)) < NEAR
+    assert onnx_export.parity(native, Off(out, 0.5, ALL)) == pytest.approx(0.5, abs=0.05)
+
+
+def check_that_it_is_less_than_a_third_as_large(place: Path) -> None:
+    """Than the weights in floats alone: their export has a graph besides."""
+    size = sum(file.stat().st_size for file in (place / "onnx").glob("model.onnx*"))
+    assert size <= 0.3 * formats.weights(place / "teacher").stat().st_size
+
+
+def check_that_weights_become_unsigned_where_products_saturate(out: Path, shares: bool) -> None:
+    """The numbers stay, each 128 higher, and every layer is told so."""
+    path = out / runtimes.ONNX_FILE
+    before, after = onnx.load(path).graph, onnx.load_from_string(onnx_precise.model(path)).graph
+    old, new = (
+        {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer} for graph in (before, after)
+    )
+    nodes = [node for node in after.node if node.op_type == "MatMulInteger"]
+    apart = len({node.input[1] for node in nodes})
+    assert apart > 5
+    assert (len(nodes) > apart) == shares
+    for node in nodes:
+        weight, zero = (new[node.input[i]] for i in (1, 3))
+        assert weight.dtype == zero.dtype == np.uint8
+        assert (weight.astype(int) - zero).tolist() == old[node.input[1]].tolist()

@@ -1,0 +1,32 @@
+"""The warm process, as its executor sees it."""
+
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipelines.graph import forkserver
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("importing", [False, True])
+def test_nothing_outlives_an_executor_that_has_not_heard_of_it_yet(checkout: Path, importing: bool) -> None:
+    """A command that was started just now, and what that has started, when Ctrl-C ends the executor."""
+    (checkout / "slow_module.py").write_text("import time; time.sleep(30)" if importing else "")
+    line = f"echo $$ > began; sleep 98 & sleep 99; echo {os.getpid()}"
+    pool = forkserver.Warm()
+    with pool:
+        pool.start(forkserver.Command("a", line, str(checkout), "log", (), {"PYTHONPATH": str(checkout)}))
+        until = time.monotonic() + 60
+        while not (Path("began").is_file() and Path("began").read_text().strip()) and time.monotonic() < until:
+            time.sleep(0.01)
+        if importing:
+            pool.start(forkserver.Command("b", "python -m slow_module", str(checkout), "b.log", ("slow_module",), {}))
+            time.sleep(0.2)
+        shell = psutil.Process(int(Path("began").read_text()))
+        started = [shell, *shell.children(recursive=True)]
+        assert len(started) > 1
+    _, left = psutil.wait_procs(started, timeout=5)
+    assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []

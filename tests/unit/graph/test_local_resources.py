@@ -1,0 +1,48 @@
+"""How many stages the machine takes at once."""
+
+import pytest
+
+from pipelines.core.resources import Resources
+from pipelines.graph.local_resources import Limits, cores, gpus
+
+
+def limits(**changes: object) -> Limits:
+    return Limits(**{"cores": 4, "memory_gb": 16.0, "gpus": (), **changes})  # type: ignore[arg-type]
+
+
+def test_threads_workers_and_memory_add_up() -> None:
+    here = limits()
+    assert here.take("a", Resources(threads=1, workers=2)) == {}
+    assert here.take("b", Resources(threads=2, memory_gb=10)) == {}
+    assert here.take("c", Resources(threads=1)) is None
+    here.give_back("a")
+    assert here.take("d", Resources(threads=1, memory_gb=7)) is None
+    assert here.take("d", Resources(threads=1, memory_gb=6)) == {}
+    assert here.take("e", Resources(threads=0)) is None
+
+
+def test_what_wants_more_than_there_is_runs_alone() -> None:
+    here = limits()
+    assert here.take("a", Resources(threads=64, memory_gb=1000, gpus=2)) == {}
+    assert here.take("b", Resources(threads=1)) is None
+
+
+def test_a_gpu_is_one_stages() -> None:
+    here = limits(gpus=("3", "5"))
+    assert here.take("a", Resources(threads=1)) == {"CUDA_VISIBLE_DEVICES": "3"}
+    assert here.take("b", Resources(threads=1, gpus=2)) is None
+    assert here.take("c", Resources(threads=1, gpus=0.5)) == {"CUDA_VISIBLE_DEVICES": "5"}
+    assert here.take("d", Resources(threads=1)) is None
+    here.give_back("a")
+    here.give_back("c")
+    assert here.take("b", Resources(threads=1, workers=2, gpus=1)) == {"CUDA_VISIBLE_DEVICES": "3,5"}
+
+
+def test_the_environment_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,7")
+    assert (cores(), gpus()) == (3, ("1", "7"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert cores() >= 1
+    assert gpus() == ()

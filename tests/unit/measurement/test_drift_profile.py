@@ -1,0 +1,57 @@
+"""What drift is measured on, of texts and of answers."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipelines.core import schema, tables
+from pipelines.evaluation.drift import SCHEMA
+from pipelines.inference.predictor import Predictor
+from pipelines.measurement import drift_profile
+from pipelines.text import tokenizer
+from tests.support import kinds, tiny
+
+
+def test_texts_are_counted_in_pieces_and_words(tmp_path: Path) -> None:
+    loaded = tokenizer.load(tiny.tokenizer(tmp_path))
+    texts = ["私は犬が好き。", "", "blorptzang 犬"]
+    found = drift_profile.texts(pa.table({"text": texts}), loaded, "single")
+    assert found.schema == SCHEMA
+    each = [loaded.encode([text]).values.tolist() for text in texts]
+    assert found.column("pieces").to_pylist() == each
+    assert found.column("unknown_pieces").to_pylist() == [ids.count(loaded.unk_id) for ids in each]
+    assert found.column("words").to_pylist() == [6, 0, 2]
+    assert found.column("unknown_words").to_pylist() == [0, 0, 1]
+    assert found.column("label").null_count == 3
+
+
+def test_without_a_dictionary_there_are_no_words(tmp_path: Path) -> None:
+    loaded = tokenizer.load(tiny.tokenizer(tmp_path, japanese=False))
+    assert drift_profile.texts(pa.table({"text": ["a b"]}), loaded, "single").column("words").null_count == 1
+
+
+@pytest.mark.parametrize("kind", kinds.TASKS)
+def test_a_scored_file_of_every_kind(kind: str, tmp_path: Path) -> None:
+    folder = tiny.classifier(tmp_path / "model", kind)
+    rows = kinds.rows(kind).drop_columns(schema.TARGETS[kind])
+    answers = Predictor.load(folder).predict(rows)
+    scored = rows
+    for name in set(answers.column_names) - {"id", "scores"}:
+        scored = scored.append_column(f"our_{name}", answers.column(name))
+    tables.write(tmp_path / "scored.parquet", scored.to_batches(), scored.schema)
+    found = drift_profile.of_scored(tmp_path / "scored.parquet", folder, "our_")
+    assert found.num_rows == rows.num_rows
+    assert found.column("pieces").null_count == 0
+    said = "value" if kind == "regression" else "confidence"
+    assert found.column(said).null_count == 0
+    assert found.column("label").null_count == (0 if kind in ("single", "pair", "choice", "span") else found.num_rows)
+
+
+def test_of_a_large_file_the_same_rows_are_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drift_profile, "MOST_ROWS", 10)
+    many = pa.table({"text": [f"{i:03}" for i in range(100)]})
+    tables.write(tmp_path / "many.parquet", many.to_batches(7), many.schema)
+    drawn = drift_profile.sample(tmp_path / "many.parquet").column("text").to_pylist()
+    assert len(set(drawn)) == 10
+    assert drawn == sorted(drawn) == drift_profile.sample(tmp_path / "many.parquet").column("text").to_pylist()

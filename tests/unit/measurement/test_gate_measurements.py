@@ -1,0 +1,31 @@
+"""How the gate compares two versions' latency."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.core import paths
+from pipelines.entries.evaluate import Evaluate
+from pipelines.measurement import gate_measurements, interleaved
+from pipelines.measurement.interleaved import Compared, Cost
+
+
+def test_both_are_asked_in_turn_and_the_champion_is_the_reference(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def compare(folders: dict[str, Path], split_file: Path, threads: int, **_: Any) -> dict[str, Compared]:
+        asked.append((list(folders.items()), split_file, threads))
+        cost = Cost(8, 9, 9, 1, 1, 1, 1)  # a median of other moments than those of the ratio
+        return {
+            "champion": Compared(cost, (1, 1, 1), (1, 1, 1)),
+            "challenger": Compared(cost, (0.5, 0.4, 1), (1, 1, 1)),
+        }
+
+    monkeypatch.setattr(interleaved, "compare", compare)
+    ratio = gate_measurements.latency_ratio(Path("new"), Path("old"), Evaluate(task="rows", split="dev"), threads=3)
+    assert ratio == 2
+    folders = [("champion", Path("old")), ("challenger", Path("new"))]
+    assert asked == [(folders, paths.rows("rows") / "dev.parquet", 3)]

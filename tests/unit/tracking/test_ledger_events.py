@@ -1,0 +1,130 @@
+"""What events of a ledger come to, whoever wrote them when; and that a change of them shows."""
+
+import json
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.tracking import ledger_events
+from pipelines.tracking.ledger_events import Event, Kept, State
+
+
+def event(known: State, version: int, action: ledger_events.Action = "promote", name: str = "") -> Event:
+    after, digest = known.last
+    return Event(name or f"{after}-{version}", action, version, known.champion, after, digest, "me", "a test")
+
+
+def written(*versions: int) -> list[Kept]:
+    """A ledger in which each version was promoted after the one before."""
+    kept: list[Kept] = []
+    for number, version in enumerate(versions, start=1):
+        kept.append(Kept(number, 1000 * number, event(ledger_events.replay(kept), version).text()))
+    return kept
+
+
+@given(st.data())
+def test_whoever_writes_each_counted_event_names_the_one_before(data: st.DataObject) -> None:
+    """Writers read at any time and write at any later time, and a server numbers what they write."""
+    kept: list[Kept] = []
+    read = [State()] * 3
+    for number in range(1, data.draw(st.integers(1, 12)) + 1):
+        writer = data.draw(st.integers(0, 2))
+        if data.draw(st.booleans()):
+            read[writer] = ledger_events.replay(kept)
+        version = data.draw(st.integers(1, 4))
+        back = version in read[writer].champions and data.draw(st.booleans())
+        one = event(read[writer], version, "rollback" if back else "promote", f"{number}")
+        kept.append(Kept(number, 1000, one.text()))
+    found = ledger_events.replay(kept)
+    assert len(found.entries) + len(found.overtaken) == len(kept)
+    assert not found.damage
+    before = State()
+    for i, entry in enumerate(found.entries):
+        assert (entry.event.after, entry.event.digest) == before.last
+        assert entry.event.previous == before.champion
+        before = ledger_events.replay(kept[: entry.number])
+        assert before.entries == found.entries[: i + 1]
+        assert before.champion == entry.event.version
+    for lost in found.overtaken:
+        assert any(lost.event.after < entry.number < lost.number for entry in found.entries)
+
+
+def test_a_rollback_goes_back_and_a_promotion_on() -> None:
+    kept = written(1, 2, 3)
+    for action, version, champions in (
+        ("rollback", 2, (1, 2)),
+        ("promote", 4, (1, 2, 4)),
+        ("rollback", 1, (1,)),
+        ("rollback", 4, (1, 4)),  # one that was champion, and is not among those before any more
+        ("promote", 1, (1, 4, 1)),
+        ("rollback", 4, (1, 4)),
+    ):
+        kept.append(Kept(len(kept) + 1, 9000, event(ledger_events.replay(kept), version, action).text()))
+        assert ledger_events.replay(kept).champions == champions
+
+
+def test_of_two_at_the_same_moment_the_first_counts() -> None:
+    kept = written(1)
+    known = ledger_events.replay(kept)
+    kept += [Kept(2, 2000, event(known, 2, name="a").text()), Kept(3, 2000, event(known, 3, name="b").text())]
+    found = ledger_events.replay(kept)
+    assert found.champion == 2
+    assert [lost.event.id for lost in found.overtaken] == ["b"]
+
+
+def test_an_event_that_the_server_took_twice_counts_once() -> None:
+    """MLflow's client sends a request again whose answer was lost."""
+    kept = written(1)
+    known = ledger_events.replay(kept)
+    first, second = event(known, 2, name="a").text(), event(known, 3, name="b").text()
+    kept += [Kept(number, 2000, text) for number, text in enumerate([first, first, second, second, first], start=2)]
+    kept.append(Kept(7, 3000, event(ledger_events.replay(kept), 4).text()))
+    found = ledger_events.replay(kept)
+    assert [entry.number for entry in found.entries] == [1, 2, 7]
+    assert found.champions == (1, 2, 4)
+    assert [entry.number for entry in found.overtaken] == [4]
+    assert [entry.number for entry in found.repeated] == [3, 5, 6]
+    assert not found.damage
+
+
+def test_what_was_changed_or_removed_shows() -> None:
+    kept = written(1, 2, 3)
+    changed = json.dumps(json.loads(kept[1][2]) | {"version": 9})
+    assert ledger_events.replay([kept[0], Kept(2, 2000, changed), kept[2]]).damage == (
+        "event 2 was changed after event 3 named it",
+    )
+    removed = ledger_events.replay([kept[0], kept[2]])
+    assert removed.damage == ("event 2 was removed",)
+    assert removed.champion == 3  # whose writer knew the event that is gone
+    broken = ledger_events.replay([kept[0], Kept(2, 2000, "{}"), kept[2]])
+    assert broken.damage == ("event 2 was changed: it is no event any more",)
+    assert broken.champion == 3
+
+
+def test_a_clock_that_is_set_back_does_not_change_the_order() -> None:
+    kept = [Kept(number, {1: 5000, 2: 3000, 3: 6000}[number], text) for number, _, text in written(1, 2, 3)]
+    found = ledger_events.replay(kept)
+    assert [entry.at_ms for entry in found.entries] == [5000, 5000, 6000]
+    assert found.at(4999) is None
+    asked = {5000: 2, 5999: 2, 6000: 3, 9000: 3}
+    assert {at: entry.event.version for at in asked if (entry := found.at(at))} == asked
+
+
+def test_an_end_that_was_noted_and_is_not_there_is_told() -> None:
+    kept = written(1, 2, 3)
+    noted = ledger_events.end(kept)
+    assert ledger_events.missing(kept, noted) == ledger_events.missing(kept, "") == ledger_events.missing([], "") == ""
+    assert ledger_events.missing([*kept, kept[0]._replace(number=4)], noted) == "", "a later event is not noted yet"
+    changed = [*kept[:2], kept[2]._replace(text=kept[2].text.replace("me", "you"))]
+    for others in (kept[:2], changed, []):
+        assert ledger_events.missing(others, noted) == "event 3, which was the last one, was changed or removed"
+
+
+def test_what_a_version_held_is_what_its_first_event_says() -> None:
+    kept: list[Kept] = []
+    for number, held in enumerate(({}, {"model": "a"}, {"model": "b"}), start=1):
+        one = replace(event(ledger_events.replay(kept), 1, name=str(number)), content=held)
+        kept.append(Kept(number, number, one.text()))
+    assert ledger_events.replay(kept).content(1) == {"model": "a"}
+    assert ledger_events.replay(kept).content(2) == {}
