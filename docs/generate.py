@@ -15,6 +15,31 @@ name.
 """
 
 
+# twenty changes, as a person would ask for them -> the file that each begins with
+CHANGES = {
+    "Read the rows of a corpus that is published": "pipelines/data/corpora/glue.py",
+    "Read a new file format of a user's own rows": "pipelines/data/formats/records.py",
+    "Let params.yaml take another key for fine-tuning": "pipelines/entries/finetune.py",
+    "Warn of one more kind of dirty label while rows are prepared": "pipelines/data/doubts.py",
+    "Cut Japanese text into words in another way": "pipelines/text/mecab.py",
+    "Choose other tokens to mask": "pipelines/pretraining/masking.py",
+    "Decay the learning rate along another curve": "pipelines/training/optim.py",
+    "Weigh classes in the loss": "pipelines/training/losses.py",
+    "Freeze other layers": "pipelines/training/strategies.py",
+    "Write a new way to compress a model": "pipelines/compression/methods/drop_layers.py",
+    "Round weights to int8 in another way": "pipelines/models/quantization/int8.py",
+    "Show one more number in the report's table": "pipelines/reports/tables.py",
+    "Score answers to questions otherwise": "pipelines/evaluation/squad.py",
+    "Add a rule that a challenger must pass": "pipelines/evaluation/gates.py",
+    "Measure latency over other batches": "pipelines/measurement/model_process.py",
+    "Choose between torch and ONNX otherwise": "pipelines/measurement/runtime_choice.py",
+    "Change what an ONNX file holds": "pipelines/export/onnx_export.py",
+    "Answer one more path over HTTP": "pipelines/serving/app.py",
+    "Start stages in another order": "pipelines/graph/executor.py",
+    "Give `bertline` another command": "flows/cli.py",
+}
+
+
 TESTS_HEAD = """# Tests
 
 Which file of tests shows which promise, written by `python docs/generate.py`. `make test` shows
@@ -55,8 +80,9 @@ def folder_tree() -> str:
 
 
 def file_map() -> str:
-    """docs/map.md: a table for each folder, a row for each of its files."""
-    parts = [MAP_HEAD]
+    """docs/map.md: where twenty changes begin; and a table for each folder, a row for each of its files."""
+    parts = [MAP_HEAD, "\n## Where a change begins\n\n| change | file |\n|---|---|\n"]
+    parts += [f"| {change} | [{file}](../{file}) |\n" for change, file in CHANGES.items()]
     for folder in packages():
         place = folder.relative_to(ROOT).as_posix()
         parts.append(f"\n## {place}\n\n| file | {cell(folder / '__init__.py')} |\n|---|---|\n")
