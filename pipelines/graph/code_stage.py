@@ -46,10 +46,17 @@ class CodeStage:
         return bool(dep.hash_info.value != hashlib.md5(text.encode(), usedforsecurity=False).hexdigest())
 
     def write(self, repo: Any) -> None:
-        """Write the manifests and the stage's entry of dvc.lock, as its command and DVC would."""
-        if self.stage is None:
+        """Write the manifests and the stage's entry of dvc.lock, as its command and DVC would.
+
+        Raises InputError if another DVC command reads manifests that differ.
+        """
+        texts = {Path(path): text for path, text in self.texts.items()}
+        if self.stage is None or (texts == code_manifest.written() and not self._is_stale()):
             return
         with dvc_steps.writing(repo, [self.stage]):
-            code_manifest.write({Path(path): text for path, text in self.texts.items()})
-            if self.stage.changed_stage() or self.stage.changed_outs():
+            code_manifest.write(texts)
+            if self._is_stale():
                 dvc_steps.finish(self.stage)
+
+    def _is_stale(self) -> bool:
+        return bool(self.stage.changed_stage() or self.stage.changed_outs())

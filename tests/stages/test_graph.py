@@ -57,12 +57,14 @@ def check_what_an_edit_makes_stale(repository: Path) -> None:
     archives.write_text(f"{before}# a comment\n")
     assert stale() == set()
     archives.write_text(f"{before}MORE = 1\n")
+    listed = code_manifest.written()
     assert stale() == {"ingest@livedoor-samples", "prepare@headlines", "prepare@bodies"}
     way = ("prepare.headlines.corpus", "pipelines/data/corpora/livedoor.py", "pipelines/data/formats/archives.py")
     assert why.why("prepare@headlines")[1:] == [
         f"  pipelines/data/formats/archives.py: modified ({' -> '.join(way)})",
         "  ingest@livedoor-samples would run first, and may change it",
     ]
+    assert code_manifest.written() == listed, "a question writes nothing"
     assert stale_by_dvc() == {"ingest@livedoor-samples", "prepare@headlines", "prepare@bodies"}
     archives.write_text(before)
     assert stale() == set()
