@@ -26,7 +26,7 @@ Names = tuple[str, ...]  # of the accelerations that are on; None: `resources` s
 
 
 class Accelerated(NamedTuple):
-    """What to train on while the accelerations of `to_rows` are on."""
+    """The batches and the `watch` to train with while the accelerations of `to_rows` are on, and their names."""
 
     batches: Any
     watch: frozen_features.Watch | None
@@ -68,7 +68,7 @@ def to_rows(
 
 
 class Steps(NamedTuple):
-    """What training steps use: the choice of an attention kernel, and the names of all accelerations that are on."""
+    """The choice of an attention kernel for training steps, and the names of all accelerations that are on."""
 
     attention: attention_kernels.Attention | attention_kernels.Given
     names: Names | None

@@ -96,7 +96,10 @@ class FrozenStates(_Kept):
         return {"inputs_embeds": padded, **{name: tensor for name, tensor in batch.items() if name != "input_ids"}}
 
     def _on_gpu(self, states: np.memmap) -> bool:
-        """Whether the states are in a GPU's memory, or can be put there: the host would take longer than the layers."""
+        """Return whether the states are in a GPU's memory; put them there if they fit.
+
+        Reading them from the host would take longer than computing the layers.
+        """
         asked = self._there is None and torch.cuda.is_available()
         if asked and states.nbytes < GPU_SHARE * torch.cuda.mem_get_info()[0]:
             self._there = torch.from_numpy(np.array(states)).cuda()
@@ -159,7 +162,7 @@ def kept(
 
 
 def _kept_width(model: nn.Module, data: Any, limit_bytes: float) -> int:
-    """How many numbers to keep per token, or per row if the head reads one vector; 0 if nothing is to be kept."""
+    """The number of values to keep per token, or per row if the head reads one vector; 0 if nothing is to be kept."""
     frozen = _frozen_layers(model)
     one_vector = _reads_one_vector(model)
     if not frozen or not (one_vector or _can(model, data)):
@@ -182,7 +185,7 @@ def _watch_whole(model: nn.Module, watch: Watch, off: ExitStack, frozen: int) ->
 
 
 def _reads_one_vector(model: nn.Module) -> bool:
-    """Whether only a head of ours trains, and it reads one vector per row."""
+    """Return whether only one of bertline's own heads trains, and that head reads one vector per row."""
     if not isinstance(model, FeaturesForSequenceClassification) or model.config.head == "bilstm":
         return False
     learns_layers = model.config.features == "weighted_sum"
@@ -195,7 +198,7 @@ def _pooled_width(model: nn.Module) -> int:
 
 
 def _frozen_layers(model: nn.Module) -> int:
-    """How many layers, from the lowest up, do not train; 0 if the embeddings do."""
+    """The number of layers, from the lowest up, that do not train; 0 if the embeddings train."""
     if any(p.requires_grad for part in backbones.embeddings(model) for p in part.parameters()):
         return 0
     trains = [any(p.requires_grad for p in layer.parameters()) for layer in backbones.layers(model)]
@@ -203,7 +206,7 @@ def _frozen_layers(model: nn.Module) -> int:
 
 
 def _can(model: nn.Module, data: Any) -> bool:
-    """Whether each layer reads only the one below, the head only the last layer, and a row is one sequence."""
+    """Return whether each layer reads only the one below, the head only the last layer, and a row is one sequence."""
     reads_others = getattr(model.config, "features", "last") != "last"
     return backbones.backbone(model).plain and not reads_others and data.choices == 1
 

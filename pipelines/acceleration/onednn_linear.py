@@ -19,7 +19,10 @@ from pipelines.models import backbones
 
 @cache
 def faster() -> bool:
-    """Whether this is such a CPU; a fixed rule, not a measurement, so that the same seed gives the same weights."""
+    """Return whether this CPU has AVX-512 and torch's MKL does not use it.
+
+    This is a fixed rule, not a measurement, so that the same seed gives the same weights.
+    """
     about = Path("/proc/cpuinfo")
     others = about.is_file() and "GenuineIntel" not in about.read_text(encoding="utf-8")
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"

@@ -6,7 +6,7 @@ from pipelines.core import cpu
 
 
 def is_bf16(precision: str) -> bool:
-    """Whether `precision` of Resources is bf16 here: "auto" is on a GPU, "bf16" also on a CPU made for it.
+    """Return whether `precision` of Resources means bf16 here: "auto" does on a GPU, "bf16" also on a CPU made for it.
 
     On another CPU torch takes many times as long for bf16 as for fp32.
     """

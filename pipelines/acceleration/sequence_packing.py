@@ -26,7 +26,7 @@ GAIN = 0.95  # a batch is packed if that takes less than this share of its padde
 
 
 class _Places:
-    """Where the tokens of one batch go; `inside` (B, T) bool says which of its places are tokens."""
+    """The places that the tokens of one batch go to; `inside` (B, T) bool says which places of the batch are tokens."""
 
     def __init__(self, inside: torch.Tensor, hidden: int) -> None:
         self.inside, device = inside, inside.device

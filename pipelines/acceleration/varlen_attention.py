@@ -22,10 +22,10 @@ WIDEST = 256  # of a head, in dimensions, and a multiple of 8
 
 
 class Flat:
-    """Where the tokens of a padded batch are when nothing is between them.
+    """The places of the tokens of a padded batch when they stand in one row without padding.
 
-    `inside` (B, T) bool, in the host's memory, says which places are tokens; the rest is sent to `device`, which need
-    not be waited for.
+    `inside` (B, T) bool is in the host's memory and says which places are tokens. The rest is sent to `device` without
+    waiting for it.
     """
 
     def __init__(self, inside: torch.Tensor, device: torch.device) -> None:
@@ -47,7 +47,7 @@ class Flat:
         return empty.index_copy(0, self.spots, states[0]).unflatten(0, self.places).to(self.given)
 
     def layer(self, layer: nn.Module, states: torch.Tensor) -> torch.Tensor:
-        """What `layer` makes of the states: (1, N, H) to (1, N, H)."""
+        """The output of `layer` for the states: (1, N, H) to (1, N, H)."""
         return LAYERS[type(layer).__name__](layer, states, self)
 
 
@@ -73,7 +73,7 @@ def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rows: Fl
 
 
 def can(model: nn.Module) -> bool:
-    """Whether the layers of `model` are of BERT's kind, and the kernel takes their heads."""
+    """Return whether the layers of `model` are of BERT's kind, and the kernel takes their heads."""
     config, layers = backbones.encoder(model).config, backbones.layers(model)
     if config._attn_implementation != "sdpa" or getattr(config, "is_decoder", False):
         return False
@@ -85,7 +85,7 @@ def can(model: nn.Module) -> bool:
 
 
 def serves(device: torch.device) -> bool:
-    """Whether `device` has the kernel and autocast is on, which gives it the 16 bits that it needs."""
+    """Return whether `device` has the kernel and autocast is on, which gives the kernel the 16 bits that it needs."""
     if device.type != "cuda" or not torch.is_autocast_enabled("cuda"):
         return False
     return torch.cuda.get_device_capability(device) >= AMPERE and torch.get_autocast_dtype("cuda").itemsize == 2

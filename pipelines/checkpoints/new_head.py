@@ -1,4 +1,4 @@
-"""What fine-tuning starts from: the encoder of a folder with a new head for a task."""
+"""The model that fine-tuning starts from: the encoder of a folder with a new head for a task."""
 
 from pathlib import Path
 from typing import Any

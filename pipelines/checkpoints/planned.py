@@ -36,9 +36,10 @@ def require_sizes(values: Any, place: str, key: str = "") -> None:
 
 
 def model(build: Callable[[], PreTrainedModel], place: str, tensors: int, most: int) -> PreTrainedModel:
-    """What `build` builds, with the shapes that its config notes, on no device.
+    """The model that `build` builds, with the shapes that its config notes, on no device.
 
-    Raises InputError if it has more than `most` weights, or far more tensors than the file's, before all are built.
+    Raises InputError if the model has more than `most` weights, or far more tensors than the file. The error comes
+    before all tensors are built.
 
     Args:
         place: begins the message.

@@ -1,4 +1,4 @@
-"""What pretraining starts from: random weights of a config's shape, or a model folder."""
+"""The model that pretraining starts from: random weights of a config's shape, or a model folder."""
 
 from pathlib import Path
 from typing import Any

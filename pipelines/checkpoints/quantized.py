@@ -53,17 +53,20 @@ def save_packed(model: PreTrainedModel, folder: Path) -> None:
 
 
 def load_int8(folder: Path, auto: Any) -> PreTrainedModel:
-    """What `save_int8` wrote."""
+    """Load a model that `save_int8` wrote."""
     return _load_rounded(folder, auto, INT8, int8.Int8Linear)
 
 
 def load_qdq(folder: Path, auto: Any) -> PreTrainedModel:
-    """What `save_qdq` wrote."""
+    """Load a model that `save_qdq` wrote."""
     return _load_rounded(folder, auto, QDQ, qdq.QdqLinear)
 
 
 def load_packed(folder: Path, auto: Any) -> PreTrainedModel:
-    """What `save_packed` wrote, its weights unpacked: a model of floats, as fast and as large in memory as any."""
+    """Load a model that `save_packed` wrote, with its weights unpacked.
+
+    It is a model of floats, as fast and as large in memory as any other.
+    """
 
     def unpack(model: nn.Module, name: str, numbers: Any, parts: Parts) -> Parts:
         layer = name.removesuffix(".matrix")

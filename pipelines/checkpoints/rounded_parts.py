@@ -1,6 +1,6 @@
-"""Whether the parts of a rounded layer, as a file has them, are those of a layer of its size.
+"""Checks that the parts of a rounded layer in a file fit a layer of its size.
 
-torch's int8 kernels and numpy's bits do not ask: parts of another size give wrong numbers, or end the process.
+torch's int8 kernels and numpy's bits do not check: parts of another size give wrong numbers, or end the process.
 """
 
 from typing import Any

@@ -18,7 +18,7 @@ from pipelines.text.protocol import Tokenizer
 
 
 def same(old: Tokenizer, new: Tokenizer) -> bool:
-    """Whether an id stands for the same piece in both."""
+    """Return whether every id stands for the same piece in both tokenizers."""
     return old.vocab_size == new.vocab_size and _pieces(old) == _pieces(new)
 
 

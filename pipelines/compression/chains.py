@@ -23,14 +23,14 @@ Z = 1.6449  # standard errors above which 5 of 100 differences of equal models l
 
 @dataclass(frozen=True)
 class Budget:
-    """What is looked for.
+    """The goal of a search, and its limits.
 
     Attributes:
         max_loss: the most points that a result may score below its teacher.
-        target: what is to be small.
+        target: the cost to make small: size or latency.
         steps: the longest chain.
-        width: results of a round that the next round goes on from, of those that can be gone on from.
-        trust_point: whether the score alone says what is lost; else the rows must show it, as sure as SURE.
+        width: the number of results of a round that the next round extends, of those that can be extended.
+        trust_point: whether the score alone decides how much is lost; else the rows must show it with confidence SURE.
     """
 
     max_loss: float = 1.0
@@ -80,7 +80,7 @@ class Tried:
         return self.keeps(budget) and most <= budget.max_loss
 
     def cost(self, budget: Budget) -> float:
-        """What the budget's target makes small."""
+        """The share of the teacher's size or latency, as the budget's target says; infinite if it is not measured."""
         share = self.size_share if budget.target == "size" else self.latency_share
         return float("inf") if share is None else share
 
@@ -102,7 +102,7 @@ def search(methods: Mapping[str, str], attempt: Callable[[Chain], Tried], budget
 
 
 def _useful(alone: Sequence[Tried], methods: Mapping[str, str], budget: Budget) -> list[Tried]:
-    """Of each method the cheapest that keeps the budget, if it costs less than the teacher; in the order of `alone`."""
+    """The cheapest result of each method that keeps the budget and costs less than the teacher, ordered as `alone`."""
     cheapest: dict[str, Chain] = {}
     for each in best(alone, budget):
         cheapest.setdefault(methods[each.chain[0]], each.chain)
@@ -133,7 +133,7 @@ def _followers(chain: Chain, useful: Sequence[str], methods: Mapping[str, str]) 
 
 
 def follows(chain: Chain, name: str, methods: Mapping[str, str]) -> bool:
-    """Whether an entry may come next: vocabularies go first, rounding last, and the others in the order of the file."""
+    """Return whether an entry may come next: vocabularies go first, rounding last, others in the order of the file."""
     order = list(methods)
 
     def place(entry: str) -> tuple[int, int]:
@@ -147,7 +147,7 @@ def follows(chain: Chain, name: str, methods: Mapping[str, str]) -> bool:
 
 
 def best(tried: Sequence[Tried], budget: Budget) -> list[Tried]:
-    """Those that keep the budget, the cheapest first; of equals the one that scores more."""
+    """The results that keep the budget, the cheapest first; at equal cost the higher score comes first."""
     return sorted((each for each in tried if each.keeps(budget)), key=lambda each: (each.cost(budget), -each.score))
 
 

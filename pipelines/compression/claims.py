@@ -1,4 +1,4 @@
-"""What a method claims: the families and kinds of rows that it knows. Others are one sentence before any work."""
+"""The model families and kinds of rows that a method claims; others are refused in a sentence before any work."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""What a compression method is given: the teacher, the rows, and functions to train and to score a model."""
+"""The context of a compression method: the teacher, the rows, and functions to train and to score a model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ class Context:
 
     @property
     def own_tokenizer(self) -> Path:
-        """Where a method writes the files of a tokenizer that takes the place of the teacher's."""
+        """The folder that a method writes a tokenizer's files to, if it replaces the teacher's tokenizer."""
         return self.cache / "tokenizer"
 
     def train(self, model: PreTrainedModel, loss: Any, params: Fit, **options: Unpack[FitOptions]) -> PreTrainedModel:

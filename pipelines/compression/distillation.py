@@ -1,6 +1,6 @@
-"""What distillation methods share: soft targets for every kind of rows, and how much each row counts.
+"""The functions that distillation methods share: soft targets for every kind of rows, and how much each row counts.
 
-B rows, T tokens, C classes. A method's losses are sums over rows of what each row learns, times how often it counts.
+B rows, T tokens, C classes. A method's losses are sums over rows: a row's loss times the number of times it counts.
 """
 
 from typing import Annotated
@@ -26,7 +26,7 @@ def soft_cross_entropy(student: torch.Tensor, teacher: torch.Tensor, temperature
 
 
 def counts(kind: str, batch: Batch) -> torch.Tensor:
-    """How often each row counts (B,): as often as it has tags (tagging), else once; 0 without labels."""
+    """The number of times each row counts (B,): the number of its tags (tagging), else 1; 0 without labels."""
     known = batch["labels"] != IGNORE
     if kind == "tagging":
         return known.sum(dim=1)

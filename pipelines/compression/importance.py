@@ -89,7 +89,10 @@ def staying(importance: list[np.ndarray], remove: int, least: int) -> list[list[
 
 
 def number_of(share: float, counts: list[int], least: int, what: str) -> int:
-    """How many of all parts are `share` of them, rounded down. Raises UsageError if a layer would keep too few."""
+    """The number of parts in a `share` of all parts, rounded down.
+
+    Raises UsageError if that is none, or if a layer would keep too few.
+    """
     total, most = sum(counts), sum(max(0, count - least) for count in counts)
     remove = int(share * total + 1e-9)
     if not remove:

@@ -47,7 +47,7 @@ def put(model: nn.Module, masks: Masks) -> None:
 
 
 def share_of_zeros(model: nn.Module) -> float:
-    """Of all weights of `matrices`."""
+    """The share of zeros among all weights of `matrices`."""
     found = matrices(model).values()
     return sum(int((p == 0).sum()) for p in found) / sum(p.numel() for p in found)
 

@@ -35,7 +35,7 @@ def fastest(
 
 
 def _overlap(one: Tried, other: Tried) -> bool:
-    """Whether some round of one was as fast as some round of the other."""
+    """Return whether some round of `one` was as fast as some round of `other`."""
     if not one.latency_spread or not other.latency_spread:
         return False
     return other.latency_spread[0] <= one.latency_spread[1] and one.latency_spread[0] <= other.latency_spread[1]

@@ -62,7 +62,7 @@ def unchanged(context: Context) -> Context:
 
 
 def lesson(context: Context, params: DistillationFit) -> tuple[Trainer, Task]:
-    """What trains a model as `params` says, and by which loss."""
+    """The trainer and the loss that `params` asks for."""
     kind = context.task.kind
     if not params.soft:
         return context, losses.for_kind(kind)

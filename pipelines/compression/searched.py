@@ -1,4 +1,4 @@
-"""What a search for a smaller model tried, as a table, and as a page with the pictures of score against cost."""
+"""The results of a search for a smaller model, as a table, and as a page with the pictures of score against cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ def _latency(tried: Tried) -> str:
 
 
 def _note(search: Searched, tried: Tried) -> str:
-    """What is to be known of a line: that it won, or why it could not; that it is slower in every round, if smaller."""
+    """A note on a line: that it won, or why it could not; that it is smaller, but slower in every round."""
     notes = {
         "the winner": tried is search.winner,
         "loses too much": not tried.keeps(search.budget),

@@ -1,4 +1,4 @@
-"""What a model computes on the way to its logits: hidden states, and the queries and keys of its attention.
+"""The values that a model computes before its logits: hidden states, and the queries and keys of its attention.
 
 B rows, each of one sequence or of several choices; S sequences of T tokens; L layers; h heads of d dimensions.
 """

@@ -40,7 +40,7 @@ def refused(key: str, value: object, why: str) -> UsageError:
 
 
 def depth(model: nn.Module) -> int:
-    """How many layers a sequence passes; those of ALBERT share their weights."""
+    """The number of layers that a sequence passes; ALBERT's layers share their weights."""
     return int(backbones.encoder(model).config.num_hidden_layers)
 
 

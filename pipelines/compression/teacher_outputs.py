@@ -1,8 +1,8 @@
-"""What the teacher says of the training rows: asked once, without dropout, and kept in files until the stage succeeds.
+"""The teacher's outputs for the training rows: computed once, without dropout, and kept until the stage succeeds.
 
-Rows are found by their numbers, so the order of batches does not matter. Logits are always kept. Hidden states and
-attention are kept, in float16, if `resources.cache_gb` has room for them and float16 has numbers as large; if not, or
-if workers on other machines cannot read the files, the teacher is asked again at every step.
+The outputs are kept in files. Rows are found by their numbers, so the order of batches does not matter. Logits are
+always kept. Hidden states and attention are kept in float16, if `resources.cache_gb` has room for them and float16 has
+numbers as large. If not, or if workers on other machines cannot read the files, the teacher runs again at every step.
 """
 
 import copy
@@ -42,10 +42,10 @@ Loss = Callable[[nn.Module, Batch, TeacherOutputs], Sums]
 
 @dataclass(frozen=True)
 class OutputRequest:
-    """What a loss reads besides logits. Layer 0 is the embeddings, layer 1 the lowest layer.
+    """The outputs that a loss reads besides logits. Layer 0 is the embeddings, layer 1 the lowest layer.
 
-    As tensors of a batch: first.N (B, H), hidden.N (B, T, H), queries.N and keys.N (B, T, h * d); a choice has
-    (B, choices, ...).
+    They are tensors of a batch: first.N (B, H), hidden.N (B, T, H), queries.N and keys.N (B, T, h * d). For rows of
+    several choices they are (B, choices, ...).
     """
 
     first: tuple[int, ...] = ()  # layers whose state of the first token is read
@@ -54,7 +54,7 @@ class OutputRequest:
 
 
 def told(teacher: nn.Module, kind: str, request: OutputRequest, batch: Batch) -> TeacherOutputs:
-    """What the teacher, in eval mode, says of the rows of a batch."""
+    """The outputs of the teacher, in eval mode, for the rows of a batch."""
     if request == OutputRequest():
         return {"logits": states.logits(teacher, kind, batch)}
     seen = states.see(teacher, kind, batch, attention=bool(request.attention))
@@ -252,7 +252,7 @@ def _keep(context: Context, request: OutputRequest, wanted: dict[str, Array]) ->
 
 
 def _whole(done: Path, about: dict[str, list[Any]], wanted: dict[str, Array]) -> bool:
-    """Whether a run before this one has noted in `done` that it finished these arrays, and they are still whole."""
+    """Return whether an earlier run noted in `done` that it finished these arrays, and they are still whole."""
     known = json_file.cached(done)
     if any(known.get(name) != noted for name, noted in about.items()):
         return False

@@ -53,10 +53,10 @@ def write(
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """What a run's metrics say of its model, the same on every machine.
+    """The facts about a run's model that its metrics hold, the same on every machine.
 
-    `model`: parameters, size_bytes (of the weights), flops_per_token. And of a compressed one `variant`: the run that
-    was its teacher, the runs and methods that led to it (`chain`), the last method's params, and its sparsity.
+    `model`: parameters, size_bytes (of the weights), flops_per_token. A compressed model also has `variant`: the run
+    that was its teacher, the runs and methods that led to it (`chain`), the last method's params, and its sparsity.
     """
     size = cost.size(folder)
     if not (folder / FILE).is_file():
@@ -81,7 +81,7 @@ class _Step(_Run):
 
 @dataclass(frozen=True)
 class _Record:
-    """What is read of variant.json."""
+    """The part of variant.json that is read."""
 
     teacher: _Run
     chain: list[_Step]

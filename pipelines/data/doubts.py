@@ -1,4 +1,4 @@
-"""What rows leave in doubt, and no expectation refuses: told at every prepare, with counts and the key that decides."""
+"""Doubts about rows that no expectation refuses; every prepare reports them, with counts and the key that decides."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping

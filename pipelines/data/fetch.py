@@ -71,7 +71,7 @@ class _Place:
 
 
 def _place(source: Source) -> _Place:
-    """Where to read `source` from: the checkout, the mirror if there is one, the official address."""
+    """The place to read `source` from: the checkout, the mirror if there is one, or the official address."""
     if source.path:
         return _Place(source.path)
     mirror = os.environ.get("BERTLINE_MIRROR", "").rstrip("/")
@@ -90,7 +90,7 @@ def _place(source: Source) -> _Place:
 
 
 def _complaint(path: Path, source: Source) -> str | None:
-    """What is wrong with the file's size or digest, or None."""
+    """A sentence about the file's wrong size or digest, or None if nothing is wrong."""
     size = path.stat().st_size
     if source.size_bytes is not None and size != source.size_bytes:
         return f"{source.name} has {size:,} bytes, {source.size_bytes:,} are declared"
@@ -101,7 +101,7 @@ def _complaint(path: Path, source: Source) -> str | None:
 
 
 def _listed(path: Path, source: Source, place: _Place) -> str | None:
-    """What is wrong with a mirrored file by the mirror's own manifest, or None."""
+    """A sentence about a mirrored file that differs from the mirror's own manifest, or None if it does not."""
     listed = _manifest(place.mirrored).get(source.mirror or source.name) if place.mirrored else None
     if listed and (found := provenance.sha256(path)) != listed:
         return f"{source.name} has sha256 {found}, the mirror's {MANIFEST} says {listed}"

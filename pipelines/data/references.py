@@ -1,4 +1,4 @@
-"""Whether the files, columns and splits that params.yaml names are there: what else costs a training to find out."""
+"""A check that the files, columns and splits named in params.yaml exist, before a training fails for lack of one."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

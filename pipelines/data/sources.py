@@ -1,4 +1,4 @@
-"""What a corpus declares of its files: their addresses, sizes, digests and licences."""
+"""The files that a corpus declares: their addresses, sizes, digests and licences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ class Source:
         assert digits in (0, 64), f"{self.name}: its sha256 has {digits} digits, not 64"
 
     def unchecked(self) -> str:
-        """What of the file's content no declared digest covers, in one sentence; "" if nothing."""
+        """A sentence about the content of the file that no declared digest covers; "" if there is none."""
         if self.path or self.sha256 or self.repacked:
             return ""
         if digits := len(self.sha256_begins):

@@ -1,4 +1,4 @@
-"""Where a model is right and how sure it may be: an interval for its score, scores of slices, calibration."""
+"""Analysis of where a model is right and how sure it may be: interval of its score, scores of slices, calibration."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -37,7 +37,7 @@ Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]  # counts (S, C) and c
 
 @dataclass(frozen=True)
 class Shift:
-    """How far a window lies from the profile in one statistic."""
+    """The distance of a window from the profile in one statistic."""
 
     statistic: str
     value: float
@@ -68,12 +68,12 @@ def shifts(profile: pa.Table, window: pa.Table, limits: dict[str, float], seed: 
 
 
 def alarm(drifted: list[bool], least: int, of: int) -> bool:
-    """Whether at least `least` of the last `of` windows drifted, the newest (the last) among them."""
+    """Return whether at least `least` of the last `of` windows drifted, the newest (the last) among them."""
     return bool(drifted) and drifted[-1] and sum(drifted[-of:]) >= least
 
 
 def difference_of_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """How far apart the shares of the first of two categories are: (S, 2) and (S, 2) -> (S,)."""
+    """The absolute difference of the shares of the first of two categories: (S, 2) and (S, 2) -> (S,)."""
     return np.abs(_shares(first)[:, 0] - _shares(second)[:, 0])
 
 
@@ -92,18 +92,18 @@ def _shares(counts: np.ndarray) -> np.ndarray:
 
 
 def _unknown(table: pa.Table, unknown: str, of: np.ndarray) -> np.ndarray:
-    """How many are unknown and how many known, of each row: (N, 2)."""
+    """The numbers of unknown and of known pieces or words in each row: (N, 2)."""
     counts = table.column(unknown).to_numpy()
     return np.stack([counts, of - counts], axis=1).astype(np.float64)
 
 
 def _pieces(table: pa.Table) -> np.ndarray:
-    """How many pieces each row has."""
+    """The number of pieces in each row."""
     return table.column("pieces").combine_chunks().value_lengths().to_numpy()
 
 
 def _vocabulary(table: pa.Table) -> sparse.csr_array:
-    """How often each row has each piece that any row has: (N, C)."""
+    """The number of times each row has each piece that occurs in any row: (N, C)."""
     pieces = np.asarray(table.column("pieces").combine_chunks().flatten())
     distinct, column = np.unique(pieces, return_inverse=True)
     row = np.repeat(np.arange(table.num_rows), _pieces(table))

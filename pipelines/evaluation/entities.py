@@ -13,7 +13,7 @@ Entity = dict[str, Any]  # start, end, label
 
 
 def scores(gold: Iterable[Sequence[Entity]], predicted: Iterable[Sequence[Entity]]) -> dict[str, dict[str, float]]:
-    """Of each label, and of all together under the name ""; each row's entities by themselves."""
+    """Precision, recall and F1 of each label, and of all labels under the name ""; rows are compared one by one."""
     right, named, there = (Counter[str]() for _ in range(3))
     for row in zip(gold, predicted, strict=True):
         for counter, entities in zip((right, named, there), _compared(*row), strict=True):
@@ -24,7 +24,7 @@ def scores(gold: Iterable[Sequence[Entity]], predicted: Iterable[Sequence[Entity
 
 
 def counts(gold: Iterable[Sequence[Entity]], predicted: Iterable[Sequence[Entity]]) -> np.ndarray:
-    """Of each row how many entities are right, were named and are there: what `ratios` takes, (N, 3)."""
+    """The numbers of entities of each row that are right, were named and are there, as `ratios` takes them: (N, 3)."""
     rows = zip(gold, predicted, strict=True)
     return np.array([[entities.total() for entities in _compared(*row)] for row in rows])
 

@@ -1,4 +1,4 @@
-"""Whether a challenger may take the champion's place: a rule each, with its numbers and a sentence."""
+"""The decision whether a challenger replaces the champion: a finding for each rule, with its numbers and a sentence."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -19,13 +19,13 @@ EXACT = 1e-12  # what rounding may add to a difference
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one version on the gate's rows.
+    """The measurements of one version on the gate's rows.
 
     Attributes:
         score: the task's metric, as a function of row numbers.
-        answers: what it says of each row, (N,), to be compared with another's.
+        answers: the version's answer for each row, (N,), to compare with another version's.
         classes: F1 of each label; slices: score of each.
-        digest: of the file with the rows; two that are compared must have been asked the same.
+        digest: digest of the file with the rows; only versions that answered the same rows can be compared.
     """
 
     metric: str
@@ -168,7 +168,7 @@ def _against(
 
 
 def most_lost(challenger: Measured, champion: Measured, confidence: float) -> float:
-    """How much less the challenger scores at most on rows such as these, as sure as `confidence` says."""
+    """The most that the challenger may lose against the champion on rows such as these, at this confidence."""
     return -_least_difference(challenger, champion, confidence)
 
 
@@ -177,7 +177,7 @@ def _least_difference(challenger: Measured, champion: Measured, confidence: floa
 
 
 def _difference(one: OfRows, other: OfRows) -> OfRows:
-    """How much more one scores than the other, of the same rows."""
+    """The score `one` minus the score `other`, on the same rows."""
     return lambda rows: one(rows) - other(rows)
 
 

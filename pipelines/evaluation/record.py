@@ -1,4 +1,4 @@
-"""What evaluate and baseline leave beside their predictions: the scores of a run as JSON, and what it took here."""
+"""The record that evaluate and baseline write beside predictions: a run's scores as JSON, and its timings here."""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def save(
 
 
 def summary(record: dict[str, Any]) -> dict[str, float]:
-    """What DVC compares: the task's metric by name with its interval, and the loss at the end of the training.
+    """The numbers that DVC compares: the task's metric by name with its interval, and the loss at the end of training.
 
     Without labels there is no metric, and without a training no loss.
     """

@@ -15,7 +15,7 @@ from pipelines.evaluation.significance import OfRows
 
 
 def joined(rows: pa.Table, predictions: pa.Table, target: str) -> tuple[pa.ChunkedArray, pa.Table]:
-    """What the rows hold in the column `target`, and the predictions in the rows' order."""
+    """The values of the rows' column `target`, and the predictions in the order of the rows."""
     ids, theirs = rows.column("id"), predictions.column("id")
     places = pc.index_in(ids, value_set=theirs)
     if missing := places.null_count:
@@ -48,7 +48,7 @@ def label_ids(rows: pa.Table, predictions: pa.Table, task: Task) -> tuple[np.nda
 
 
 def labelled(rows: pa.Table, task: Task) -> bool:
-    """Whether any row has what is to be predicted: a leaderboard's test split has it in none."""
+    """Return whether any row has a target to predict; in a leaderboard's test split none has."""
     target = TARGETS[task.kind]
     return target in rows.column_names and rows.column(target).null_count < rows.num_rows
 

@@ -21,7 +21,7 @@ def interval(value: OfRows, count: int, samples: int = 1000, seed: int = 1) -> I
 
 
 def lower_bound(value: OfRows, count: int, confidence: float, samples: int = 1000, seed: int = 1) -> float:
-    """What `value` is not below, as sure as `confidence` says: its one-sided percentile bound."""
+    """The lower bound of `value` at this confidence: its one-sided percentile bound."""
     return float(np.quantile(_drawn(value, count, samples, seed), 1 - confidence))
 
 

@@ -75,7 +75,7 @@ def best_of(predicted: str, answers: Iterable[str], normalization: str = "squad"
 
 
 def table(predicted: Iterable[str], gold: Iterable[Sequence[str]], normalization: str = "squad") -> np.ndarray:
-    """Of each question NAMES, (N, 2)."""
+    """The exact match and the F1 of each question, in the order of NAMES: (N, 2)."""
     return np.array([best_of(p, g, normalization) for p, g in zip(predicted, gold, strict=True)])
 
 

@@ -1,1 +1,1 @@
-"""What a model is: encoders and heads as Hugging Face models, and where each family has its layers."""
+"""Models: encoders and heads as Hugging Face models, and where each family has its layers."""

@@ -186,7 +186,7 @@ def set_layers(model: nn.Module, numbers: list[int]) -> None:
 
 
 def of_layers(noted: dict[str, Any], numbers: list[int]) -> dict[str, Any]:
-    """What a config notes under SHAPES, for the layers with these numbers: its lists have an item for each layer."""
+    """The values that a config notes under SHAPES, for the layers with these numbers; a list has an item per layer."""
     return {key: [value[i] for i in numbers] if isinstance(value, list) else value for key, value in noted.items()}
 
 
@@ -215,7 +215,7 @@ def encoder_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 
 def takes_types(model: nn.Module) -> bool:
-    """Whether the model takes token_type_ids: the encoder does, or the head compares two texts."""
+    """Return whether the model takes token_type_ids: the encoder does, or the head compares two texts."""
     return backbone(model).token_types or getattr(model.config, "pooling", "") == "compare"
 
 

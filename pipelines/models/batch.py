@@ -1,4 +1,4 @@
-"""What a model reads in one step, and what it predicts."""
+"""The batch that a model reads in one step, and the predictions that it makes."""
 
 from typing import NamedTuple
 

@@ -57,13 +57,13 @@ def head_size(model: nn.Module) -> int:
 
 
 def heads(model: nn.Module) -> list[int]:
-    """How many heads each layer has."""
+    """The number of heads of each layer."""
     size = head_size(model)
     return [attention(model, i).after.in_features // size for i in range(len(backbones.layers(model)))]
 
 
 def rows(model: nn.Module) -> list[int]:
-    """How many feed-forward rows each layer has."""
+    """The number of feed-forward rows of each layer."""
     return [feed_forward(model, i).after.in_features for i in range(len(backbones.layers(model)))]
 
 

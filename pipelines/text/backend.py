@@ -1,4 +1,4 @@
-"""What the tokenizers share that run inside the `tokenizers` library, on every core."""
+"""The base of the tokenizers that run inside the `tokenizers` library, on every core."""
 
 import json
 from collections.abc import Sequence

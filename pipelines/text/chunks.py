@@ -1,8 +1,8 @@
-"""What every tokenizer does before its own work: cut a long text into pieces, and find special tokens if it is told to.
+"""The first steps of every tokenizer: cut a long text into pieces, and find special tokens if there are names for them.
 
 The memory of MeCab's lattice grows by kilobytes a character, and a text of millions of characters ends the process. A
-piece ends where the ids do not change: before white space no tokenizer's word goes on, and after a sentence MeCab
-seldom depends on it (docs/log.md).
+piece ends where the cut does not change the ids: no tokenizer's word goes on across white space, and what MeCab finds
+after a sentence seldom depends on that sentence (docs/log.md).
 """
 
 import re
@@ -67,7 +67,7 @@ class InPieces(ABC):
         return Spans(Ragged(joined.values, bounds), starts, stops)
 
     def words(self, texts: Sequence[str]) -> np.ndarray | None:
-        """How many words each text has, and how many of them the tokenizer's dictionary does not have: (N, 2).
+        """The number of words of each text, and the number that the tokenizer's dictionary does not have: (N, 2).
 
         None for a tokenizer without a dictionary.
         """

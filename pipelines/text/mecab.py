@@ -1,4 +1,4 @@
-"""What the tokenizers with MeCab share: MeCab finds the words, and each distinct word is split into pieces once."""
+"""The base of the tokenizers with MeCab: MeCab finds the words, and each distinct word is split into pieces once."""
 
 import importlib
 import re
@@ -73,7 +73,7 @@ class MecabTokenizer(InPieces):
         return Ragged(found.values, found.offsets[words.offsets.to_numpy()])
 
     def words(self, texts: Sequence[str]) -> np.ndarray | None:
-        """How many words each text has, and how many of them the dictionary does not have: (N, 2)."""
+        """The number of words of each text, and the number that the dictionary does not have: (N, 2)."""
         counts = np.zeros((len(texts), 2), np.int64)
         for row, text in enumerate(texts):
             for part in plain(nfkc(text)):
@@ -120,7 +120,7 @@ class MecabTokenizer(InPieces):
         return ids, starts[first] if first else starts[:0], ends[last] if last else ends[:0]
 
     def _size(self, piece: int, word: str, pieces: int, inside: bool) -> int:
-        """How many characters of `word` a piece stands for."""
+        """The number of characters of `word` that a piece stands for."""
         if piece == self.unk_id:
             return len(word) if pieces == 1 else 1
         name = self._pieces[piece]

@@ -39,7 +39,7 @@ def _exchanges() -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 def _may_join(form: str) -> bool:
-    """Whether a character of this form may combine with the one before it, or change places with it."""
+    """Return whether a character of this form may combine with the one before it, or change places with it."""
     first = form[0]
     return bool(unicodedata.combining(first)) or "\u1160" <= first <= "\u11ff" or first in _SECONDS
 

@@ -59,7 +59,10 @@ class Tokenizer(Protocol):
         """Ids of each text, and the characters of the text that each token comes from."""
 
     def words(self, texts: Sequence[str]) -> np.ndarray | None:
-        """How many words each text has, and how many of them the dictionary does not have: (N, 2). None without one."""
+        """The number of words of each text, and the number that the dictionary does not have: (N, 2).
+
+        None for a tokenizer without a dictionary.
+        """
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces that ids stand for."""

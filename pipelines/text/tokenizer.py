@@ -59,9 +59,10 @@ def fingerprint(loaded: Tokenizer) -> str:
 
 
 def used(folder: Path) -> dict[str, Any]:
-    """How `encode` used the folder's tokenizer: special_tokens, fingerprint, and for windows stride and max_question.
+    """The record of how `encode` used the folder's tokenizer.
 
-    A folder that `encode` has not written has none of them.
+    It has special_tokens and fingerprint, and for windows stride and max_question. It is empty for a folder that
+    `encode` has not written.
     """
     found = read_config(folder).get(OURS, {})
     return found if isinstance(found, dict) else {}

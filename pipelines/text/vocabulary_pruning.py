@@ -121,7 +121,7 @@ def _unigram(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
 
 
 def _around(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
-    """What stands around the model, with the new ids; its truncation and padding, which bertline ignores, go."""
+    """The settings around the model, with the new ids; truncation and padding, which bertline ignores, are removed."""
     added = [token | {"id": new[token["id"]]} for token in settings["added_tokens"]]
     post = _renumbered(settings.get("post_processor"), new)
     return settings | {"added_tokens": added, "post_processor": post, "truncation": None, "padding": None}

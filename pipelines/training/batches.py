@@ -26,7 +26,7 @@ READ = ("first_length", "first_lengths", "end_position", "labels")  # columns, b
 
 
 class Batches(Protocol):
-    """What `fit` trains on."""
+    """The batches that `fit` trains on."""
 
     def __len__(self) -> int:
         """Steps in the whole training."""
@@ -131,7 +131,7 @@ def sizes(folder: Path) -> tuple[int, int]:
 
 
 def _complaint(data: Encoded, task: Task, vocab_size: int) -> str:
-    """What `encode` would not have written, and in which row, in a few words; "" if there is nothing."""
+    """A value that `encode` would not have written, and its row, in a few words; "" if there is none."""
     lengths, labels, kind, first = data.lengths, data.labels, task.kind, data.first_length
     highest = {"span": data.longest - 1, "tagging": 2 * len(task.labels)}.get(kind, len(task.labels) - 1)
     of_sequences = np.arange(len(lengths)) // data.choices

@@ -23,10 +23,10 @@ Report = Callable[[int, dict[str, float]], None]
 
 
 class FitOptions(TypedDict, total=False):
-    """What a call of `fit` may set beside model, loss, batches and params; who hands it on declares it so.
+    """Options of `fit` beside model, loss, batches and params; a function that passes them on declares this type.
 
     Attributes:
-        groups: returns the parameters that train with their rates, and freezes the others; None trains everything.
+        groups: returns the parameters that train, with their rates, and freezes the others; None trains everything.
         report: is called at the end for each point of the curve, (step, {"loss": ...}); some points, the last among
             them, also have the scores of `watch(model)` at that step.
         watch: scores the model while it trains.

@@ -57,7 +57,7 @@ class Job:
 
     @property
     def best(self) -> Path:
-        """Where the best weights so far are kept."""
+        """The file that keeps the best weights so far."""
         return self.checkpoint.with_suffix(".best.pt")
 
     @property
@@ -214,7 +214,7 @@ class Training:
         return sums
 
     def _reads(self, step: int) -> bool:
-        """Whether the host waits for this step's loss: on a CPU always, on a GPU where something depends on it."""
+        """Return whether the host waits for this step's loss: always on a CPU, on a GPU if something depends on it."""
         job, after = self.job, step + 1
         if self.waits or after % unread.MOST == 0 or after == len(job.batches):
             return True
@@ -241,7 +241,7 @@ class Training:
         torch.cuda.empty_cache()
 
     def _at_point(self, step: int) -> bool:
-        """Whether the curve has a point here: one of CURVE_POINTS, a call of `watch`, or the end."""
+        """Return whether the curve has a point here: one of CURVE_POINTS, a call of `watch`, or the end."""
         steps = len(self.job.batches)
         due = self.job.watch is not None and step % self.job.watch_every == 0
         return due or step % max(1, steps // CURVE_POINTS) == 0 or step == steps

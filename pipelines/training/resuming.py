@@ -18,7 +18,7 @@ _TOLD: set[tuple[Path, str]] = set()  # the checkpoints that were said to be of 
 
 @dataclass
 class Progress:
-    """How far a training has come. A checkpoint holds it beside the weights."""
+    """The progress of a training. A checkpoint holds it beside the weights."""
 
     step: int = 0  # the next step
     curve: Curve = field(default_factory=list)

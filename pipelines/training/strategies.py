@@ -1,4 +1,4 @@
-"""Which part of a model trains: all of it, the top layers with a learning rate each, or the head alone."""
+"""The part of a model that trains: all of it, the top layers with a learning rate each, or the head alone."""
 
 from torch import nn
 
@@ -60,7 +60,7 @@ def train_mode(model: nn.Module) -> None:
 
 
 def describe(model: nn.Module) -> str:
-    """How many parameters train, of how many, and where they are."""
+    """A sentence with the number of parameters that train, the number of all, and the parts that train."""
     parts = {"embeddings": backbones.embeddings(model)}
     parts |= {f"layer {i}": [layer] for i, layer in enumerate(backbones.layers(model), start=1)}
     trains = [name for name, found in parts.items() if any(p.requires_grad for m in found for p in m.parameters())]

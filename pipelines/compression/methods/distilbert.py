@@ -26,7 +26,7 @@ Weight = Annotated[float, Field(ge=0)]
 
 
 class Params(Fit):
-    """Which layers stay; the weights of the three losses; the settings of the training."""
+    """The layers that stay, the weights of the three losses, and the settings of the training."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

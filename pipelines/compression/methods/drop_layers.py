@@ -24,7 +24,7 @@ FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # wh
 
 
 class Params(FineTuneAfter):
-    """How many layers are removed, and which; then the settings of fine-tuning, which epochs 0 leaves out."""
+    """The number of layers to remove, and which ones; the settings of fine-tuning, which `epochs: 0` leaves out."""
 
     layers: Count | None = None  # to drop; a threshold decides that for contribution
     which: Literal["top", "bottom", "even", "odd", "symmetric", "contribution"] = "top"

@@ -22,7 +22,7 @@ Bits = Annotated[int, Field(ge=2, le=8)]
 
 
 class Params(Fit):
-    """How weights are rounded; then the settings of fine-tuning, which epochs 0 leaves out."""
+    """The settings of the rounding of weights, and those of fine-tuning, which `epochs: 0` leaves out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

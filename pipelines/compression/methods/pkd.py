@@ -25,7 +25,7 @@ from pipelines.training import losses
 
 
 class Params(Fit):
-    """How many layers the student has, and which of the teacher's it follows; the settings of the training."""
+    """The number of the student's layers, the teacher's layers that it follows, and the settings of the training."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -23,7 +23,7 @@ FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "deberta-v2", 
 
 
 class Params(FineTuneAfter):
-    """Which share of all rows is removed, and how it is chosen; then the settings of fine-tuning."""
+    """The share of all rows to remove, how the rows are chosen, and the settings of fine-tuning."""
 
     share: Annotated[float, Field(gt=0, lt=1)]  # of the rows that there are
     among: Literal["layer", "model"] = "layer"

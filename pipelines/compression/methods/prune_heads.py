@@ -23,7 +23,7 @@ FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "mobilebert", 
 
 
 class Params(FineTuneAfter):
-    """Which share of all heads is removed, and how it is chosen; then the settings of fine-tuning."""
+    """The share of all heads to remove, how the heads are chosen, and the settings of fine-tuning."""
 
     share: Annotated[float, Field(gt=0, lt=1)]  # of the heads that there are
     rounds: Count = 1

@@ -32,7 +32,7 @@ REWIND = "params.yaml: compress: rewind: encoder"
 
 
 class Params(FineTuneAfter):
-    """Which share of the layers' weights is zero at the end; then the settings of each round's training."""
+    """The share of the layers' weights that is zero at the end, and the settings of each round's training."""
 
     sparsity: Annotated[float, Field(gt=0, lt=1)]
     rounds: Count = 1

@@ -29,7 +29,7 @@ FAMILIES = tuple(backbones.BACKBONES)
 
 
 class Params(Section):
-    """What stays besides the pieces in use and the special tokens."""
+    """The pieces that stay besides those in use and the special tokens."""
 
     characters: bool = True  # pieces of a single character, so that unseen words can still be spelt
     most: Count | None = None  # pieces in use that stay, those used most first; all of them if not given

@@ -26,7 +26,7 @@ from pipelines.training import losses
 
 
 class Params(Fit):
-    """How much a range keeps at every step, as in the authors' code; then the settings of fine-tuning."""
+    """The share of a range that is kept at every step, as in the authors' code, and the settings of fine-tuning."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

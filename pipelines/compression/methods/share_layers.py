@@ -47,7 +47,7 @@ SAME = (  # values of the config that have one name in both
 
 
 class Params(FineTuneAfter):
-    """How many sets of weights there are, how they begin, and the settings of both fits."""
+    """The number of sets of weights, how they begin, and the settings of both fits."""
 
     groups: Count = 1
     start: Literal["mean", "lowest"] = "mean"

@@ -18,7 +18,7 @@ from pipelines.models.quantization import int8, matrices, qdq
 
 
 class Params(Section):
-    """Which rows the ranges are measured on, and how."""
+    """The number of rows that the ranges are measured on, and the percentile of values within a range."""
 
     rows: Count = 300  # of the training rows, drawn with the entry's seed
     percentile: Annotated[float, Field(gt=50, le=100)] = 99.99  # of a layer's values within its range; 100 takes all

@@ -29,7 +29,7 @@ from pipelines.training import losses, optim
 
 
 class Params(DistillationFit):
-    """How many layers are left, how they come in, and the settings of both fits."""
+    """The number of layers that are left, how they replace the teacher's, and the settings of both fits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,7 +51,7 @@ class Place(nn.Module):
         self.layer, self.successor, self.replaced = layer, successor, False
 
     def __getattr__(self, name: str) -> Any:
-        """What a model reads of its layers, such as the type of attention, is that of the teacher's layer."""
+        """Return an attribute of the teacher's layer, such as its type of attention, to the model that reads it."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -129,7 +129,7 @@ def replace(model: nn.Module, step: int, steps: int, *, modules: int, params: Pa
 
 
 def loss(model: nn.Module, batch: Batch, more: Any = 0, *, task: retraining.Task) -> losses.Sums:
-    """That of `task`. Successors that are not on board at this step have gradients of 0, as in the authors' code."""
+    """The loss of `task`. Successors that replace nothing at this step have gradients of 0, as in the authors' code."""
     total, count = task(model, batch, more)
     idle = [p for place in backbones.layers(model) if not place.replaced for p in place.parameters() if p.requires_grad]
     return total + 0.0 * sum(parameter.sum() for parameter in idle), count

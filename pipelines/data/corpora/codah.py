@@ -74,7 +74,7 @@ TASKS = {"full": _TASK, "fold": _TASK.with_(name="fold", splits=SPLITS)}
 
 
 class Params(Section):
-    """Which of the five folds of cross-validation, for the task `fold`."""
+    """The fold, one of five of cross-validation, for the task `fold`."""
 
     fold: int = Field(0, ge=0, le=4)
 

@@ -33,7 +33,7 @@ MANY_LABELS = 20
 
 
 class Params(Section):
-    """What the files hold. `columns` maps our names (text, text_pair, label, id, ...) to those that the files use."""
+    """The content of the files. `columns` maps our names (text, text_pair, label, id, ...) to those in the files."""
 
     kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text", "positive_pair"] = "single"
     files: Annotated[dict[Name, str], Field(min_length=1)]  # split -> file below `source` ("" if that is the file)

@@ -65,7 +65,7 @@ TASKS = {
 
 
 class Params(Section):
-    """How articles are drawn. Text to pretrain on leaves out the test articles that the same params draw."""
+    """The way articles are drawn. Text to pretrain on leaves out the test articles that the same params draw."""
 
     train_per_class: int | None = Field(None, ge=1)  # None: all that are not for testing
     test_per_class: int | None = Field(None, ge=1)  # None: a fifth of each class

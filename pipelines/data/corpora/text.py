@@ -46,7 +46,7 @@ OPENERS: dict[str, Opener] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.op
 
 
 class Params(Section):
-    """How lines become documents. A blank line ends a document, and so do `max_lines` lines: rows stay small."""
+    """The rule from lines to documents. A blank line ends a document, and so do `max_lines` lines: rows stay small."""
 
     files: str = "*"  # which files of a folder, as a glob
     max_lines: int = Field(100, ge=1)

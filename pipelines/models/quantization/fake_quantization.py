@@ -15,7 +15,7 @@ from pipelines.models.quantization import int8, matrices
 
 
 class Rounding(Protocol):
-    """How the weights of a matrix (N, K) are rounded."""
+    """A way to round the weights of a matrix (N, K)."""
 
     def rounded(self, weight: torch.Tensor) -> torch.Tensor: ...
 
@@ -141,7 +141,7 @@ def insert(model: nn.Module, linear: Rounding, embedding: Rounding, decay: float
 
 
 def ranges(model: nn.Module) -> list[Ema]:
-    """Those of all inputs inside `model`."""
+    """The ranges of all inputs inside `model`."""
     return [part for part in model.modules() if isinstance(part, Ema)]
 
 

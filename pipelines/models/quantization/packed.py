@@ -13,7 +13,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Grid:
-    """How a matrix is rounded: `rows` x `columns` weights share a range; 0 columns are all of them."""
+    """A way to round a matrix: `rows` x `columns` weights share a range; 0 columns are all of them."""
 
     bits: int
     rows: int
@@ -60,7 +60,7 @@ class Grid:
 
     @staticmethod
     def _cut(groups: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-        """What `groups` was made of, without what filled it up."""
+        """The matrix that `groups` was made of, without the values that filled up incomplete groups."""
         return groups.flatten(2, 3).flatten(0, 1)[: shape[0], : shape[1]].contiguous()
 
 

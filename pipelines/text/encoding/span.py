@@ -56,7 +56,7 @@ def encode(
 
 
 def _kept(question: np.ndarray, tokenizer: Tokenizer, max_length: int, max_question: int) -> np.ndarray:
-    """What is kept of a question: half of the sequence at most, and one token is left for the context."""
+    """The part of a question that is kept: at most half of the sequence; one token is left for the context."""
     return question[: max(0, min(max_question, max_length // 2, max_length - 3 - tokenizer.middle))]
 
 
