@@ -28,13 +28,13 @@ Entries = Mapping[str, dict[str, Any]]  # of compress, by their names
 
 @dataclass(frozen=True)
 class ChainFolder:
-    """What is there is not made again, so an interrupted search goes on.
+    """The folder of a search. What is in it is not made again, so an interrupted search goes on.
 
     Attributes:
         run: the teacher.
-        entries: those that chains are made of.
+        entries: the entries that chains are made of.
         place: the folder.
-        stages: runs stages in it.
+        stages: runs stages in the folder.
     """
 
     run: str
@@ -92,7 +92,7 @@ class ChainFolder:
         return target
 
     def entries_of(self, chain: Chain) -> dict[str, dict[str, Any]]:
-        """What params.yaml takes to make the chain: entries of encode, compress and evaluate."""
+        """The entries of encode, compress and evaluate that params.yaml needs to make the chain."""
         every = params.read()["encode"]
         encode, compress, scored = {}, {}, {}
         teacher, shorter = self.run, ""
@@ -110,9 +110,9 @@ class ChainFolder:
         return {"encode": encode, "compress": compress, "evaluate": scored}
 
     def new_entries(self, chain: Chain, runtime: str) -> dict[str, dict[str, Any]]:
-        """Those of `entries_of` that params.yaml has not; none of a run that is an entry, but no step of chains.
+        """The entries of this chain that params.yaml lacks; none for a run that is an entry, but not a step of chains.
 
-        And that of `export` if the chain was as fast as measured by ONNX Runtime.
+        They include the entry of `export` if it was ONNX Runtime that gave the chain its measured speed.
         """
         known = params.read()
         entries = self.entries_of(chain) if chain[0] in self.entries else {}

@@ -197,7 +197,7 @@ class Search:
         return one
 
     def measured(self, chain: Chain) -> Tried:
-        """What a chain's model scores and costs. Raises InputError if it cannot be made or opened."""
+        """The score and the cost of a chain's model. Raises InputError if the model cannot be made or opened."""
         if chain[0] in self.refused:
             raise InputError(self.refused[chain[0]])
         folder = self.folder.made(chain)
@@ -273,9 +273,10 @@ class Search:
         return self._runtimes(name_of(tried.chain), self.folder.made(tried.chain))[tried.runtime]
 
     def _accepted(self, chain: Chain, rules: Mapping[str, Promote], verdicts: list[str]) -> bool:
-        """Whether every gate would take the chain's model as champion in the teacher's place; adds what they say.
+        """Return whether every gate would take the chain's model as champion in the teacher's place.
 
-        The model is no version yet, so nobody can have approved it; the gate asks for that after its registration.
+        The findings of the gates are added to `verdicts`. The model is not a version yet, so nobody can have approved
+        it; the gate asks for approval after its registration.
         """
         passed = True
         for name, rule in rules.items():

@@ -25,7 +25,7 @@ def _read(name: str) -> State:
 
 
 def history(name: str) -> dict[str, Any]:
-    """What the ledger of `name` says: the champion, every event that counts, those that do not, and its damage."""
+    """The content of the ledger of `name`: the champion, all events that count, those that do not, and the damage."""
     return told(name, _read(name))
 
 

@@ -35,7 +35,7 @@ _TEACHERS = TypeAdapter(Json[list[Teacher]])
 
 
 def _tag(version: registry.Version, name: str, kind: TypeAdapter[Any]) -> Any:
-    """What a tag of a version holds; None without it, and where somebody else has written it."""
+    """The value of a version's tag; None without the tag, and where somebody else has written it."""
     try:
         return kind.dump_python(kind.validate_python(version.tags.get(name)))
     except ValidationError:
@@ -43,7 +43,7 @@ def _tag(version: registry.Version, name: str, kind: TypeAdapter[Any]) -> Any:
 
 
 def of_model(which: str) -> dict[str, Any]:
-    """What the version `NAME@ALIAS` or `NAME/NUMBER` was made of: its commit, its verdict and each stage before it."""
+    """The origin of the version `NAME@ALIAS` or `NAME/NUMBER`: its commit, its verdict and each stage before it."""
     parts = re.fullmatch(r"([\w.-]+)(?:@(\w+)|/(\d+))", which)
     if not parts:
         raise UsageError(f"{which}: no version; write it as NAME@champion or NAME/3")
@@ -57,7 +57,7 @@ def of_model(which: str) -> dict[str, Any]:
 
 
 def described(version: registry.Version) -> dict[str, Any]:
-    """What the tags of a version say. Raises InputError if they have no lineage; other tags may be of any shape."""
+    """The facts in the tags of a version. Raises InputError if they have no lineage; other tags may be of any shape."""
     tags, stages = version.tags, _tag(version, "lineage", _STAGES)
     if not stages:
         raise InputError(f"{version} has no lineage: it was not registered by `bertline retrain`")
@@ -77,7 +77,7 @@ def teachers(version: registry.Version) -> list[dict[str, Any]]:
 
 
 def of_data(md5: str) -> dict[str, Any]:
-    """Which stages wrote and read what has this md5, or one that begins so, and which versions came of it."""
+    """The stages that wrote and read data whose md5 is or begins with `md5`, and the versions that were made of it."""
     if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}(\.dir)?", md5):
         raise UsageError(f"{md5}: no md5; give {SHORTEST} or more of its letters, as dvc.lock has it")
     paths: dict[str, str] = {}

@@ -46,14 +46,14 @@ def forget(subject: str) -> None:
 
 @contextmanager
 def _told() -> Iterator[dict[str, str]]:
-    """What was told before. Several flows tell, each in a process of its own: one at a time looks and writes."""
+    """Yield what was told before. Several flows tell, each in a process of its own: one at a time looks and writes."""
     TOLD.parent.mkdir(parents=True, exist_ok=True)
     with paths.turn(TOLD.parent):
         yield json_file.cached(TOLD)  # of a damaged file all is told again
 
 
 def _send(what: str, about: str, payload: dict[str, str]) -> bool:
-    """Whether there is a server; it has the event then. Prefect's own `emit_event` only puts it into a queue."""
+    """Send an event; return whether there is a server. Prefect's own `emit_event` only puts it into a queue."""
     url = get_current_settings().api.url
     if not url:
         return False

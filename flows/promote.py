@@ -22,10 +22,10 @@ from pipelines.tracking.ledger_events import State
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the gate said, and which version serves now.
+    """The gate's decision, and the version that serves now.
 
     Attributes:
-        promoted: whether that is the version that was to be champion; it may have been before.
+        promoted: whether the version that serves is the one that was to be champion; it may have been before.
     """
 
     promoted: bool

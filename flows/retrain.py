@@ -154,7 +154,7 @@ def git_commit() -> dict[str, str]:
 
 
 def provenance_tags(run: str) -> dict[str, str]:
-    """Where a run's model came from: its params, the commit, and the md5s of it, of its export and of all before it."""
+    """The origin of a run's model: its params, the commit, and the md5s of the model, its export and all before it."""
     values, locked = params.read(), dag.locked()
     section = "finetune" if run in (values.get("finetune") or {}) else "compress"
     md5 = dag.outputs(f"{section}@{run}", locked).get(str(paths.model(run)), "")

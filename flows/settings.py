@@ -69,6 +69,6 @@ def began(pid: int) -> int:
 
 
 def record(name: str) -> dict[str, Any]:
-    """What `up` noted of a service: its pid, when it began, and its address if it has one."""
+    """The record that `up` made of a service: its pid, when it began, and its address if it has one."""
     found: dict[str, Any] = json.loads((PIDS / name).read_text())
     return found

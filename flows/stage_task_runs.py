@@ -1,4 +1,4 @@
-"""What Prefect's pages show of a run of the graph: each stage as a task run, with its state, its lines and its time."""
+"""The view of a graph's run in Prefect's pages: each stage as a task run, with its state, its lines and its time."""
 
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path

@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Watched:
-    """What was found: the measured windows, the oldest first, a dictionary for each statistic of each."""
+    """The result of a watch: the measured windows, the oldest first, each with a dictionary for each statistic."""
 
     job: str
     windows: dict[str, list[dict[str, Any]]]
@@ -102,7 +102,7 @@ def kept_lines(file: Path, target: Path) -> list[dict[str, Any]] | None:
 
 
 def _state(target: Path) -> bytes:
-    """Which file it is. Later than another says nothing: the clock may have been set back."""
+    """The identity of a file, from its size and time. A later time says nothing: the clock may have been set back."""
     found = target.stat()
     return f"{found.st_size} bytes, {found.st_mtime_ns} ns".encode()
 
@@ -155,5 +155,5 @@ def plain(watched: Watched) -> str:
 
 
 def verdict(watched: Watched) -> str:
-    """Whether it is an alarm, and by which rule."""
+    """The verdict in words: whether there is an alarm, and by which rule."""
     return f"{'drift' if watched.alarm else 'no drift'}, by the rule {watched.rule}"

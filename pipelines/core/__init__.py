@@ -1,1 +1,1 @@
-"""What all other packages share: parameters, paths, schemas, files, provenance. Knows nothing of models."""
+"""The base of all other packages: parameters, paths, schemas, files, provenance. Knows nothing of models."""

@@ -1,4 +1,4 @@
-"""Where every artefact lives. Artefacts are written aside and then renamed, so none is ever half written."""
+"""The place of every artefact. Artefacts are written aside and then renamed, so none is ever half written."""
 
 import fcntl
 import os
@@ -73,7 +73,7 @@ def timings(name: str) -> Path:
 
 
 def drift(job: str) -> Path:
-    """How far each scored window of a job lies from its model's profile. Not a DVC output."""
+    """The distance of each scored window of a job from its model's profile. Not a DVC output."""
     return ARTIFACTS / "drift" / job
 
 
@@ -86,7 +86,7 @@ def reports() -> Path:
 
 
 def compression(name: str) -> Path:
-    """What a search for a smaller model tried. Not a DVC output."""
+    """All that a search for a smaller model tried. Not a DVC output."""
     return ARTIFACTS / "compression" / name
 
 

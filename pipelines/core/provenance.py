@@ -1,4 +1,4 @@
-"""Where an artefact came from: params, inputs and versions, and never a time, a host or a commit."""
+"""The origin of an artefact: params, inputs and versions, and never a time, a host or a commit."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def how(folder: Path) -> str:
-    """How the model in `folder` was made, in one word: its compression method or strategy, else its stage."""
+    """Return in one word how the model in `folder` was made: its compression method or strategy, else its stage."""
     record = read(folder)
     made_by = record.get("params", {})
     return made_by.get("method") or made_by.get("strategy") or record.get("stage", "imported")

@@ -150,7 +150,7 @@ def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None,
 
 
 def _has_null(values: pa.Array) -> bool:
-    """Whether anything is missing in the values of lists."""
+    """Return whether anything is missing in the values of lists."""
     if pa.types.is_list(values.type):
         return bool(values.null_count) or _has_null(values.flatten())
     parts = values.flatten() if pa.types.is_struct(values.type) else []

@@ -72,7 +72,7 @@ class Task:
         return task
 
     def complaint(self) -> str:
-        """What does not fit together, in one sentence; "" for a task that can be."""
+        """A sentence about what does not fit together; "" for a task that is possible."""
         least = {"single": 2, "pair": 2, "choice": 2, "tagging": 1}.get(self.kind, 0)
         metrics = METRICS.get(self.kind, ("",))
         for name, values in (("labels", self.labels), ("splits", self.splits)):

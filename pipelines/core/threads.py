@@ -1,4 +1,4 @@
-"""How many threads this process computes with: the `threads` of `resources`, in every library alike."""
+"""The number of threads that this process computes with: the `threads` of `resources`, in every library alike."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ _used = 0
 
 
 def used() -> int:
-    """What `use` was told last, for a library that takes the number when it opens a model; 0 leaves it to that."""
+    """The last count given to `use`, for a library that takes it when it opens a model; 0 leaves it to the library."""
     return _used
 
 

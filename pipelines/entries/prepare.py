@@ -8,7 +8,7 @@ from pipelines.core.section import Fraction, PluginSection, Section, Switch
 
 
 class Expect(Section):
-    """What is expected of rows; the stage fails if an expectation is not met."""
+    """The expectations of the rows; the stage fails if one of them is not met."""
 
     min_rows: Annotated[int, Field(ge=0)] = 1  # in each split
     max_empty: Fraction = 1.0  # share of rows without text

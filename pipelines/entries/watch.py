@@ -10,10 +10,11 @@ Limit = Annotated[float, Field(ge=0, le=1)]
 
 
 class Watch(Section):
-    """When the scored windows of the score entry of the same name have drifted from their model's profile.
+    """The rules that say when scored windows have drifted from their model's profile.
 
-    A statistic has drifted if it lies above its limit, and above what chance gives for so many rows. Shares are of 1,
-    divergences in bits, gaps those of cumulated shares.
+    The windows are those of the score entry of the same name. A statistic has drifted if it lies above its limit, and
+    above the value that chance gives for so many rows. Shares are fractions of 1, divergences are in bits, and gaps are
+    differences between cumulative shares.
     """
 
     named_after: ClassVar = ("score",)

@@ -17,7 +17,7 @@ STEPS = 255  # of a uint8
 
 
 class _Linear(nn.Module):
-    """What both kinds of layers have: the weight as (K, N) int8, its scale (N,) or (1,), the bias (N,)."""
+    """The tensors that both kinds of layers have: the weight as (K, N) int8, its scale (N,) or (1,), the bias (N,)."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -49,7 +49,7 @@ class Dynamic(_Linear):
 
 
 class Exact(nn.Module):
-    """What `Dynamic` computes, in torch's floats: torch's own kernel is coarser on a CPU whose products saturate."""
+    """The computation of `Dynamic` in torch's floats: torch's own kernel is coarser where a CPU's products saturate."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
@@ -93,7 +93,7 @@ class Static(_Linear):
 
 
 def is_rounded(model: nn.Module) -> bool:
-    """Whether `model` has such layers, so that torch and ONNX Runtime agree to the width of a step, not of a float."""
+    """Return whether `model` has int8 layers. Then torch and ONNX Runtime agree to a step's width, not to a float's."""
     return any(isinstance(part, int8.Int8Linear | int8.Int8Embedding | qdq.QdqLinear) for part in model.modules())
 
 

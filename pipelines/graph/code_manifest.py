@@ -119,7 +119,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def is_code(path: str) -> bool:
-    """Whether a path of dvc.yaml or dvc.lock is of code, rather than of data."""
+    """Return whether a path in dvc.yaml or dvc.lock leads to code, rather than to data."""
     return path.endswith(".py") or Path(path).is_relative_to(paths.CODE)
 
 

@@ -12,7 +12,7 @@ NEVER_AHEAD = {"onnxruntime"}
 
 
 def ahead(files: Iterable[str], root: Path) -> tuple[str, ...]:
-    """What a process that forks may import for children that run these files."""
+    """The modules that a process may import before it forks children that run these files."""
     every = import_closure.modules(files, root)
     return tuple(module for module in every if module.partition(":")[0].partition(".")[0] not in NEVER_AHEAD)
 
@@ -38,12 +38,12 @@ class CodeSnapshot:
         return self.found[name]
 
     def resources(self, name: str) -> resources.Resources:
-        """What params.yaml says of the stage's resources."""
+        """The stage's resources, as params.yaml sets them."""
         section, _, key = name.partition("@")
         return resources.within(self.values, section, key)
 
     def modules(self, name: str) -> tuple[str, ...]:
-        """What the stage imports, and may be imported before a fork."""
+        """The modules that the stage imports and that may be imported before a fork."""
         return ahead(sorted(self.files(name)), Path())
 
     def check(self, name: str) -> None:

@@ -31,7 +31,7 @@ class CodeStage:
         return cls()
 
     def would_run(self, stage: Any) -> bool:
-        """Whether a stage is not as in dvc.lock: its command, outputs, params, or the files and code that it reads."""
+        """Return whether a stage differs from dvc.lock: command, outputs, params, or the files and code it reads."""
         if stage.changed_stage() or stage.changed_outs():
             return True
         if stage.frozen:
@@ -39,7 +39,7 @@ class CodeStage:
         return bool(stage.is_callback or stage.always_changed or any(map(self.differs, stage.deps)))
 
     def differs(self, dep: Any) -> bool:
-        """Whether a dep is not as in dvc.lock; a manifest is compared as it would be written."""
+        """Return whether a dep differs from dvc.lock; a manifest is compared as it would be written."""
         text = self.texts.get(str(dep))
         if text is None:
             return bool(dep.status())

@@ -129,7 +129,7 @@ def _remove(place: Path) -> None:
 
 
 def _runs_dvc(pid: int) -> bool:
-    """Whether a process of that number runs DVC or bertline."""
+    """Return whether another process with this number runs DVC or bertline."""
     import psutil
 
     try:
@@ -140,7 +140,7 @@ def _runs_dvc(pid: int) -> bool:
 
 
 def begin(stage: Any) -> bool:
-    """What DVC does before a stage's command; returns whether the command is to run, or its result was cached."""
+    """Do what DVC does before a stage's command; return whether the command has to run, or its result was cached."""
     from dvc.stage.cache import RunCacheNotFoundError
 
     if stage.frozen or not stage.cmd:  # nothing to run here: DVC fetches an import, or looks at what is there
@@ -161,9 +161,9 @@ def begin(stage: Any) -> bool:
 
 
 def finish(stage: Any) -> None:
-    """What DVC does after a stage's command, but for one thing: it records what the stage read when it began.
+    """Do what DVC does after a stage's command, but record the files that the stage read as they were when it began.
 
-    DVC looks again, and so takes a file that was edited meanwhile for one that the stage has read.
+    DVC looks at the files again, and so takes a file that was edited meanwhile for one that the stage has read.
     """
     stage.save_outs()
     stage.md5 = stage.compute_md5()

@@ -115,7 +115,7 @@ class Executor:
         return [*self.board.running, *self.placed.waiting]
 
     def _events(self) -> list[Any]:
-        """What has happened, after at most a tick."""
+        """The events that have happened, after at most a tick."""
         wait([pipe for pipe in (self.warm.pipe, self.placed.pipe) if pipe], TICK_SECONDS)
         try:
             return [*self.placed.events(), *self.warm.events(0)]
@@ -178,7 +178,7 @@ class Executor:
         self.board.start(name, log_of(name), self.seconds.get(name, 0.0), node)
 
     def _begins(self, name: str) -> bool:
-        """Whether the stage's command has to run, and can."""
+        """Begin a stage; return whether its command has to run, and can."""
         try:
             return self._begin(name)
         except (InputError, OSError) as error:
@@ -186,7 +186,7 @@ class Executor:
             return False
 
     def _begin(self, name: str) -> bool:
-        """Whether the stage's command has to run."""
+        """Begin a stage; return whether its command has to run."""
         stage = self.plan.stages[name]
         with dvc_steps.sentences(), dvc_steps.held(self.repo):
             if name not in self.plan.stale and not stage.changed():
@@ -255,7 +255,7 @@ class Executor:
 
 
 def log_of(name: str) -> Path:
-    """Where a stage's lines are kept, until it runs again."""
+    """The file that keeps a stage's lines until the stage runs again."""
     return LOGS / f"{name.replace('/', '-')}.log"
 
 
@@ -270,6 +270,6 @@ def _reason(status: int, log: Path) -> str:
 
 
 def _seconds() -> dict[str, float]:
-    """How long each stage took when it last ran; none where the file is damaged, for it is made anew at the end."""
+    """The seconds that each stage took when it last ran; empty if the file is damaged: it is made anew at the end."""
     found = json_file.cached(SECONDS)
     return {name: took for name, took in found.items() if type(took) in (int, float) and 0 <= took < math.inf}

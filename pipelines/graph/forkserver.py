@@ -33,11 +33,11 @@ SHELL = set('|&;<>()$`\\"*?[]#~=%\n!{}')  # with any of these a command is the s
 
 
 class Command(NamedTuple):
-    """What a child is to do.
+    """The command that a child is to run.
 
     Attributes:
-        modules: what it imports, each as "module" or "module:name"; they are imported before the fork.
-        environment: what differs from the executor's environment.
+        modules: the modules that it imports, each as "module" or "module:name"; they are imported before the fork.
+        environment: the variables that differ from the executor's environment.
     """
 
     name: str
@@ -113,11 +113,11 @@ class Warm:
 
     @staticmethod
     def _code() -> str:
-        """Where the code is, for a process that does not begin there."""
+        """The PYTHONPATH that leads to the code, for a process that does not begin there."""
         return os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")]))
 
     def events(self, seconds: float) -> list[Started | Ended]:
-        """What has happened, after at most `seconds`. Raises EOFError if the warm process has died."""
+        """The events that have happened, after at most `seconds`. Raises EOFError if the warm process has died."""
         events: list[Started | Ended] = []
         while self.pipe is not None and self.pipe.poll(0 if events else seconds):
             event = self.pipe.recv()
@@ -196,7 +196,7 @@ class Server:
                 getattr(found, name)  # transformers imports a class's module when it is asked for the class
 
     def _fork(self, command: Command) -> bool:
-        """Whether this is the child."""
+        """Fork a child that will run the command; return whether this process is the child."""
         pid = os.fork()
         if pid:
             self.children[pid] = command.name

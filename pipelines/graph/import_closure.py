@@ -29,7 +29,7 @@ class Plugins(NamedTuple):
 
 @dataclass(frozen=True)
 class Closure:
-    """What a file runs.
+    """The code that a file runs.
 
     Attributes:
         files: maps each file to the file that imports it, and the first file to itself; paths as in Git.
@@ -83,7 +83,7 @@ def plugin_files(package: str, root: Path = ROOT) -> list[str]:
 
 
 def modules(files: Iterable[str], root: Path = ROOT) -> list[str]:
-    """What a process imports that runs these files: the libraries, each as "module" or "module:name", and the files."""
+    """The modules that a process imports to run these files: libraries, as "module" or "module:name", and the files."""
     libraries = dict.fromkeys(library for file in files for library in _imports(root / file).libraries)
     return [*libraries, *(PurePosixPath(file).with_suffix("").as_posix().replace("/", ".") for file in files)]
 

@@ -1,4 +1,4 @@
-"""What stages that run at the same time may use together: cores, memory, GPUs."""
+"""The resources that stages may use together when they run at the same time: cores, memory, GPUs."""
 
 import os
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ def gpus() -> tuple[str, ...]:
 
 @dataclass
 class Limits:
-    """What there is, and what the running stages take of it.
+    """The resources of this machine, and the part of them that the running stages take.
 
     A stage that wants more than there is runs alone.
     """

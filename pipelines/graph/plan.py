@@ -1,4 +1,4 @@
-"""What a run of the graph has to do: the stages that are affected, in order, and how long each way to the end is."""
+"""The work of a run of the graph: the stages that are affected, in order, and the time from each stage to the end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Plan:
         return cls(stages, upstream, stale, affected, code)
 
     def paths_to_end(self, seconds: dict[str, float]) -> dict[str, float]:
-        """How long it takes from the start of each stage to the end of the last that waits for it."""
+        """The seconds from the start of each stage to the end of the last stage that waits for it."""
         longest: dict[str, float] = {}
         for name in reversed(self.affected):
             after = [longest[other] for other in longest if name in self.upstream[other]]

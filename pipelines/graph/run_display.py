@@ -1,4 +1,4 @@
-"""What a person sees of a run: on a terminal a line for each running stage, elsewhere plain lines."""
+"""The display of a run: on a terminal a line for each running stage, elsewhere plain lines."""
 
 import os
 import sys
@@ -80,7 +80,7 @@ class Board:
             say(line)
 
     def _read(self, name: str) -> None:
-        """What the stage has printed since the last time."""
+        """Show the lines that the stage has printed since the last time."""
         shown = self.running[name]
         try:
             with shown.log.open("rb") as file:

@@ -17,7 +17,7 @@ SHOWN = 20  # files of a folder that are named
 
 
 def why(name: str) -> list[str]:
-    """What to print about a stage. Raises InputError if there is no such stage."""
+    """The lines to print about a stage. Raises InputError if there is no such stage."""
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, [name])
         stage = plan.stages.get(name)
@@ -35,7 +35,7 @@ def why(name: str) -> list[str]:
 
 
 def would_run(targets: list[str]) -> list[str]:
-    """What to print about a run of `targets`: the stages that would run, in an order that is possible."""
+    """The lines to print about a run of `targets`: the stages that would run, in a possible order."""
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, targets)
         if not plan.affected:
@@ -154,7 +154,7 @@ def _manifest(repo: Any, dep: Any) -> dict[str, str] | None:
 
 
 class _Chains:
-    """How a stage comes to import a file."""
+    """The chains of imports that lead from a stage to a file."""
 
     def __init__(self, stage: Any) -> None:
         section, _, key = stage.addressing.partition("@")

@@ -1,6 +1,6 @@
-"""What a model's outputs say, by the kind of rows: labels, a number, a span of the context, entities, a choice.
+"""The answers in a model's outputs, by the kind of rows: labels, a number, a span of the context, entities, a choice.
 
-Each function takes the rows, their encoded sequences (of which `id` is the number of their row), the outputs of each
+Each function takes the rows, their encoded sequences (whose `id` is the number of their row), the outputs of each
 sequence (see models.heads.outputs) and the task, and returns predictions (schema.PREDICTIONS) without ids.
 """
 

@@ -1,4 +1,7 @@
-"""Whether the weights of an exported model are numbers. One row does not show an infinite weight of another word."""
+"""The check that the weights of an exported model are numbers.
+
+Answering one row does not show an infinite weight that belongs to another word.
+"""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ Parts = Callable[[], Iterable[pa.RecordBatch]]  # the rows of a split; each call
 
 
 def check(predictor: Predictor, parts: Parts, checks: Mapping[str, Check]) -> list[Result]:
-    """Of each check {name, kind, rows, passed (share), at_least, ok, failures: [{inputs, said, wanted}]}."""
+    """Each check's result: {name, kind, rows, passed (share), at_least, ok, failures: [{inputs, said, wanted}]}."""
     return [_result(predictor, parts, name, each) for name, each in checks.items()]
 
 
@@ -137,7 +137,7 @@ def _right(kind: str, answer: Answer, wanted: Any, check: Check, normalization: 
 
 
 def _same(kind: str, check: Check) -> Callable[[Answer, Answer], bool]:
-    """Whether two answers say the same: texts by their folded NFKC form, entities by their labels in order."""
+    """A test of whether two answers agree: texts by their folded NFKC form, entities by their labels in order."""
     if kind == "regression":
         return lambda a, b: abs(a["value"] - b["value"]) <= check.tolerance
     if kind == "span":

@@ -1,11 +1,11 @@
-"""What a model costs: parameters, bytes, operations, and milliseconds on this machine.
+"""The cost of a model: parameters, bytes, operations, and milliseconds on this machine.
 
 Floating-point operations (FLOPs) are counted with these assumptions. A multiplication and an addition are two
 operations (Clark et al. 2020, ELECTRA, appendix), whatever their precision: an int8 product counts as much as a
-float's. Only matrix products count: those of linear layers, of attention with its T x T scores, and of LSTMs. Looking
-up an embedding, biases, norms, activations, softmax and dropout do not, as they do in that paper. A layer that is used
-twice counts twice. All that the model computes counts, so a zero in a matrix is multiplied like any number. The count
-is that of one sequence of FLOPS_TOKENS tokens without padding, divided by its tokens.
+float product. Only the matrix products of linear layers, of attention with its T x T scores and of LSTMs count. Looking
+up an embedding, biases, norms, activations, softmax and dropout do not count, although they do in that paper. A layer
+that is used twice counts twice. All that the model computes counts, so a zero in a matrix is multiplied like any other
+number. The operations of one sequence of FLOPS_TOKENS tokens without padding are counted, and divided by FLOPS_TOKENS.
 """
 
 import time
@@ -44,7 +44,7 @@ def size(folder: Path) -> dict[str, int]:
 
 
 def zeros(folder: Path) -> int:
-    """How many weights of the safetensors in `folder` are exactly zero; they are floats, neither rounded nor packed."""
+    """The number of weights in `folder`'s safetensors that are exactly zero: of floats, neither rounded nor packed."""
     import torch
     from safetensors import safe_open
 

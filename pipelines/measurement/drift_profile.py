@@ -1,4 +1,4 @@
-"""What drift is measured on: of each row its pieces and unknown words, and what the model says of it."""
+"""The profile that drift is measured on: the pieces and unknown words of each row, and what the model says of it."""
 
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def measurable(file: Path, rows: pa.Table, fields: list[pa.Field]) -> pa.Table:
 
 
 def _plain(kind: pa.DataType) -> str:
-    """What a type holds, in one word: it may be held in several ways."""
+    """The kind of values that a type holds, in plain words: several types may hold the same kind."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -1,4 +1,4 @@
-"""What the gate asks of a version: measured on current rows, with the predictor that serves."""
+"""The measurements that the gate asks of a version, on current rows and with the predictor that serves."""
 
 from pathlib import Path
 from typing import Any

@@ -1,14 +1,14 @@
-"""What several models cost on this machine, measured in turn, so that its noise hits all of them alike.
+"""The cost of several models on this machine, measured in turn, so that its noise hits all of them alike.
 
-Each model is opened in a process of its own (interleaved_worker.py). The first of them, the reference, stays open.
-Every other one is opened beside it, asked in turn with it, and ended, so that memory holds two models at most. In every
+Each model is opened in a process of its own (interleaved_worker.py). The first model, the reference, stays open. Every
+other model is opened beside it, asked in turn with it, and ended, so that memory holds two models at most. In every
 second round the two change places. Each round gives a ratio of two numbers that were measured within seconds of each
 other.
 
-Rows are spread over the split, so that their lengths are those of its texts. Throughput is at the best of BATCHES,
-which each model finds for itself before the rounds. These are the rows that one call of the predictor is given: of them
-it makes batches of similar lengths and of at most BATCH_TOKENS tokens, so 512 stands for a long file, and the smaller
-ones for models that are faster while less lies in a CPU's caches.
+Rows are spread over the split, so that their lengths are those of its texts. Throughput is measured at the best of
+BATCHES, which each model finds for itself before the rounds. BATCHES are numbers of rows for one call of the predictor.
+The predictor makes batches of similar lengths and of at most BATCH_TOKENS tokens from these rows. So 512 stands for a
+long file, and the smaller numbers are for models that are faster when less lies in a CPU's caches.
 """
 
 import tempfile

@@ -44,7 +44,7 @@ def peak_mb() -> float:
 
 
 def _own_output() -> Callable[[dict[str, Any]], None]:
-    """What writes a line where standard output went; what a library prints goes to standard error from here on."""
+    """A function that writes a line where standard output went. Libraries print to standard error from here on."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

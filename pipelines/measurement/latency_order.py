@@ -18,11 +18,11 @@ CHANCE = 0.01  # of a sign test in one look; over all looks two equal models are
 
 @dataclass(frozen=True)
 class Order:
-    """How the second of two models stands to the first.
+    """The speed of the second of two models, compared with the first.
 
     Attributes:
-        ratio: how many times as fast it is, as the median of the rounds.
-        decided: whether one of them was faster in more rounds than chance explains.
+        ratio: how many times as fast the second model is, as the median of the rounds.
+        decided: whether one of the models was faster in more rounds than chance explains.
     """
 
     ratio: float

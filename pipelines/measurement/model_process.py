@@ -26,7 +26,7 @@ BATCHES = (1, 8, 64, 512)  # rows of one call, of which the best counts
 
 @dataclass(frozen=True)
 class Cost:
-    """What one model costs on this machine. Times and rates are medians over the rounds."""
+    """The cost of one model on this machine. Times and rates are medians over the rounds."""
 
     p50_ms: float  # quantiles of one row at a time, its text's tokenization and its answer's decoding included
     p95_ms: float
@@ -39,7 +39,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Size:
-    """How many rows a turn answers: the same for all models."""
+    """The number of rows that a turn answers: the same for all models."""
 
     singles: int
     together: int

@@ -1,4 +1,4 @@
-"""Which runtime answers for a version: the faster one on this machine, unless `resources.runtime` names one."""
+"""The choice of a version's runtime: the faster one on this machine, unless `resources.runtime` names one."""
 
 import json
 from pathlib import Path

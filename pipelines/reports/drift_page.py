@@ -1,4 +1,4 @@
-"""How far the windows of a scoring job lie from the model's profile, as one page of HTML."""
+"""The distance of a scoring job's windows from the model's profile, as one page of HTML."""
 
 from collections.abc import Mapping
 from html import escape

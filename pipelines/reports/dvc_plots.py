@@ -1,4 +1,4 @@
-"""What `dvc plots` draws: a folder of CSV files a picture, in it a file a run."""
+"""The data that `dvc plots` draws: a folder of CSV files for each picture, with a file for each run."""
 
 import csv
 from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ class Point(NamedTuple):
 
 
 def beats(one: Point, other: Point) -> bool:
-    """Whether `one` costs no more and scores no less than `other`, and is better in one of the two."""
+    """Return whether `one` costs no more and scores no less than `other`, and is better in one of the two."""
     return one.x <= other.x and one.score >= other.score and (one.x, one.score) != (other.x, other.score)
 
 

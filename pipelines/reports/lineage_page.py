@@ -1,4 +1,4 @@
-"""What a registered version was made of, as one page of HTML: a picture of its stages, and what each read and wrote."""
+"""The origin of a registered version, as one page of HTML: a picture of its stages, and what each read and wrote."""
 
 from html import escape
 from typing import Any

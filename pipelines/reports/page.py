@@ -65,9 +65,10 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
 
 
 def detailed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of a task's ranked records the one that is shown in detail, and the best baseline's beside it.
+    """The record that is shown in detail, and the best baseline's beside it, from the ranked records of a task.
 
-    The first is the teacher of the compressed runs, else the best model; a baseline only where there is no model.
+    The record in detail is that of the compressed runs' teacher, else that of the best model. Where there is no model,
+    only the baseline's record is left.
     """
     scored = [record for record in records if record["metrics"]]
     teachers = [group.own["run"] for group in variants.groups(records) if group.own and group.own["metrics"]]

@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a picture has across: a word for the least of it, the axis, and its value for a run, None if unknown."""
+    """The horizontal axis of a picture: a word for its least value, its label, and a run's value, None if unknown."""
 
     least: str
     label: str
@@ -111,7 +111,7 @@ def methods(record: Metrics) -> str:
 
 
 def change(record: Metrics, teacher: Metrics | None) -> float | None:
-    """What the run scores above its teacher, in points of a hundredth; None if one of them has no score."""
+    """The score of a run less the score of its teacher, in points of a hundredth; None if one of them has no score."""
     own, before = score(record), score(teacher) if teacher else None
     return None if own is None or before is None else difference(own, before)
 

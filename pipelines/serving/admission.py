@@ -1,4 +1,4 @@
-"""Who is answered when: a few requests at a time, some that wait, and 503 for those beyond."""
+"""The admission of requests: a few are answered at a time, some wait, and those beyond get a 503."""
 
 import asyncio
 from typing import Any

@@ -57,14 +57,20 @@ async def _failed(request: Any, error: Exception) -> JSONResponse:
 
 @api.exception_handler(RequestValidationError)
 async def _refused(request: Any, error: RequestValidationError) -> JSONResponse:
-    """What is wrong, and where, without what was sent: that may be private, of any size, and no JSON."""
+    """The reply that says what is wrong, and where.
+
+    It leaves out what was sent, which may be private, of any size, and no JSON.
+    """
     first = error.errors()[0]
     place = ".".join(str(part)[:KEY] for part in first["loc"] if part != "body")
     return JSONResponse({"detail": f"{place or 'the body'}: {first['msg']}"}, status_code=422)
 
 
 def answer(version: registry.Version, predictor: Predictor, request: schemas.Request) -> schemas.Answer:
-    """What `predictor` says of every row of a request. (It stands above the class, which Ray pickles where it ends.)"""
+    """The predictions of `predictor` for every row of a request.
+
+    This function stands above the class, because Ray pickles the class where its definition ends.
+    """
     kind = predictor.task.kind
     given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
     wanted = schema.INPUTS[kind]
@@ -134,12 +140,12 @@ class Service:
 
     @api.get("/health", responses={503: PROBLEM[503]})
     def health(self) -> dict[str, str]:
-        """Whether the service answers."""
+        """Return whether the service answers."""
         return {"status": "ok"}
 
     @api.get("/model", responses={status: PROBLEM[status] for status in (408, 500, 503)})
     def model(self) -> schemas.Model:
-        """Which model answers, and what it can say."""
+        """The model that answers, and what it can say."""
         version, predictor = self.model_in_use
         task = predictor.task
         return schemas.Model(
@@ -153,7 +159,7 @@ class Service:
 
     @api.post("/predict", response_model_exclude_none=True, responses=PROBLEM)
     def predict(self, request: schemas.Request) -> schemas.Answer:
-        """What the model says of every row, in their order."""
+        """The model's predictions for the rows, in their order."""
         return answer(*self.model_in_use, request)
 
 

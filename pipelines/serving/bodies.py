@@ -1,6 +1,6 @@
-"""What a request's body must keep: its size, the time to send it, and no key twice in one object.
+"""The limits of a request's body: its size, the time to send it, and no key twice in one object.
 
-It is whole before a model's turn begins.
+The body is whole before a model's turn begins.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the HTTP service takes and answers."""
+"""The requests and the answers of the HTTP service."""
 
 from typing import Annotated, Any
 
@@ -58,7 +58,7 @@ class Entity(BaseModel):
 
 
 class Prediction(BaseModel):
-    """What the model's kind of rows asks for; the rest is left out."""
+    """The fields that the model's kind of rows asks for; the rest is left out."""
 
     label: str | None = None
     score: float | None = None  # probability of what is said

@@ -41,7 +41,7 @@ TRIES = 100  # to settle the alias while others promote
 
 
 def read(name: str) -> State:
-    """What the ledger of `name` says; nothing if there is none yet.
+    """The state of the ledger of `name`; empty if there is no ledger yet.
 
     If the last event that this checkout has read is not the same any more, that is damage too.
     """
@@ -60,7 +60,7 @@ def champion(name: str) -> int | None:
 
 
 def content(name: str, version: int) -> dict[str, str]:
-    """What a version held when it became champion: artifact -> digest; nothing if it never did."""
+    """The content of a version when it became champion: artifact -> digest; empty if it never did."""
     return _latest(name).content(version)
 
 
@@ -202,7 +202,7 @@ def _counts(state: State, event: Event) -> bool:
 
 
 def _is_in(state: State, event: Event) -> bool:
-    """Whether the server has taken the event, first or not."""
+    """Return whether the server has taken the event, whether it counts or was overtaken."""
     return _counts(state, event) or any(entry.event.id == event.id for entry in state.overtaken)
 
 
@@ -233,7 +233,7 @@ def create(client: MlflowClient, name: str) -> bool:
 
 
 def _is_there(client: MlflowClient, name: str) -> bool:
-    """Whether there is a registered model of that name which this user may see."""
+    """Return whether there is a registered model of that name that this user may see."""
     try:
         client.get_registered_model(name)
     except MlflowException as error:
@@ -274,7 +274,7 @@ def settle(name: str, state: State, tell: bool = True) -> None:
 
 
 def has_version(client: MlflowClient, name: str, number: int) -> bool:
-    """Whether a version is there: one may have been deleted in MLflow."""
+    """Return whether a version is there: it may have been deleted in MLflow."""
     try:
         client.get_model_version(name, str(number))
     except MlflowException as error:
@@ -285,6 +285,6 @@ def has_version(client: MlflowClient, name: str, number: int) -> bool:
 
 
 def actor() -> str:
-    """Who writes an event: BERTLINE_ACTOR, or the user of the server, or that of this machine."""
+    """The writer of an event: BERTLINE_ACTOR, or the user of the server, or the user of this machine."""
     given = os.environ.get("BERTLINE_ACTOR") or os.environ.get("MLFLOW_TRACKING_USERNAME")
     return given or f"{getpass.getuser()}@{socket.gethostname()}"

@@ -14,7 +14,7 @@ Number = Annotated[int, Field(ge=1, le=2**31 - 1)]  # of a version, as MLflow's 
 
 @dataclass(frozen=True)
 class Event:
-    """What the writer of an event says."""
+    """The part of an event that its writer gives."""
 
     id: str  # drawn by the writer, who so finds the event again
     action: Action
@@ -52,15 +52,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class State:
-    """What a ledger says.
+    """The state of a ledger.
 
     Attributes:
         entries: the events that count.
-        overtaken: those that do not, since another was written before them that their writers did not know.
-        repeated: those that the server has twice, since its answer to the first request was lost. They do not count.
+        overtaken: the events that do not count: another was written before them that their writers did not know.
+        repeated: the events that the server has twice, as its answer to the first request was lost. They do not count.
         damage: a sentence for each event that was changed or removed afterwards.
-        champions: the present champion last, before it those that a rollback goes back to.
-        kept: all of it, as the server keeps it.
+        champions: the present champion last, and before it the champions that a rollback goes back to.
+        kept: all events, as the server keeps them.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -80,7 +80,7 @@ class State:
         return (self.entries[-1].number, self.entries[-1].digest) if self.entries else (0, "")
 
     def content(self, version: int) -> dict[str, str]:
-        """What the version held when it became champion first; nothing if no event says so."""
+        """The content of the version when it first became champion; empty if no event says so."""
         return next((e.event.content for e in self.entries if e.event.version == version and e.event.content), {})
 
     def at(self, at_ms: int) -> Entry | None:
@@ -101,7 +101,7 @@ def end(records: Sequence[Kept]) -> str:
 
 
 def missing(records: Sequence[Kept], noted: str) -> str:
-    """What became of the end that was `noted` beside the events, as a sentence; "" if it is still among them."""
+    """A sentence that says what became of the end that was `noted` beside the events; "" if it is still among them."""
     number, _, _ = noted.partition(" ")
     if not noted or any(end([record]) == noted for record in records):
         return ""

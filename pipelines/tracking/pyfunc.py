@@ -46,7 +46,7 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
 
 
 def _folder(artifacts: dict[str, str], config: dict[str, Any]) -> Path:
-    """What config["runtime"] opens: what the version was registered with, unless load_model was given another."""
+    """The folder for config["runtime"]: the runtime that was registered, unless load_model was given another."""
     runtime = config.get("runtime")
     if runtime and FOLDERS.get(runtime) not in artifacts:
         raise InputError(choices("runtime", runtime, [each for each in FOLDERS if FOLDERS[each] in artifacts]))

@@ -120,7 +120,7 @@ def _artifacts(folder: Path, exported: Path | None, profile: Path | None) -> dic
 
 
 def _requirements(runtime: str) -> list[str]:
-    """What opening a version takes, with the versions that are installed here."""
+    """The packages that opening a version takes, in the versions that are installed here."""
     return [f"{package}=={metadata.version(package)}" for package in (*NEEDS, *RUNS[runtime])]
 
 
@@ -199,7 +199,7 @@ def made_from(stages: list[dict[str, Any]], md5: str) -> list[dict[str, Any]]:
 
 
 def content(version: Version) -> dict[str, str]:
-    """What a version holds: each of its artifacts by the digest of its files, and which runtime answers."""
+    """The content of a version: the digest of each artifact's files, and the runtime that answers."""
     places = {name: files.fetch(version.name, version.version, path) for name, path in _logged(version).items()}
     digests = {name: provenance.contents(place) for name, place in sorted(places.items())}
     return digests | ({RUNTIME: version.tags[RUNTIME]} if RUNTIME in version.tags else {})
@@ -221,10 +221,10 @@ def _fetch_as_promoted(version: Version, name: str, path: str) -> Path:
 
 
 def folder(version: Version, runtime: str = "") -> Path:
-    """What `version` is opened from, downloaded if the store is elsewhere.
+    """The folder that `version` is opened from, downloaded if the store is elsewhere.
 
-    It is the folder for `runtime`, torch or onnx; without one for that in its tag `runtime`. Versions of before have
-    no such tag: theirs is the exported folder, else the model folder.
+    It is the folder for `runtime` (torch or onnx), or by default for the runtime in the version's tag `runtime`. Older
+    versions have no such tag: they are opened from the exported folder, else from the model folder.
     """
     logged, runtime = _logged(version), runtime or version.tags.get(RUNTIME, "")
     if runtime and runtime not in pyfunc.FOLDERS:
@@ -254,7 +254,7 @@ def _logged(version: Version) -> dict[str, str]:
 
 
 def _described(version: Version) -> Model:
-    """What the file MLmodel says, which whoever may register can write."""
+    """The content of the file MLmodel, which everyone who may register can write."""
     file = files.fetch(version.name, version.version, MLMODEL)
     try:
         return Model.load(str(file))

@@ -1,4 +1,4 @@
-"""Who may do what on an MLflow server with users (basic-auth), as far as a ledger has to know it."""
+"""The rights of users on an MLflow server with basic-auth, as far as a ledger has to know them."""
 
 from typing import Any
 
@@ -13,12 +13,13 @@ NOT_FOUND = 404
 
 
 def manages(name: str, as_administrator: bool = True) -> bool:
-    """Whether this user may say who may write the registered model `name`: who made it may, and an administrator.
+    """Return whether this user may decide who may write the registered model `name`.
 
-    With `as_administrator` false, an administrator must have made it, or been granted it.
+    The user who made the model may, and an administrator. With `as_administrator` false, an administrator must have
+    made the model, or been granted it.
 
     Where there are no users everybody may: in a database that we open ourselves, and on a server that does not know
-    the question. False if the server does not tell.
+    the question. The result is False if the server does not answer it.
     """
     place = store.uri()
     if not place.startswith("http"):

@@ -1,4 +1,4 @@
-"""How a model is trained: the keys of pretraining, of fine-tuning and of the compression methods that train."""
+"""The settings of a training: the keys of pretraining, of fine-tuning and of the compression methods that train."""
 
 from typing import Annotated, Literal
 

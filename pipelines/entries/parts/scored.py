@@ -1,4 +1,4 @@
-"""What is predicted and scored: the keys of evaluate and of baseline."""
+"""The split that is predicted and scored: the keys of evaluate and of baseline."""
 
 from pipelines.core.section import Name, Section
 

@@ -27,10 +27,10 @@ LEAVING_SECONDS = 20  # for Ray to end what it runs
 
 
 class Asks(NamedTuple):
-    """What Ray reserves for a stage.
+    """The resources that Ray reserves for a stage.
 
     Attributes:
-        cpus: None for all of the node that has most.
+        cpus: the number of CPUs; None for all CPUs of the node that has the most.
         joins: the stage trains with Ray Train on this cluster; its workers ask for what they need themselves.
     """
 
@@ -176,7 +176,7 @@ class Placed:
         self._send(Drop(name))
 
     def events(self) -> list[Event]:
-        """What has happened. A lost stage waits for another place, unless it has been lost too often."""
+        """The events that have happened. A lost stage waits for another place, unless it has been lost too often."""
         events: list[Event] = []
         while self.pipe is not None:
             try:
@@ -197,7 +197,7 @@ class Placed:
 
     @property
     def pipe(self) -> Any:
-        """Where events come from; None if no more will."""
+        """The pipe that events come from; None if no more will come."""
         return None if self._gone else self._pipe
 
     def _seen(self, event: Event) -> Event:
@@ -219,5 +219,5 @@ class Placed:
 
 
 def passed_on(own: Mapping[str, str]) -> dict[str, str]:
-    """What a placed stage has of the executor's environment."""
+    """The variables of the executor's environment that a placed stage gets."""
     return {name: own[name] for name in PASSED if name in own}

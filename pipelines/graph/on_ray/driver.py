@@ -184,7 +184,7 @@ class Driver:
 
 
 def _nodes() -> list[dict[str, float]]:
-    """What each node has."""
+    """The resources of each node that is alive."""
     import ray
 
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]

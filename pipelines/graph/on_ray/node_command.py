@@ -100,7 +100,7 @@ def attend(command: forkserver.Command, tells: int) -> int | None:
 
 
 def _gone(seconds: float = 0) -> bool:
-    """Whether stdin has ended; nothing more is written to it."""
+    """Return whether stdin has ended. Nothing more is written to it, so it is readable only at its end."""
     return bool(select.select([0], [], [], seconds)[0])
 
 
