@@ -80,7 +80,7 @@ def html(search: Searched) -> str:
 
 
 def _reasons(search: Searched) -> list[str]:
-    """Why chains could not be made: below the table, since a sentence is wider than all of its columns."""
+    """The reasons for which chains could not be made: below the table, since a sentence is wider than its columns."""
     return [f"{_name(search, tried.chain)} was not made: {tried.refused}" for tried in search.tried if tried.refused]
 
 

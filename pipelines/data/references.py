@@ -67,7 +67,7 @@ def _prepared(name: str, entry: Any) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _unreadable(raw: Path, split: str, options: custom.Params) -> str:
-    """Why the first row of a split cannot be read; "" if it can."""
+    """The reason for which the first row of a split cannot be read; "" if it can."""
     try:
         custom.first_row(raw, split, options)
     except InputError as error:

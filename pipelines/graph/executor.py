@@ -260,7 +260,7 @@ def log_of(name: str) -> Path:
 
 
 def _reason(status: int, log: Path) -> str:
-    """Why a stage failed: its last line, or what ended it."""
+    """The reason for which a stage failed: its last line, or what ended it."""
     lines = last_lines(log)
     last_line = lines[-1] if lines else "it printed nothing"
     if status < 0:

@@ -1,4 +1,4 @@
-"""Why a stage would run, or would not: which param from what to what, which file, and which imports lead to it."""
+"""The reasons for which a stage would run: params with both values, files, and the imports that lead to code."""
 
 import hashlib
 import json

@@ -78,7 +78,7 @@ class Answer(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why there is no answer."""
+    """The reason for which there is no answer."""
 
     detail: str
 

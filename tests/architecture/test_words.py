@@ -99,3 +99,30 @@ def test_a_planted_vague_variable_is_found() -> None:
     assert [*vague(body.format("    print()\n" * 2))] == ["line 2: found lives 4 lines; name what it holds"]
     assert [*vague(body.format("    print()\n"))] == []
     assert [*vague("def f(own):\n    print()\n    print()\n    return own.x\n")] != []
+
+
+# a docstring begins with its subject or an imperative, not with a clause that stands for one
+OPENINGS = {"Of", "What", "Whether", "Who", "Which", "Where", "How", "That", "Those", "When", "If", "Why"}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def openings(source: str) -> list[str]:
+    """The first lines of docstrings that begin otherwise."""
+    texts = [ast.get_docstring(node) for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
+    return [text.splitlines()[0] for text in texts if text and text.split()[0].strip(",.:") in OPENINGS]
+
+
+@pytest.mark.parametrize("room", ["pipelines", "flows"])
+def test_a_docstring_begins_with_its_subject(room: str) -> None:
+    files = sorted((ROOT / room).rglob("*.py"))
+    assert {path.relative_to(ROOT).as_posix(): openings(path.read_text(encoding="utf-8")) for path in files} == {
+        path.relative_to(ROOT).as_posix(): [] for path in files
+    }
+
+
+def test_a_planted_opening_is_found() -> None:
+    assert openings('"""That of the rows."""\ndef f():\n    """Whether it is so."""\n') == [
+        "That of the rows.",
+        "Whether it is so.",
+    ]
+    assert openings('"""The digest of the rows."""\ndef f():\n    """Return whether it is so."""\n') == []

@@ -53,7 +53,7 @@ class Asks(NamedTuple):
 
 
 def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
-    """Why no node can ever take the stage, which names the resource; "" if one can.
+    """The reason for which no node can ever take the stage, with the resource; "" if one can.
 
     Args:
         nodes: what each node of the cluster has, whether in use or not.

@@ -198,7 +198,7 @@ def _address(node: str) -> str:
 
 
 def _reason(node: str, error: Exception) -> str:
-    """Why a place was lost."""
+    """The reason for which a place was lost."""
     import ray
 
     if not node:
