@@ -61,7 +61,7 @@ def search(
             raise found
         return found
 
-    monkeypatch.setattr(compress.measured, "measure", measure)
+    monkeypatch.setattr(compress.gate_measurements, "measure", measure)
     monkeypatch.setattr(compress.runs, "log", lambda *_: "")
     return Search.of("big", ENTRIES, SCORED, Budget(max_loss=1.0), refused, ExitStack())
 
@@ -191,9 +191,9 @@ def test_a_model_is_as_fast_as_by_its_faster_runtime(
 
     was_open: list[bool] = []
     monkeypatch.setattr(chain_folder.ChainFolder, "exported", exported)
-    monkeypatch.setattr(compress.in_turn, "opened", opened)
+    monkeypatch.setattr(compress.interleaved, "opened", opened)
     monkeypatch.setattr(
-        compress.faster_runtime, "tags", lambda *_: {"runtime": "torch" if runtime == "torch" else "onnx"}
+        compress.runtime_choice, "tags", lambda *_: {"runtime": "torch" if runtime == "torch" else "onnx"}
     )
     with one.until_end:
         for _ in range(2):
@@ -205,9 +205,9 @@ def test_a_model_is_as_fast_as_by_its_faster_runtime(
 class Faster:
     """An opened teacher."""
 
-    def beside(self, folder: Path, rounds: int) -> compress.in_turn.Compared:
+    def beside(self, folder: Path, rounds: int) -> compress.interleaved.Compared:
         faster = (4.0, 2.0, 5.0) if folder == Path("onnx/int8") else (0.8, 0.5, 1.0)
-        return compress.in_turn.Compared(compress.in_turn.Cost(1, 1, 1, 1, 1, 1, 1), faster, (1, 1, 1))
+        return compress.interleaved.Compared(compress.interleaved.Cost(1, 1, 1, 1, 1, 1, 1), faster, (1, 1, 1))
 
 
 def folder() -> chain_folder.ChainFolder:

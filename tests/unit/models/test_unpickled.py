@@ -14,7 +14,7 @@ from tests.support.places import ROOT
 OPENED = """
 import pickle, sys, torch
 from pathlib import Path
-from pipelines.models import arrived
+from pipelines.models import unpickled
 model = pickle.loads(Path(sys.argv[1]).read_bytes())
 ids = torch.tensor([[2, 7, 3]])
 try:
@@ -22,7 +22,7 @@ try:
 except TypeError:
     print("not yet")
 before = torch.get_rng_state()
-arrived.note(model)
+unpickled.note(model)
 assert torch.get_rng_state().equal(before)
 assert not any(p.is_meta for p in model.parameters())
 print(model(input_ids=ids).logits.shape[1])
