@@ -141,9 +141,9 @@ def compare(
     rows = paths.rows(scored.task) / f"{scored.split}.parquet"
     for some in (there[i : i + AT_ONCE] for i in range(0, len(there), AT_ONCE)):
         folders = {"teacher": paths.model(teacher)} | {" ".join(key): ways[key] for key in some}
-        found = interleaved.compare(folders, rows, rounds=rounds, seconds=SECONDS)
+        compared = interleaved.compare(folders, rows, rounds=rounds, seconds=SECONDS)
         for name, way in [(teacher, "torch"), *some]:
-            speed = found["teacher" if (name, way) == (teacher, "torch") else f"{name} {way}"]
+            speed = compared["teacher" if (name, way) == (teacher, "torch") else f"{name} {way}"]
             line = {"run": name, "origin": compress_runs.origin(name, entries), "way": way, "cpu": harness.cpu()}
             compress_runs.append(runs, line | asdict(speed))
 

@@ -1,4 +1,4 @@
-"""Whether the ids of long Japanese texts change where `text/chunks.py` cuts them; prints counts, and times nothing.
+"""Count how often the ids of long Japanese texts change where `text/chunks.py` cuts them; nothing is timed.
 
 200 texts of 20 livedoor articles each, as they are and without white space, whole and in shorter and shorter pieces.
 BERTLINE_MIRROR names the folder that holds livedoor/ldcc-20140209.tar.gz.

@@ -88,9 +88,9 @@ def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
             f"{min(random)}, ..."
         )
     if not vocabulary.same(source_tokenizer, tokenizer):
-        kept = vocabulary.exchange(model, source_tokenizer, tokenizer)
+        shared = vocabulary.exchange(model, source_tokenizer, tokenizer)
         model.config.update(_special_ids(model.config.model_type, tokenizer))
-        say(f"{source}: {kept:,} of {tokenizer.vocab_size:,} entries of the vocabulary take over a trained embedding")
+        say(f"{source}: {shared:,} of {tokenizer.vocab_size:,} entries of the vocabulary take over a trained embedding")
     return model
 
 

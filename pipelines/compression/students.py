@@ -62,8 +62,8 @@ def sized(context: Context, params: Sized) -> PreTrainedModel:
         if sizes.get(name, 0) > most:
             raise refused(name, sizes[name], f" of a student whose teacher has {most}; it takes at most as many")
     student = build(teacher, sizes, range(params.layers or depth(teacher)), context.seed)
-    asked = ", ".join(f"{name} {value}" for name, value in sizes.items())
-    require_smaller(student, teacher, "student", asked)
+    named = ", ".join(f"{name} {value}" for name, value in sizes.items())
+    require_smaller(student, teacher, "student", named)
     return student
 
 
@@ -153,8 +153,8 @@ def build(
         with torch.inference_mode():  # some sizes do not fit together, which only a forward pass shows
             backbones.encoder(student.eval())(input_ids=torch.zeros(1, 2, dtype=torch.int64))
     except Exception as error:  # of any type: transformers or torch cannot use these sizes
-        asked = ", ".join(f"{name} {sizes[name]}" for name in SIZES if name in sizes)
-        raise UsageError(f"params.yaml: compress: no student can be built with {asked}: {one_line(error)}") from error
+        named = ", ".join(f"{name} {sizes[name]}" for name in SIZES if name in sizes)
+        raise UsageError(f"params.yaml: compress: no student can be built with {named}: {one_line(error)}") from error
     return student
 
 

@@ -27,12 +27,17 @@ COMMAND = re.compile(r"python -m (pipelines\.stages\.\w+)")
 LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores"}
 
 
-def stages(root: Path = ROOT) -> dict[str, Closure]:
-    """Each stage of dvc.yaml with the closure of its module, which is the same for every entry."""
+def stages(root: Path = ROOT, imported: dict[str, list[str]] | None = None) -> dict[str, Closure]:
+    """Each stage of dvc.yaml with the closure of its module, which is the same for every entry.
+
+    Args:
+        imported: as that of `closure`.
+    """
+    imported = {} if imported is None else imported
     listed = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))["stages"]
     commands = {name: COMMAND.match(first(each.get("do", each)["cmd"])) for name, each in listed.items()}
     modules = {name: match[1].replace(".", "/") + ".py" for name, match in commands.items() if match}
-    return {name: closure(file, root) for name, file in modules.items()}
+    return {name: closure(file, root, imported) for name, file in modules.items()}
 
 
 def first(command: str | list[str]) -> str:
@@ -52,11 +57,12 @@ def of_plugin(package: str, plugin: str) -> Path:
 
 def manifests(root: Path = ROOT) -> dict[Path, str]:
     """The path of each manifest and its text."""
-    closures = stages(root)
+    imported: dict[str, list[str]] = {}
+    closures = stages(root, imported)
     texts = {of_stage(name): text(each.files, root) for name, each in closures.items()}
     for package in sorted({plugins.package for each in closures.values() for plugins in each.named}):
         for file in plugin_files(package, root):
-            texts[of_plugin(package, Path(file).stem)] = text(closure(file, root).files, root)
+            texts[of_plugin(package, Path(file).stem)] = text(closure(file, root, imported).files, root)
     return texts
 
 
@@ -107,8 +113,8 @@ def _plain(node: Any) -> Any:
         return [_plain(part) for part in node if not (isinstance(part, ast.Expr) and _is_text(part.value))]
     if not isinstance(node, ast.AST):
         return node
-    if isinstance(node, ast.JoinedStr):  # Python 3.12 ends some with an empty text
-        node.values = [part for part in node.values if not (_is_text(part) and not part.value)]  # type: ignore[attr-defined]
+    if isinstance(node, ast.JoinedStr):
+        node.values = [part for part in node.values if not _is_empty(part)]  # Python 3.12 ends some with one
     fields = ((name, _plain(value)) for name, value in ast.iter_fields(node) if name not in LEFT_OUT)
     # later versions of Python add fields, which are empty in code of earlier ones
     return type(node).__name__, [(name, value) for name, value in fields if value not in (None, [])]
@@ -116,6 +122,10 @@ def _plain(node: Any) -> Any:
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_empty(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == ""
 
 
 def is_code(path: str) -> bool:

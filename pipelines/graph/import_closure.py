@@ -47,18 +47,19 @@ class Closure:
         return chain[::-1]
 
 
-def closure(start: str, root: Path = ROOT) -> Closure:
-    """The closure of the file `start`, a path below `root`; nearest imports first."""
-    files, named, waiting = {start: start}, set(), [start]
+def closure(start: str, root: Path = ROOT, imported: dict[str, list[str]] | None = None) -> Closure:
+    """The closure of the file `start`, a path below `root`; nearest imports first.
+
+    Args:
+        imported: maps files to those that they import. Closures of one moment share it, and add to it.
+    """
+    imported = {} if imported is None else imported
+    files, named, waiting = {start: start}, set[Plugins](), [start]
     for file in waiting:
-        modules, loads, _, _ = _imports(root / file)
-        imported = [path for module in modules for path in _files(module, root)]
-        for plugins in loads:
-            if plugins.key:
-                named.add(plugins)
-            else:
-                imported += plugin_files(plugins.package, root)
-        for path in imported:
+        named.update(plugins for plugins in _imports(root / file).loads if plugins.key)
+        if file not in imported:
+            imported[file] = _imported(file, root)
+        for path in imported[file]:
             if path not in files:
                 files[path] = file
                 waiting.append(path)
@@ -94,6 +95,13 @@ def parsed(file: Path) -> ast.Module:
         return ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:  # ValueError: a NUL
         raise InputError(f"{file}: line {getattr(error, 'lineno', 1)}: it is no Python ({one_line(error)})") from None
+
+
+def _imported(file: str, root: Path) -> list[str]:
+    """The files that a file imports, and the plugins that no entry names."""
+    modules, loads, _, _ = _imports(root / file)
+    files = [path for module in modules for path in _files(module, root)]
+    return files + [path for plugins in loads if not plugins.key for path in plugin_files(plugins.package, root)]
 
 
 def _files(module: str, root: Path) -> Iterator[str]:

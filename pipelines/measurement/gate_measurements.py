@@ -79,8 +79,8 @@ def latency_ratio(challenger: Path, champion: Path, entry: Evaluate, threads: in
     """
     split_file = paths.rows(entry.task) / f"{entry.split}.parquet"
     folders = {"champion": champion, "challenger": challenger}
-    found = interleaved.compare(folders, split_file, threads=threads, **runtime_choice.BRIEFLY)
-    return 1 / found["challenger"].faster[0]
+    compared = interleaved.compare(folders, split_file, threads=threads, **runtime_choice.BRIEFLY)
+    return 1 / compared["challenger"].faster[0]
 
 
 def _labels(task: Task, answers: list[Any]) -> tuple[str, ...]:

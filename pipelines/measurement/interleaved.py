@@ -132,9 +132,9 @@ def compare(folders: Mapping[str, Path], split_file: Path, rounds: int = 5, **ho
 
 
 def _same_kind(folder: Path, reference: Path) -> None:
-    own, first = Task.load(folder).kind, Task.load(reference).kind
-    if own != first:
-        raise InputError(f"{folder}: it is for rows of kind {own}, {reference} for {first}")
+    kind, wanted = Task.load(folder).kind, Task.load(reference).kind
+    if kind != wanted:
+        raise InputError(f"{folder}: it is for rows of kind {kind}, {reference} for {wanted}")
 
 
 def _write_sample(task: Task, split_file: Path, sample: Path) -> int:

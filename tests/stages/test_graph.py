@@ -178,6 +178,9 @@ def test_a_clone_pulls_what_was_made_and_has_nothing_to_run(repository: Path) ->
             repo.pull()
         assert stale() == set()
         assert dag.reproduce() == []
+        with Path("pipelines/stages/export.py").open("a") as file:
+            file.write("MORE = 1\n")
+        assert "  pipelines/stages/export.py: modified (pipelines/stages/export.py)" in why.why("export@headlines")
     whole = Path("artifacts/models/headlines")
     assert provenance.digest(clone / whole) == provenance.digest(repository / whole)
 

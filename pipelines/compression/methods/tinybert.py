@@ -72,8 +72,8 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     taught = followed(students.depth(context.teacher), students.depth(student), params.map)
     if params.attention:
         transfer.check_heads(context, student)
-    asked = teacher_outputs.OutputRequest(hidden=(0, *taught), attention=taught if params.attention else ())
-    teaching = teacher_outputs.ask(context, asked)
+    request = teacher_outputs.OutputRequest(hidden=(0, *taught), attention=taught if params.attention else ())
+    teaching = teacher_outputs.ask(context, request)
     torch.manual_seed(seeding.derive(context.seed, "projections"))
     projected = Projected(student, backbones.encoder(context.teacher).config.hidden_size)
     first = partial(inside, kind=context.task.kind, taught=taught, attention=params.attention)

@@ -52,9 +52,9 @@ class Place:
         import ray
 
         cluster = ray.get_runtime_context().gcs_address if self.joins else ""
-        own = node_command.environment(dict(os.environ), command.environment, self.cpus, self.gpus, cluster)
+        environment = node_command.environment(dict(os.environ), command.environment, self.cpus, self.gpus, cluster)
         os.chdir(self.root)
-        return node_command.run(command.elsewhere(own))
+        return node_command.run(command.elsewhere(environment))
 
 
 @dataclass
@@ -210,9 +210,9 @@ def _reason(node: str, error: Exception) -> str:
 def main(pipe: int) -> None:
     """Ray's driver, from its beginning to its end."""
     connection = Connection(pipe)
-    own = {"num_cpus": local_resources.cores()} if workers.address() == "local" else {}
+    options = {"num_cpus": local_resources.cores()} if workers.address() == "local" else {}
     try:
-        workers.start(log_to_driver=False, **own)
+        workers.start(log_to_driver=False, **options)
     except InputError as error:
         connection.send(Gone(str(error)))
         sys.exit(1)

@@ -10,6 +10,7 @@ from tests.support import tiny
 
 NUMBERS = Task("n", "regression", (), "pearson")
 REFUSED = [
+    (tiny.TASK, {"dev": "train"}, r"finetune\.x\.dev: train is what the model learns; name another split"),
     (tiny.TASK, {"dev": "validation"}, r"finetune\.x\.dev: no split 'validation'; there are: "),
     (tiny.TASK, {"patience": 2}, r"finetune\.x\.patience: 2; it needs a split as dev"),
     (NUMBERS, {"class_weights": "balanced"}, r"class_weights: rows of kind regression have no classes"),
