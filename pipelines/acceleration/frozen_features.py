@@ -28,8 +28,9 @@ from pipelines.models import backbones
 from pipelines.models.batch import Batch
 from pipelines.models.features import FeaturesForSequenceClassification
 
-# tokens of a padded batch while the states are computed; few enough to stay in a CPU's cache
-BUILD_TOKENS = {"cpu": 1024, "cuda": 16384}
+# tokens of a padded batch while the states are computed: few enough to stay in a CPU's cache, enough for a GPU not to
+# wait for the host
+BUILD_TOKENS = {"cpu": 1024, "cuda": 32768}
 GPU_SHARE = 0.4  # of a GPU's free memory, which states may take at most
 
 Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
@@ -261,7 +262,8 @@ def read_through(model: nn.Module, batches: Rows, work: str) -> Iterator[tuple[n
     The length of a row with several sequences is that of its longest. Progress is shown under the name `work`.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device).eval()
+    with torch.inference_mode(False):  # else its parameters could not learn later
+        model.to(device).eval()
     data = batches.data
     lengths = data.lengths.reshape(len(data), -1).max(axis=1)
     with onednn_linear.by_onednn(model), progress(work, len(data), "rows") as advance:

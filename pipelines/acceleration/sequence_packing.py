@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipelines.acceleration import varlen_attention
+from pipelines.acceleration import bert_layers, layer_graphs, varlen_attention
 from pipelines.models import backbones
 from pipelines.models.batch import Batch
 from pipelines.models.quantization import fake_quantization
@@ -71,6 +71,8 @@ class _Pass:
         self.places: _Places | varlen_attention.Flat | None = None
         self.moved: dict[int, Any] = {}
         self.flat: varlen_attention.Flat | None = None  # of the pass that begins
+        self.graphs = layer_graphs.LayerGraphs(layers)
+        self.through: torch.Tensor | None = None  # the output of all layers, from a graph
         self.expected: tuple[torch.Tensor, torch.Tensor] | None = None  # a mask on a GPU, and the same on the host
 
     def on_host(self, mask: torch.Tensor) -> torch.Tensor:
@@ -82,7 +84,7 @@ class _Pass:
         return mask.cpu()
 
     def begin(self, mask: torch.Tensor | None, shape: torch.Size) -> None:
-        self.places, self.moved, self.flat = self.flat, {}, None
+        self.places, self.moved, self.flat, self.through = self.flat, {}, None, None
         if self.places is not None:
             return
         if mask is None or mask.dim() != 4 or mask.shape[-2:] != (shape[1], shape[1]):
@@ -123,8 +125,7 @@ def _layer(
     if first:
         states = places.together(states)
     if isinstance(places, varlen_attention.Flat):
-        states = places.layer(layer, states)
-        return places.apart(states) if last else states
+        return _flat_layer(layer, now, places, states, first, last)
     if named.get("position_embeddings") is not None:
         turn = lambda given: tuple(part[0][places.at] for part in given)  # noqa: E731
         named["position_embeddings"] = now.once(named["position_embeddings"], turn)
@@ -132,14 +133,28 @@ def _layer(
     return places.apart(states) if last else states
 
 
-def _before(now: _Pass, encoder: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _flat_layer(
+    layer: nn.Module, now: _Pass, rows: varlen_attention.Flat, states: torch.Tensor, first: bool, last: bool
+) -> torch.Tensor:
+    """(1, N, H) to the same; where a graph has all layers, the first computes them, and the others have its output."""
+    if first and rows.rounded:
+        now.through = now.graphs.output(states, rows)
+    states = bert_layers.output(layer, states, rows) if now.through is None else now.through
+    if last:
+        now.through = None
+    return rows.apart(states) if last else states
+
+
+def _before(now: _Pass, encoder: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The encoder's input, with a mask that is made already where its layers take the tokens of all rows together."""
     now.flat, mask = None, kwargs.get("attention_mask")
+    asks_for_states = kwargs.get("output_hidden_states") or encoder.config.output_hidden_states
     if mask is None or mask.dim() != 2 or now.counting or not varlen_attention.serves(mask.device):
         return None
-    if not varlen_attention.can(encoder):
+    if not bert_layers.can(encoder):
         return None
-    now.flat = varlen_attention.Flat(now.on_host(mask).bool(), mask.device)
+    rounded = not asks_for_states and now.graphs.can()
+    now.flat = varlen_attention.Flat(now.on_host(mask).bool(), mask.device, rounded)
     kwargs["attention_mask"] = mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)  # (B, 1, T, T)
     return args, kwargs
 

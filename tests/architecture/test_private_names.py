@@ -44,7 +44,7 @@ def is_private(name: str) -> bool:
 
 
 def resolved(name: str) -> Any:
-    """The object of a dotted name; AttributeError where it has vanished."""
+    """The object of a dotted name, or the type of an instance's attribute; AttributeError where it has vanished."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -52,7 +52,8 @@ def resolved(name: str) -> Any:
         except ModuleNotFoundError:
             continue
         for part in parts[count:]:
-            found = getattr(found, part)
+            annotated = getattr(found, "__annotations__", {})
+            found = annotated[part] if part in annotated else getattr(found, part)
         return found
     raise AttributeError(name)
 

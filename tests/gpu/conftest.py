@@ -1,6 +1,8 @@
 """Small models and rows for the paths of a GPU; where there is none, a stand-in for its kernel."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -66,6 +69,29 @@ def each_row(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: An
         weights = torch.softmax(q @ k.transpose(1, 2) / q.shape[-1] ** 0.5, dim=-1)
         found.append((nn.functional.dropout(weights, dropout) @ v).transpose(0, 1))
     return torch.cat(found)
+
+
+class NoWaiting(TorchDispatchMode):
+    """Raises where a number is read from a tensor, for which a GPU would be waited for."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func not in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default), func
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Inside the block it is an error to wait for the GPU, or on a CPU to read a number from a tensor."""
+    if not CUDA:
+        with NoWaiting():
+            yield
+        return
+    with warnings.catch_warnings(action="ignore"):  # torch says once that this does not see all waiting
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.fixture

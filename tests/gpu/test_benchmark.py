@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 def test_the_benchmark_runs(tmp_path: Path) -> None:
     call = [sys.executable, "benchmarks/gpu.py", "--quick", "--json", str(tmp_path / "gpu.json")]
-    here = os.environ | {"PYTHONPATH": str(ROOT)}
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     done = subprocess.run(call, cwd=ROOT, env=here, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads((tmp_path / "gpu.json").read_text())

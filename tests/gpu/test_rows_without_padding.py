@@ -35,10 +35,15 @@ def test_losses_and_gradients_are_those_of_padded_rows(family: str, precision: s
     with sequence_packing.rows(classifier), torch.autocast(DEVICE.type, torch.bfloat16, precision == "bf16"):
         sequence_packing.expect(classifier, batch, here)
         found, same = loss_and_gradients(classifier, batch)
-    assert calls == [int(here["attention_mask"].sum())] * SHAPE["num_hidden_layers"]
+    assert calls == [rounded(here)] * SHAPE["num_hidden_layers"]
     of_loss, of_gradients = TOLERANCE[precision]
     assert found == pytest.approx(wanted, rel=of_loss)
     assert float((same - gradients).norm() / gradients.norm()) < of_gradients
+
+
+def rounded(batch: Batch) -> int:
+    """The batch's tokens, and those that follow for a graph."""
+    return len(varlen_attention.Flat(batch["attention_mask"].bool(), torch.device("cpu"), rounded=True).spots)
 
 
 def test_a_mask_that_was_not_expected_is_asked_for(calls: list[int]) -> None:
@@ -67,6 +72,20 @@ def test_states_go_together_and_apart_again() -> None:
     assert together.shape == (1, 6, 2)
     assert (at.bounds.tolist(), at.longest) == ([0, 2, 3, 6], 3)
     assert at.apart(together).equal(states * inside.to(DEVICE)[:, :, None])
+
+
+@pytest.mark.parametrize("tokens", [1, 64, 65, 1000, 20_000])
+def test_rounded_tokens_are_rows_that_nobody_reads(tokens: int) -> None:
+    lengths = torch.tensor([*([40] * (tokens // 40)), tokens % 40])
+    inside = torch.arange(40) < lengths[:, None]
+    at = varlen_attention.Flat(inside, DEVICE, rounded=True)
+    total, bounds = len(at.spots), at.bounds.cpu()
+    assert tokens <= total <= max(tokens + 63, 1.07 * tokens)
+    assert (total % 64, int(bounds[-1]), at.tokens) == (0, total, tokens)
+    assert bounds.diff()[: len(lengths)].equal(lengths.int())
+    assert int(bounds.diff().max()) <= at.longest == varlen_attention.BLOCK
+    states = torch.randn(*inside.shape, 2, device=DEVICE)
+    assert at.apart(at.together(states)).equal(states * inside.to(DEVICE)[:, :, None])
 
 
 @pytest.mark.skipif(not CUDA, reason="the kernel is a GPU's")

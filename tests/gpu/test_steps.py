@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipelines.acceleration import apply, precision
 from pipelines.core import cpu
@@ -17,7 +16,7 @@ from pipelines.models.batch import Batch
 from pipelines.training import loop, losses, strategies
 from pipelines.training.batches import RowBatches
 from pipelines.training.loop import Job, Training
-from tests.gpu.conftest import CUDA, DEVICE, job, model, rows
+from tests.gpu.conftest import CUDA, DEVICE, job, model, no_waiting, rows
 
 pytestmark = pytest.mark.gpu
 # Adam would turn the rounding of a gradient that is nothing but rounding into a whole step
@@ -54,14 +53,6 @@ def test_bf16_and_the_fused_optimizer_are_taken(tmp_path: Path, capsys: pytest.C
     assert precision.is_bf16("auto") == CUDA
 
 
-class NoWaiting(TorchDispatchMode):
-    """Raises where a number is read from a tensor, for which a GPU would be waited for."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        assert func not in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default), func
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_step_does_not_wait_for_the_gpu(accumulate: int, tmp_path: Path, calls: list[int]) -> None:
     classifier, params = model(), Fit(batch_size=8, epochs=12, accumulate=accumulate)
@@ -74,23 +65,17 @@ def test_a_step_does_not_wait_for_the_gpu(accumulate: int, tmp_path: Path, calls
         # what is switched on for steps on a CPU is not what a GPU has
         with apply.to_steps(classifier, "auto", on.names if CUDA else None) as steps:
             training.attention = steps.attention
-            for step in range(8):
+            for step in range(16):
                 training.now.step = step
                 batch = of.batches[step]
-                if step < 3:  # what is made once: the optimizer's state, libraries' own
+                if step < 8:  # what is made once: the optimizer's state, graphs, libraries' own
                     training.step(batch)
                     continue
-                torch.cuda.set_sync_debug_mode("error") if CUDA else None
-                try:
-                    if CUDA:
-                        training.step(batch)
-                    else:
-                        with NoWaiting():
-                            training.step(batch)
-                finally:
-                    torch.cuda.set_sync_debug_mode("default") if CUDA else None
-    assert [*training.unread] == list(range(8))
-    assert len(calls) == 8 * accumulate * 2, "two layers; the last is for [CLS] alone"
+                with no_waiting():
+                    training.step(batch)
+    assert [*training.unread] == list(range(16))
+    assert calls
+    assert set(calls) <= {64, 128, 192}
 
 
 @pytest.mark.parametrize("watched", [False, True])
