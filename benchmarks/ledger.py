@@ -15,7 +15,7 @@ from pathlib import Path
 import harness
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from flows import history, lineage
+from pipelines.lifecycle import history, lineage
 from pipelines.tracking import ledger, ledger_events, store
 from tests.support import servers
 

@@ -21,8 +21,8 @@ from typing import Any
 import harness
 import yaml
 
-from flows import dag
 from pipelines.core import params, paths
+from pipelines.graph import executor
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGES = ("pretrain", "finetune", "compress")
@@ -59,9 +59,9 @@ def run(name: str, clone: Path, resources: dict[str, Any]) -> list[dict[str, Any
     baselines = [key for key, entry in values["baseline"].items() if entry["task"] in _tasks(values, runs)]
     stages = {key: [*reversed(trainings(values, key))] for key in runs}
     every = [*dict.fromkeys(stage for each in stages.values() for stage in each)]
-    dag.reproduce([f"encode@{values[stage][key]['data']}" for stage, key in (each.split("@") for each in every)])
+    executor.run([f"encode@{values[stage][key]['data']}" for stage, key in (each.split("@") for each in every)])
     seconds = timed(every, clone.with_suffix(".json"))
-    dag.reproduce([*(f"baseline@{key}" for key in baselines), *(f"evaluate@{key}" for key in runs)])
+    executor.run([*(f"baseline@{key}" for key in baselines), *(f"evaluate@{key}" for key in runs)])
     found = [scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *baselines)]
     return sorted(found, key=lambda each: (each["task"], -each["score"]))
 
@@ -89,7 +89,7 @@ def timed(stages: list[str], kept: Path) -> dict[str, float | None]:
         known = stage not in seconds
         kept.write_text(json.dumps(seconds | {stage: None}), encoding="utf-8")
         start = time.perf_counter()
-        dag.reproduce([stage])
+        executor.run([stage])
         seconds[stage] = time.perf_counter() - start if known else None
         kept.write_text(json.dumps(seconds), encoding="utf-8")
     return seconds

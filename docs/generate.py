@@ -36,7 +36,7 @@ CHANGES = {
     "Change what an ONNX file holds": "pipelines/export/onnx_export.py",
     "Answer one more path over HTTP": "pipelines/serving/app.py",
     "Start stages in another order": "pipelines/graph/executor.py",
-    "Give `bertline` another command": "flows/cli.py",
+    "Give `bertline` another command": "flows/cli/models.py",
 }
 
 
@@ -71,10 +71,12 @@ def packages() -> list[Path]:
 
 
 def folder_tree() -> str:
-    """Every folder of the code with its first line."""
+    """The rooms of the code with their first lines, and inside them the folders of plugins; the map has all."""
     lines = []
     for folder in packages():
         depth = len(folder.relative_to(ROOT).parts) - 1
+        if depth == 2 and "one file each" not in first_line(folder / "__init__.py"):
+            continue
         lines.append(f"{'  ' * depth + folder.name + '/':<18} {first_line(folder / '__init__.py')}")
     return "```\n" + "\n".join(lines) + "\n```"
 

@@ -2,9 +2,9 @@
 
 from prefect import flow
 
-from flows import dag, prefect_events
+from flows import prefect_events
 from flows.failure_hook import HOOKS
-from pipelines.graph import why
+from pipelines.graph import lockfile, why
 
 
 @flow(name="new-data", timeout_seconds=3600, **HOOKS)
@@ -19,7 +19,7 @@ def new_data() -> list[str]:
         return []
     read = {
         f"{dep['path']} was {dep.get('md5')}"
-        for stage in dag.locked().values()
+        for stage in lockfile.locked().values()
         for dep in stage.get("deps", [])
         if dep["path"] in changed
     }

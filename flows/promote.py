@@ -1,159 +1,34 @@
-"""promote: the challenger against the champion on the same rows, by the rules of params.yaml; and the way back."""
+"""promote: compare the challenger with the champion by the rules of params.yaml; and the way back."""
 
-from dataclasses import dataclass
-
-import pyarrow as pa
 from prefect import flow, task
 
 from flows import prefect_events
 from flows.failure_hook import HOOKS
-from pipelines.core import checking, params, resources
-from pipelines.core.errors import InputError, UsageError, choices
-from pipelines.core.progress import say
-from pipelines.entries.baseline import Baseline
-from pipelines.entries.evaluate import Evaluate
-from pipelines.entries.promote import Promote
-from pipelines.evaluation import gates
-from pipelines.inference.predictor import Predictor
-from pipelines.measurement import gate_measurements
-from pipelines.tracking import ledger, registry
-from pipelines.tracking.ledger_events import State
+from pipelines.lifecycle import promotion
+from pipelines.tracking import registry
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """The gate's decision, and the version that serves now.
-
-    Attributes:
-        promoted: whether the version that serves is the one that was to be champion; it may have been before.
-    """
-
-    promoted: bool
-    reasons: list[str]
-    champion: registry.Version | None
-
-
-@task
-def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
-    """Measure a registered version on the rows of an evaluate entry."""
-    return gate_measurements.measure(registry.folder(version), entry, version.tags.get("approved") == "true")
-
-
-@task
-def latency_ratio(challenger: registry.Version, champion: registry.Version, entry: Evaluate, threads: int) -> float:
-    """The challenger's latency as a multiple of the champion's, measured in turn."""
-    return gate_measurements.latency_ratio(registry.folder(challenger), registry.folder(champion), entry, threads)
+MEASUREMENTS = promotion.Measurements(task(promotion.measure), task(promotion.latency_ratio))
 
 
 @flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
-def promote(name: str, version: int | None = None, instead_of: int | None = None, reason: str = "") -> Outcome:
+def promote(
+    name: str, version: int | None = None, instead_of: int | None = None, reason: str = ""
+) -> promotion.Outcome:
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
-
-    The verdict is kept with the version, and with the event in the ledger.
 
     Args:
         version: another than the challenger.
         instead_of: the version that must be champion now.
         reason: why, for the ledger.
     """
-    rules = params.entry("promote", name, Promote)
-    entry = params.entry("evaluate", rules.run, Evaluate)
-    challenger = registry.version(name, version) if version is not None else registry.get(name, registry.CHALLENGER)
-    known = ledger.read(name)
-    ledger.settle(name, known)
-    if instead_of is not None and known.champion != instead_of:
-        raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
-    champion = registry.find(name, known.champion) if known.champion else None
-    if champion and champion.version == challenger.version:
-        return Outcome(True, ["nothing to do"], champion)
-    if version is None and (taken_back := _taken_back(challenger, known)):
-        return Outcome(False, [taken_back], champion)
-    content = registry.content(challenger)  # before it is measured: what is entered is what was there then
-    decision = _decide(challenger, champion, entry, rules)
-    if known.champion and not champion:
-        decision = gates.without_champion(decision, known.champion)
-    verdict = {"gate": rules.gate, **decision.verdict()}
-    registry.describe(challenger, verdict)
-    if not decision.passed and rules.gate == "enforce":
-        return Outcome(False, decision.reasons, champion)
-    why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
-    ledger.append(name, known, "promote", challenger.version, reason or why, verdict, content)
-    prefect_events.tell("champion", name, version=str(challenger.version))
-    return Outcome(True, decision.reasons, challenger)
-
-
-def _taken_back(challenger: registry.Version, known: ledger.State) -> str:
-    """A sentence if it was champion and a rollback went behind it; "" otherwise."""
-    places = [place for place, entry in enumerate(known.entries) if entry.event.version == challenger.version]
-    if not places or challenger.version in known.champions:
-        return ""
-    back = next(entry.event for entry in known.entries[places[-1] :] if entry.event.action == "rollback")
-    told = f"{back.actor} rolled it back ({back.reason})"
-    return f"refused: {challenger} was champion until {told}; --version {challenger.version} takes it all the same"
-
-
-def _decide(
-    challenger: registry.Version, champion: registry.Version | None, entry: Evaluate, rules: Promote
-) -> gates.Decision:
-    if rules.gate == "off":
-        return gates.Decision([])
-    scores = {name: gate_measurements.baseline(name, entry) for name in baselines(challenger.name, entry, rules)}
-    if not champion:
-        return gates.decide(measure(challenger, entry), None, rules, baselines=scores)
-    ratio = latency_ratio(challenger, champion, entry, resources.read().threads) if rules.max_latency_ratio else None
-    return gates.decide(measure(challenger, entry), measure(champion, entry), rules, ratio, scores)
-
-
-def baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:
-    """The baselines that the challenger must beat: the one that `beats` names, or all of its task and split."""
-    if rules.beats is False:
-        return []
-    known = {each: params.entry("baseline", each, Baseline) for each in params.read().get("baseline", {})}
-    scored = [each for each, its in known.items() if (its.task, its.split) == (entry.task, entry.split)]
-    if rules.beats is True:
-        return scored
-    if (named := rules.beats) not in scored:
-        its = params.entry("baseline", named, Baseline)
-        raise UsageError(
-            f"params.yaml: promote.{name}.beats: {named} is a baseline of {its.task} {its.split}, "
-            f"not of {entry.task} {entry.split}"
-        )
-    return [named]
+    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS)
+    if outcome.changed and outcome.champion:
+        prefect_events.tell("champion", name, version=str(outcome.champion.version))
+    return outcome
 
 
 def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:
-    """Give `name` back to the champion before this one, or to the one with the number `to`, if it still answers."""
-    checking.require_entry(name, "promote")
-    known = ledger.read(name)
-    ledger.settle(name, known)
-    been = {entry.event.version for entry in known.entries}
-    if to is None:
-        to = _champion_before(name, known)
-    elif to not in been:
-        raise InputError(f"{name}: {choices('former champion', to, been)}; `bertline promote` is for a new one")
-    elif to == known.champion:
-        raise InputError(f"{name}: version {to} is the champion already")
-    target = registry.version(name, to)
-    require_answer(target)
-    ledger.append(name, known, "rollback", to, reason or "no reason was given")
-    prefect_events.tell("champion", name, version=str(to))
-    return target
-
-
-def _champion_before(name: str, known: State) -> int:
-    """The last champion before this one that was not deleted."""
-    for number in reversed(known.champions[:-1]):
-        if number == known.champion:
-            continue
-        if registry.find(name, number):
-            return number
-        say(f"{name}: version {number} was champion before, but it was deleted")
-    raise InputError(f"{name}: no champion before version {known.champion or 'none'} to roll back to")
-
-
-def require_answer(version: registry.Version) -> None:
-    """Open a version and ask it the rows that it was registered with. Raises InputError if it does not answer."""
-    rows = pa.Table.from_pylist(registry.example(version))
-    answers = Predictor.load(registry.folder(version)).predict(rows)
-    if answers.num_rows != rows.num_rows:
-        raise InputError(f"{version}: {answers.num_rows} answers to {rows.num_rows} rows")
+    """Give `name` back to a former champion, by default the one before, if it still answers."""
+    champion = promotion.rollback(name, to, reason)
+    prefect_events.tell("champion", name, version=str(champion.version))
+    return champion

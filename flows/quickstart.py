@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flows import dag
 from pipelines.core import checking, params, paths, tables
 from pipelines.core.progress import say
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
+from pipelines.graph import executor
 from pipelines.reports import report
 
 TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/scored/quickstart.parquet")
@@ -30,7 +30,7 @@ def quickstart() -> str:
     # the thread ends last: Ray ends with the thread that started it
     with ThreadPoolExecutor(1) as beside, ExitStack() as services:
         address = beside.submit(_start, services)
-        ran = _timed("the graph", dag.reproduce)
+        ran = _timed("the graph", lambda: executor.run([]))
         _timed("Prefect, MLflow and Ray, which started beside it", address.result)
         from flows.promote import promote
         from flows.retrain import retrain
@@ -56,7 +56,7 @@ def _start(services: ExitStack) -> str:
     """Start what the steps after the graph need, until `services` ends; returns the address of the HTTP service."""
     from prefect import flow
 
-    from flows.serve import started
+    from flows.local.http_service import started
     from pipelines.tracking import store
 
     store.connect()
@@ -74,7 +74,7 @@ def _without_labels(entry: Evaluate) -> dict[str, Any]:
 
 def _one_request(name: str, address: str, row: dict[str, Any]) -> str:
     """Let the champion answer one row."""
-    from flows.serve import ask
+    from flows.local.http_service import ask
     from pipelines.serving import deployment
 
     deployment.run({"model": name})

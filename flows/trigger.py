@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from flows import settings
+from flows.local import prefect_settings
 from pipelines.core.errors import InputError, UsageError, one_line
 
 
@@ -14,7 +14,7 @@ def trigger(deployment: str, params: Iterable[str] = ()) -> str:
 
     Raises InputError if there is no server, or no such deployment on it.
     """
-    settings.use_running_server()
+    prefect_settings.use_running_server()
     if "PREFECT_API_URL" not in os.environ:
         raise InputError("no Prefect server of this checkout is up; `bertline up` starts one")
     from httpx import HTTPError

@@ -32,11 +32,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if WHOLE:
     import hypothesis
 
-    from flows import settings
+    from flows.local import prefect_settings
 
     hypothesis.settings.register_profile("untimed", deadline=None)  # an example may wait for a busy machine
     hypothesis.settings.load_profile("untimed")
-    settings.use_local_state()  # before any test's module imports Prefect, which reads its settings once
+    prefect_settings.use_local_state()  # before any test's module imports Prefect, which reads its settings once
 SETTINGS = [
     "BERTLINE_MIRROR",
     "BERTLINE_OFFLINE",

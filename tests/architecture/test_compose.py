@@ -20,7 +20,9 @@ from dvc.repo import Repo
 from mlflow.cli import cli as mlflow_cli
 from sqlalchemy.engine import make_url
 
-from flows import cli, prefect_server, services, settings
+from flows import cli
+from flows.local import prefect_server, prefect_settings
+from flows.local import servers as local_servers
 from tests.support import servers
 from tests.support.places import ROOT
 
@@ -105,9 +107,9 @@ def test_a_published_address_passes_the_host_check_and_prefect_has_its_key() -> 
 def test_a_lease_is_kept_as_bertline_up_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     given = SERVICES["prefect"]["environment"]
     monkeypatch.delenv("PREFECT_CLIENT_MAX_RETRIES", raising=False)
-    settings.use_local_state()
+    prefect_settings.use_local_state()
     name = "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"
-    assert given[name] == services.environment()[name] == services.LEASES
+    assert given[name] == local_servers.environment()[name] == local_servers.LEASES
     assert any(volume.endswith(f":{given['PREFECT_HOME']}") for volume in SERVICES["prefect"]["volumes"])
     retries = SERVICES["worker"]["environment"]["PREFECT_CLIENT_MAX_RETRIES"]
     assert str(retries) == os.environ["PREFECT_CLIENT_MAX_RETRIES"]

@@ -24,13 +24,14 @@ LAYERS = [  # lowest first; rooms in one set do not know each other
     {"serving"},
     {"stages"},
     {"graph"},
+    {"search", "lifecycle"},
     {"flows"},
 ]
 RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
 DOORS: dict[str, tuple[str, ...]] = {
     "mlflow": ("pipelines/tracking/",),
     "prefect": ("flows/",),
-    "optuna": ("flows/tune.py",),
+    "optuna": ("pipelines/search/param_search.py",),
     "dvc": ("pipelines/graph/",),
     "ray": (
         "pipelines/training/distributed.py",
@@ -166,7 +167,7 @@ def violations(place: Path, source: str) -> list[str]:
     if here in LIGHT:
         heavy = {name.split(".")[0] for name in imports(tree, nested=False)} & HEAVY
         found += [f"{place} imports {name} at its top: import it where it is used" for name in sorted(heavy)]
-    limit = 80 if here == "stages" else 300
+    limit = 80 if here == "stages" else 60 if here == "flows" and "@flow(" in source else 300
     if len(source.splitlines()) > limit:
         found.append(f"{place}: {len(source.splitlines())} lines, over {limit}")
     for node in ast.walk(tree):
@@ -201,13 +202,14 @@ PLANTED = {
         "may not know",
     ),
     "an import beside": ("pipelines/text/a.py", '"""x"""\nimport pipelines.data.expectations\n', "may not know"),
-    "an import of flows": ("pipelines/stages/a.py", '"""x"""\nfrom flows import dag\n', "depend on flows"),
+    "an import of flows": ("pipelines/stages/a.py", '"""x"""\nfrom flows import retrain\n', "depend on flows"),
     "a vendor past its door": ("pipelines/stages/a.py", '"""x"""\ndef f():\n    import mlflow\n', "its door is"),
     "ray in the loop": ("pipelines/training/loop.py", '"""x"""\nimport ray.train\n', "its door is"),
     "a heavy import on top": ("pipelines/stages/a.py", '"""x"""\nimport torch\n', "where it is used"),
     "a relative import": ("pipelines/core/a.py", '"""x"""\nfrom . import paths\n', "relative import"),
     "a long file": ("pipelines/core/a.py", LONG, "over 300"),
     "a long stage": ("pipelines/stages/a.py", '"""x"""\n' + "x = 1\n" * 80, "over 80"),
+    "a flow with logic": ("flows/a.py", '"""x"""\n@flow(name="a")\ndef a():\n' + "    x = 1\n" * 58, "over 60"),
     "a long function": ("pipelines/core/a.py", '"""x"""\ndef f():\n' + "    x = 1\n" * 40, "over 40 lines"),
     "a file that does not say what it is": ("pipelines/core/a.py", "x = 1\n", "first line"),
     "a library's function replaced": (

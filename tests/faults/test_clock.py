@@ -9,7 +9,7 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from flows import history
+from pipelines.lifecycle import history
 from pipelines.tracking import ledger
 from tests.support import ledgers, stores
 

@@ -15,9 +15,9 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import LogFilter, LogFilterTaskRunId, TaskRunFilter, TaskRunFilterFlowRunId
 from prefect.client.schemas.objects import TaskRun
 
-from flows import dag
 from flows.stage_task_runs import TaskRuns
 from pipelines.core.errors import InputError
+from pipelines.graph import executor
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -60,7 +60,7 @@ def lines_are_kept(caplog: pytest.LogCaptureFixture) -> None:
 def test_each_stage_is_a_task_run(repository: Path) -> None:
     @flow(name="graph", flow_run_name="first")
     def graph() -> list[str]:
-        return dag.reproduce(board=TaskRuns())
+        return executor.run([], board=TaskRuns())
 
     with pytest.raises(InputError, match="b failed: this is b"):
         graph()
@@ -82,15 +82,14 @@ def test_each_stage_is_a_task_run(repository: Path) -> None:
 
 
 CANCELLED = """
-from flows import settings
-settings.use_local_state()
+from flows.local import prefect_settings
+prefect_settings.use_local_state()
 from prefect import flow
-from flows import dag
 from flows.stage_task_runs import TaskRuns
 
 @flow(name="graph")
 def graph():
-    dag.reproduce(board=TaskRuns())
+    executor.run([], board=TaskRuns())
 
 graph()
 """
@@ -124,4 +123,4 @@ def test_a_cancelled_run_ends_its_stage_and_the_next_goes_on(repository: Path) -
     assert not Path("b.txt").exists()
     os.remove("wait")
     Path("wait").touch()
-    assert dag.reproduce() == ["b"]
+    assert executor.run([]) == ["b"]

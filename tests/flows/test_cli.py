@@ -107,8 +107,8 @@ def test_a_flow_fails_in_one_sentence_too() -> None:
 def test_prefect_adds_nothing_when_its_server_is_slow() -> None:
     said = """if True:
         import logging
-        from flows import settings
-        settings.use_local_state()
+        from flows.local import prefect_settings
+        prefect_settings.use_local_state()
         from prefect.events.worker import EventsWorker
         from prefect.logging.configuration import setup_logging
         from prefect.logging.handlers import APILogWorker

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import retrain
+from pipelines.lifecycle import registration
 
 FILES = ("flows/a.py", "pipelines/b.py", "dvc.yaml", "params.yaml", "README.md")
 
@@ -29,12 +29,12 @@ def test_what_a_run_leaves_is_no_edit() -> None:
     Path("dvc.lock").write_text("stages: {}\n")
     Path("scored.csv").touch()
     Path("README.md").write_text("other words\n")
-    assert retrain.git_commit()["git_dirty"] == "false"
+    assert registration.git_commit()["git_dirty"] == "false"
 
 
 @pytest.mark.usefixtures("repository")
 @pytest.mark.parametrize("name", [*FILES[:4], "pipelines/new.py"])
 def test_a_change_of_code_or_params_is_an_edit(name: str) -> None:
     Path(name).write_text("another\n")
-    assert retrain.git_commit()["git_dirty"] == "true"
-    assert len(retrain.git_commit()["git_commit"]) == 40
+    assert registration.git_commit()["git_dirty"] == "true"
+    assert len(registration.git_commit()["git_commit"]) == 40

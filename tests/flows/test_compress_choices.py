@@ -10,8 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows import chain_folder, cli, compress
-from flows.compress import Search
+from flows import cli, compress
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.compression.searched import Searched
 from pipelines.core import paths
@@ -21,6 +20,8 @@ from pipelines.evaluation.gates import Measured
 from pipelines.graph import executor
 from pipelines.graph.stage_runner import StageRunner
 from pipelines.measurement import interleaved
+from pipelines.search import chain_entries, chain_folder, chain_search
+from pipelines.search.chain_search import ChainSearch
 
 SCORED = Evaluate(task="headlines")
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -52,7 +53,7 @@ def scoring(right: int, rows: int = 100, size_bytes: int = 1000, p50_ms: float =
 
 def search(
     monkeypatch: pytest.MonkeyPatch, models: Mapping[str, Measured | InputError], refused: Mapping[str, str] = {}
-) -> Search:
+) -> ChainSearch:
     """A search on these models, by the names of their folders; the teacher is `big`."""
 
     def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
@@ -61,9 +62,9 @@ def search(
             raise found
         return found
 
-    monkeypatch.setattr(compress.gate_measurements, "measure", measure)
-    monkeypatch.setattr(compress.runs, "log", lambda *_: "")
-    return Search.of("big", ENTRIES, SCORED, Budget(max_loss=1.0), refused, ExitStack())
+    monkeypatch.setattr(chain_search.gate_measurements, "measure", measure)
+    monkeypatch.setattr(chain_search.runs, "log", lambda *_: "")
+    return ChainSearch.of("big", ENTRIES, SCORED, Budget(max_loss=1.0), refused, ExitStack())
 
 
 def tried(name: str, share: float) -> Tried:
@@ -73,7 +74,7 @@ def tried(name: str, share: float) -> Tried:
 def test_a_loss_of_the_whole_budget_keeps_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """0.92 - 0.91 is a little more than 0.01."""
     one = search(monkeypatch, {"big": scoring(92), "int8": scoring(91)})
-    monkeypatch.setattr(Search, "latency", lambda *_: ((0.5, 0.4, 0.6), "onnx"))
+    monkeypatch.setattr(ChainSearch, "latency", lambda *_: ((0.5, 0.4, 0.6), "onnx"))
     found = one.attempt(("int8",))
     assert (found.loss, found.latency_share, found.latency_spread, found.runtime) == (1.0, 0.5, (0.4, 0.6), "onnx")
     assert found.keeps(Budget(max_loss=1.0))
@@ -92,7 +93,7 @@ def test_a_search_whose_teacher_died_refuses_no_chain_for_that(write: Write, mon
     def latency(*_: object) -> None:
         raise interleaved.ReferenceEndedError("artifacts/models/big: its process ended while it was measured")
 
-    monkeypatch.setattr(Search, "latency", latency)
+    monkeypatch.setattr(ChainSearch, "latency", latency)
     with pytest.raises(interleaved.ReferenceEndedError):
         one.attempt(("int8",))
 
@@ -118,9 +119,9 @@ def test_one_bad_entry_does_not_end_the_search(
     monkeypatch.setattr(executor, "run", run)
     if expected is None:
         with pytest.raises(InputError):
-            compress._reproduce("big", [*ENTRIES], SCORED)
+            chain_entries.reproduce("big", [*ENTRIES], SCORED)
     else:
-        assert compress._reproduce("big", [*ENTRIES], SCORED) == expected
+        assert chain_entries.reproduce("big", [*ENTRIES], SCORED) == expected
 
 
 def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,9 +192,9 @@ def test_a_model_is_as_fast_as_by_its_faster_runtime(
 
     was_open: list[bool] = []
     monkeypatch.setattr(chain_folder.ChainFolder, "exported", exported)
-    monkeypatch.setattr(compress.interleaved, "opened", opened)
+    monkeypatch.setattr(chain_search.interleaved, "opened", opened)
     monkeypatch.setattr(
-        compress.runtime_choice, "tags", lambda *_: {"runtime": "torch" if runtime == "torch" else "onnx"}
+        chain_search.runtime_choice, "tags", lambda *_: {"runtime": "torch" if runtime == "torch" else "onnx"}
     )
     with one.until_end:
         for _ in range(2):
@@ -205,9 +206,9 @@ def test_a_model_is_as_fast_as_by_its_faster_runtime(
 class Faster:
     """An opened teacher."""
 
-    def beside(self, folder: Path, rounds: int) -> compress.interleaved.Compared:
+    def beside(self, folder: Path, rounds: int) -> chain_search.interleaved.Compared:
         faster = (4.0, 2.0, 5.0) if folder == Path("onnx/int8") else (0.8, 0.5, 1.0)
-        return compress.interleaved.Compared(compress.interleaved.Cost(1, 1, 1, 1, 1, 1, 1), faster, (1, 1, 1))
+        return chain_search.interleaved.Compared(chain_search.interleaved.Cost(1, 1, 1, 1, 1, 1, 1), faster, (1, 1, 1))
 
 
 def folder() -> chain_folder.ChainFolder:
@@ -267,14 +268,14 @@ def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatc
     search(monkeypatch, {"big": scoring(92)})
     asked: list[Chain] = []
 
-    def attempt(self: Search, chain: Chain) -> Tried:
+    def attempt(self: ChainSearch, chain: Chain) -> Tried:
         asked.append(chain)
         return tried(chain[0], 0.1 if chain == ("half-int8",) else 0.5)
 
     reproduced: list[str] = []
-    monkeypatch.setattr(compress, "_reproduce", lambda run, entries, scored: reproduced.extend(entries) or {})
-    monkeypatch.setattr(Search, "attempt", attempt)
-    monkeypatch.setattr(Search, "teacher_runtime", "torch")
+    monkeypatch.setattr(chain_entries, "reproduce", lambda run, entries, scored: reproduced.extend(entries) or {})
+    monkeypatch.setattr(ChainSearch, "attempt", attempt)
+    monkeypatch.setattr(ChainSearch, "teacher_runtime", "torch")
     result = compress.compress.fn("big", Budget(steps=1))
     assert reproduced == ["int8", "half", "half-int8", "least"]
     assert asked == [(name,) for name in reproduced]
@@ -307,7 +308,7 @@ def test_a_gate_that_is_stricter_than_the_budget_is_told_first(
 ) -> None:
     write(promote={"titles": {"run": "big", "may_lose": 0.005}, "wide": {"run": "big", "may_lose": 0.01}})
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
-    compress._say_of_stricter_gates("big", Budget(max_loss=1.0))
+    chain_entries.say_of_stricter_gates("big", Budget(max_loss=1.0))
     assert capsys.readouterr().err.splitlines() == [
         "compress big: 1 point may be lost, but the gate of titles "
         "takes nothing that may have lost more than 0.5 points"

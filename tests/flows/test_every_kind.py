@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows import history
 from flows.promote import promote, rollback
 from flows.score import score
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
 from pipelines.core import paths, schema, tables
 from pipelines.inference.predictor import Predictor
+from pipelines.lifecycle import history
 from pipelines.measurement import gate_measurements
 from pipelines.tracking import ledger, registry
 from tests.support import http, kinds, tiny

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import mlflow
@@ -9,11 +10,10 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from flows import lineage, retrain
-from flows.promote import measure, require_answer
 from pipelines.core import paths
 from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
+from pipelines.lifecycle import lineage, promotion, registration
 from pipelines.tracking import registry, store
 
 ROWS, TEACHER, STUDENT = "0" * 32, f"{'1' * 32}.dir", f"{'2' * 32}.dir"
@@ -47,11 +47,11 @@ def test_a_version_names_its_teachers_version_whatever_becomes_of_that(client: M
     }
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": lock}))
     Path("params.yaml").write_text("finetune: {big: {}}\ncompress: {small: {}}\nexport: {small: {}}\n")
-    assert json.loads(retrain.provenance_tags("small")["teachers"]) == []
-    early = add(client, "early", retrain.provenance_tags("small"))
+    assert json.loads(registration.provenance_tags("small")["teachers"]) == []
+    early = add(client, "early", registration.provenance_tags("small"))
     add(client, "headlines", {"md5": "another"})
-    add(client, "headlines", retrain.provenance_tags("big"))
-    late = add(client, "late", retrain.provenance_tags("small"))
+    add(client, "headlines", registration.provenance_tags("big"))
+    late = add(client, "late", registration.provenance_tags("small"))
     made_from = [{"model": "headlines", "version": 2}]
     assert json.loads(late.tags["teachers"]) == made_from
     assert [lineage.of_model(f"{each.name}/1")["parents"] for each in (early, late)] == [made_from, made_from]
@@ -75,7 +75,8 @@ def test_a_version_of_another_tool_is_one_sentence_and_is_passed_over(client: Ml
         )
     foreign = registry.version("echo", 1)
     said = "echo version 1 was not registered by `bertline retrain`"
-    for ask in (require_answer, registry.example, registry.folder, lambda one: measure.fn(one, Evaluate(task="t"))):
+    measure = partial(promotion.measure, entry=Evaluate(task="t"))
+    for ask in (promotion.require_answer, registry.example, registry.folder, measure):
         with pytest.raises(InputError, match=said):
             ask(foreign)
     with pytest.raises(InputError, match="it was not registered by `bertline retrain`"):

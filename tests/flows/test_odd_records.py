@@ -7,8 +7,8 @@ from typing import Any
 import mlflow
 import pytest
 
-from flows import history, lineage
 from pipelines.core.errors import InputError
+from pipelines.lifecycle import history, lineage
 from pipelines.tracking import ledger_events, registry, store
 from pipelines.tracking.registry import Version
 from tests.support import stores

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from flows import retrain
 from pipelines.core import paths, provenance, schema, tables
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
+from pipelines.lifecycle import registration
 from pipelines.serving import batch
 from pipelines.stages import compress, encode
 from pipelines.tracking import registry
@@ -60,7 +60,7 @@ def _compress() -> None:
 
 @pytest.mark.parametrize("exported", [False, True], ids=["torch", "onnx"])
 def test_a_version_names_its_teacher_and_answers_as_the_run_does(exported: bool, small: Path, checkout: Path) -> None:
-    tags = retrain.provenance_tags("small")
+    tags = registration.provenance_tags("small")
     if exported:
         paths.onnx("small").mkdir(parents=True)
         onnx_export.export(small, paths.onnx("small"), 18)

@@ -9,11 +9,11 @@ import mlflow
 import pyarrow as pa
 import pytest
 
-from flows import history
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.inference.predictor import Predictor
+from pipelines.lifecycle import history
 from pipelines.measurement import behaviour_checks, gate_measurements
 from pipelines.tracking import ledger, registry, store
 from tests.support import tiny

@@ -10,9 +10,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from flows import history
 from flows import promote as flow
 from pipelines.core.errors import InputError
+from pipelines.lifecycle import history
 from pipelines.tracking import ledger, registry, store
 from tests.support import ledgers
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows import dag, prefect_events, retrain
+from flows import prefect_events, retrain
 from pipelines.core import json_file, paths, schema, tables
 from pipelines.core.errors import InputError, UsageError
-from pipelines.graph import executor
+from pipelines.graph import executor, lockfile
 from pipelines.inference.predictor import Predictor
+from pipelines.lifecycle import registration
 from pipelines.tracking import registry, runs, store
 from tests.support import tiny
 from tests.support.places import ROOT
@@ -52,7 +53,7 @@ def graph(checkout: Path) -> Iterator[Path]:
 
 
 def logged(stage: str) -> bool:
-    return bool(runs.find(stage, dag.outputs(stage, dag.locked())))
+    return bool(runs.find(stage, lockfile.outputs(stage, lockfile.locked())))
 
 
 @pytest.mark.slow
@@ -60,7 +61,7 @@ def logged(stage: str) -> bool:
 def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None:
     with pytest.raises(InputError, match="evaluate@tiny failed"):
         retrain.retrain()
-    assert list(dag.locked()) == ["finetune@tiny"]
+    assert list(lockfile.locked()) == ["finetune@tiny"]
     Path("whole").touch()
     assert executor.run(["evaluate@tiny"]) == ["evaluate@tiny"]  # by hand, outside of any flow
     json_file.write(prefect_events.TOLD, {"data": "a delivery", "drift daily": "2026-11-23"})
@@ -96,7 +97,7 @@ def test_nobody_changes_an_artefact_while_it_is_registered(monkeypatch: pytest.M
 
     monkeypatch.setattr(registry, "register", register)
     retrain.retrain(["tiny"])
-    assert sorted(dag.locked()) == ["evaluate@tiny", "finetune@tiny"], "what the model needs, and no other stage"
+    assert sorted(lockfile.locked()) == ["evaluate@tiny", "finetune@tiny"], "what the model needs, and no other stage"
     (refused,) = said
     assert "it is already running (process " in refused
     assert another_run() == ""
@@ -114,9 +115,9 @@ def another_run() -> str:
 def test_a_name_that_is_none_is_refused_before_anything_runs() -> None:
     with pytest.raises(UsageError, match=r"no entry 'tinny' \(did you mean 'tiny'"):
         retrain.retrain(["tinny"])
-    assert not dag.LOCK.exists()
+    assert not lockfile.LOCK.exists()
 
 
 def test_a_machine_without_git_is_outside_of_git(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(checkout))
-    assert retrain.git_commit() == {}
+    assert registration.git_commit() == {}

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import watch as watching
 from flows.score_windows import backfill, score_windows
 from flows.watch import watch
 from pipelines.core import paths, tables
 from pipelines.core.errors import InputError, UsageError
 from pipelines.inference.predictor import Predictor
+from pipelines.lifecycle import window_drift
 from pipelines.measurement import drift_profile
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
@@ -178,7 +178,7 @@ def another_process_has(job: str) -> Iterator[None]:
 def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
     for day, texts in zip(days(), (USUAL, USUAL, USUAL, OTHER, OTHER), strict=True):
         arrive(day, texts)
-    assert watching.plain(watch("daily")) == "daily: no window is scored yet"
+    assert window_drift.plain(watch("daily")) == "daily: no window is scored yet"
     score_windows("daily")
     os.rename(f"out/{days()[4]}.parquet", "later.parquet")
     before = watch("daily")
@@ -192,7 +192,7 @@ def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
     assert found.alarm
     assert kept.stat().st_mtime_ns == measured, "a window is measured once"
     assert tables.read(kept).column("drifted").to_pylist() == [False] * 6
-    last = watching.plain(found).splitlines()
+    last = window_drift.plain(found).splitlines()
     assert last[0].endswith("32 rows  as before")
     assert last[-2:] == ["drift, by the rule 2 of the last 3 windows, the newest among them", f"picture: {found.page}"]
     page = found.page.read_text()
@@ -257,4 +257,4 @@ def test_rows_without_a_version_are_told_and_not_as_before() -> None:
     Path(f"out/{days()[4]}.parquet").unlink()
     for day in wrong:
         Path(f"out/{day}.parquet").unlink()
-    assert "as before" not in watching.plain(watch("daily"))
+    assert "as before" not in window_drift.plain(watch("daily"))

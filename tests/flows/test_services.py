@@ -16,8 +16,9 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from flows import prefect_key, services, settings
-from flows.serve import free_port
+from flows.local import prefect_key, prefect_settings
+from flows.local import servers as local_servers
+from flows.local.http_service import free_port
 from pipelines.core import tables
 from pipelines.core.errors import InputError
 from pipelines.tracking import ledger, registry
@@ -59,7 +60,7 @@ def test_a_server_of_somebody_else_is_not_taken_for_ours(environment: dict[str, 
     assert done.returncode == 1
     assert "or name another port in BERTLINE_MLFLOW_PORT" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert not any(settings.running(name) for name in services.SERVICES)
+    assert not any(prefect_settings.running(name) for name in local_servers.SERVICES)
 
 
 def sent(port: int, request: str, body: str = "", **headers: str) -> tuple[int, str]:
@@ -121,16 +122,16 @@ def test_the_key_is_made_once_and_refused_where_others_may_read_it(checkout: Pat
 
 def test_no_other_server_is_given_the_key(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prefect_key.read_or_make()
-    settings.PIDS.mkdir()
-    own = {"pid": os.getpid(), "began": settings.began(os.getpid()), "address": "http://127.0.0.1:9/api"}
-    (settings.PIDS / "prefect").write_text(json.dumps(own))
+    prefect_settings.PIDS.mkdir()
+    own = {"pid": os.getpid(), "began": prefect_settings.began(os.getpid()), "address": "http://127.0.0.1:9/api"}
+    (prefect_settings.PIDS / "prefect").write_text(json.dumps(own))
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:10/api")
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "")  # so that it is as before afterwards
     del os.environ["PREFECT_API_AUTH_STRING"]
-    settings.use_running_server()
+    prefect_settings.use_running_server()
     assert "PREFECT_API_AUTH_STRING" not in os.environ
     monkeypatch.setenv("PREFECT_API_URL", own["address"])
-    settings.use_running_server()
+    prefect_settings.use_running_server()
     assert os.environ["PREFECT_API_AUTH_STRING"] == prefect_key.read()
 
 
@@ -146,10 +147,10 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
 
     told = bertline(environment, "up")
     assert f"http://127.0.0.1:{environment['BERTLINE_PREFECT_PORT']}" in told
-    processes = [settings.running(name) for name in ("prefect", "worker", "mlflow")]
+    processes = [prefect_settings.running(name) for name in ("prefect", "worker", "mlflow")]
     assert all(processes)
     assert bertline(environment, "up") == told
-    assert [settings.running(name) for name in ("prefect", "worker", "mlflow")] == processes
+    assert [prefect_settings.running(name) for name in ("prefect", "worker", "mlflow")] == processes
 
     with urllib.request.urlopen(f"http://127.0.0.1:{environment['BERTLINE_MLFLOW_PORT']}/health", timeout=10) as answer:
         assert answer.status == 200

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows import history, lineage
 from pipelines.core.errors import InputError, one_line, printable
 from pipelines.core.progress import say
 from pipelines.evaluation.gates import Finding
 from pipelines.graph import run_display
+from pipelines.lifecycle import history, lineage
 from pipelines.tracking.ledger_events import Entry, Event, State
 
 CLEAR, TITLE, C1, BIDI = "\x1b[2J\x1b[H", "\x1b]0;mine\x07", "\x9b31m", "\u202egnp.exe\u2066"

@@ -20,8 +20,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import prefect_events, retrain
 from flows.failure_hook import HOOKS
+from flows.local.http_service import free_port
 from flows.new_data import new_data
-from flows.serve import free_port
 from pipelines.core.errors import InputError
 from pipelines.graph import executor, why
 from pipelines.tracking import ledger, registry

@@ -11,12 +11,12 @@ import psutil
 import pytest
 import yaml
 
-from flows.tune import _study, _values
 from flows.tune import tune as search
 from pipelines.core import params
 from pipelines.core.errors import UsageError
 from pipelines.entries.finetune import Finetune
 from pipelines.entries.tune import Tune
+from pipelines.search import param_search
 from pipelines.stages import encode, prepare
 from tests.support import commands, servers, tiny
 from tests.support.places import ROOT
@@ -124,8 +124,8 @@ def test_a_killed_search_goes_on(encoded: Path) -> None:
     tried = {tuple(line.split("|")[2:4]) for line in rows}
     assert len(tried) == 3  # a grid tries nothing twice
     asked = params.entry("tune", "it", Tune)
-    study = _study("it", asked, params.entry("finetune", "it", Finetune))
-    ended = [_values(asked, trial.params) for trial in study.trials if trial.value is not None]
+    study = param_search.study("it", asked, params.entry("finetune", "it", Finetune))
+    ended = [param_search.values(asked, trial.params) for trial in study.trials if trial.value is not None]
     assert sorted({values["epochs"] for values in ended}) == [1, 300]
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from flows import history, lineage
 from pipelines.core import checking, paths
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.schema import INPUTS
 from pipelines.data.corpora import livedoor
+from pipelines.lifecycle import history, lineage
 from pipelines.serving import batch
 from pipelines.stages import encode, prepare
 from pipelines.tracking.ledger_events import Kept, replay

@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows import prefect_events, settings, watch
+from flows import prefect_events
+from flows.local import prefect_settings
 from pipelines.compression import teacher_outputs
 from pipelines.evaluation import drift
 from pipelines.graph import dvc_steps, executor
+from pipelines.lifecycle import window_drift
 from pipelines.measurement import drift_profile
 from pipelines.tracking import ledger
 from tests.fuzz import files, mutate, seeds
@@ -31,7 +33,7 @@ def scored(rng: random.Random) -> Run:
         file.write_bytes(files.parquet(file.read_bytes(), rng))
 
     def read() -> None:
-        if watch.scored_by_version(file, "said_"):
+        if window_drift.scored_by_version(file, "said_"):
             found = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
             drift.shifts(seeds.profile(kind), found, LIMITS)
 
@@ -87,14 +89,14 @@ _LINE = {"window": "w", "model_version": 1, "rows": 1, "statistic": "length", "v
 CACHES: dict[Path, tuple[Any, Callable[[], Any]]] = {
     prefect_events.TOLD: ({"drift it": "2026-11-01"}, _told),
     executor.SECONDS: ({"finetune@it": 3.5}, lambda: executor._seconds()),
-    settings.PIDS / "prefect": ({"pid": 2**22 - 1, "began": 5}, lambda: settings.running("prefect")),
+    prefect_settings.PIDS / "prefect": ({"pid": 2**22 - 1, "began": 5}, lambda: prefect_settings.running("prefect")),
     Path("kept/rwlock"): ({"read": {"a": [{"pid": 2**22 - 1, "cmd": "x"}]}, "write": {}}, _locks),
     Path("kept/ledger.json"): (
         [[1, 2, "{}"], [2, 3, "{}"]],
         lambda: [*map(tuple, ledger._cached(Path("kept/ledger.json")))],
     ),
     DONE: ({"states": [2, 3, "float32"]}, _outputs),
-    KEPT: (None, lambda: watch.kept_lines(KEPT, STATES)),
+    KEPT: (None, lambda: window_drift.kept_lines(KEPT, STATES)),
 }
 
 
@@ -107,7 +109,7 @@ def cache(rng: random.Random) -> Run:
         each.parent.mkdir(parents=True, exist_ok=True)
     STATES.write_bytes(b"\0" * 24)
     if file == KEPT:
-        schema = watch.SCHEMA.with_metadata({watch.OF: watch._state(STATES)})
+        schema = window_drift.SCHEMA.with_metadata({window_drift.OF: window_drift._state(STATES)})
         pq.write_table(pa.Table.from_pylist([_LINE | {"limit": 0.5, "drifted": False}], schema), file)
         wanted: Any = [_LINE | {"limit": 0.5, "drifted": False}]
         file.write_bytes(files.parquet(file.read_bytes(), rng))

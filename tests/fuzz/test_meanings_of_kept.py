@@ -14,7 +14,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from flows import prefect_events, settings, watch
+from flows import prefect_events
+from flows.local import prefect_settings
 from pipelines.checkpoints import loading
 from pipelines.compression import teacher_outputs
 from pipelines.core import json_file
@@ -24,6 +25,7 @@ from pipelines.graph import dvc_steps, executor
 from pipelines.inference import onnx_numbers
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import ONNX_FILE
+from pipelines.lifecycle import window_drift
 from pipelines.measurement import drift_profile
 from pipelines.tracking import ledger
 from pipelines.training.batches import Encoded
@@ -148,7 +150,7 @@ def measured(kind: str, table: pa.Table) -> list[drift.Shift]:
     """What `watch` measures of a scored file."""
     file = Path("scored.parquet")
     pq.write_table(table, file)
-    assert watch.scored_by_version(file, "said_")
+    assert window_drift.scored_by_version(file, "said_")
     found = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
     return drift.shifts(seeds.profile(kind), found, dict.fromkeys(drift.STATISTICS, 0.1))
 
@@ -190,8 +192,8 @@ def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkey
     damage(prefect_events.TOLD)
     prefect_events.tell_once("drift it", "w", "drift", "it")
     assert json.loads(prefect_events.TOLD.read_text())["drift it"] == "w"
-    damage(settings.PIDS / "prefect")
-    assert settings.running("prefect") is None
+    damage(prefect_settings.PIDS / "prefect")
+    assert prefect_settings.running("prefect") is None
     assert ledger._cached(damage(Path("kept/ledger.json"))) == []
     damage(executor.SECONDS)
     assert executor._seconds() in ({}, {"write": 3})
@@ -199,7 +201,7 @@ def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkey
     assert not lock.exists()
     array = teacher_outputs.Array((2, 3), "float32", True, "kept/states")
     assert not teacher_outputs._whole(damage(Path("kept/done.json")), {"states": [2, 3, "float32"]}, {"states": array})
-    assert watch.kept_lines(damage(Path("kept/window.parquet")), Path("seeds")) is None
+    assert window_drift.kept_lines(damage(Path("kept/window.parquet")), Path("seeds")) is None
     assert {*json_file.cached(damage(Path("kept/any.json")))} <= {"pid", "began", "read", "write"}
 
 

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from flows.serve import ask, free_port
+from flows.local.http_service import ask, free_port
 from pipelines.core.errors import InputError
 from pipelines.tracking import registry
 from tests.support import forked, ray_nodes, tiny

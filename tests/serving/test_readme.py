@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.serve import free_port, wait_for
+from flows.local.http_service import free_port, wait_for
 from pipelines import NO_TELEMETRY
 from tests.conftest import PREFECT
 from tests.support import forked

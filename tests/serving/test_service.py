@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.serve import ask, free_port, serving, wait_for
+from flows.local.http_service import ask, free_port, serving, wait_for
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch, bodies, page

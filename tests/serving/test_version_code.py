@@ -12,9 +12,9 @@ import mlflow
 import pytest
 from packaging.requirements import Requirement
 
-from flows import retrain
 from pipelines.export import onnx_export
 from pipelines.graph import import_closure
+from pipelines.lifecycle import registration
 from pipelines.tracking import registry
 from tests.support import stores, tiny
 
@@ -34,7 +34,7 @@ def test_a_version_brings_the_code_and_names_the_packages_that_it_needs(checkout
     folder, exported = tiny.classifier(checkout / "model"), checkout / "exported"
     exported.mkdir()
     onnx_export.export(folder, exported, 18, 1e-4)
-    code = import_closure.copy(retrain.CODE, checkout / "code")
+    code = import_closure.copy(registration.CODE, checkout / "code")
     registry.register("both", folder, code, "single", {"text": "犬"}, {"run": "tiny"}, exported)
     (checkout / "elsewhere").mkdir()
     opened = {runtime: _opened_elsewhere(runtime, checkout) for runtime in ("torch", "onnx")}

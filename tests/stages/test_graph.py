@@ -10,10 +10,9 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
-from flows import dag
 from pipelines.core import provenance, tables
 from pipelines.core.errors import InputError
-from pipelines.graph import code_manifest, why
+from pipelines.graph import code_manifest, executor, why
 from pipelines.graph.dvc_steps import held, opened
 from pipelines.graph.plan import Plan
 from tests.support import forked
@@ -119,7 +118,7 @@ def test_the_graph_runs_once_and_then_only_what_changed(made: Made, repository: 
     bytecode = repository / "pipelines/core/__pycache__/errors.cpython-399.pyc"  # another Python's
     bytecode.parent.mkdir(exist_ok=True)
     bytecode.write_bytes(b"no other code")
-    assert dag.reproduce() == []
+    assert executor.run([]) == []
     check_what_dvc_shows()
     check_what_an_edit_makes_stale(repository)
     check_that_another_evaluation_changes_no_md5(repository)
@@ -129,16 +128,16 @@ def test_the_graph_runs_once_and_then_only_what_changed(made: Made, repository: 
         "  params.yaml: finetune.headlines-frozen.learning_rate: 0.01 -> 0.02"
     ]
     assert why.why("finetune@headlines")[0].startswith("finetune@headlines is up to date: its command, ")
-    assert dag.reproduce() == ["finetune@headlines-frozen", "evaluate@headlines-frozen", "report"]
+    assert executor.run([]) == ["finetune@headlines-frozen", "evaluate@headlines-frozen", "report"]
     change(repository / "params.yaml", "resources", "threads", value=1)
-    assert dag.reproduce() == []
+    assert executor.run([]) == []
 
     before = (repository / "artifacts/models/headlines-frozen/provenance.json").read_bytes()
     change(repository / "params.yaml", "finetune", "headlines-frozen", "learning_rat", value=0.02)
     with pytest.raises(
         InputError, match=r"finetune\.headlines-frozen: no key 'learning_rat' \(did you mean 'learning_rate'\?\)"
     ):
-        dag.reproduce()
+        executor.run([])
     assert (repository / "artifacts/models/headlines-frozen/provenance.json").read_bytes() == before
 
 
@@ -177,7 +176,7 @@ def test_a_clone_pulls_what_was_made_and_has_nothing_to_run(repository: Path) ->
         with Repo() as repo:
             repo.pull()
         assert stale() == set()
-        assert dag.reproduce() == []
+        assert executor.run([]) == []
         with Path("pipelines/stages/export.py").open("a") as file:
             file.write("MORE = 1\n")
         assert "  pipelines/stages/export.py: modified (pipelines/stages/export.py)" in why.why("export@headlines")
@@ -199,7 +198,7 @@ def test_a_killed_stage_goes_on_where_it_was(repository: Path) -> None:
         process.until(checkpoint.exists)
     assert checkpoint.exists()
     assert not (repository / "artifacts/models/tiny-ja").exists()
-    assert dag.reproduce(["pretrain@tiny-ja"]) == ["pretrain@tiny-ja"]
+    assert executor.run(["pretrain@tiny-ja"]) == ["pretrain@tiny-ja"]
     resumed = (repository / "artifacts/models/tiny-ja/model.safetensors").read_bytes()
     assert not checkpoint.exists()
     again = forked.run(*stage)

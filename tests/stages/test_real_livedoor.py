@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows import dag
 from pipelines.core import tables
+from pipelines.graph import executor
 from tests.support.places import MIRROR, ROOT, needs_mirror
 
 RUNS = {f"livedoor-{run}" for run in ("full", "adapted", "top2", "frozen", "int8", "drop2", "svm")}
@@ -31,7 +31,7 @@ def test_params_livedoor_runs_to_its_table(workspace: Path, monkeypatch: pytest.
     (workspace / "params.yaml").write_text(yaml.safe_dump(params))
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
 
-    assert len(dag.reproduce()) == 23
+    assert len(executor.run([])) == 23
     assert {path.stem for path in Path("artifacts/metrics").iterdir()} == {*RUNS, "livedoor-encoder"}
     for run in RUNS:
         assert tables.read(Path("artifacts/predictions") / run / "test.parquet").num_rows == 900

@@ -15,7 +15,8 @@ import mlflow
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows import cli, temporary_server
+from flows.cli import app
+from flows.local import temporary_server
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def _as_it_was(environment: dict[str, str]) -> Iterator[None]:
         try:
             yield
         finally:
-            cli.DEBUG["on"] = False
+            app.DEBUG["on"] = False
             mlflow.set_tracking_uri(uri)
 
 
@@ -73,7 +74,7 @@ def _ended(argv: list[str]) -> Ended:
     out, err, status = io.StringIO(), io.StringIO(), 0
     with patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
         try:
-            cli.main()
+            app.main()
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
     return Ended(status, out.getvalue(), err.getvalue())

@@ -15,7 +15,7 @@ import psutil
 import psycopg2
 import pytest
 
-from flows.serve import free_port
+from flows.local.http_service import free_port
 from tests.support.servers import stop
 
 USER = "postgres"

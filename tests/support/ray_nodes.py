@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.serve import free_port
+from flows.local.http_service import free_port
 from pipelines.training import workers
 
 RAY = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus=1"]

@@ -14,8 +14,8 @@ from typing import TypeVar
 import boto3
 import psutil
 
-from flows import services
-from flows.serve import free_port
+from flows.local import servers as local_servers
+from flows.local.http_service import free_port
 
 BIN = Path(sys.executable).parent
 BUCKET = "bertline"
@@ -102,7 +102,7 @@ class Prefect(Server):
         self.environment |= {
             "PREFECT_HOME": str(self.place),
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": database,
-            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": services.LEASES,
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": local_servers.LEASES,
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         }
         self.environment.pop("PREFECT_API_URL", None)

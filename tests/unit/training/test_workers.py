@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import ray
 
-from flows.serve import free_port
+from flows.local.http_service import free_port
 from pipelines.core.errors import InputError
 from pipelines.training import workers
 from tests.support.places import ROOT

@@ -1,30 +1,14 @@
-"""The DVC graph for a flow: bring it up to date, and what its stages wrote."""
+"""dvc.lock: what each stage read and wrote, and all that was made before a stage."""
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from pipelines.core.stage import alone
-from pipelines.graph import code_manifest, executor
-from pipelines.graph.run_display import Board
+from pipelines.graph import code_manifest
 
 LOCK = Path("dvc.lock")
 Stages = dict[str, Any]
-
-
-def workspace() -> AbstractContextManager[None]:
-    """Hold the workspace: no other run of the graph begins. Raises InputError while one runs in another process."""
-    return alone(*executor.WORKSPACE)
-
-
-def reproduce(targets: list[str] | None = None, board: Board | None = None, held: bool = False) -> list[str]:
-    """Run what is stale; returns the stages that ran, such as `finetune@livedoor`.
-
-    `held` says that the caller holds the workspace.
-    """
-    return executor.run(targets or [], board=board, held=held)
 
 
 def outputs(stage: str, stages: Stages) -> dict[str, str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from flows import prefect_key
-from flows.serve import require_free, wait_for
-from flows.settings import PIDS, began, running
+from flows.local import prefect_key
+from flows.local.http_service import require_free, wait_for
+from flows.local.prefect_settings import PIDS, began, running
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.tracking import store
@@ -82,7 +82,7 @@ def _start_all() -> None:
     bin_folder = Path(sys.executable).parent
     prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
     address = ["--host", "127.0.0.1", "--port"]
-    uvicorn = [sys.executable, "-m", "uvicorn", "--factory", "flows.prefect_server:app"]
+    uvicorn = [sys.executable, "-m", "uvicorn", "--factory", "flows.local.prefect_server:app"]
     _start("prefect", [*uvicorn, *address, str(PREFECT_PORT)], f"{PREFECT_API}/health")
     served = ["--backend-store-uri", store.uri(), "--workers", "1"]
     _start("mlflow", [mlflow, "server", *served, *address, str(MLFLOW_PORT)], f"http://127.0.0.1:{MLFLOW_PORT}/health")

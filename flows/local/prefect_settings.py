@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from flows import prefect_key, temporary_server
+from flows.local import prefect_key, temporary_server
 from pipelines.core import checking
 
 HOME, PIDS = Path("state/prefect"), Path("state/pids")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
-from flows import dag
 from pipelines.compression import chains
 from pipelines.compression.chains import Chain
 from pipelines.core import params, paths
 from pipelines.entries.evaluate import Evaluate
-from pipelines.graph import code_manifest
+from pipelines.graph import code_manifest, lockfile
 from pipelines.graph.stage_runner import StageRunner
 
 STATE = Path("state/compressing")
+RunStage = Callable[[StageRunner, str, str], None]  # runs a stage of an entry in the runner's folder
 Entries = Mapping[str, dict[str, Any]]  # of compress, by their names
 
 
@@ -35,6 +33,7 @@ class ChainFolder:
         entries: the entries that chains are made of.
         place: the folder.
         stages: runs stages in the folder.
+        run_stage: how it is called, so that a flow may show each stage.
     """
 
     run: str
@@ -42,22 +41,26 @@ class ChainFolder:
     scored: Evaluate
     place: Path
     stages: StageRunner
+    run_stage: RunStage = StageRunner.run
 
     @classmethod
-    def of(cls, run: str, entries: Entries, scored: Evaluate, until_end: ExitStack) -> "ChainFolder":
+    def of(
+        cls, run: str, entries: Entries, scored: Evaluate, until_end: ExitStack, run_stage: RunStage | None = None
+    ) -> "ChainFolder":
         """Make the folder of a search, which closes `until_end` at its end.
 
         It is named after all that chains depend on: the params, and what dvc.lock says of files and code.
 
         A chain is made by the stages that made the entries' own results, from what these read and wrote.
         """
-        locked, data = dag.locked(), {entry["data"] for entry in entries.values()}
+        locked, data = lockfile.locked(), {entry["data"] for entry in entries.values()}
         stages = [*(f"compress@{name}" for name in entries), *(f"encode@{name}" for name in sorted(data))]
         files = [[locked.get(stage, {}).get(kind) for kind in ("deps", "outs")] for stage in stages]
         asked = [dict(entries), scored.model_dump(), params.read().get("encode", {}), files]
         place = STATE / f"{run}-{_digest(asked)}"
         place.mkdir(parents=True, exist_ok=True)
-        return cls(run, entries, scored, place, until_end.enter_context(StageRunner(place)))
+        stages_here = until_end.enter_context(StageRunner(place))
+        return cls(run, entries, scored, place, stages_here, run_stage or StageRunner.run)
 
     def made(self, chain: Chain) -> Path:
         """The model folder of a chain. Raises InputError with the stage's own sentence if it cannot be made."""
@@ -124,8 +127,7 @@ class ChainFolder:
         }
 
     def _make(self, stage: str, key: str) -> None:
-        """Run a stage as a task of Prefect, which shows it."""
-        task(name=f"{stage}@{key}", cache_policy=NO_CACHE)(self.stages.run)(stage, key)
+        self.run_stage(self.stages, stage, key)
 
     def _prepare(self, values: Mapping[str, Any]) -> None:
         """Write the folder's params, and let the stages find what the graph has made of the entries."""

@@ -5,8 +5,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-cli = typer.Typer(no_args_is_help=True, add_completion=False)
-Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
+from flows.cli.arguments import Name, group
+from flows.local import prefect_settings
+
+cli = group()
 
 
 @cli.command()
@@ -17,7 +19,7 @@ def serve(
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default what the version's tag says")] = "",
 ) -> None:
     """Serve the champion over HTTP until interrupted."""
-    from flows.serve import serving
+    from flows.local.http_service import serving
 
     signal.signal(signal.SIGTERM, _end)
     with serving(name, host=host, port=port, runtime=runtime) as address:
@@ -36,17 +38,17 @@ def _end(*_: Any) -> NoReturn:
 @cli.command()
 def up() -> None:
     """Start Prefect's server, a worker and MLflow here."""
-    from flows import services
+    from flows.local import servers
 
-    print(services.up())
+    print(servers.up())
 
 
 @cli.command()
 def down() -> None:
     """Stop what `up` started."""
-    from flows import services
+    from flows.local import servers
 
-    stopped = services.down()
+    stopped = servers.down()
     print(f"stopped: {', '.join(stopped)}" if stopped else "nothing of ours was running")
 
 
@@ -59,3 +61,12 @@ def trigger(
     from flows.trigger import trigger as ask
 
     print(f"{deployment}: the run {ask(deployment, param or [])} is asked for; its log is in Prefect's pages")
+
+
+@cli.command()
+def quickstart() -> None:
+    """Go from samples to a served model, as `make run` does."""
+    prefect_settings.before_a_flow()
+    from flows.quickstart import quickstart as run
+
+    print(run())

@@ -1,0 +1,87 @@
+"""The commands of registered models: retrain, promote, roll back, and where a version came from."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from flows.cli.arguments import REFUSED, AsJson, Name, Reason, group, print_answer
+from flows.local import prefect_settings
+from pipelines.core import checking, paths
+from pipelines.core.errors import UsageError, printable
+
+cli = group()
+
+
+@cli.command()
+def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of promote; all if none")] = None) -> None:
+    """Bring the graph up to date and register the challengers."""
+    prefect_settings.before_a_flow(names or [], "promote")
+    from flows.retrain import retrain as run
+
+    for version in run(names or None):
+        print(f"{version} is the challenger")
+
+
+@cli.command()
+def promote(
+    name: Name,
+    version: Annotated[int | None, typer.Option(min=1, help="another version than the challenger")] = None,
+    instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
+    reason: Reason = "",
+) -> None:
+    """Compare the challenger with the champion; make it champion if it passes."""
+    prefect_settings.before_a_flow([name], "promote")
+    from flows.promote import promote as run
+
+    outcome = run(name, version, instead_of, reason)
+    champion = f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion"
+    print("\n".join(map(printable, [*outcome.reasons, champion])))
+    if not outcome.promoted:
+        raise typer.Exit(REFUSED)
+
+
+@cli.command()
+def rollback(
+    name: Name,
+    to: Annotated[int | None, typer.Option(help="a version that was champion; the one before if not said")] = None,
+    reason: Reason = "",
+) -> None:
+    """Make a former champion the champion again, if it still answers."""
+    checking.require_entry(name, "promote")  # it is no flow, and needs no server
+    from flows.promote import rollback as run
+
+    print(f"{run(name, to, reason)} is the champion again")
+
+
+@cli.command()
+def history(
+    name: Name,
+    at: Annotated[str, typer.Option(help="a time, such as 2026-11-23T09:00; UTC unless it names a zone")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say who made which version champion, when and why; with --at, which was champion then."""
+    from pipelines.lifecycle import history as ledger
+
+    found, plain = (ledger.champion_at(name, at), ledger.plain_at) if at else (ledger.history(name), ledger.plain)
+    print_answer(found, as_json, plain)
+
+
+@cli.command()
+def lineage(
+    what: Annotated[Literal["model", "data"], typer.Argument(help="what is asked about")],
+    which: Annotated[str, typer.Argument(help="NAME@champion or NAME/3; or an md5 of dvc.lock, or its first letters")],
+    as_json: AsJson = False,
+    page: Annotated[Path | None, typer.Option(help="write a page with a picture there; of a model")] = None,
+) -> None:
+    """Say what a registered version was made of, or which versions were made of some data."""
+    from pipelines.lifecycle import lineage as of
+
+    lineage = of.of_model(which) if what == "model" else of.of_data(which)
+    if page:
+        if what == "data":
+            raise UsageError("--page is for `bertline lineage model`")
+        with paths.fresh_file(page) as aside:
+            aside.write_text(of.page_of_model(lineage), encoding="utf-8")
+    plain = of.plain_model if what == "model" else of.plain_data
+    print_answer(lineage, as_json, plain)

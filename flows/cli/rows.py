@@ -1,0 +1,58 @@
+"""The commands that score rows: a file, the windows of a job, their drift, the words for a [MASK]."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from flows.cli.arguments import DRIFTED, Job, Name, group
+from flows.local import prefect_settings
+
+cli = group()
+
+
+@cli.command()
+def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
+    """Score the rows of a Parquet file with the champion."""
+    prefect_settings.before_a_flow()
+    from flows.score import score as run
+
+    print(f"{run(name, str(source), str(target), prefix=prefix):,} rows scored into {target}")
+
+
+@cli.command()
+def backfill(
+    what: Annotated[Literal["score"], typer.Argument(help="what is made up for")],
+    job: Job,
+    since: Annotated[str, typer.Option("--from", help="the first window, such as 2026-11-01, or 2026-11-01T09")],
+    until: Annotated[str, typer.Option("--to", help="the last window")],
+) -> None:
+    """Score the windows of a job that were not scored, each once."""
+    prefect_settings.before_a_flow([job], "score")
+    from flows.score_windows import backfill as run
+
+    print("\n".join(run(job, since, until)) or f"{job}: no window from {since} to {until} is its own")
+
+
+@cli.command()
+def watch(job: Job) -> None:
+    """Say whether the scored windows of a job drift from what its model was trained on."""
+    prefect_settings.before_a_flow([job], "watch")
+    from flows.watch import watch as run
+    from pipelines.lifecycle import window_drift
+
+    watched = run(job)
+    print(window_drift.plain(watched))
+    if watched.alarm:
+        raise typer.Exit(DRIFTED)
+
+
+@cli.command("fill-mask")
+def fill_mask(encoder: Path, text: str, top: int = 5) -> None:
+    """Print the words that ENCODER would put in place of each [MASK] of TEXT."""
+    from pipelines.inference.fill_mask import fill
+
+    for number, guesses in enumerate(fill(encoder, text, top), start=1):
+        print(f"[MASK] {number}")
+        for guess in guesses:
+            print(f"  {guess.probability:.4f}  {guess.piece}")

@@ -1,0 +1,1 @@
+"""Servers of this machine, and the settings of Prefect's clients."""

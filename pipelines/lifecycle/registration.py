@@ -1,0 +1,129 @@
+"""Registration: an MLflow run for each stage that ran, and a run of the graph as the challenger of its name."""
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from pipelines.core import json_file, params, paths, provenance, resources, tables
+from pipelines.core.schema import INPUTS
+from pipelines.core.task import Task
+from pipelines.entries.evaluate import Evaluate
+from pipelines.entries.promote import Promote
+from pipelines.graph import import_closure, lockfile
+from pipelines.lifecycle import promotion
+from pipelines.measurement import drift_profile, runtime_choice
+from pipelines.tracking import registry, runs
+
+CODE = "pipelines/serving/registered.py"
+MODEL_STAGES = ("finetune", "compress", "export", "evaluate")  # of a run
+CODE_AND_PARAMS = ("flows", "pipelines", "dvc.yaml", "params.yaml")
+
+
+def log_runs(stages: list[str], image_commit: str = "") -> None:
+    """Log an MLflow run for each stage that ran; that of the report has its page and tables.
+
+    `image_commit` is the commit of an image, which has no checkout.
+    """
+    values, locked = params.read(), lockfile.locked()
+    commit = git_commit(image_commit)
+    for stage in stages:
+        section, _, entry = stage.partition("@")
+        made = lockfile.outputs(stage, locked)
+        records = [json.loads(Path(path).read_text()) for path in made if path.endswith(".json")]
+        curves = [curve for path in made if (curve := provenance.curve(Path(path)))]
+        numbers: dict[str, Any] = {}
+        for record in records:
+            numbers |= {k: record[k] for k in ("metrics", "model") if k in record}
+        if (took := paths.timings(entry)).is_file() and records:
+            numbers |= json_file.mapping(took)
+        for curve in curves:
+            numbers["final_loss"] = curve[-1][1]["loss"]
+        tags = {f"md5 {path}": md5 for path, md5 in made.items()} | commit
+        shown = paths.reports() if str(paths.reports()) in made else None
+        runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags, shown)
+
+
+def register(name: str, image_commit: str = "") -> registry.Version:
+    """Make the run that promote.<name> names the challenger; the same model has one version, and is measured once."""
+    rules = params.entry("promote", name, Promote)
+    folder = paths.model(rules.run)
+    tags = provenance_tags(rules.run, image_commit)
+    kind = Task.load(folder).kind
+    exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
+    entry = params.entry("evaluate", rules.run, Evaluate)
+    with tempfile.TemporaryDirectory() as place:
+        profile, code = None, import_closure.copy(CODE, Path(place))  # a version brings what opens it, and no more
+        if not registry.same(name, tags):
+            tags |= runtime_choice.tags(folder, exported, _rows(entry), resources.read())
+            profile = Path(place) / "profile.parquet"
+            pq.write_table(drift_profile.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
+        return registry.register(name, folder, code, kind, _example(entry, kind), tags, exported, profile)
+
+
+def needed(names: list[str]) -> list[str]:
+    """The stages that make these models, score them, and score the baselines that they must beat."""
+    sections, stages = params.read(), list[str]()
+    for name in names:
+        rules = params.entry("promote", name, Promote)
+        made_by = [stage for stage in MODEL_STAGES if rules.run in (sections.get(stage) or {})]
+        stages += [f"{section}@{rules.run}" for section in made_by]
+        entry = params.entry("evaluate", rules.run, Evaluate)
+        stages += [f"baseline@{baseline}" for baseline in promotion.baselines(name, entry, rules)]
+    return stages
+
+
+def unlogged(names: list[str]) -> list[str]:
+    """The stages before these models and their scores of which there is no run.
+
+    They ran in an attempt that failed later, or without a flow: in `bertline run` or `dvc repro`.
+    """
+    locked, wrote_by_stage = lockfile.locked(), dict[str, dict[str, str]]()
+    for run in (params.entry("promote", name, Promote).run for name in names):
+        for section in MODEL_STAGES:
+            wrote_by_stage |= {each["stage"]: each["wrote"] for each in lockfile.made_of(f"{section}@{run}", locked)}
+    return [stage for stage, wrote in wrote_by_stage.items() if not runs.find(stage, wrote)]
+
+
+def git_commit(image: str = "") -> dict[str, str]:
+    """The checkout's commit, and whether code or params differ from it; outside git that of the `image`, or nothing.
+
+    What else changed is no edit: the digests of data and weights are stamped on the version beside this.
+    """
+    outside = {"git_commit": image} if image else {}
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return outside
+    if head.returncode:
+        return outside
+    changed = ["git", "status", "--porcelain", "--", *CODE_AND_PARAMS]
+    status = subprocess.run(changed, capture_output=True, text=True, check=False)
+    return {"git_commit": head.stdout.strip(), "git_dirty": str(bool(status.stdout.strip())).lower()}
+
+
+def provenance_tags(run: str, image_commit: str = "") -> dict[str, str]:
+    """The origin of a run's model: its params, the commit, and the md5s of the model, its export and all before it."""
+    values, locked = params.read(), lockfile.locked()
+    section = "finetune" if run in (values.get("finetune") or {}) else "compress"
+    md5 = lockfile.outputs(f"{section}@{run}", locked).get(str(paths.model(run)), "")
+    exported = lockfile.outputs(f"export@{run}", locked) if run in (values.get("export") or {}) else {}
+    md5s = {"md5": md5, "md5_onnx": exported.get(str(paths.onnx(run)), "")}
+    chain = lockfile.made_of(f"export@{run}" if exported else f"{section}@{run}", locked)
+    chain = [stage | {"run": runs.find(stage["stage"], stage["wrote"])} for stage in chain]
+    kept = {"params": json.dumps(values[section][run], sort_keys=True), "lineage": json.dumps(chain)}
+    kept[registry.TEACHERS] = json.dumps(registry.made_from(chain, md5))
+    return {"run": run, **md5s, **kept, **git_commit(image_commit)}
+
+
+def _example(entry: Evaluate, kind: str) -> dict[str, Any]:
+    """The first row that the run was evaluated on."""
+    return tables.read(_rows(entry), INPUTS[kind]).slice(0, 1).to_pylist()[0]
+
+
+def _rows(entry: Evaluate) -> Path:
+    """The rows that a run is evaluated on."""
+    return paths.rows(entry.task) / f"{entry.split}.parquet"

@@ -1,0 +1,1 @@
+"""Searches: over the params of an entry, and over chains of compression methods."""

@@ -1,0 +1,235 @@
+"""The search over chains of compression methods: which entries there are, and what each chain scores and costs."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pipelines.compression import chains, ranking, searched
+from pipelines.compression.chains import Budget, Chain, Tried
+from pipelines.core import params, paths, resources, stage
+from pipelines.core.errors import InputError
+from pipelines.core.progress import say
+from pipelines.entries.evaluate import Evaluate
+from pipelines.entries.promote import Promote
+from pipelines.evaluation import gates, one_answer
+from pipelines.measurement import gate_measurements, interleaved, runtime_choice
+from pipelines.reports import variants
+from pipelines.search import chain_entries
+from pipelines.search.chain_folder import ChainFolder, RunStage, name_of
+from pipelines.tracking import runs
+
+ROUNDS = 3  # of latency, teacher and result in turn
+
+
+def search(run: str, budget: Budget, run_stage: RunStage | None = None) -> searched.Searched:
+    """Search the entries whose teacher is `run`, and chains of them; writes a page and a table of all that was tried.
+
+    Args:
+        run_stage: runs a stage of the search's folder; None runs it as it is.
+
+    Raises:
+        InputError: the teacher, its rows or every entry cannot be made.
+    """
+    entries = chain_entries.of_teacher(run)
+    chain_entries.say_of_stricter_gates(run, budget)
+    scored = params.entry("evaluate", run, Evaluate)
+    with stage.alone("compress-search", run), ExitStack() as until_end:
+        further = chain_entries.made_from(entries)
+        refused = chain_entries.reproduce(run, [*entries, *further], scored)
+        chain_search = ChainSearch.of(run, entries, scored, budget, refused, until_end, run_stage)
+        runtime = chain_search.teacher_runtime  # first of all, for if the teacher cannot be measured, nothing can
+        if not budget.trust_point:
+            say(f"compress {run}: {chains.power_of(chain_search.teacher.rows, budget)}")
+        methods = {name: entry["method"] for name, entry in entries.items()}
+        tried = chains.search(methods, chain_search.attempt, budget)
+        tried += [chain_search.attempt((name,)) for name in further]
+        result = chain_search.result(tried, runtime)
+        with paths.fresh_folder(paths.compression(run)) as out:
+            searched.write(out, result)
+        _log(result)
+    return result
+
+
+def _log(result: searched.Searched) -> None:
+    """An MLflow run of the search, with its page and table; each chain has one of its own."""
+    settings = {"max_loss": result.budget.max_loss, "target": result.budget.target}
+    won = name_of(result.winner.chain) if result.winner else "none"
+    numbers = {"tried": len(result.tried), "keep_the_budget": sum(each.keeps(result.budget) for each in result.tried)}
+    runs.log(f"compress-table@{result.run}", {**settings, "winner": won}, numbers, {}, paths.compression(result.run))
+
+
+def _require_something_learned(student: gates.Measured, teacher: gates.Measured) -> None:
+    """Raise InputError if a model says the same of every row, and its teacher does not."""
+    if (said := one_answer.only(student.answers)) and not one_answer.only(teacher.answers):
+        raise InputError(one_answer.sentence(said[0], student.rows))
+
+
+@dataclass(frozen=True)
+class ChainSearch:
+    """One search: its teacher, and the folder in which chains are made.
+
+    Attributes:
+        refused: names of entries that the graph could not make, each with the reason.
+        until_end: what is closed when the search ends.
+    """
+
+    run: str
+    scored: Evaluate
+    budget: Budget
+    teacher: gates.Measured
+    folder: ChainFolder
+    refused: Mapping[str, str]
+    until_end: ExitStack
+
+    @classmethod
+    def of(
+        cls,
+        run: str,
+        entries: Mapping[str, dict[str, Any]],
+        scored: Evaluate,
+        budget: Budget,
+        refused: Mapping[str, str],
+        until_end: ExitStack,
+        run_stage: RunStage | None = None,
+    ) -> "ChainSearch":
+        usable = {name: entry for name, entry in entries.items() if name not in refused}
+        folder = ChainFolder.of(run, usable, scored, until_end, run_stage)
+        return cls(
+            run, scored, budget, gate_measurements.measure(paths.model(run), scored, False), folder, refused, until_end
+        )
+
+    def result(self, tried: list[Tried], runtime: str) -> searched.Searched:
+        """The search with its winner, and its teacher, which answers by `runtime`."""
+        winner, verdicts, unfit = self.judged(tried)
+        teacher = Tried((), self.teacher.value, 0.0, self.teacher.size_bytes, 1.0, 1.0, None, runtime)
+        return searched.Searched(
+            run=self.run,
+            metric=self.teacher.metric,
+            split=self.scored.split,
+            budget=self.budget,
+            teacher=teacher,
+            tried=tried,
+            winner=winner,
+            entries=self.folder.new_entries(winner.chain, winner.runtime) if winner else {},
+            gate=verdicts,
+            unfit=unfit,
+        )
+
+    def attempt(self, chain: Chain) -> Tried:
+        """Make the chain's model if it is not there, and measure it.
+
+        Raises ReferenceEndedError if the teacher's process died, which is no fault of the chain.
+        """
+        try:
+            one = self.measured(chain)
+        except interleaved.ReferenceEndedError:
+            raise
+        except InputError as error:
+            say(f"compress {self.run}: {name_of(chain)}: {error}")
+            return Tried(chain, refused=str(error))
+        logged = {"score": one.score, "loss_points": one.loss, "size_bytes": one.size_bytes}
+        runs.log(f"compress-search@{self.run}", {"chain": name_of(chain)}, {"metrics": logged}, {})
+        say(f"compress {self.run}: {name_of(chain)}: {one.loss:+.2f} points lost at {one.size_share:.1%} of the bytes")
+        return one
+
+    def measured(self, chain: Chain) -> Tried:
+        """The score and the cost of a chain's model. Raises InputError if the model cannot be made or opened."""
+        if chain[0] in self.refused:
+            raise InputError(self.refused[chain[0]])
+        folder = self.folder.made(chain)
+        student = gate_measurements.measure(folder, self.scored, False)
+        _require_something_learned(student, self.teacher)
+        loss = variants.difference(self.teacher.value, student.value)
+        most = 100 * gates.most_lost(student, self.teacher, chains.SURE)
+        share = student.size_bytes / self.teacher.size_bytes
+        one = Tried(chain, student.value, loss, student.size_bytes, share, loss_most=most)
+        if len(chain) > 1 and not one.keeps(self.budget):
+            return one  # nobody asks how fast it is
+        (median, least, greatest), runtime = self.latency(chain, folder)
+        return replace(one, latency_share=median, latency_spread=(least, greatest), runtime=runtime)
+
+    def latency(self, chain: Chain, folder: Path) -> tuple[interleaved.Spread, str]:
+        """The latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
+        folders = self._runtimes(name_of(chain), folder)
+        faster = {name: self._reference.beside(opened, ROUNDS).faster for name, opened in folders.items()}
+        runtime = max(faster, key=faster.__getitem__)
+        median, least, greatest = faster[runtime]
+        return (1 / median, 1 / greatest, 1 / least), runtime
+
+    def _runtimes(self, name: str, folder: Path) -> dict[str, Path]:
+        """By which runtimes a model may answer, with what each opens; by torch alone if it cannot be exported."""
+        wanted = resources.read().runtime
+        both = {"torch": folder}
+        if wanted != "torch":
+            try:
+                both["onnx"] = self.folder.exported(name)
+            except InputError as error:
+                say(f"compress {self.run}: {name}: measured by torch alone: {error}")
+        return {wanted: both[wanted]} if wanted in both else both
+
+    @cached_property
+    def teacher_runtime(self) -> str:
+        """The runtime that would answer for the teacher."""
+        folders = self._runtimes(self.run, paths.model(self.run))
+        return runtime_choice.tags(paths.model(self.run), folders.get("onnx"), self._split, resources.read())["runtime"]
+
+    @cached_property
+    def _reference(self) -> interleaved.Reference:
+        """The teacher by its faster runtime; it stays open until the search ends."""
+        faster = self.folder.exported(self.run) if self.teacher_runtime == "onnx" else paths.model(self.run)
+        threads = resources.read().threads
+        return self.until_end.enter_context(interleaved.opened(faster, self._split, threads, starts=1, seconds=1))
+
+    @property
+    def _split(self) -> Path:
+        return paths.rows(self.scored.task) / f"{self.scored.split}.parquet"
+
+    def judged(self, tried: list[Tried]) -> tuple[Tried | None, list[str], list[Chain]]:
+        """The best that keeps the budget and that the gates of the teacher's promote entries accept, None if none does.
+
+        And what the gates say, a line each; and the chains that they refuse.
+        """
+        rules = chain_entries.gates_of(self.run)
+        verdicts = [] if rules else [f"no promote entry has the run {self.run}, so no gate was asked"]
+        unfit: list[Chain] = []
+        left = [each for each in chains.best(tried, self.budget) if each.shows(self.budget)]
+        while left:
+            winner, compared = left[0], list[str]()
+            if self.budget.target == "latency":
+                winner, compared = ranking.fastest(left, self._opens, self._split, resources.read().threads)
+            verdicts += compared
+            if self._accepted(winner.chain, rules, verdicts):
+                return winner, verdicts, unfit
+            unfit.append(winner.chain)
+            left.remove(winner)
+        return None, verdicts, unfit
+
+    def _opens(self, tried: Tried) -> Path:
+        """The folder that its faster runtime opens."""
+        return self._runtimes(name_of(tried.chain), self.folder.made(tried.chain))[tried.runtime]
+
+    def _accepted(self, chain: Chain, rules: Mapping[str, Promote], verdicts: list[str]) -> bool:
+        """Return whether every gate would take the chain's model as champion in the teacher's place.
+
+        The findings of the gates are added to `verdicts`. The model is not a version yet, so nobody can have approved
+        it; the gate asks for approval after its registration.
+        """
+        passed = True
+        for name, rule in rules.items():
+            if rule.gate == "off":
+                verdicts.append(f"the gate of {name} is off")
+                continue
+            challenger = gate_measurements.measure(self.folder.made(chain), self.scored, False)
+            decision = gates.decide(challenger, self.teacher, rule.model_copy(update={"approval": False}))
+            word = "accepts" if decision.passed else "refuses"
+            verdicts += [f"the gate of {name} {word} {' + '.join(chain)} as champion in the teacher's place:"]
+            verdicts += [str(each) for each in decision.findings if decision.passed or not each.passed]
+            if rule.gate == "dry_run":
+                verdicts.append(f"promote.{name}.gate is dry_run, so it stops nothing")
+            elif rule.approval and decision.passed:
+                verdicts.append(f"promote.{name}.approval: a person has to approve the version when it is registered")
+            passed = passed and (decision.passed or rule.gate == "dry_run")
+        return passed
