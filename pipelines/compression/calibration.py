@@ -1,4 +1,4 @@
-"""Ranges of the inputs of linear layers, measured on training rows: least and greatest values, or percentiles.
+"""Ranges of the inputs of linear layers, measured on training rows: minimum and maximum, or percentiles.
 
 Wu et al. 2020, *Integer Quantization for Deep Learning Inference*, section 3.3: a percentile leaves out the rare large
 values, so that the 256 steps are finer for all others.
@@ -17,18 +17,18 @@ from pipelines.models.quantization import matrices
 from pipelines.training.batches import Encoded
 
 BATCH_TOKENS = 4096
-BINS = 4096  # of the histogram that a percentile is read from
+BINS = 4096  # bins of the histogram from which percentiles are computed
 
 Range = tuple[float, float]
 See = Callable[[str, torch.Tensor], None]  # (name of a linear layer, its inputs at tokens (N, K))
 
 
 def ranges(context: Context, model: nn.Module, rows: int, percentile: float) -> dict[str, Range]:
-    """The range of the inputs of each linear layer of `model`, by its name, on `rows` training rows.
+    """The range of the inputs of each linear layer of `model`, by name, on `rows` training rows.
 
     Args:
-        percentile: of the values of a layer, this share in percent lies within its range, half of the others below it
-            and half above; 100 takes all.
+        percentile: percentage of a layer's values that lie within its range; the others are cut off equally at both
+            ends. 100 cuts off none.
     """
     data = context.data.train.sample(rows, context.seed)
     limits = least_and_greatest(context, model, data)
@@ -44,7 +44,7 @@ def ranges(context: Context, model: nn.Module, rows: int, percentile: float) -> 
 
 
 def least_and_greatest(context: Context, model: nn.Module, data: Encoded) -> dict[str, Range]:
-    """The least and the greatest input of each linear layer that the rows reach."""
+    """The minimum and maximum input of each linear layer that the rows reach."""
     limits: dict[str, Range] = {}
 
     def widen(name: str, x: torch.Tensor) -> None:
@@ -57,7 +57,7 @@ def least_and_greatest(context: Context, model: nn.Module, data: Encoded) -> dic
 
 
 def within(counts: np.ndarray, span: Range, percentile: float) -> Range:
-    """The part of `span` that holds `percentile` percent of what the bins (B,) counted, to a bin's width."""
+    """The part of `span` that holds `percentile` percent of the values counted in bins (B,), to the width of a bin."""
     left_out = counts.sum() * (100 - percentile) / 200  # at either end
     below, above = np.cumsum(counts), np.cumsum(counts[::-1])
     width = (span[1] - span[0]) / len(counts)
@@ -66,7 +66,7 @@ def within(counts: np.ndarray, span: Range, percentile: float) -> Range:
 
 
 def watch(context: Context, model: nn.Module, data: Encoded, see: See) -> None:
-    """Run the rows through `model`, and show `see` what each linear layer is given, without padding."""
+    """Run the rows through `model` and pass the inputs of each linear layer, without padding, to `see`."""
     inside = torch.zeros(0)
 
     def hook(name: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
@@ -89,7 +89,7 @@ def watch(context: Context, model: nn.Module, data: Encoded, see: See) -> None:
 
 
 def _batches(data: Encoded, pad_id: int) -> Iterator[dict[str, torch.Tensor]]:
-    """All sequences, (B, T) each batch."""
+    """All sequences in batches (B, T)."""
     ids = Ragged(data.ids, data.offsets)
     for chosen in by_length(ids.lengths, BATCH_TOKENS):
         inputs = model_inputs(ids, chosen, data.first_length, pad_id, data.longest)

@@ -1,9 +1,9 @@
-"""Chains of compression methods: the search for the smallest, or the fastest, that loses no more than a budget.
+"""Chains of compression methods: the search for the smallest or fastest model that loses no more than a budget.
 
-A chain is a list of compress entries, each made from the result of the one before. Every entry is tried on the teacher.
-Chains are then made of the useful ones: of each method the cheapest that keeps the budget, if it costs less than the
-teacher. Round by round they follow the cheapest results of the round before that one of them may still follow (a beam
-search). So a round trains at most `width` times as many models as there are useful methods.
+A chain is a list of compress entries; each starts from the result of the one before. The search first tries every entry
+alone on the teacher. For each method it keeps the cheapest entry within the budget, if that costs less than the
+teacher. Chains consist of these useful entries. Each round extends the cheapest results of the round before that can be
+extended (a beam search), so it trains at most `width` times as many models as there are useful methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +13,12 @@ from typing import Literal
 from pipelines.core.errors import UsageError
 from pipelines.reports import tables
 
-FIRST = ("prune_vocab",)  # what follows learns to do without the pieces that went
-LAST = ("dynamic_int8", "static_int8", "q8bert", "group_quant")  # nothing takes rounded weights apart
+FIRST = ("prune_vocab",)  # later methods train with the smaller vocabulary
+LAST = ("dynamic_int8", "static_int8", "q8bert", "group_quant")  # no method changes rounded weights
 Chain = tuple[str, ...]  # names of compress entries
 Target = Literal["size", "latency"]
 SURE = 0.95
-Z = 1.6449  # standard errors above which 5 of 100 differences of equal models lie
+Z = 1.6449  # one-sided 95% quantile of the normal distribution, in standard errors
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Budget:
 
     Attributes:
         max_loss: the most points that a result may score below its teacher.
-        target: the cost to make small: size or latency.
-        steps: the longest chain.
-        width: the number of results of a round that the next round extends, of those that can be extended.
-        trust_point: whether the score alone decides how much is lost; else the rows must show it with confidence SURE.
+        target: the cost to minimize: size or latency.
+        steps: the maximum length of a chain.
+        width: the number of results that the next round extends, of those that can be extended.
+        trust_point: True compares only the measured loss with `max_loss`; False also compares `Tried.loss_most`.
     """
 
     max_loss: float = 1.0
@@ -46,17 +46,17 @@ class Budget:
 
 @dataclass(frozen=True)
 class Tried:
-    """One chain and what came out.
+    """One chain and its result.
 
     Attributes:
         loss: points below the teacher; negative above it.
-        loss_most: what the loss is at most, as sure as SURE; a bootstrap over the rows, of both models on each.
-        size: bytes of its weights; its part of the teacher's is `size_share`.
-        latency_share: its median latency for a row alone as a part of the teacher's, measured in turn, each by its
-            faster runtime; None for a chain that does not keep the budget.
-        latency_spread: the least and the greatest of the rounds.
-        runtime: the faster one, torch or onnx; "" if its latency is not measured.
-        refused: why it could not be made; the numbers are NaN then.
+        loss_most: upper bound of the loss with confidence SURE, from a paired bootstrap over the rows.
+        size_bytes: bytes of its weights; `size_share` is their share of the teacher's bytes.
+        latency_share: its median latency for a single row divided by the teacher's, both measured in turn, each with
+            its faster runtime; None for a chain that does not keep the budget.
+        latency_spread: the minimum and maximum over the rounds.
+        runtime: the faster one, torch or onnx; "" if the latency was not measured.
+        refused: the reason why it could not be made; the numbers are NaN then.
     """
 
     chain: Chain
@@ -71,22 +71,22 @@ class Tried:
     loss_most: float | None = None
 
     def keeps(self, budget: Budget) -> bool:
-        """The score keeps the budget: a chain may go on from here."""
+        """Return whether the score keeps the budget, so that the chain may be extended."""
         return not self.refused and self.loss <= budget.max_loss
 
     def shows(self, budget: Budget) -> bool:
-        """The rows show that the budget is kept: the chain may win."""
+        """Return whether the rows show that the budget is kept, so that the chain may win."""
         most = self.loss if budget.trust_point or self.loss_most is None else self.loss_most
         return self.keeps(budget) and most <= budget.max_loss
 
     def cost(self, budget: Budget) -> float:
-        """The share of the teacher's size or latency, as the budget's target says; infinite if it is not measured."""
+        """The share of the teacher's size or latency, depending on the budget's target; infinite if not measured."""
         share = self.size_share if budget.target == "size" else self.latency_share
         return float("inf") if share is None else share
 
 
 def search(methods: Mapping[str, str], attempt: Callable[[Chain], Tried], budget: Budget) -> list[Tried]:
-    """Every chain that was tried, in order.
+    """Try chains within the budget; return all of them, in order.
 
     Args:
         methods: name of a compress entry -> its method, in the order of params.yaml.
@@ -117,7 +117,10 @@ def _longer(
     budget: Budget,
     tried: list[Tried],
 ) -> list[Tried]:
-    """Try each chain of the beam with one step more; returns those that cost less than what they began with."""
+    """Extend each chain of the beam by one step; return the results that cost less than the chain they extend.
+
+    All results are added to `tried`.
+    """
     better = []
     for parent in beam:
         for name in _followers(parent.chain, useful, methods):
@@ -133,7 +136,11 @@ def _followers(chain: Chain, useful: Sequence[str], methods: Mapping[str, str]) 
 
 
 def follows(chain: Chain, name: str, methods: Mapping[str, str]) -> bool:
-    """Return whether an entry may come next: vocabularies go first, rounding last, others in the order of the file."""
+    """Return whether the entry `name` may come after `chain`.
+
+    Vocabulary pruning comes first and rounding last; all others follow the order of params.yaml. A chain uses each
+    method once, and only one method that rounds.
+    """
     order = list(methods)
 
     def place(entry: str) -> tuple[int, int]:
@@ -152,10 +159,11 @@ def best(tried: Sequence[Tried], budget: Budget) -> list[Tried]:
 
 
 def power_of(rows: int, budget: Budget) -> str:
-    """A sentence with the smallest difference that so many rows can show of a model as good as its teacher.
+    """A sentence with the share of rows that a model as good as its teacher may answer differently from the teacher.
 
-    Of models that answer a share d of N rows otherwise, each way as often, the difference has the standard error
-    sqrt(d / N) (McNemar 1947).
+    Up to this share, the rows can show that such a model keeps the budget. If two models answer a share d of N rows
+    differently, equally often in each direction, the difference of their scores has the standard error sqrt(d / N)
+    (McNemar 1947).
     """
     part = budget.max_loss / 100
     most = tables.points(part)

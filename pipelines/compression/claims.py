@@ -1,4 +1,4 @@
-"""The model families and kinds of rows that a method claims; others are refused in a sentence before any work."""
+"""Check, before any work, that a method supports the teacher's family and the kind of rows."""
 
 from types import ModuleType
 
@@ -11,9 +11,9 @@ from pipelines.models import backbones
 
 
 def check(key: str, method: ModuleType, teacher: PreTrainedModel, task: Task, name: str) -> None:
-    """Raise UsageError unless `method` can take the teacher of the run `name` apart.
+    """Raise UsageError unless `method` can compress the teacher, which is the model of the run `name`.
 
-    A method says so in `FAMILIES` and `KINDS`. One without `FAMILIES` takes its teacher as it is.
+    A method lists what it supports in `FAMILIES` and `KINDS`. A method without `FAMILIES` takes any teacher.
     """
     plugin = method.__name__.rpartition(".")[2]
     where = f"params.yaml: compress.{key}.method: {plugin}"

@@ -22,7 +22,7 @@ from pipelines.training.distributed import fitting
 
 
 def compress(key: str, entry: Compress, target: Path, resources: Resources) -> None:
-    """Write the model folder `target`, which the entry's method makes."""
+    """Run the entry's method and write its result as the model folder `target`."""
     method = plugins.load("pipelines.compression.methods", entry.method)
     options = params.options(entry, method.Params, f"compress.{key}", seed=entry.seed)
     if getattr(options, "patience", 0) and not entry.dev:
@@ -58,15 +58,15 @@ def compress(key: str, entry: Compress, target: Path, resources: Resources) -> N
 
 
 def tokenizer_folder(context: Context) -> Path:
-    """The folder with the result's tokenizer: what the method wrote, or else the teacher's."""
+    """The folder with the result's tokenizer: the method's own if it wrote one, else the teacher's."""
     own = context.own_tokenizer
     return own if (own / protocol.CONFIG).is_file() else context.source
 
 
 def _cache(key: str, of: str) -> Path:
-    """The folder for what a method keeps, such as the teacher's outputs.
+    """The folder in which a method stores files, such as the teacher's outputs.
 
-    A killed compression by another method, of another teacher, or with other rows, leaves nothing in it.
+    It is emptied first if a killed run with another method, teacher or rows left files there.
     """
     folder = paths.teacher_outputs(key)
     stamp = folder / "digest"
@@ -80,13 +80,13 @@ def _cache(key: str, of: str) -> Path:
 
 
 def _check_rows(key: str, entry: Compress, task: Task, data_task: Task) -> None:
-    """Raise UsageError unless the rows, whose task is `data_task`, are such as the teacher's, whose task is `task`."""
+    """Raise UsageError unless the rows' `data_task` has the kind and labels of the teacher's `task`, and the splits."""
     if (data_task.kind, data_task.labels) != (task.kind, task.labels):
         raise UsageError(
             f"params.yaml: compress.{key}.data: {entry.data} has rows of task {data_task.name}, kind {data_task.kind}; "
             f"the teacher learned {task.name}, kind {task.kind}, or other labels"
         )
-    if data_task.name != task.name:  # rows of one corpus may be prepared twice, so it is no error
+    if data_task.name != task.name:  # no error: one corpus may be prepared twice
         say(f"compress {key}: the rows of {entry.data} are of task {data_task.name}; the teacher learned {task.name}")
     checks.dev(f"compress.{key}", entry.dev, data_task)
     if "train" not in data_task.splits:
@@ -96,7 +96,7 @@ def _check_rows(key: str, entry: Compress, task: Task, data_task: Task) -> None:
 
 
 def _check_vocabulary(key: str, entry: Compress, data: Path, tokenizer: Any) -> None:
-    """Raise UsageError unless the rows are encoded with the vocabulary of the teacher, which may be a shortened one."""
+    """Raise UsageError unless the rows are encoded with the teacher's vocabulary, which may be a pruned one."""
     if not vocabulary.same(tokenizer, text_tokenizer.load(data / "tokenizer")):
         raise UsageError(
             f"params.yaml: compress.{key}.data: {entry.data} is encoded with another vocabulary than that of "

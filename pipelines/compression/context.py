@@ -22,15 +22,15 @@ class Data:
     """The encoded rows of a task."""
 
     train: Encoded
-    dev: Encoded | None  # of the split that compress.NAME.dev names
+    dev: Encoded | None  # the split that compress.NAME.dev names
     pad_id: int
 
     def batches(self, params: Fit) -> RowBatches:
-        """The training rows in batches, as `params` sets them."""
+        """The training rows in batches, with the batch size, epochs and seed of `params`."""
         return RowBatches(self.train, params.batch_size, params.epochs, params.seed, self.pad_id)
 
     def once(self, most: int | None, batch_size: int, seed: int) -> Iterator[Batch]:
-        """At most `most` training rows, drawn with the seed, once each, in their order; all rows without `most`."""
+        """Batches of `most` training rows drawn with the seed, each once, in their original order; None takes all."""
         data = self.train.sample(most, seed)
         for start in range(0, len(data), batch_size):
             yield collate(data, np.arange(start, min(start + batch_size, len(data))), self.pad_id)
@@ -38,18 +38,18 @@ class Data:
 
 @dataclass(frozen=True)
 class Context:
-    """One compression.
+    """The input of one compression.
 
     Attributes:
         teacher: the fine-tuned model, in eval mode; a method may change it and return it.
-        tokenizer: the teacher's.
-        watch: scores a model on the split `dev`, with the predictor that evaluates it afterwards; None without that
-            split. `select` of `fit` takes the task's metric.
-        seed: of all random numbers that a method draws.
+        tokenizer: the teacher's tokenizer.
+        watch: scores a model on the split `dev`, with the same predictor that evaluates it afterwards; None without
+            that split. Pass the task's metric as `select` of `fit`.
+        seed: the seed of all random numbers that a method draws.
         fit: trains a model. Its checkpoints are valid only with this teacher.
         cache: a folder for the teacher's outputs; it is removed when the stage succeeds.
         source: the teacher's folder.
-        found: what a method says of its result, by names of its own; it stands in the result's variant.json.
+        found: the method's findings about its result; they are written to variant.json.
     """
 
     teacher: PreTrainedModel
@@ -65,11 +65,11 @@ class Context:
 
     @property
     def own_tokenizer(self) -> Path:
-        """The folder that a method writes a tokenizer's files to, if it replaces the teacher's tokenizer."""
+        """The folder into which a method writes tokenizer files if it replaces the teacher's tokenizer."""
         return self.cache / "tokenizer"
 
     def train(self, model: PreTrainedModel, loss: Any, params: Fit, **options: Unpack[FitOptions]) -> PreTrainedModel:
-        """`fit` on the training rows; if there is a `dev` split, the weights with the best score on it are kept."""
+        """Call `fit` on the training rows; with a `dev` split, keep the weights with the best score on it."""
         scored: FitOptions = {"watch": self.watch, "select": self.task.metric} if self.watch else {}
         trained: PreTrainedModel = self.fit(model, loss, self.data.batches(params), params, **(scored | options))
         return trained

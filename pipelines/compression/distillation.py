@@ -1,6 +1,6 @@
-"""The functions that distillation methods share: soft targets for every kind of rows, and how much each row counts.
+"""The functions that distillation methods share: soft targets for every kind of rows, and the count of each row.
 
-B rows, T tokens, C classes. A method's losses are sums over rows: a row's loss times the number of times it counts.
+B rows, T tokens, C classes. A method's losses are sums over rows: each row's loss times its count.
 """
 
 from typing import Annotated
@@ -13,20 +13,21 @@ from pipelines.compression import states
 from pipelines.models.batch import IGNORE, Batch
 from pipelines.training import losses
 
-Temperature = Annotated[float, Field(ge=0.01, le=1000)]  # beyond, all classes are alike, or one is all
+Temperature = Annotated[float, Field(ge=0.01, le=1000)]  # outside, the softmax is almost uniform or almost one-hot
 
 
 def soft_cross_entropy(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
     """-T^2 sum_c p_c log q_c of logits (..., C), p and q at temperature T: (...) (Hinton et al. 2015, section 2).
 
-    The gradients of soft targets shrink as 1/T^2; the factor keeps their share beside hard labels (section 2).
+    The gradients of soft targets shrink as 1/T^2; the factor T^2 preserves their weight relative to hard labels
+    (section 2).
     """
     wanted = (teacher.float() / temperature).softmax(dim=-1)
     return -(wanted * (student.float() / temperature).log_softmax(dim=-1)).sum(dim=-1) * temperature**2
 
 
 def counts(kind: str, batch: Batch) -> torch.Tensor:
-    """The number of times each row counts (B,): the number of its tags (tagging), else 1; 0 without labels."""
+    """The count of each row (B,): the number of its tags (tagging), else 1; 0 without labels."""
     known = batch["labels"] != IGNORE
     if kind == "tagging":
         return known.sum(dim=1)
@@ -38,8 +39,8 @@ def soft_targets(
 ) -> torch.Tensor:
     """The summed `soft_cross_entropy` of logits in the shapes of `states.Seen`.
 
-    Tags count where a token has one; of a span both ends count half, and padding has no probability. A number has no
-    classes to soften: its squared difference counts.
+    For tagging, only tokens with a tag count. For a span, the loss is the mean over both ends, and padding has
+    probability 0. For regression, which has no classes, the loss is the squared difference.
     """
     if kind == "regression":
         return squared(kind, student, teacher, batch)

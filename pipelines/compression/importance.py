@@ -1,8 +1,9 @@
 """The importance of heads and of feed-forward rows (Michel et al. 2019, "Are Sixteen Heads Really Better than One?").
 
-Each part has a mask of 1 on its output. Its importance is the mean over training rows of the absolute gradient of a
-row's loss with respect to its mask (equation 3): what the loss would change by if the part said nothing, to first
-order. The importances of a layer are divided by their l2 norm (section 4.1, after Molchanov et al. 2017).
+The output of each part is multiplied by a mask of 1. The importance of a part is the mean over training rows of the
+absolute gradient of a row's loss with respect to this mask (equation 3). To first order, this is the change of the loss
+if the part is removed. The importances of a layer are divided by their l2 norm (section 4.1, after Molchanov et al.
+2017).
 """
 
 from collections.abc import Iterator
@@ -20,11 +21,11 @@ from pipelines.training.losses import Loss
 
 
 class _Masked:
-    """Masks of ones on what some linear layers read, while hooks are set: one for each sequence and part."""
+    """Masks of ones on the inputs of some linear layers while hooks are set: one value for each sequence and part."""
 
     def __init__(self, after: list[nn.Linear], sizes: list[int]) -> None:
         self.sizes = sizes
-        self.masks: dict[int, torch.Tensor] = {}  # number of the layer -> (S, parts), of the pass that runs
+        self.masks: dict[int, torch.Tensor] = {}  # number of the layer -> (S, parts), in the current pass
         self.hooks = [linear.register_forward_pre_hook(partial(self._mask, i)) for i, linear in enumerate(after)]
 
     def _mask(self, number: int, _: nn.Module, inputs: Any) -> Any:
@@ -38,12 +39,12 @@ class _Masked:
 def measure(
     model: nn.Module, batches: Iterator[Batch], loss: Loss, after: list[nn.Linear], sizes: list[int]
 ) -> list[np.ndarray]:
-    """The importance of the parts that each linear layer of `after` reads, before any division.
+    """The importance of the parts that each linear layer of `after` reads, before normalization.
 
     Args:
-        batches: rows with their labels; the model reads each of a row's S / B sequences by itself.
+        batches: rows with their labels; the model reads each of a row's S / B sequences separately.
         after: linear layers (H, width).
-        sizes: how many neighbouring inputs of each layer are one part: a head's dimensions, or 1.
+        sizes: for each layer, the number of neighbouring inputs that form one part: the size of a head, or 1.
 
     Returns:
         For each layer float64 numbers (width / size,), at least 0.
@@ -56,7 +57,7 @@ def measure(
             rows = len(batch["input_ids"])
             total, _ = loss(model, {name: tensor.to(device) for name, tensor in batch.items()}, 0)
             gradients = torch.autograd.grad(total, [masked.masks[i] for i in range(len(after))])
-            for number, gradient in enumerate(gradients):  # a row's sequences follow each other
+            for number, gradient in enumerate(gradients):  # the sequences of a row are adjacent
                 of_row = gradient.double().unflatten(0, (rows, -1)).sum(dim=1)
                 sums[number] += of_row.abs().sum(dim=0).cpu().numpy()
             count += rows
@@ -72,10 +73,10 @@ def normalized(importance: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def staying(importance: list[np.ndarray], remove: int, least: int) -> list[list[int]]:
-    """For each layer the numbers of the parts that stay if the `remove` least important of all layers go.
+    """For each layer, the numbers of the parts that stay if the `remove` least important of all layers are removed.
 
-    Every layer keeps `least` parts at least: its most important ones. Of equally important parts the first ones go,
-    from the lowest layer up. `remove` is at most what `removable` says.
+    Every layer keeps at least its `least` most important parts. Among equally important parts the first ones are
+    removed, from the lowest layer up. `remove` must be a number that `number_of` accepts.
     """
     safe = [set(np.argsort(-values, kind="stable")[:least].tolist()) for values in importance]
     order = [
@@ -91,7 +92,7 @@ def staying(importance: list[np.ndarray], remove: int, least: int) -> list[list[
 def number_of(share: float, counts: list[int], least: int, what: str) -> int:
     """The number of parts in a `share` of all parts, rounded down.
 
-    Raises UsageError if that is none, or if a layer would keep too few.
+    Raises UsageError if that is none, or if a layer would keep fewer than `least`.
     """
     total, most = sum(counts), sum(max(0, count - least) for count in counts)
     remove = int(share * total + 1e-9)
@@ -106,6 +107,6 @@ def number_of(share: float, counts: list[int], least: int, what: str) -> int:
 
 
 def rounds(remove: int, count: int) -> list[int]:
-    """`remove` divided into `count` rounds, as evenly as whole numbers can be; rounds of none are left out."""
+    """Divide `remove` into `count` rounds, as evenly as whole numbers allow; empty rounds are left out."""
     ends = [round(remove * i / count) for i in range(count + 1)]
     return [b - a for a, b in pairwise(ends) if b > a]

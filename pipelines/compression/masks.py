@@ -1,4 +1,4 @@
-"""Masks of weights that are zero and stay zero while the others train, and the schedule of their number."""
+"""Masks that keep weights at zero while the others train, and the schedule of the share of zeros."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from torch import nn
 
 from pipelines.models import backbones
 
-Masks = dict[str, torch.Tensor]  # name of a matrix -> bool of its shape: which weights are left
+Masks = dict[str, torch.Tensor]  # name of a matrix -> bool of its shape: True for weights that stay
 
 
 def matrices(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The matrices inside the encoder's layers, by their names in the model; a shared one has one name."""
+    """The matrices inside the encoder's layers, by their names in the model; a shared matrix has one name."""
     inside = {id(p) for layer in backbones.layers(model) for p in layer.parameters() if p.dim() == 2}
     return {name: p for name, p in model.named_parameters() if id(p) in inside}
 
@@ -19,16 +19,16 @@ def matrices(model: nn.Module) -> dict[str, nn.Parameter]:
 def sparsity_after(round_: int, rounds: int, sparsity: float) -> float:
     """The share of zeros after round `round_` of `rounds`, from 1 on.
 
-    Every round removes the same share of what is left (Frankle and Carbin 2019, section 1: p^(1/n) % a round).
+    Every round removes the same share of the remaining weights (Frankle and Carbin 2019, section 1: p^(1/n) % a round).
     """
     return 1 - (1 - sparsity) ** (round_ / rounds)
 
 
 @torch.no_grad()
 def smallest(model: nn.Module, sparsity: float) -> Masks:
-    """Masks without that share of all weights of `matrices`, rounded down: those nearest to zero, wherever they are.
+    """Masks without the share `sparsity` of all weights of `matrices`, rounded down: the weights nearest to zero.
 
-    Weights that are zero already are among them.
+    The weights of all matrices are compared with each other. Weights that are already zero count among the smallest.
     """
     weights = matrices(model)
     sizes = torch.cat([p.detach().abs().flatten() for p in weights.values()])
@@ -40,7 +40,7 @@ def smallest(model: nn.Module, sparsity: float) -> Masks:
 
 @torch.no_grad()
 def put(model: nn.Module, masks: Masks) -> None:
-    """Set to zero what the masks leave out."""
+    """Set the weights that the masks leave out to zero."""
     parameters = dict(model.named_parameters())
     for name, mask in masks.items():
         parameters[name].masked_fill_(~mask.to(parameters[name].device), 0.0)
@@ -53,10 +53,10 @@ def share_of_zeros(model: nn.Module) -> float:
 
 
 class Kept:
-    """Keeps the masks through one training: a loop's `each_step`.
+    """Keeps masked weights at zero during one training; pass it as `each_step`.
 
-    A weight without a gradient gets no step: AdamW and SGD multiply it by their decay and add nothing, so zero stays
-    zero, in every checkpoint and every evaluation. The hooks are set at the first step, in the process that trains.
+    It sets the gradients of these weights to zero. AdamW and SGD then only multiply the weights by their decay, so they
+    stay zero in every checkpoint and every evaluation. The hooks are set at the first step, in the process that trains.
     """
 
     def __init__(self, masks: Masks) -> None:
@@ -72,10 +72,10 @@ class Kept:
                 self._hooks.append(parameter.register_hook(lambda gradient, mask=mask: gradient * mask))
 
     def end(self) -> None:
-        """Let all weights train again."""
+        """Remove the hooks, so that all weights train again."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_hooks": []}  # they belong to this process
+        return {**self.__dict__, "_hooks": []}  # hooks belong to this process

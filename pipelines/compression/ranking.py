@@ -1,4 +1,4 @@
-"""The fastest of several results: what three rounds cannot order is measured again, in turn, until it is decided."""
+"""The fastest of several results; those that three rounds cannot order are measured again, in turn."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,12 +10,14 @@ from pipelines.measurement import latency_order
 def fastest(
     ranked: Sequence[Tried], opens: Callable[[Tried], Path], split_file: Path, threads: int
 ) -> tuple[Tried, list[str]]:
-    """The fastest, and a sentence for each pair that was measured again. Of two that are as fast, the smaller wins.
+    """The fastest result, and a sentence for each pair that was measured again.
+
+    If the new measurement decides nothing, the smaller result wins.
 
     Args:
-        ranked: by their median latency, the fastest first.
-        opens: the folder of a result that its runtime opens.
-        split_file: rows that they are asked.
+        ranked: the results by their median latency, the fastest first.
+        opens: returns the folder of a result that its runtime loads.
+        split_file: the rows to predict while latency is measured.
     """
     first, sentences = ranked[0], []
     for other in ranked[1:]:
@@ -35,7 +37,7 @@ def fastest(
 
 
 def _overlap(one: Tried, other: Tried) -> bool:
-    """Return whether some round of `one` was as fast as some round of `other`."""
+    """Return whether the latency ranges of `one` and `other` over their rounds overlap."""
     if not one.latency_spread or not other.latency_spread:
         return False
     return other.latency_spread[0] <= one.latency_spread[1] and one.latency_spread[0] <= other.latency_spread[1]

@@ -1,4 +1,4 @@
-"""The training after a method: with the labels, or with what the teacher says (Hinton et al. 2015, section 2)."""
+"""The training after a method: on the labels, the teacher's probabilities or both (Hinton et al. 2015, section 2)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,18 +16,18 @@ from pipelines.entries.parts.fit import Fit
 from pipelines.training import losses
 from pipelines.training.distributed import FitOptions
 
-Task = Callable[..., losses.Sums]  # a loss that reads logits alone
+Task = Callable[..., losses.Sums]  # a loss that reads only logits
 
 
 class DistillationFit(Fit):
-    """The settings of a training that may hear the teacher."""
+    """The settings of a training on labels and, with `soft`, on the teacher's probabilities."""
 
-    soft: Fraction = 0.0  # weight of the teacher's probabilities; the labels have the rest
+    soft: Fraction = 0.0  # weight of the teacher's probabilities; the labels have 1 - soft
     temperature: Positive = 2.0
 
 
 class FineTuneAfter(DistillationFit):
-    """The settings of the fine-tuning that follows a method, which `epochs: 0` leaves out."""
+    """The settings of the fine-tuning that follows a method; `epochs: 0` skips it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +35,7 @@ class FineTuneAfter(DistillationFit):
 
 
 class Trainer(Protocol):
-    """A context, or a teaching."""
+    """The common interface of `Context` and `teacher_outputs.Distillation`."""
 
     def train(
         self, model: PreTrainedModel, loss: Any, params: Fit, **options: Unpack[FitOptions]
@@ -45,9 +45,9 @@ class Trainer(Protocol):
 def fine_tune(
     context: Context, model: PreTrainedModel, params: FineTuneAfter, **options: Unpack[FitOptions]
 ) -> PreTrainedModel:
-    """Train as the finetune stage does; without any epochs the model stays as it is.
+    """Train as the finetune stage does; with 0 epochs the model stays as it is.
 
-    A method may have changed `context.teacher`; what is heard is the teacher as it was.
+    A method may have changed `context.teacher`, so soft targets come from the teacher in its folder.
     """
     if not params.epochs:
         return model.eval()
@@ -57,12 +57,12 @@ def fine_tune(
 
 
 def unchanged(context: Context) -> Context:
-    """The context with its teacher as the folder has it."""
+    """The context with its teacher loaded again from its folder."""
     return replace(context, teacher=folder.load_tuned(context.source)[0])
 
 
 def lesson(context: Context, params: DistillationFit) -> tuple[Trainer, Task]:
-    """The trainer and the loss that `params` asks for."""
+    """The trainer and the loss for `params`: with the teacher's probabilities if `soft` is not 0."""
     kind = context.task.kind
     if not params.soft:
         return context, losses.for_kind(kind)

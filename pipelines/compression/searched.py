@@ -1,4 +1,4 @@
-"""The results of a search for a smaller model, as a table, and as a page with the pictures of score against cost."""
+"""The results of a search for a smaller model, as a table and as a page with plots of score against cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ HEADER = ("chain", "score", "points lost", "at most", "MB", "of the bytes", "of 
 
 @dataclass(frozen=True)
 class Searched:
-    """One search.
+    """One search and its results.
 
     Attributes:
-        teacher: as a chain of no steps.
-        winner: None if nothing keeps the budget, or the gate accepts nothing that does.
-        entries: the sections of params.yaml that make the winner, as far as it has not them already.
-        gate: what the gates of promote say of it, and of those that they refuse, a line each.
-        unfit: the chains that a gate refuses; of those that cost more than the winner none is asked about.
+        teacher: the teacher as a chain without steps.
+        winner: None if no chain keeps the budget, or if the gates refuse all that do.
+        entries: the entries that params.yaml lacks to make the winner, by section.
+        gate: what the gates of promote report about the winner and the refused chains, a line each.
+        unfit: the chains that a gate refuses; chains that cost more than the winner are not checked.
     """
 
     run: str
@@ -40,7 +40,7 @@ class Searched:
 
 
 def write(out: Path, search: Searched) -> None:
-    """Write index.html, table.md and, if the winner is not all in params.yaml, winner.yaml into `out`."""
+    """Write index.html, table.md and, if params.yaml lacks entries of the winner, winner.yaml into `out`."""
     (out / "index.html").write_text(html(search), encoding="utf-8")
     reasons = "".join(f"\n{reason}\n" for reason in _reasons(search))
     (out / "table.md").write_text(tables.pipes([HEADER, *_lines(search)], text=1) + reasons, encoding="utf-8")
@@ -49,7 +49,7 @@ def write(out: Path, search: Searched) -> None:
 
 
 def plain(search: Searched) -> str:
-    """For a terminal: the table, the winner, what the gate says, and what params.yaml takes to make it."""
+    """The text for a terminal: the table, the winner, the gates' reports, and the entries to add to params.yaml."""
     lines = [tables.aligned([HEADER, *_lines(search)], text=1), *_reasons(search), "", _sentence(search), *search.gate]
     if any(search.entries.values()):
         lines += [f"to make it part of the graph, add to params.yaml:\n{_yaml(search).rstrip()}"]
@@ -57,7 +57,7 @@ def plain(search: Searched) -> str:
 
 
 def html(search: Searched) -> str:
-    """The page: the winner, score against bytes and against latency, and the table."""
+    """The page: the winner, plots of score against bytes and against latency, and the table."""
     scored = _scored(search)
     sizes = {tried.chain: tried.size_bytes / 1e6 for tried in scored}
     latencies = {tried.chain: float(tried.latency_share) for tried in scored if tried.latency_share is not None}
@@ -80,7 +80,7 @@ def html(search: Searched) -> str:
 
 
 def _reasons(search: Searched) -> list[str]:
-    """The reasons for which chains could not be made: below the table, since a sentence is wider than its columns."""
+    """The reasons why chains could not be made; they stand below the table, because its columns are too narrow."""
     return [f"{_name(search, tried.chain)} was not made: {tried.refused}" for tried in search.tried if tried.refused]
 
 
@@ -113,7 +113,7 @@ def _scored(search: Searched) -> list[Tried]:
 
 
 def _lines(search: Searched) -> list[tuple[str, ...]]:
-    """The smallest first, the refused last."""
+    """The rows of the table: the smallest model first, the refused chains last."""
     order = sorted(_scored(search), key=lambda tried: (tried.size_bytes, tried.chain))
     return [_line(search, tried) for tried in order] + [
         (_name(search, tried.chain), *["-"] * (len(HEADER) - 2), "not made") for tried in search.tried if tried.refused
@@ -135,13 +135,13 @@ def _line(search: Searched, tried: Tried) -> tuple[str, ...]:
 
 
 def _latency(tried: Tried) -> str:
-    """The median, and the least and the greatest of the rounds; the teacher is compared with itself by definition."""
+    """The median with the minimum and maximum of the rounds; the teacher's is 1 by definition, without rounds."""
     spread = " ({:.2f}-{:.2f})".format(*tried.latency_spread) if tried.latency_spread else ""
     return f"{tried.latency_share:.2f}{spread}" if tried.latency_share is not None else "-"
 
 
 def _note(search: Searched, tried: Tried) -> str:
-    """A note on a line: that it won, or why it could not; that it is smaller, but slower in every round."""
+    """The note on a row: it won, why it could not win, or that it is smaller but slower in every round."""
     notes = {
         "the winner": tried is search.winner,
         "loses too much": not tried.keeps(search.budget),

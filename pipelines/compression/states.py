@@ -16,22 +16,22 @@ from pipelines.acceleration import attention_kernels
 from pipelines.models import backbones
 from pipelines.models.batch import Batch
 
-KERNEL = "bertline_watched"  # our kernel's name in transformers
+KERNEL = "bertline_watched"  # the name of our kernel in transformers
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-_caught: list[Pair] = []  # by the kernel, while `see` runs
+_caught: list[Pair] = []  # filled by the kernel while `see` runs
 
 
 class Seen(NamedTuple):
-    """One forward pass."""
+    """The values of one forward pass."""
 
     logits: torch.Tensor  # (B, C); (B, 1) for a number, (B, T, C) for tags, (B, T, 2) for the ends of a span
-    hidden: tuple[torch.Tensor, ...]  # L + 1 times (S, T, H), the embeddings first
-    # L times queries and keys (S, h, T, d), the queries divided by the root of d; [] if not asked
+    hidden: tuple[torch.Tensor, ...]  # L + 1 tensors (S, T, H), the embeddings first
+    # L pairs of queries and keys (S, h, T, d), the queries divided by the root of d; [] unless requested
     attention: list[Pair]
 
     def scores(self, layer: int) -> torch.Tensor:
-        """Attention before its softmax in layer 1 to L: (S, h, T, T)."""
+        """Attention scores before the softmax in layer 1 to L: (S, h, T, T)."""
         return scores(*self.attention[layer - 1])
 
 
@@ -42,10 +42,10 @@ def logits(model: nn.Module, kind: str, batch: Batch) -> torch.Tensor:
 
 
 def see(model: nn.Module, kind: str, batch: Batch, attention: bool = False) -> Seen:
-    """One forward pass of `model`, whose gradients flow through all that is returned.
+    """Run one forward pass of `model`; gradients flow through all that is returned.
 
-    Queries and keys are caught in the attention kernel, where positions have turned them already. Families with
-    attention of their own (DeBERTa, XLNet) and the BiLSTM have none to catch.
+    Queries and keys are recorded in the attention kernel, so rotary positions are already applied. Families with their
+    own attention (DeBERTa, XLNet) and the BiLSTM record none.
     """
     hidden: list[tuple[torch.Tensor, ...]] = []
 
@@ -69,13 +69,13 @@ def see(model: nn.Module, kind: str, batch: Batch, attention: bool = False) -> S
 
 
 def scores(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """Attention before its softmax, (S, h, T, d) twice to (S, h, T, T) (Vaswani et al. 2017, eq. 1)."""
+    """Attention scores before the softmax, (S, h, T, d) twice to (S, h, T, T) (Vaswani et al. 2017, eq. 1)."""
     return queries @ keys.transpose(-1, -2)
 
 
 @contextmanager
 def _kernel(model: nn.Module) -> Iterator[None]:
-    """Inside the block, the attention of `model` leaves its queries and keys in `_caught`."""
+    """Inside the block, the attention of `model` appends its queries and keys to `_caught`."""
     AttentionInterface.register(KERNEL, _attend)
     AttentionMaskInterface.register(KERNEL, eager_mask)
     parts = [part for part in model.modules() if isinstance(part, PreTrainedModel) and part.config._attn_implementation]
@@ -92,7 +92,7 @@ def _kernel(model: nn.Module) -> Iterator[None]:
 def _attend(
     module: nn.Module, query: torch.Tensor, key: torch.Tensor, *rest: Any, **more: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`attention_kernels.attend`, which it is, with a note of what went in."""
-    scaling = more.get("scaling")  # every family names it
+    """Record the queries and keys, then call `attention_kernels.attend`."""
+    scaling = more.get("scaling")  # every family passes it by name
     _caught.append((query * (query.shape[-1] ** -0.5 if scaling is None else scaling), key))
     return attention_kernels.attend(module, query, key, *rest, **more)

@@ -1,4 +1,4 @@
-"""Students: a model of the teacher's family in other sizes, with some of its layers, or a pretrained one."""
+"""Students: a model of the teacher's family in other sizes, one with some of its layers, or a pretrained encoder."""
 
 import copy
 from pathlib import Path
@@ -18,21 +18,21 @@ from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, shapes
 from pipelines.text import tokenizer
 
-FEED_FORWARD = ("intermediate_size", "hidden_dim", "d_inner")  # what families call the width between up and down
+FEED_FORWARD = ("intermediate_size", "hidden_dim", "d_inner")  # the config's name for the feed-forward width
 SIZES = ("layers", "hidden_size", "heads", "intermediate_size")
 SMALLER = "a student has fewer than its teacher"
 
 
 class Sized(Fit):
-    """A student of any size: sizes, which are the teacher's where they are not given, or a pretrained encoder."""
+    """The settings of a student of any size: its sizes, by default the teacher's, or a pretrained encoder."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     layers: Count | None = None
     hidden_size: Count | None = None
-    heads: Count | None = None  # by default of the size that the teacher's have
-    intermediate_size: Count | None = None  # by default in the teacher's proportion
-    student: str = ""  # the folder of a pretrained encoder with the teacher's tokenizer, in place of sizes
+    heads: Count | None = None  # by default as many as keep the teacher's head size
+    intermediate_size: Count | None = None  # by default in the teacher's proportion to hidden_size
+    student: str = ""  # the folder of a pretrained encoder with the teacher's tokenizer, instead of sizes
 
 
 def refused(key: str, value: object, why: str) -> UsageError:
@@ -40,12 +40,12 @@ def refused(key: str, value: object, why: str) -> UsageError:
 
 
 def depth(model: nn.Module) -> int:
-    """The number of layers that a sequence passes; ALBERT's layers share their weights."""
+    """The number of layers that a sequence passes through; ALBERT's layers share weights but count each."""
     return int(backbones.encoder(model).config.num_hidden_layers)
 
 
 def sized(context: Context, params: Sized) -> PreTrainedModel:
-    """The student that `params` asks for, with random weights or those of its folder under a new head."""
+    """The student that `params` describes: with random weights, or a pretrained encoder with a new head."""
     sizes = {name: getattr(params, name) for name in SIZES if getattr(params, name) is not None}
     if params.student:
         if sizes:
@@ -68,9 +68,9 @@ def sized(context: Context, params: Sized) -> PreTrainedModel:
 
 
 def require_smaller(student: nn.Module, teacher: PreTrainedModel, key: str, value: object, advice: str = "") -> None:
-    """Raise UsageError unless the student has fewer parameters; `key` with its `value` has made it so large."""
+    """Raise UsageError unless the student has fewer parameters; the error names `key` and `value` as the reason."""
     if formats.of_model(teacher) not in formats.FLOATS:
-        return  # its weights are rounded, and no parameters
+        return  # rounded weights are not parameters, so there is no number to compare
     own, whole = (sum(parameter.numel() for parameter in each.parameters()) for each in (student, teacher))
     if own >= whole:
         raise refused(key, value, f": a student of {own:,} parameters, a teacher of {whole:,}; {advice or SMALLER}")
@@ -79,8 +79,8 @@ def require_smaller(student: nn.Module, teacher: PreTrainedModel, key: str, valu
 def _pretrained(context: Context, place: Path) -> PreTrainedModel:
     """The encoder in `place` with a new head for the teacher's task.
 
-    It is no output of the graph: deps of dvc.yaml cannot name what only some entries read, so it might be older than
-    what makes it, or not be there yet.
+    Raises UsageError if a stage of the graph makes the folder. The deps of dvc.yaml cannot name a folder that only some
+    entries read, so the folder might be outdated or missing.
     """
     if paths.ARTIFACTS in place.parents:
         raise refused(
@@ -96,10 +96,10 @@ def _pretrained(context: Context, place: Path) -> PreTrainedModel:
 
 
 def shallower(context: Context, layers: list[int], kinds: list[int] | None = None) -> PreTrainedModel:
-    """A student with the teacher's layers of these numbers, from 0, and all that stands below and above them.
+    """A student with the teacher's layers of these numbers, from 0, and all modules below and above them.
 
     Args:
-        kinds: for each layer the number of the teacher's layer whose kind it has, if that is another.
+        kinds: for each layer, the number of the teacher's layer whose type it has; by default `layers`.
     """
     teacher = context.teacher
     form = formats.of_model(teacher)
@@ -116,9 +116,10 @@ def shallower(context: Context, layers: list[int], kinds: list[int] | None = Non
 
 
 def _own_layers(teacher: nn.Module, layers: list[int]) -> list[int]:
-    """For each layer that a student owns, the number of the teacher's whose weights it gets.
+    """For each layer that a student owns, the number of the teacher's layer whose weights it gets.
 
-    In ALBERT groups of layers share one: the student has as few groups as give each layer in `layers` what it was.
+    In ALBERT, the layers of a group share weights. The student has as few groups as possible, while each layer in
+    `layers` keeps its weights.
     """
     groups = getattr(backbones.encoder(teacher).config, "num_hidden_groups", None)
     if groups is None:
@@ -136,8 +137,8 @@ def build(
     """A model like the teacher in these sizes, with random weights.
 
     Args:
-        layers: for each layer the number of the teacher's layer whose kind it has: some families have several.
-        noted: the student's shapes that its family's config cannot say; by default it has none of the teacher's.
+        layers: for each layer, the number of the teacher's layer whose type it has; some families have several types.
+        noted: the student's shapes that its family's config cannot express; by default none.
     """
     config: Any = copy.deepcopy(teacher.config)
     inner = getattr(config, "encoder", config)
@@ -150,23 +151,23 @@ def build(
             raise ValueError(f"hidden_size {width} is not divisible by {heads} heads")
         student = type(teacher)(config)
         shapes.take(student)
-        with torch.inference_mode():  # some sizes do not fit together, which only a forward pass shows
+        with torch.inference_mode():  # only a forward pass shows that sizes do not fit together
             backbones.encoder(student.eval())(input_ids=torch.zeros(1, 2, dtype=torch.int64))
-    except Exception as error:  # of any type: transformers or torch cannot use these sizes
+    except Exception as error:  # transformers and torch raise errors of any type
         named = ", ".join(f"{name} {sizes[name]}" for name in SIZES if name in sizes)
         raise UsageError(f"params.yaml: compress: no student can be built with {named}: {one_line(error)}") from error
     return student
 
 
 def _resize(config: Any, sizes: dict[str, int], layers: list[int]) -> None:
-    """Change the config of an encoder."""
+    """Change the sizes in an encoder's config."""
     feed_forward = next((name for name in FEED_FORWARD if hasattr(config, name)), None)
     if not feed_forward and "intermediate_size" in sizes:
         raise refused("intermediate_size", sizes["intermediate_size"], f": the {config.model_type} family has none")
     width = config.hidden_size
     if "hidden_size" in sizes:
         config.hidden_size = sizes["hidden_size"]
-        if not hasattr(config, "true_hidden_size"):  # the heads of MobileBERT are as wide as its bottleneck
+        if not hasattr(config, "true_hidden_size"):  # MobileBERT's heads divide its bottleneck
             config.num_attention_heads = max(1, config.num_attention_heads * config.hidden_size // width)
         if feed_forward:
             setattr(config, feed_forward, getattr(config, feed_forward) * config.hidden_size // width)
@@ -186,9 +187,9 @@ def _resize(config: Any, sizes: dict[str, int], layers: list[int]) -> None:
 
 
 def take_over(student: PreTrainedModel, teacher: PreTrainedModel, sources: list[int]) -> None:
-    """Give the student's layers the weights of the teacher's layers `sources`.
+    """Copy the weights of the teacher's layers `sources` into the student's layers.
 
-    Its other weights are taken from those of the teacher that have the same name and size.
+    The student's other weights are copied from the teacher's weights with the same name and shape.
     """
     inside = backbones.layers(student)
     prefix = next(name for name, module in student.named_modules() if module is inside)

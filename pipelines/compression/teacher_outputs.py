@@ -1,8 +1,8 @@
 """The teacher's outputs for the training rows: computed once, without dropout, and kept until the stage succeeds.
 
-The outputs are kept in files. Rows are found by their numbers, so the order of batches does not matter. Logits are
-always kept. Hidden states and attention are kept in float16, if `resources.cache_gb` has room for them and float16 has
-numbers as large. If not, or if workers on other machines cannot read the files, the teacher runs again at every step.
+The outputs are stored in files and found by the number of a row, so the order of batches does not matter. Logits are
+always stored. Hidden states and attention are stored in float16, if they fit into `resources.cache_gb` and into the
+range of float16. If not, or if workers on other machines cannot read the files, the teacher runs again at every step.
 """
 
 import copy
@@ -33,8 +33,8 @@ from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import FitOptions
 from pipelines.training.losses import Sums
 
-FILE = "outputs.json"  # written when all arrays are
-MARK = "teacher."  # of the names of the teacher's tensors in a batch
+FILE = "outputs.json"  # written after all arrays
+MARK = "teacher."  # prefix of the teacher's tensors in a batch
 
 TeacherOutputs = dict[str, torch.Tensor]  # "logits", "first.2", "hidden.0", "queries.4", ...: see `OutputRequest`
 Loss = Callable[[nn.Module, Batch, TeacherOutputs], Sums]
@@ -54,7 +54,7 @@ class OutputRequest:
 
 
 def told(teacher: nn.Module, kind: str, request: OutputRequest, batch: Batch) -> TeacherOutputs:
-    """The outputs of the teacher, in eval mode, for the rows of a batch."""
+    """The outputs of the teacher, which must be in eval mode, for the rows of a batch."""
     if request == OutputRequest():
         return {"logits": states.logits(teacher, kind, batch)}
     seen = states.see(teacher, kind, batch, attention=bool(request.attention))
@@ -70,13 +70,13 @@ def told(teacher: nn.Module, kind: str, request: OutputRequest, batch: Batch) ->
 
 @dataclass(frozen=True)
 class Array:
-    """One kept array: a row for each of the training rows, or for each of their tokens."""
+    """One stored array, with an entry for each training row or for each token of these rows."""
 
     shape: tuple[int, ...]
-    kind: str  # of its numbers
+    kind: str  # the dtype of its numbers
     tokens: bool
-    file: str = ""  # each process opens it
-    inside: np.ndarray | None = field(default=None, compare=False)  # in place of a file that workers cannot read
+    file: str = ""  # every process opens it
+    inside: np.ndarray | None = field(default=None, compare=False)  # the array itself, if workers cannot read the file
 
     @property
     def size_bytes(self) -> int:
@@ -86,7 +86,7 @@ class Array:
         return np.memmap(self.file, self.kind, "r", shape=self.shape) if self.inside is None else self.inside
 
     def of(self, data: Any, rows: np.ndarray, mask: torch.Tensor) -> torch.Tensor:
-        """The array for these rows: (B, ...), or padded as their `mask` is."""
+        """The entries of these rows: (B, ...), or padded like their `mask`."""
         if not self.tokens:
             return torch.from_numpy(np.asarray(self.open()[rows]))
         found = torch.zeros(*mask.shape, *self.shape[1:], dtype=torch.from_numpy(np.zeros(0, self.kind)).dtype)
@@ -95,7 +95,7 @@ class Array:
 
 
 class TeacherBatches:
-    """The batches of `inner`, and with each row what the teacher said of it."""
+    """The batches of `inner` with the teacher's stored outputs for each row."""
 
     def __init__(self, inner: RowBatches, arrays: dict[str, Array]) -> None:
         self.inner, self.arrays, self.data, self.pad_id = inner, arrays, inner.data, inner.pad_id
@@ -117,18 +117,18 @@ class TeacherBatches:
         return self.inner.rows(step)
 
     def fingerprint(self) -> str:
-        """The fingerprint of the rows: a fit depends on its teacher in any case (`distributed.fitting`)."""
+        """The fingerprint of `inner`; the key of a checkpoint already includes the teacher (`distributed.fitting`)."""
         return self.inner.fingerprint()
 
 
 @dataclass(frozen=True)
 class DistilledLoss:
-    """A loss of the training loop from a loss that also reads what the teacher says."""
+    """A loss for the training loop, made from a loss that also reads the teacher's outputs."""
 
     loss: Loss
     kind: str
     asked: OutputRequest
-    teacher: PreTrainedModel | None  # None if all that is asked is in the batches
+    teacher: PreTrainedModel | None  # None if the batches hold all requested outputs
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -153,7 +153,7 @@ class Distillation:
     context: Context
     asked: OutputRequest
     arrays: dict[str, Array]
-    again: bool  # whether the teacher is asked at every step
+    again: bool  # whether the teacher runs at every step
 
     def train(
         self,
@@ -164,12 +164,12 @@ class Distillation:
         logits_only: bool = False,
         **options: Unpack[FitOptions],
     ) -> Any:
-        """`context.fit` with a loss that reads the teacher's outputs.
+        """Call `context.fit` with a loss that reads the teacher's outputs.
 
         Args:
-            scored: whether the weights with the best score on `dev` are kept, if there is such a split.
-            logits_only: whether `loss` reads nothing but logits, of the student and of the teacher.
-            options: more arguments of `context.fit`.
+            scored: whether to keep the weights with the best score on `dev`, if there is such a split.
+            logits_only: whether `loss` reads only logits, of the student and of the teacher.
+            options: further arguments of `context.fit`.
         """
         context, kind = self.context, self.context.task.kind
         ours: FitOptions = {"kind": kind if logits_only else ""}
@@ -183,7 +183,7 @@ class Distillation:
 
 
 def ask(context: Context, request: OutputRequest | None = None) -> Distillation:
-    """Ask the teacher for its logits, and for all that `request` names if there is room to keep it."""
+    """Compute and store the teacher's logits and, if there is room, all outputs that `request` names."""
     request = request or OutputRequest()
     context.teacher.eval().requires_grad_(False)
     remote, resources = context.fit.remote, context.fit.resources
@@ -204,9 +204,10 @@ def ask(context: Context, request: OutputRequest | None = None) -> Distillation:
 
 
 def _wanted(context: Context, request: OutputRequest) -> dict[str, Array]:
-    """The arrays that are to be kept; one row shows their widths.
+    """The arrays to store; one row determines their widths.
 
-    A copy is asked: transformers hooks a model that is asked for hidden states, and it cannot go to workers any more.
+    A copy of the teacher computes this row: transformers adds hooks to a model that returns hidden states, and such a
+    model cannot be sent to workers.
     """
     data, kind = context.data.train, context.task.kind
     one = RowBatches(data, 1, 1, 0, context.data.pad_id).collate(np.arange(1))
@@ -223,7 +224,7 @@ def _wanted(context: Context, request: OutputRequest) -> dict[str, Array]:
 
 @torch.inference_mode()
 def _keep(context: Context, request: OutputRequest, wanted: dict[str, Array]) -> bool:
-    """Write the arrays, if no run before this one has finished them; False if a number is too large for its array."""
+    """Write the arrays, unless an earlier run finished them; return False if a number is too large for its array."""
     about = {name: [*array.shape, array.kind] for name, array in wanted.items()}
     done: Path = context.cache / FILE
     if _whole(done, about, wanted):
@@ -252,7 +253,7 @@ def _keep(context: Context, request: OutputRequest, wanted: dict[str, Array]) ->
 
 
 def _whole(done: Path, about: dict[str, list[Any]], wanted: dict[str, Array]) -> bool:
-    """Return whether an earlier run noted in `done` that it finished these arrays, and they are still whole."""
+    """Return whether `done` notes that an earlier run finished these arrays, and the files have their full size."""
     known = json_file.cached(done)
     if any(known.get(name) != noted for name, noted in about.items()):
         return False
@@ -261,7 +262,7 @@ def _whole(done: Path, about: dict[str, list[Any]], wanted: dict[str, Array]) ->
 
 
 def _places(data: Any, rows: np.ndarray) -> np.ndarray:
-    """The places of all tokens of these rows, in their order."""
+    """The places of all tokens of these rows, in order."""
     sequences = (rows[:, None] * data.choices + np.arange(data.choices)).reshape(-1)
     starts = data.offsets[sequences]
     return positions(starts, data.offsets[sequences + 1] - starts)

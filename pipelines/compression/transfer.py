@@ -1,4 +1,4 @@
-"""The first fit of methods whose student learns how the teacher computes: attention and hidden states, not the head."""
+"""The first fit of methods whose student imitates the teacher's attention and hidden states; the head is left out."""
 
 import copy
 from contextlib import nullcontext
@@ -24,11 +24,11 @@ Rate = Annotated[float, Field(gt=0, lt=10)]
 
 
 def check_heads(context: Context, student: PreTrainedModel) -> None:
-    """Raise UsageError unless teacher and student show attention, of as many heads in every layer."""
+    """Raise UsageError unless teacher and student expose attention with the same number of heads in every layer."""
     batch, kind = RowBatches(context.data.train, 1, 1, 0, context.data.pad_id)[0], context.task.kind
     counts = []
     for model in (context.teacher, student):
-        with torch.inference_mode():  # of a copy, as in `teacher_outputs`
+        with torch.inference_mode():  # on a copy, as in `teacher_outputs`
             seen = states.see(copy.deepcopy(model).cpu().eval(), kind, batch, attention=True)
         if len(seen.attention) != students.depth(model):
             family = backbones.encoder(model).config.model_type
@@ -42,7 +42,7 @@ def check_heads(context: Context, student: PreTrainedModel) -> None:
 
 
 def scores(targets: TeacherOutputs, layer: int, count: int) -> torch.Tensor:
-    """The teacher's attention before its softmax, of `count` heads: (S, h, T, T)."""
+    """The teacher's attention scores before the softmax, with `count` heads: (S, h, T, T)."""
     pair = (targets[f"{name}.{layer}"].unflatten(-1, (count, -1)) for name in ("queries", "keys"))
     return states.scores(*(part.flatten(0, -4).transpose(1, 2) for part in pair))
 
@@ -56,10 +56,12 @@ def apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> t
 
 
 def every_layer(context: Context, student: PreTrainedModel, params: Fit, attention: float) -> Distillation:
-    """Train a student as deep and as wide as its teacher, but not its head, to compute layer by layer what that does.
+    """Train a student, as deep and as wide as its teacher, to reproduce the teacher's states in every layer.
+
+    The student's head does not train.
 
     Args:
-        attention: the weight of the attention's loss.
+        attention: the weight of the attention loss; 0 leaves attention out.
     """
     every = tuple(range(1, students.depth(context.teacher) + 1))
     teaching = ask(context, OutputRequest(hidden=every, attention=every if attention else ()))
@@ -68,9 +70,9 @@ def every_layer(context: Context, student: PreTrainedModel, params: Fit, attenti
 
 
 def fit(teaching: Distillation, model: nn.Module, student: PreTrainedModel, loss: Loss, params: Fit) -> None:
-    """Train all of `model`, which is the student or holds it, but the student's head; then its head trains again.
+    """Train `model`, which is the student or contains it, with the student's head frozen; then unfreeze the head.
 
-    Rows are not packed if attention is asked for: it is compared row by row.
+    Rows are not packed if attention was requested, because it is compared row by row.
     """
     with sequence_packing.off(student) if teaching.asked.attention else nullcontext():
         groups: Any = partial(_below_head, rate=params.learning_rate)
@@ -79,14 +81,14 @@ def fit(teaching: Distillation, model: nn.Module, student: PreTrainedModel, loss
 
 
 def _below_head(model: nn.Module, rate: float) -> list[optim.Group]:
-    """All parameters but those of the head, which the loss does not read."""
+    """Freeze the head, which the loss does not read, and return all other parameters."""
     for parameter in heads.head_parameters(getattr(model, "student", model)):
         parameter.requires_grad_(False)
     return optim.all_parameters(model, rate)
 
 
 def inside(model: nn.Module, batch: Batch, targets: TeacherOutputs, *, kind: str, attention: float) -> losses.Sums:
-    """The sum over layers of L_FMT + `attention` * L_AT, for each row (Sun et al. 2020, section 3.5)."""
+    """The sum over rows and layers of L_FMT + `attention` * L_AT, and the count (Sun et al. 2020, section 3.5)."""
     seen = states.see(model, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
     loss_per_row = torch.zeros(len(counted), device=mask.device)
@@ -99,7 +101,7 @@ def inside(model: nn.Module, batch: Batch, targets: TeacherOutputs, *, kind: str
 
 
 def divergence(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """KL(teacher || student) of attention scores (S, h, T, T), the mean over heads and tokens: (B,).
+    """KL(teacher || student) of attention scores (S, h, T, T), averaged over heads and tokens: (B,).
 
     L_AT of Sun et al. 2020, section 3.5.
     """

@@ -1,6 +1,6 @@
-"""variant.json of a compressed model: what it was made of, and what it costs.
+"""variant.json of a compressed model: how it was made, and what it costs.
 
-Its bytes depend on the model alone. Its score is not in it: `evaluate` runs later.
+The file depends on the model alone. It holds no score, because `evaluate` runs later.
 """
 
 import json
@@ -30,12 +30,12 @@ def write(
     teacher_folder: Path,
     findings: Mapping[str, Any],
 ) -> None:
-    """Write variant.json into the model folder `out`, whose other files are written.
+    """Write variant.json into the model folder `out`, after all other files.
 
     Args:
         step: run, method and params of this compression.
-        teacher: the name of its run.
-        findings: what the method says of its result, such as the layers that it dropped.
+        teacher: the name of the teacher's run.
+        findings: the method's findings about its result, such as the layers that it dropped.
     """
     parent = {"run": teacher, "sha256": provenance.sha256(formats.weights(teacher_folder))}
     size = cost.size(out)
@@ -53,14 +53,14 @@ def write(
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """The facts about a run's model that its metrics hold, the same on every machine.
+    """The facts about a run's model for its metrics, the same on every machine.
 
-    `model`: parameters, size_bytes (of the weights), flops_per_token. A compressed model also has `variant`: the run
-    that was its teacher, the runs and methods that led to it (`chain`), the last method's params, and its sparsity.
+    `model`: parameters, size_bytes (of the weights), flops_per_token. A compressed model also has `variant`: the run of
+    its teacher, the runs and methods that led to it (`chain`), the params of the last method, and its sparsity.
     """
     size = cost.size(folder)
     if not (folder / FILE).is_file():
-        model, task = model_folder.load_tuned(folder)  # apart from the one that predicts, whose layers may be others
+        model, task = model_folder.load_tuned(folder)  # loaded anew: the model that predicts may have other layers
         return {"model": size | {"flops_per_token": cost.flops_per_token(model, task.kind)}}
     record = _read(folder)
     chain = [{name: step[name] for name in ("run", "method")} for step in record["chain"]]
@@ -81,7 +81,7 @@ class _Step(_Run):
 
 @dataclass(frozen=True)
 class _Record:
-    """The part of variant.json that is read."""
+    """The keys of variant.json that are read."""
 
     teacher: _Run
     chain: list[_Step]
@@ -94,7 +94,7 @@ _RECORD = TypeAdapter(_Record)
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """variant.json of a folder. Raises InputError that names the key of which it says nothing, or something else."""
+    """The content of a folder's variant.json. Raises InputError, which names the key, if a value does not fit."""
     record = json_file.mapping(folder / FILE)
     try:
         _RECORD.validate_json(json.dumps(record), strict=True)
@@ -104,10 +104,10 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _sparsity(out: Path, model: PreTrainedModel, parameters: int) -> float:
-    """The share of zeros among weights that are floats; 0 where they are rounded.
+    """The share of zeros among float weights; 0 for rounded weights.
 
-    Rounding makes zeros that no method asked for, and packed bytes are no weights. What a chain made zero before it
-    was rounded, the params of its `chain` say.
+    Rounding makes zeros that no method requested, and packed bytes are not weights. The params in `chain` tell which
+    sparsity a model had before it was rounded.
     """
     if formats.of_model(model) not in formats.FLOATS:
         return 0.0
@@ -115,14 +115,14 @@ def _sparsity(out: Path, model: PreTrainedModel, parameters: int) -> float:
 
 
 def _before(folder: Path, parent: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The steps that led to the teacher, from the first teacher on, which no method made."""
+    """The steps that led to the teacher, from the first teacher on, which has no method."""
     if (folder / FILE).is_file():
         return list(_read(folder)["chain"])
     return [{"run": parent["run"], "method": None, "sha256": parent["sha256"]}]
 
 
 def _with_its_own_size(out: Path, record: dict[str, Any]) -> None:
-    """Write the record; the folder's bytes count this file too, which is as long as they are written."""
+    """Write the record. The folder's bytes include this file, so it is written until the size stays the same."""
     path, told = out / FILE, -1
     while told != record["size_bytes"]["folder"]:
         told = record["size_bytes"]["folder"]

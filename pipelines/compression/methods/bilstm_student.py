@@ -1,10 +1,12 @@
-"""bilstm_student: one bidirectional LSTM with the teacher's vocabulary learns its logits (Tang et al. 2019).
+"""bilstm_student: a bidirectional LSTM with the teacher's vocabulary learns the teacher's logits (Tang et al. 2019).
 
 "Distilling Task-Specific Knowledge from BERT into Simple Neural Networks", section 3: the last states of both
-directions, a hidden layer, and logits; the loss is their squared distance from the teacher's, without labels. Two
-texts are compared by u, v, |u - v| and u * v (section 3.1). Here the embeddings are learned from the rows and as wide
-as one direction, where the paper has word2vec's; the hidden layer has GELU; u and v are means over one reading of both
-texts; the rows are those of the task, not augmented ones; and the optimizer is AdamW, not AdaDelta.
+directions, a hidden layer, and logits. The loss is the squared distance to the teacher's logits, without labels. Two
+texts are compared by u, v, |u - v| and u * v (section 3.1).
+
+Differences from the paper: the embeddings are learned from the rows and as wide as one direction, instead of
+word2vec's; the hidden layer has GELU; u and v are means over one pass over both texts; the rows are not augmented; the
+optimizer is AdamW instead of AdaDelta.
 """
 
 from functools import partial
@@ -41,14 +43,14 @@ class Params(Fit):
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The student."""
+    """Train the student and return it."""
     student = build(context, params)
     teaching = teacher_outputs.ask(context)
     return teaching.train(student, partial(loss, kind=context.task.kind), params, logits_only=True)
 
 
 def build(context: Context, params: Params) -> PreTrainedModel:
-    """A BiLSTM with random weights under a head of ours."""
+    """A BiLSTM with random weights under one of bertline's own heads."""
     task, texts = context.task, context.tokenizer
     auto = heads.AUTO[task.kind]
     if auto not in heads.OURS:
@@ -73,6 +75,6 @@ def build(context: Context, params: Params) -> PreTrainedModel:
 
 
 def loss(model: nn.Module, batch: Batch, targets: teacher_outputs.TeacherOutputs, *, kind: str) -> losses.Sums:
-    """||z_student - z_teacher||^2 (section 3.2)."""
+    """The sum over rows of ||z_student - z_teacher||^2 (section 3.2), and the count."""
     logits = states.logits(model, kind, batch)
     return distillation.squared(kind, logits, targets["logits"], batch), distillation.counts(kind, batch).sum()

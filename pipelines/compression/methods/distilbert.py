@@ -1,11 +1,14 @@
-"""distilbert: every second layer of the teacher learns its probabilities, its last states and the labels.
+"""distilbert: a student with every second layer learns the teacher's probabilities, its last states and the labels.
 
-Sanh et al. 2019, "DistilBERT", section 2: the student begins with one of two layers; its loss has soft targets with a
-temperature (L_ce), the cosine between the last hidden states (L_cos) and a supervised loss. The paper distils while it
-pretrains, with masked tokens as the supervised loss; here the teacher is fine-tuned, and the labels take their place
-(its "additional distillation step"). Weights and temperature are those of the authors' training script. The
-student keeps the teacher's family, so it has a pooler and token types, which the paper's architecture drops. It begins
-with layers 0, 2, 4, 6, 8, 10 of twelve; the authors' script takes 0, 2, 4, 7, 9, 11.
+Sanh et al. 2019, "DistilBERT", section 2: the student starts from every second layer of the teacher. Its loss has soft
+targets with a temperature (L_ce), the cosine between the last hidden states (L_cos) and a supervised loss. The paper
+distils during pretraining, with masked tokens as the supervised loss. Here the teacher is fine-tuned, and the labels
+replace the masked tokens (the paper's "additional distillation step"). Weights and temperature are those of the
+authors' training script.
+
+Differences from the paper: the student keeps the teacher's family, including the pooler and token types that the
+paper's architecture drops. Of twelve layers it starts from 0, 2, 4, 6, 8, 10; the authors' script takes 0, 2, 4, 7, 9,
+11.
 """
 
 from functools import partial
@@ -30,11 +33,11 @@ class Params(Fit):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    every: Annotated[int, Field(ge=2)] = 2  # one layer of so many stays, the lowest among them
+    every: Annotated[int, Field(ge=2)] = 2  # every n-th layer stays, beginning with the lowest
     temperature: distillation.Temperature = 2.0
-    soft: Weight = 5.0  # of L_ce
-    hard: Weight = 2.0  # of the labels
-    cosine: Weight = 1.0  # of L_cos
+    soft: Weight = 5.0  # weight of L_ce
+    hard: Weight = 2.0  # weight of the labels
+    cosine: Weight = 1.0  # weight of L_cos
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 5e-5
 
     @model_validator(mode="after")
@@ -45,7 +48,7 @@ class Params(Fit):
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The student."""
+    """Train the student and return it."""
     layers = students.depth(context.teacher)
     if layers < 2:
         raise students.refused("method", "distilbert", ": the teacher has one layer; the student takes fewer")
@@ -57,7 +60,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 def loss(
     model: nn.Module, batch: Batch, targets: teacher_outputs.TeacherOutputs, *, kind: str, params: Params, last: int
 ) -> losses.Sums:
-    """The weighted sum of the three; each row has one cosine, the mean of its tokens'."""
+    """The weighted sum of the three losses; the cosine loss of a row is the mean over its tokens."""
     seen = states.see(model, kind, batch)
     hard, count = losses.of_logits(kind, seen.logits, batch)
     soft = distillation.soft_targets(kind, seen.logits, targets["logits"], batch, params.temperature)
@@ -69,5 +72,5 @@ def loss(
 
 
 def cosine(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """1 - cos of the states (B, ..., T, H) of each token, the mean of a row's tokens: (B,)."""
+    """1 - cos of the states (B, ..., T, H) of each token, averaged over the tokens of a row: (B,)."""
     return distillation.per_row(1 - nn.functional.cosine_similarity(student.float(), teacher, dim=-1), mask)

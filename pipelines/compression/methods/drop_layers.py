@@ -1,10 +1,10 @@
 """drop_layers: remove whole layers and fine-tune the rest (Sajjad et al. 2020, "Poor Man's BERT").
 
-Section 3 of the paper has these ways to choose, with layers numbered from 1 at the bottom: the top ones; every second
-one from the top, the even or the odd; those in the middle, so that both ends stay (symmetric); the bottom ones; and
-those that contribute little. A layer contributes little if the cosine of [CLS] before and after it, on average over
-rows, is above a threshold. The paper takes the rows of the development set; here they are training rows, because the
-dev split already picks the weights.
+Section 3 of the paper lists these choices, with layers numbered from 1 at the bottom: the top layers; every second
+layer from the top, the even or the odd ones; the middle layers, so that both ends stay (symmetric); the bottom layers;
+and the layers that contribute little. A layer contributes little if the cosine of [CLS] before and after it, averaged
+over rows, is above a threshold. The paper measures this on the development set. Here it is measured on training rows,
+because the dev split already selects the weights.
 """
 
 from typing import Annotated, Any, Literal
@@ -20,16 +20,16 @@ from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones
 
-FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # whose layers are one
+FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # ALBERT's layers share weights
 
 
 class Params(FineTuneAfter):
-    """The number of layers to remove, and which ones; the settings of fine-tuning, which `epochs: 0` leaves out."""
+    """The number of layers to remove, which ones, and the settings of fine-tuning (`epochs: 0` skips it)."""
 
-    layers: Count | None = None  # to drop; a threshold decides that for contribution
+    layers: Count | None = None  # number to drop; for contribution the threshold decides it
     which: Literal["top", "bottom", "even", "odd", "symmetric", "contribution"] = "top"
-    threshold: Annotated[float, Field(gt=-1, le=1)] | None = None  # of contribution: layers with more similarity go
-    rows: Count = 2000  # of contribution: training rows that similarity is measured on
+    threshold: Annotated[float, Field(gt=-1, le=1)] | None = None  # for contribution: drop more similar layers
+    rows: Count = 2000  # for contribution: training rows to measure on
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "Params":
@@ -61,7 +61,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 
 def kept(count: int, layers: int, which: str) -> list[int]:
-    """Numbers of the layers that stay of `count`, lowest first; the lowest is 0. Raises UsageError if none would."""
+    """Numbers of the layers that stay of `count`, lowest first, from 0. Raises UsageError if `layers` is too large."""
     if layers >= count:
         raise UsageError(f"params.yaml: compress: layers: {layers} to drop of {count}; at least one must stay")
     left = count - layers
@@ -79,7 +79,7 @@ def kept(count: int, layers: int, which: str) -> list[int]:
 
 
 def contributing(similarity: list[float], threshold: float) -> list[int]:
-    """Numbers of the layers whose similarity is not above the threshold. Raises UsageError if it drops all or none."""
+    """Numbers of the layers whose similarity is at most `threshold`. Raises UsageError if it drops all or none."""
     stay = [i for i, value in enumerate(similarity) if value <= threshold]
     if 0 < len(stay) < len(similarity):
         return stay
@@ -91,11 +91,11 @@ def contributing(similarity: list[float], threshold: float) -> list[int]:
 
 
 def _first(states: Any, family: str) -> torch.Tensor:
-    """The first token's state (B, H), of what a layer takes or returns."""
-    if family == "bilstm":  # a state for each direction
+    """The first token's state (B, H) in the input or output of a layer."""
+    if family == "bilstm":  # one state per direction
         return torch.cat(states[:2], dim=-1)[:, 0]
     found: torch.Tensor = states[0] if isinstance(states, tuple) else states
-    return found[0] if family == "xlnet" else found[:, 0]  # XLNet's are (T, B, H)
+    return found[0] if family == "xlnet" else found[:, 0]  # XLNet's states are (T, B, H)
 
 
 def similarities(context: Context, rows: int) -> list[float]:
@@ -115,7 +115,7 @@ def similarities(context: Context, rows: int) -> list[float]:
     try:
         with torch.inference_mode():
             for batch in context.data.once(rows, 32, context.seed):
-                count += batch["input_ids"].flatten(0, -2).shape[0]  # sequences: a choice has several a row
+                count += batch["input_ids"].flatten(0, -2).shape[0]  # sequences: a row of choices has several
                 model(**backbones.inputs(model, batch))
     finally:
         for hook in hooks:

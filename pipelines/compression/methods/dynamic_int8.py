@@ -1,8 +1,9 @@
 """dynamic_int8: int8 linear layers and embeddings; inputs are quantized at run time, and nothing is trained.
 
-Zafrir et al. 2019 (Q8BERT) compare with it as "dynamic quantization". Both take about a quarter of their bytes. The
-speed depends on the CPU: int8 is fast with VNNI. The inputs of a layer are quantized by the range of the whole batch,
-so the answer for a row may depend on the rows that are asked with it. `static_int8` and `q8bert` do not have that.
+Zafrir et al. 2019 (Q8BERT) compare with it as "dynamic quantization". Linear layers and embeddings shrink to about a
+quarter of their bytes. The speed depends on the CPU: int8 is fast with VNNI. The inputs of a layer are quantized by the
+range of the whole batch, so the prediction for a row may depend on the other rows of its batch. `static_int8` and
+`q8bert` avoid this.
 """
 
 from transformers import PreTrainedModel
@@ -13,7 +14,7 @@ from pipelines.models.quantization import int8, matrices
 
 
 class Params(Section):
-    """Nothing to choose."""
+    """No params."""
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:

@@ -1,10 +1,12 @@
 """factorize_embeddings: the word embedding (V, H) becomes (V, E) and (E, H), then fine-tuning (Lan et al. 2020, 3.1).
 
-The two matrices begin as the best approximation of the table in least squares, its singular value decomposition cut
-to E dimensions; with E as large as H they are the table. ALBERT and ELECTRA have an `embedding_size` of their own, but
-their projection stands above the sum with positions and above its LayerNorm. A model with a smaller one would be
-another function even at full rank, and no decomposition of the table gives it. So every family has the two matrices in
-the table's place, config.json notes E (`bertline_reshaped`), and bertline opens the folder.
+The two matrices start as the best least-squares approximation of the table: its singular value decomposition, cut to E
+dimensions. With E as large as H they reproduce the table.
+
+ALBERT and ELECTRA have an `embedding_size` of their own, but they project after the sum with positions and after its
+LayerNorm. A model with a smaller `embedding_size` would be another function even at full rank, and no decomposition of
+the table yields it. So in every family the two matrices replace the table. config.json notes E (`bertline_reshaped`),
+and bertline opens the folder.
 """
 
 from typing import Any
@@ -22,7 +24,7 @@ FAMILIES = tuple(backbones.BACKBONES)
 
 
 class Params(FineTuneAfter):
-    """E; then the settings of fine-tuning, which epochs 0 leaves out."""
+    """E, and the settings of fine-tuning (`epochs: 0` skips it)."""
 
     size: Count  # E
 

@@ -1,9 +1,11 @@
 """group_quant: weights of 2 to 8 bits with a range for each group of rows and columns (Shen et al. 2020, Q-BERT).
 
-The paper's groups are sequential output neurons, as six of them; its embeddings keep 8 bits. Files get smaller: the
-weights are packed. Speed does not: a folder that is loaded, and an export, has them as fp32 again. With `epochs` the
-model is fine-tuned to its rounded weights, as the paper does, and as two or three bits need it. Departures: activations
-stay fp32, where the paper's have 8 bits, and its choice of bits for each layer by its Hessian is not done.
+The paper's groups are consecutive output neurons, such as six; its embeddings keep 8 bits. Files get smaller, because
+the weights are packed. Speed stays the same: a loaded folder, and an export, have the weights as fp32 again. With
+`epochs` the model is fine-tuned with rounded weights, as in the paper; two or three bits need this.
+
+Differences from the paper: activations stay fp32 instead of 8 bits, and the bits of a layer are not chosen by its
+Hessian.
 """
 
 from typing import Annotated
@@ -22,14 +24,14 @@ Bits = Annotated[int, Field(ge=2, le=8)]
 
 
 class Params(Fit):
-    """The settings of the rounding of weights, and those of fine-tuning, which `epochs: 0` leaves out."""
+    """The settings of rounding, and those of fine-tuning (`epochs: 0` skips it)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bits: Bits = 4  # of linear layers
     embedding_bits: Bits = 8
-    rows: Count = 6  # of a group: output neurons, or words
-    columns: Annotated[int, Field(ge=0)] = 0  # of a group; 0 takes all
+    rows: Count = 6  # output neurons, or words, in a group
+    columns: Annotated[int, Field(ge=0)] = 0  # columns in a group; 0 takes all
     epochs: Annotated[float, Field(ge=0)] = 0
 
 

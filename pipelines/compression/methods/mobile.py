@@ -1,11 +1,14 @@
 """mobile: a student with MobileBERT's bottlenecks, as deep as its teacher and as wide between layers (Sun et al. 2020).
 
-"MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices", section 3: inside a layer the states are
-narrow, and several small feed-forward networks follow the attention; between layers they are as wide as the teacher's,
-so states and attention are compared layer by layer without projections (section 3.5: feature map transfer, attention
-transfer). Then the student learns probabilities and labels, which take the place of the paper's masked tokens. The
-paper's teacher has bottlenecks too and is pretrained, and its best result transfers one layer after another; here any
-family is the teacher of one task, and all layers are transferred at once (section 3.6, joint knowledge transfer).
+"MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices", section 3. Inside a layer the states are
+narrow, and several small feed-forward networks follow the attention. Between layers the states are as wide as the
+teacher's, so states and attention are compared layer by layer without projections (section 3.5: feature map transfer,
+attention transfer). Then the student learns the teacher's probabilities and the labels, which replace the paper's
+masked tokens.
+
+Differences from the paper: its teacher has bottlenecks too and is pretrained, and its best result transfers one layer
+after another. Here the teacher may be of any family and is fine-tuned on one task, and all layers are transferred at
+once (section 3.6, joint knowledge transfer).
 """
 
 from functools import partial
@@ -23,7 +26,7 @@ from pipelines.core.section import Count, Fraction, Positive
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, heads, shapes
 
-LONGEST = 512  # tokens of MobileBERT; more if a training row has more, and never more than the teacher takes
+LONGEST = 512  # MobileBERT's maximum of tokens; longer training rows raise it, up to the teacher's maximum
 
 
 class Params(Fit):
@@ -35,16 +38,16 @@ class Params(Fit):
     intermediate_size: Count = 512  # of each feed-forward network
     feed_forwards: Count = 4  # networks in a layer
     embedding_size: Count = 128
-    attention: Annotated[float, Field(ge=0)] = 1.0  # weight of the attention's loss
+    attention: Annotated[float, Field(ge=0)] = 1.0  # weight of the attention loss
     transfer_epochs: Positive = 10
     transfer_learning_rate: Rate = 1e-3
     temperature: distillation.Temperature = 1.0
-    soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have the rest, alpha of section 3.5
+    soft: Fraction = 0.5  # weight of the teacher's probabilities; the labels have 1 - soft, alpha of section 3.5
     learning_rate: Rate = 1e-4
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The student."""
+    """Train the student and return it."""
     student = build(context, params)
     if params.attention:
         transfer.check_heads(context, student)
@@ -57,10 +60,10 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 
 def build(context: Context, params: Params) -> PreTrainedModel:
-    """A MobileBERT of random weights for the teacher's ids and task."""
+    """A MobileBERT with random weights for the teacher's vocabulary and task."""
     inner, texts = backbones.encoder(context.teacher).config, context.tokenizer
     noted = shapes.of(context.teacher).get(shapes.HEADS, [inner.num_attention_heads])
-    count = max(noted)  # where layers differ, their attention cannot be compared: `check_heads` says so
+    count = max(noted)  # if layers differ, attention cannot be compared, and `check_heads` raises
     if params.bottleneck % count:
         raise students.refused("bottleneck", params.bottleneck, f" is not divisible by the teacher's {count} heads")
     config = MobileBertConfig(

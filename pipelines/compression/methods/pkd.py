@@ -1,11 +1,13 @@
 """pkd: the lowest layers of the teacher learn from its [CLS] states (Sun et al. 2019, patient knowledge distillation).
 
-"Patient Knowledge Distillation for BERT Model Compression", section 3: a student of k layers begins with the teacher's
-first k. Its [CLS] states, of unit length, follow those of k - 1 of the teacher's layers: every so many (`skip`), or the
-last ones (`last`); the last layer of each is left to the soft targets. BERT6-PKD is `layers: 6`, BERT3-PKD `layers: 3`.
-The squared distance is the mean over layers and dimensions, as in the authors' code, for which they chose beta among
-10, 100, 500 and 1000 (section 4.2; alpha among 0.2, 0.5 and 0.7, the temperature among 5, 10 and 20). Departure: soft
-targets are multiplied by the square of the temperature (Hinton et al. 2015), which the paper's eq. 4 does not have.
+"Patient Knowledge Distillation for BERT Model Compression", section 3: a student of k layers starts as the teacher's
+first k. Its [CLS] states, scaled to unit length, follow those of k - 1 of the teacher's layers: evenly spaced ones
+(`skip`) or the last ones (`last`). The last layer of each model is left to the soft targets. BERT6-PKD is `layers: 6`,
+BERT3-PKD `layers: 3`. The squared distance is averaged over layers and dimensions, as in the authors' code. For it they
+chose beta among 10, 100, 500 and 1000 (section 4.2; alpha among 0.2, 0.5 and 0.7, the temperature among 5, 10 and 20).
+
+Difference from the paper: soft targets are multiplied by the square of the temperature (Hinton et al. 2015), which eq.
+4 lacks.
 """
 
 from functools import partial
@@ -29,16 +31,16 @@ class Params(Fit):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    layers: Count  # of the student
+    layers: Count  # number of the student's layers
     map: Literal["skip", "last"] = "skip"
     temperature: distillation.Temperature = 10.0
-    alpha: Fraction = 0.5  # weight of the soft targets; the labels have the rest
+    alpha: Fraction = 0.5  # weight of the soft targets; the labels have 1 - alpha
     beta: Annotated[float, Field(ge=0)] = 100.0  # weight of the [CLS] states
     learning_rate: Annotated[float, Field(gt=0, lt=10)] = 5e-5
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The student."""
+    """Train the student and return it."""
     count = students.depth(context.teacher)
     if not 2 <= params.layers < count:
         why = f" of a student whose teacher has {count}; it takes from 2, to have one to follow, to {count - 1}"
@@ -50,7 +52,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 
 def followed(count: int, layers: int, how: str) -> tuple[int, ...]:
-    """The layers, of `count`, that layers 1 to `layers` - 1 of the student follow (section 3.2)."""
+    """The teacher's layers, of `count`, that layers 1 to `layers` - 1 of the student follow (section 3.2)."""
     if how == "last":
         return tuple(range(count - layers + 1, count))
     return tuple(i * count // layers for i in range(1, layers))

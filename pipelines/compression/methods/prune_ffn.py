@@ -1,10 +1,10 @@
-"""prune_ffn: remove the feed-forward rows that matter least, and fine-tune the rest.
+"""prune_ffn: remove the least important feed-forward rows, and fine-tune the rest.
 
-The importance of a row, which is one number between the two matrices of a layer's feed-forward part, is that of Michel
-et al. 2019 for heads; McCarley et al. 2019 ("Structured Pruning of a BERT-based Question Answering Model") take rows so
-too. Rows are really removed. By default every layer loses as many, and the result is a native model with a smaller
-`intermediate_size`. With `among: model` all layers' rows compete, config.json notes how many each has
-(`bertline_reshaped`), and bertline opens the folder.
+A row is one number between the two matrices of a layer's feed-forward part. Its importance is computed as for heads by
+Michel et al. 2019; McCarley et al. 2019 ("Structured Pruning of a BERT-based Question Answering Model") also remove
+rows this way. Rows are cut out of the matrices, which get smaller. By default every layer loses the same number, and
+the result is a native model with a smaller `intermediate_size`. With `among: model` the rows of all layers compete,
+config.json notes how many each layer has (`bertline_reshaped`), and bertline opens the folder.
 """
 
 from typing import Annotated, Literal
@@ -19,18 +19,19 @@ from pipelines.core.section import Count
 from pipelines.models import shapes
 from pipelines.training import losses
 
-FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "deberta-v2", "modernbert")  # MobileBERT has stacks
+# not MobileBERT, whose layers have several feed-forward parts
+FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "deberta-v2", "modernbert")
 
 
 class Params(FineTuneAfter):
     """The share of all rows to remove, how the rows are chosen, and the settings of fine-tuning."""
 
-    share: Annotated[float, Field(gt=0, lt=1)]  # of the rows that there are
+    share: Annotated[float, Field(gt=0, lt=1)]  # share of all rows
     among: Literal["layer", "model"] = "layer"
     rounds: Count = 1
-    least: Count = 1  # rows that every layer keeps
-    rows: Count = 2000  # training rows that importance is measured on
-    measure_batch: Count = 32  # rows at once while it is measured
+    least: Count = 1  # rows that every layer keeps at least
+    rows: Count = 2000  # training rows to measure importance on
+    measure_batch: Count = 32  # batch size of the measurement
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:

@@ -1,10 +1,12 @@
-"""prune_heads: remove the attention heads that matter least, and fine-tune the rest (Michel et al. 2019).
+"""prune_heads: remove the least important attention heads, and fine-tune the rest (Michel et al. 2019).
 
-A head is really removed: its rows of query, key and value go, and its columns of the output, so matrices get smaller.
-transformers has no name for layers with different numbers of heads, so config.json notes them (`bertline_reshaped`),
-and bertline opens the folder. With several rounds the importance is measured again before each (section 4.1).
-Departures: the paper prunes without training afterwards, and may remove all heads of a layer; here every layer keeps
-`least`.
+A removed head is cut out: its rows of query, key and value and its columns of the output, so the matrices get smaller.
+The configs of transformers cannot express layers with different numbers of heads, so config.json notes them
+(`bertline_reshaped`), and bertline opens the folder. With several rounds the importance is measured again before each
+(section 4.1).
+
+Differences from the paper: it prunes without training afterwards, and may remove all heads of a layer. Here every layer
+keeps `least` heads.
 """
 
 from typing import Annotated
@@ -25,12 +27,12 @@ FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "mobilebert", 
 class Params(FineTuneAfter):
     """The share of all heads to remove, how the heads are chosen, and the settings of fine-tuning."""
 
-    share: Annotated[float, Field(gt=0, lt=1)]  # of the heads that there are
+    share: Annotated[float, Field(gt=0, lt=1)]  # share of all heads
     rounds: Count = 1
-    least: Count = 1  # heads that every layer keeps
+    least: Count = 1  # heads that every layer keeps at least
     normalize: bool = True  # importances of a layer are divided by their l2 norm
-    rows: Count = 2000  # training rows that importance is measured on
-    measure_batch: Count = 32  # rows at once while it is measured
+    rows: Count = 2000  # training rows to measure importance on
+    measure_batch: Count = 32  # batch size of the measurement
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:

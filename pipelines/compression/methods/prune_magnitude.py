@@ -1,14 +1,14 @@
 """prune_magnitude: set the weights nearest to zero to zero, in rounds, and train the others (Han et al. 2015).
 
-With `rewind` the weights that are left go back after every round to where they started, and only the mask is learned:
-the lottery ticket (Frankle and Carbin 2019, section 1, "iterative pruning"; Chen et al. 2020, "The Lottery Ticket
-Hypothesis for Pre-trained BERT Networks"). `rewind: teacher` goes back to the teacher; `rewind: encoder`, as in Chen et
-al., to the encoder that the teacher was fine-tuned from. The head and the pooler keep the teacher's weights then; in
-the paper the head begins at random, and the pooler is pruned and goes back too.
+With `rewind` the remaining weights return to their starting values after every round, and only the mask is learned: the
+lottery ticket (Frankle and Carbin 2019, section 1, "iterative pruning"; Chen et al. 2020, "The Lottery Ticket
+Hypothesis for Pre-trained BERT Networks"). `rewind: teacher` returns to the teacher. `rewind: encoder`, as in Chen et
+al., returns to the encoder that the teacher was fine-tuned from; the head and the pooler then keep the teacher's
+weights. In the paper the head starts at random, and the pooler is pruned and rewound too.
 
-The matrices inside the layers are pruned, all together by magnitude, as in Chen et al.; embeddings, biases, norms and
-the head are not. The file stays as large and the model as slow: zeros are stored and multiplied like other numbers.
-`sparsity` in variant.json is the share of zeros in the file.
+The matrices inside the layers are pruned together by magnitude, as in Chen et al.; embeddings, biases, norms and the
+head are not pruned. The file stays as large and the model as slow, because zeros are stored and multiplied like other
+numbers. `sparsity` in variant.json is the share of zeros in the file.
 """
 
 from pathlib import Path
@@ -27,12 +27,12 @@ from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones
 
-FAMILIES = tuple(name for name in backbones.BACKBONES if name != "xlnet")  # whose weights have three dimensions
+FAMILIES = tuple(name for name in backbones.BACKBONES if name != "xlnet")  # XLNet's weights have three dimensions
 REWIND = "params.yaml: compress: rewind: encoder"
 
 
 class Params(FineTuneAfter):
-    """The share of the layers' weights that is zero at the end, and the settings of each round's training."""
+    """The final share of zeros among the layers' weights, and the settings of each round's training."""
 
     sparsity: Annotated[float, Field(gt=0, lt=1)]
     rounds: Count = 1
@@ -40,7 +40,7 @@ class Params(FineTuneAfter):
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The teacher with many weights that are zero."""
+    """The teacher with its smallest weights set to zero."""
     model = context.teacher
     start = _start(context, params.rewind)
     for number in range(1, params.rounds + 1):
@@ -55,7 +55,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 
 def _start(context: Context, rewind: str) -> dict[str, torch.Tensor]:
-    """The weights, by their names in the model, to which every round goes back; {} if it goes on with what it has."""
+    """The weights, by name, that every round returns to; {} if a round continues with the current weights."""
     model = context.teacher
     if rewind == "none":
         return {}
@@ -69,7 +69,10 @@ def _start(context: Context, rewind: str) -> dict[str, torch.Tensor]:
 
 
 def _encoder(context: Context) -> PreTrainedModel:
-    """The encoder that the teacher was fine-tuned from. Raises UsageError unless it is still what it was."""
+    """The encoder that the teacher was fine-tuned from.
+
+    Raises UsageError if finetune did not make the teacher, or if the encoder has changed since.
+    """
     record = provenance.read(context.source)
     if record.get("stage") != "finetune":
         raise UsageError(f"{REWIND}: {context.source} is not what finetune made, so it has no encoder to go back to")

@@ -1,12 +1,12 @@
-"""prune_vocab: drop the pieces of the vocabulary that the training rows never use, or seldom; nothing is trained.
+"""prune_vocab: drop the pieces of the vocabulary that the training rows use never or seldom; nothing is trained.
 
-Abdaoui et al. 2020 ("Load What You Need: Smaller Versions of Multilingual BERT") keep the pieces of one language so,
-and those of them that its texts use most (section 3).
-The tokenizer loses the same entries as the embedding, and the model folder holds its own, shorter vocabulary. A text of
-pieces that stay is cut into the same pieces and predicted the same (`pipelines/text/vocabulary_pruning.py` says why).
-Another text is cut into smaller pieces: into single characters at worst, where they are kept.
+Abdaoui et al. 2020 ("Load What You Need: Smaller Versions of Multilingual BERT") keep the pieces of one language in
+this way, or only those that its texts use most (section 3). The tokenizer loses the same entries as the embedding, and
+the model folder holds its own, shorter vocabulary. A text whose pieces all stay is cut into the same pieces and gets
+the same prediction (`pipelines/text/vocabulary_pruning.py` explains why). Other texts are cut into smaller pieces: at
+worst into single characters, if these are kept.
 
-Rows for a further method on the result must be encoded with its vocabulary: `vocab: artifacts/models/NAME`.
+To apply another method to the result, encode the rows with its vocabulary: `vocab: artifacts/models/NAME`.
 """
 
 import shutil
@@ -29,10 +29,10 @@ FAMILIES = tuple(backbones.BACKBONES)
 
 
 class Params(Section):
-    """The pieces that stay besides those in use and the special tokens."""
+    """The pieces that stay besides the special tokens."""
 
-    characters: bool = True  # pieces of a single character, so that unseen words can still be spelt
-    most: Count | None = None  # pieces in use that stay, those used most first; all of them if not given
+    characters: bool = True  # keep single characters, so that unseen words can still be spelt
+    most: Count | None = None  # the number of pieces in use that stay, the most frequent ones; by default all
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
@@ -53,7 +53,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 
 def in_use(ids: np.ndarray, most: int | None) -> list[int]:
-    """The ids that occur, or the `most` of them that occur most often; of equals the lower ids."""
+    """The ids that occur, or the `most` of them that occur most often; among equals the lower ids."""
     found, times = np.unique(ids, return_counts=True)
     return found[np.argsort(-times, kind="stable")[:most]].tolist()
 
@@ -77,7 +77,7 @@ def keep(model: PreTrainedModel, stay: list[int]) -> None:
 
 
 def _renumber(config: Any, new_id: dict[int, int]) -> None:
-    """The new size of the vocabulary and the new ids of special tokens, where the config names them."""
+    """Set the new size of the vocabulary and the new ids of special tokens in a config."""
     if config.model_type == "roberta" and new_id.get(config.pad_token_id) != config.pad_token_id:
         raise UsageError("params.yaml: compress: prune_vocab: RoBERTa's positions count from the id of its padding")
     for name, value in list(config.to_dict().items()):

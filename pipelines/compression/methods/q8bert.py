@@ -1,13 +1,14 @@
-"""q8bert: fine-tuning that computes with 8-bit numbers, and then int8 for good (Zafrir et al. 2019, Q8BERT).
+"""q8bert: quantization-aware fine-tuning with 8-bit numbers, then conversion to int8 (Zafrir et al. 2019, Q8BERT).
 
-Every linear layer and embedding computes with its weight in 255 symmetric steps, a linear layer also with its inputs,
-whose range is an exponential moving average of the largest magnitudes at tokens, not at padding; gradients pass the
-rounding as they are (`models/fake_quantization.py`). Softmax, normalization and GELU stay in fp32. It is exported as
-ONNX with QuantizeLinear and DequantizeLinear. Where inputs exceed their range the export has one more step, -128.
-Biases stay in fp32, which the paper has as int32.
+Every linear layer and embedding computes with its weight in 255 symmetric steps. A linear layer also rounds its inputs.
+Their range is an exponential moving average of the largest magnitudes at tokens, without padding. Gradients pass the
+rounding unchanged (`models/quantization/fake_quantization.py`). Softmax, normalization and GELU stay in fp32. The model
+is exported as ONNX with QuantizeLinear and DequantizeLinear. If inputs exceed their range, the export has one more
+step, -128. Biases stay in fp32; the paper has int32.
 
-The average begins at the first step's magnitudes and is not corrected for that. The authors' decay of 0.9999 suits
-their many thousands of steps: after a hundred it still holds 99% of the first, and `ema_decay: 0.99` follows faster.
+The average starts with the magnitudes of the first step, without bias correction. The authors' decay of 0.9999 suits
+their many thousands of steps: after a hundred steps the average still holds 99% of the first value. `ema_decay: 0.99`
+follows faster.
 """
 
 from functools import partial
@@ -26,7 +27,7 @@ from pipelines.training import losses
 
 
 class Params(Fit):
-    """The share of a range that is kept at every step, as in the authors' code, and the settings of fine-tuning."""
+    """The decay of the average, by default as in the authors' code, and the settings of fine-tuning."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,18 +41,18 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     rounding = fake_quantization.ByLargest()
     fake_quantization.insert(model, rounding, rounding, decay=params.ema_decay)
     at_tokens = partial(loss, task=losses.for_kind(context.task.kind))
-    # without `kind`: what makes steps faster for a head's sake would pass by these layers, or show them other tokens
+    # without `kind`: accelerations for a head would bypass these layers, or give them other tokens
     return rounded(context.train(model, at_tokens, params, after_step=fake_quantization.end_step))
 
 
 def loss(model: nn.Module, batch: Batch, step: int, *, task: losses.Loss) -> losses.Sums:
-    """The task's; of the inputs of linear layers those at tokens count, and those at padding do not."""
+    """The task's loss; the ranges of inputs are updated at tokens only, not at padding."""
     fake_quantization.only_at(fake_quantization.ranges(model), batch["attention_mask"].flatten(0, -2).bool())
     return task(model, batch, step)
 
 
 def rounded(model: PreTrainedModel) -> PreTrainedModel:
-    """The fake-quantized `model` with the integers that its weights stand for."""
+    """Replace the fake-quantized layers of `model` by layers with int8 weights."""
     for name, part in [*model.named_modules()]:
         if isinstance(part, fake_quantization.FakeLinear) and part.inputs is not None:
             step, zero = qdq.symmetric(part.inputs.now())
@@ -63,5 +64,5 @@ def rounded(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def scale(part: fake_quantization.FakeLinear | fake_quantization.FakeEmbedding) -> torch.Tensor:
-    """The one step of a weight, (1,)."""
+    """The step size of a weight, (1,)."""
     return part.weight.detach().float().abs().amax().reshape(1).clamp(min=1e-8) / int8.MOST

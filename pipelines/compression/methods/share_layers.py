@@ -1,16 +1,16 @@
 """share_layers: layers share one set of weights, as in ALBERT (Lan et al. 2020, section 3.1), then fine-tuning.
 
-ALBERT is pretrained so; here the shared weights begin as the mean of the layers that come to share them, or as the
-lowest of them, and training has to repair what that breaks: fine-tuning, and before it, if `transfer_epochs` says so,
-a fit to the teacher's states of every layer (Sun et al. 2020, section 3.5, L_FMT). Layers of one group are neighbours,
-as ALBERT's groups.
+ALBERT is pretrained with shared weights. Here they start as the mean of the layers that share them, or as the lowest of
+these layers, and training repairs the loss: fine-tuning and, with `transfer_epochs`, before it a fit to the teacher's
+states of every layer (Sun et al. 2020, section 3.5, L_FMT). The layers of a group are neighbours, as in ALBERT.
 
 A BERT becomes a native `Albert*` model: in evaluation a layer of both computes the same, and ALBERT's projection of
-embeddings is the identity at first. (ALBERT has no dropout after the feed-forward part.) Other families differ:
-RoBERTa counts positions from the padding's id, ELECTRA's and DistilBERT's heads have other activations, ModernBERT
-has its norms before its parts, DeBERTa its own attention. They, a BERT under a head of ours, and one whose shapes
-ALBERT cannot have, keep their own architecture with shared weights, which are stored once; config.json notes the groups
-(`bertline_reshaped`), and bertline opens the folder.
+embeddings starts as the identity. (ALBERT has no dropout after the feed-forward part.)
+
+Other families differ: RoBERTa counts positions from the padding's id, the heads of ELECTRA and DistilBERT have other
+activations, ModernBERT has its norms before its parts, and DeBERTa has its own attention. These families keep their
+architecture with shared weights, which are stored once. So do a BERT under one of bertline's own heads, and a BERT with
+shapes that ALBERT cannot have. config.json notes the groups (`bertline_reshaped`), and bertline opens the folder.
 """
 
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ from pipelines.core.errors import UsageError
 from pipelines.core.section import Count
 from pipelines.models import backbones, heads, shapes
 
-FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # which shares already
+FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # ALBERT shares layers already
 IN_ALBERT = {  # parts of a layer in BERT -> in ALBERT
     "attention.self.query": "attention.query",
     "attention.self.key": "attention.key",
@@ -39,7 +39,7 @@ IN_ALBERT = {  # parts of a layer in BERT -> in ALBERT
     "output.dense": "ffn_output",
     "output.LayerNorm": "full_layer_layer_norm",
 }
-SAME = (  # values of the config that have one name in both
+SAME = (  # config values with the same name in both
     "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
     "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
     "initializer_range", "layer_norm_eps", "pad_token_id", "bos_token_id", "eos_token_id",
@@ -47,11 +47,11 @@ SAME = (  # values of the config that have one name in both
 
 
 class Params(FineTuneAfter):
-    """The number of sets of weights, how they begin, and the settings of both fits."""
+    """The number of sets of weights, how they start, and the settings of both fits."""
 
     groups: Count = 1
     start: Literal["mean", "lowest"] = "mean"
-    transfer_epochs: Annotated[float, Field(ge=0)] = 0  # in which each layer learns the states that the teacher has
+    transfer_epochs: Annotated[float, Field(ge=0)] = 0  # epochs of the fit to the teacher's states
     transfer_learning_rate: Rate = 1e-3
 
 
@@ -77,7 +77,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 
 def _check_alike(model: nn.Module, groups: list[int]) -> None:
-    """Raise UsageError if layers of a group have parts of different sizes, as heads pruned apart leave them."""
+    """Raise UsageError if parts of a group's layers differ in size, as after pruning heads layer by layer."""
     sizes: dict[tuple[int, str], torch.Size] = {}
     for group, layer in zip(groups, backbones.layers(model), strict=True):
         for name, parameter in layer.named_parameters():
@@ -86,7 +86,7 @@ def _check_alike(model: nn.Module, groups: list[int]) -> None:
 
 
 def _check_apart(model: nn.Module, groups: list[int]) -> None:
-    """Raise UsageError if the lowest layers of two groups are one already, so that both groups would be."""
+    """Raise UsageError if the lowest layers of two groups already share weights, so that the groups would be one."""
     before = shapes.of(model).get(shapes.GROUPS, [*range(len(groups))])
     lowest = [before[groups.index(group)] for group in sorted({*groups})]
     if len({*lowest}) < len(lowest):
@@ -98,7 +98,7 @@ def _check_apart(model: nn.Module, groups: list[int]) -> None:
 
 @torch.no_grad()
 def _begin(layers: list[nn.Module], start: str) -> None:
-    """Set each parameter of the lowest layer that has it to the mean over the layers, or leave it as it is there."""
+    """Set each parameter of the lowest layer that has it to the mean over the layers; without `mean` change nothing."""
     named: dict[str, list[nn.Parameter]] = {}
     for layer in layers:
         for name, parameter in layer.named_parameters():
@@ -109,7 +109,7 @@ def _begin(layers: list[nn.Module], start: str) -> None:
 
 @torch.no_grad()
 def as_albert(model: PreTrainedModel, kind: str, groups: int) -> PreTrainedModel:
-    """A BERT with its head as an ALBERT whose groups have the weights of the lowest layer of each group."""
+    """A BERT with its head as an ALBERT; each group gets the weights of its lowest layer."""
     old: Any = model.config
     names = {name: getattr(old, name) for name in ("id2label", "label2id", "problem_type") if kind != "span"}
     dropout = old.hidden_dropout_prob if old.classifier_dropout is None else old.classifier_dropout

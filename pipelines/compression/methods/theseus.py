@@ -1,12 +1,14 @@
-"""theseus: modules of the teacher are replaced at random by smaller ones, which learn among them (Xu et al. 2020).
+"""theseus: modules of the teacher are replaced at random by smaller ones, which learn in their place (Xu et al. 2020).
 
-"BERT-of-Theseus: Compressing BERT by Progressive Module Replacing", section 3: the teacher's layers are divided into
-modules, and each has a substitute of one layer, the successor, which begins as one of the teacher's first layers. At
+"BERT-of-Theseus: Compressing BERT by Progressive Module Replacing", section 3. The teacher's layers are divided into
+modules. Each module has a substitute of one layer, the successor, which starts as one of the teacher's first layers. At
 every step each module is replaced with a probability: a constant one (section 3.1), or one that rises linearly (3.3).
-Only successors train; embeddings, head and the replaced layers stay as they are. Then the successors alone are
-fine-tuned with embeddings and head (section 3.2). The loss is that of the task; `soft` puts the teacher's
-probabilities beside the labels or, if it is 1, in their place. Layers that are replaced run without dropout, as all
-frozen layers do here. Each stage is a fit of its own, whose learning rate rises and falls anew.
+Only successors train; embeddings, head and the teacher's layers are frozen. Then the successors alone are fine-tuned
+with embeddings and head (section 3.2).
+
+The loss is the task's. `soft` adds the teacher's probabilities to the labels; with `soft: 1` they replace the labels.
+The teacher's layers run without dropout, like all frozen layers here. Each stage is a fit of its own, with its own
+learning-rate schedule.
 """
 
 from copy import deepcopy
@@ -29,29 +31,29 @@ from pipelines.training import losses, optim
 
 
 class Params(DistillationFit):
-    """The number of layers that are left, how they replace the teacher's, and the settings of both fits."""
+    """The number of remaining layers, how they replace the teacher's, and the settings of both fits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    layers: Count | None = None  # of the student; by default half of the teacher's
+    layers: Count | None = None  # layers of the student; by default half of the teacher's
     replacing: Literal["constant", "linear"] = "linear"
-    rate: Fraction = 0.3  # the probability, or where it begins (b of section 3.3)
-    # what it rises by at every step (k of section 3.3); by default it is 1 after half of the steps, about as in the
+    rate: Fraction = 0.3  # the probability, or its initial value (b of section 3.3)
+    # the increase at every step (k of section 3.3); by default the rate is 1 after half of the steps, about as in the
     # authors' example of 0.0006 over 2,500 steps
     slope: Annotated[float, Field(gt=0)] | None = None
     replacing_epochs: Positive = 3
-    learning_rate: Annotated[float, Field(gt=0, lt=10)] = 2e-5  # of both fits
+    learning_rate: Annotated[float, Field(gt=0, lt=10)] = 2e-5  # learning rate of both fits
 
 
 class Place(nn.Module):
-    """Stands for a layer of the teacher. Replaced, the first of a module is its successor; the others do nothing."""
+    """Wraps a layer of the teacher. When replaced, a module's first place runs the successor; the others do nothing."""
 
     def __init__(self, layer: nn.Module, successor: nn.Module | None) -> None:
         super().__init__()
         self.layer, self.successor, self.replaced = layer, successor, False
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the teacher's layer, such as its type of attention, to the model that reads it."""
+        """Return an attribute of the teacher's layer, such as its type of attention, which the model reads."""
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -69,7 +71,7 @@ class Place(nn.Module):
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The successors, with embeddings and head."""
+    """Train the successors within the teacher, then with embeddings and head; return the model of both."""
     count = students.depth(context.teacher)
     layers = params.layers or max(1, count // 2)
     _check(context.teacher, count, layers)
@@ -103,7 +105,7 @@ def _check(teacher: PreTrainedModel, count: int, layers: int) -> None:
 
 
 def board(ship: PreTrainedModel, successors: Any) -> list[Any]:
-    """Put a `Place` at every layer of `ship`; returns the first of each module, which has the module's successor."""
+    """Put a `Place` around every layer of `ship`; return the first of each module, which has the successor."""
     old = backbones.layers(ship)
     size = len(old) // len(successors)
     places = [Place(layer, None if i % size else deepcopy(successors[i // size])) for i, layer in enumerate(old)]
@@ -120,7 +122,7 @@ def rate_at(step: int, steps: int, params: Params) -> float:
 
 
 def replace(model: nn.Module, step: int, steps: int, *, modules: int, params: Params, seed: int) -> None:
-    """Draw which modules of the ship are replaced at this step; a resumed training and other workers draw the same."""
+    """Draw the modules to replace at this step; a resumed training and other workers draw the same ones."""
     drawn = seeding.generator(seed, "replaced", step).random(modules) < rate_at(step, steps, params)
     places: Any = [*backbones.layers(model)]
     size = len(places) // modules
@@ -129,14 +131,14 @@ def replace(model: nn.Module, step: int, steps: int, *, modules: int, params: Pa
 
 
 def loss(model: nn.Module, batch: Batch, more: Any = 0, *, task: retraining.Task) -> losses.Sums:
-    """The loss of `task`. Successors that replace nothing at this step have gradients of 0, as in the authors' code."""
+    """The loss of `task`. Successors that are not used at this step get gradients of 0, as in the authors' code."""
     total, count = task(model, batch, more)
     idle = [p for place in backbones.layers(model) if not place.replaced for p in place.parameters() if p.requires_grad]
     return total + 0.0 * sum(parameter.sum() for parameter in idle), count
 
 
 def _successors(model: nn.Module, rate: float) -> list[optim.Group]:
-    """The parameters of the successors; all others are frozen."""
+    """Freeze all parameters but the successors', and return these."""
     model.requires_grad_(False)
     for place in backbones.layers(model):
         if isinstance(place, Place) and place.successor is not None:

@@ -1,12 +1,14 @@
-"""tinybert: a thin student first learns how the teacher computes, then what it predicts (Jiao et al. 2020).
+"""tinybert: a thin student first learns the teacher's states and attention, then its predictions (Jiao et al. 2020).
 
 "TinyBERT: Distilling BERT for Natural Language Understanding", the task-specific distillation of sections 3.1 and 3.2
-in two fits: embeddings, attention and hidden states (eq. 7 to 9), then logits (eq. 10). The paper's student has 4
-layers, hidden_size 312 and intermediate_size 1200, begins as a pretrained `student`, and learns from augmented rows;
-here it may begin at random, and the rows are those of the task. A narrower student's states are projected to the
-teacher's width by matrices that are learned with it and not kept. Attention is compared before its softmax (section
-3.1), positions included. The matrices have no bias, as eq. 8 has none; the authors' code adds one. Families
-whose attention shows no queries and keys (DeBERTa, XLNet) need `attention: 0`.
+in two fits. The first compares embeddings, attention and hidden states (eq. 7 to 9), the second logits (eq. 10). The
+states of a narrower student are projected to the teacher's width by matrices that are trained with it and dropped
+afterwards. Attention is compared before its softmax (section 3.1), with positions applied. Families whose attention
+exposes no queries and keys (DeBERTa, XLNet) need `attention: 0`.
+
+Differences from the paper: its student has 4 layers, hidden_size 312 and intermediate_size 1200, starts as a pretrained
+`student`, and learns from augmented rows. Here the student may start at random, and the rows are not augmented. The
+projections have no bias, as in eq. 8; the authors' code adds one.
 """
 
 from functools import partial
@@ -32,9 +34,9 @@ Weight = Annotated[float, Field(ge=0)]
 class Params(students.Sized):
     """The student's size or folder, the layers that it follows, and the settings of both fits."""
 
-    # the teacher's layer, from 1, for each of the student's: g(m) of section 3.1, and its variants of section 4.4
+    # the teacher's layer, from 1, for each layer of the student: g(m) of section 3.1, or a variant of section 4.4
     map: Literal["uniform", "top", "bottom"] | list[int] = "uniform"
-    attention: Weight = 1.0  # of the attention's loss
+    attention: Weight = 1.0  # weight of the attention loss
     intermediate_epochs: Positive = 20
     intermediate_learning_rate: Rate = 5e-5
     temperature: distillation.Temperature = 1.0
@@ -51,7 +53,7 @@ class Params(students.Sized):
 
 
 class Projected(nn.Module):
-    """A student, and the matrices that bring its states to the teacher's width, if that is another."""
+    """A student, and the matrices that project its states to the teacher's width if the widths differ."""
 
     def __init__(self, student: PreTrainedModel, width: int) -> None:
         super().__init__()
@@ -62,12 +64,12 @@ class Projected(nn.Module):
 
     @property
     def base_model(self) -> nn.Module:
-        """The student's encoder, under the name that it has in every model of transformers."""
+        """The student's encoder, under the name that every model of transformers uses."""
         return backbones.encoder(self.student)
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The student."""
+    """Train the student and return it."""
     student = students.sized(context, params)
     taught = followed(students.depth(context.teacher), students.depth(student), params.map)
     if params.attention:
@@ -84,7 +86,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 
 def followed(count: int, layers: int, how: str | list[int]) -> tuple[int, ...]:
-    """The teacher's layer, of `count`, for each layer of the student."""
+    """The teacher's layer, from 1 to `count`, for each layer of the student."""
     if how == "uniform" and count % layers:
         raise students.refused("map", how, f": {count} layers of the teacher do not divide evenly among {layers}")
     named = {"top": range(count - layers + 1, count + 1), "bottom": range(1, layers + 1)}
@@ -111,7 +113,7 @@ def inside(
     taught: tuple[int, ...],
     attention: float,
 ) -> losses.Sums:
-    """L_embd + sum over layers of L_hidn + L_attn (eq. 6 with all weights 1), for each row."""
+    """The sum over rows of L_embd + sum over layers of L_hidn + `attention` * L_attn (eq. 6), and the count."""
     assert isinstance(model, Projected)
     seen = states.see(model.student, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
@@ -130,7 +132,7 @@ def inside(
 def attention_apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The mean squared difference of scores (S, h, T, T) over heads and pairs of tokens, mask (B, ..., T): (B,).
 
-    Jiao et al. 2020, eq. 7. S sequences; a row of several has the mean of all of its pairs.
+    Jiao et al. 2020, eq. 7. The pairs of all sequences of a row are averaged together.
     """
     pairs = mask[..., :, None] * mask[..., None, :]  # (B, ..., T, T)
     squares = (student.float() - teacher).square().mean(dim=1).reshape(pairs.shape)
@@ -140,7 +142,7 @@ def attention_apart(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Te
 def prediction(
     model: nn.Module, batch: Batch, targets: teacher_outputs.TeacherOutputs, *, kind: str, temperature: float
 ) -> losses.Sums:
-    """The cross-entropy of the teacher's probabilities (eq. 10)."""
+    """The cross-entropy with the teacher's probabilities (eq. 10), and the count."""
     logits = states.logits(model, kind, batch)
     total = distillation.soft_targets(kind, logits, targets["logits"], batch, temperature)
     return total, distillation.counts(kind, batch).sum()
