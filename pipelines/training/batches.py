@@ -1,7 +1,6 @@
 """Batches by number: `batches[step]` depends on the data, the seed and the step alone.
 
-So a resumed run asks for its next step and draws what an unbroken run would have drawn; there is no iterator to
-advance. B rows, T tokens.
+A resumed run therefore draws the same batches as an unbroken run; there is no iterator to advance. B rows, T tokens.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from pipelines.core.ragged import Ragged, model_inputs, padded
 from pipelines.core.task import Task
 from pipelines.models.batch import IGNORE, Batch
 
-READ = ("first_length", "first_lengths", "end_position", "labels")  # columns, beside those whose absence has a sentence
+READ = ("first_length", "first_lengths", "end_position", "labels")  # columns without nulls; others have their own error
 
 
 class Batches(Protocol):
@@ -41,7 +40,8 @@ class Batches(Protocol):
 class Encoded:
     """One encoded split in memory, ragged: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
 
-    A row is one sequence, or `choices` sequences one after another: those of a choice, or of a positive pair.
+    A row is one sequence, or `choices` sequences one after another: the options of a choice, or the two texts of a
+    positive pair.
     """
 
     ids: np.ndarray  # (tokens,) uint16 or uint32
@@ -50,7 +50,7 @@ class Encoded:
     # (rows,) int64, or float32 for a regression; (rows, 2) first and last token of a span; (tokens,) tags
     labels: np.ndarray | None = None
     choices: int = 1
-    tags: bool = False  # whether labels are those of tokens
+    tags: bool = False  # whether there is a label for each token
 
     @classmethod
     def read(cls, folder: Path, split: str) -> "Encoded":
@@ -62,7 +62,7 @@ class Encoded:
         for name in ("label", "start_position"):
             if name in table.column_names and (count := table.column(name).null_count):
                 raise InputError(f"{path}: {count} rows have no label; train on another split")
-        for name in table.column_names:  # what the schema lets be missing, and training reads
+        for name in table.column_names:  # the schema allows null here, training does not
             if name in READ and (missing := table.column(name).is_null().to_pylist()).count(True):
                 raise InputError(f"{path}: row {missing.index(True)} has no {name}; encode it again")
         column, choices = table.column("input_ids").chunk(0), 1
@@ -101,7 +101,7 @@ class Encoded:
         return int(self.lengths.max())
 
     def sample(self, count: int | None, seed: int) -> "Encoded":
-        """`count` rows drawn with the seed, in their old order; all rows if there are no more, or no count."""
+        """`count` rows drawn with the seed, in their original order; all rows if there are not more, or no count."""
         if not count or count >= len(self):
             return self
         rows = np.sort(seeding.generator(seed, "sample").permutation(len(self))[:count])
@@ -121,7 +121,7 @@ class Encoded:
 
 
 def sizes(folder: Path) -> tuple[int, int]:
-    """The longest sequence that encoded/<name> may hold, in tokens, and the size of its vocabulary."""
+    """The maximum length of a sequence in encoded/<name>, in tokens, and the size of its vocabulary."""
     path = folder / "encoding.json"
     facts = json_file.mapping(path)
     length, size = facts.get("max_length"), facts.get("vocab_size")
@@ -131,7 +131,7 @@ def sizes(folder: Path) -> tuple[int, int]:
 
 
 def _complaint(data: Encoded, task: Task, vocab_size: int) -> str:
-    """A value that `encode` would not have written, and its row, in a few words; "" if there is none."""
+    """The first value that `encode` would not have written, and its row, in a few words; "" if there is none."""
     lengths, labels, kind, first = data.lengths, data.labels, task.kind, data.first_length
     highest = {"span": data.longest - 1, "tagging": 2 * len(task.labels)}.get(kind, len(task.labels) - 1)
     of_sequences = np.arange(len(lengths)) // data.choices
@@ -156,7 +156,7 @@ def _complaint(data: Encoded, task: Task, vocab_size: int) -> str:
 
 
 def _first(wrong: np.ndarray) -> int:
-    """The place of the first one that is True."""
+    """The index of the first True."""
     return int(np.flatnonzero(wrong)[0])
 
 
@@ -164,7 +164,7 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
     """Put rows into one padded batch, without a loop over rows.
 
     input_ids, attention_mask and, if there are two segments, token_type_ids: (B, T), or (B, choices, T). labels: (B,),
-    (B, 2) for a span, (B, T) for tags.
+    or (B, 2) for a span, or (B, T) for tags.
     """
     sequences = rows if data.choices == 1 else (rows[:, None] * data.choices + np.arange(data.choices)).reshape(-1)
     batch = model_inputs(Ragged(data.ids, data.offsets), sequences, data.first_length, pad_id, data.longest)
@@ -178,7 +178,7 @@ def collate(data: Encoded, rows: np.ndarray, pad_id: int) -> Batch:
 
 
 class RowBatches:
-    """Batches of a new permutation of the rows in every epoch; the last batch of an epoch may be short."""
+    """Batches of the rows, shuffled anew in every epoch; the last batch of an epoch may be short."""
 
     def __init__(self, data: Encoded, batch_size: int, epochs: float, seed: int, pad_id: int) -> None:
         self.data, self.batch_size, self.seed, self.pad_id = data, batch_size, seed, pad_id
@@ -197,7 +197,7 @@ class RowBatches:
         return collate(self.data, rows, self.pad_id)
 
     def rows(self, step: int) -> np.ndarray:
-        """The numbers of a batch's rows."""
+        """The numbers of the rows in the batch of `step`."""
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, seeding.generator(self.seed, "rows", epoch).permutation(len(self.data))
@@ -212,7 +212,7 @@ def _numbers(table: pa.Table, name: str) -> np.ndarray | None:
 
 
 def _labels(table: pa.Table) -> np.ndarray | None:
-    """The labels of the table's kind of rows, in the shape that they have in Encoded."""
+    """The labels of the table, in the shape that Encoded has for this kind of rows."""
     if "start_position" in table.column_names:
         return np.stack([table.column(name).to_numpy() for name in ("start_position", "end_position")], 1).astype(int)
     if "labels" in table.column_names:

@@ -1,4 +1,4 @@
-"""Check that an entry of finetune fits its task, and that its keys fit each other."""
+"""Check that an entry of finetune fits its task, and that its keys fit together."""
 
 from pipelines.core import schema
 from pipelines.core.errors import UsageError, choices
@@ -6,7 +6,7 @@ from pipelines.core.progress import say
 from pipelines.core.task import Task
 from pipelines.entries.finetune import Finetune
 
-# key -> another key and its value, without which the first has no effect
+# key -> the other key, and the value that it needs for the first key to have an effect
 COUNTS_UNDER = {
     "top_k": ("strategy", "top_k"),
     "layer_learning_rates": ("strategy", "top_k"),
@@ -16,7 +16,7 @@ COUNTS_UNDER = {
 
 
 def finetune(key: str, entry: Finetune, task: Task) -> None:
-    """Raise UsageError for keys that do not fit the kind of rows; warn of keys without effect."""
+    """Raise UsageError for keys that do not fit the kind of rows; print a warning for keys without effect."""
     schema.check_trained(task.kind)
     dev(f"finetune.{key}", entry.dev, task)
     if entry.patience and not entry.dev:
@@ -31,7 +31,7 @@ def finetune(key: str, entry: Finetune, task: Task) -> None:
 
 
 def dev(where: str, split: str, task: Task) -> None:
-    """Raise UsageError unless a model may be scored on `split` while it trains; "" is no split."""
+    """Raise UsageError unless a model can be scored on `split` while it trains; "" stands for no split."""
     if split and split not in task.splits:
         raise UsageError(f"params.yaml: {where}.dev: {choices('split', split, task.splits)}")
     if split == "train":

@@ -13,7 +13,7 @@ from pipelines.inference.runtimes import Torch
 
 
 def on_split(encoded: Path, split: str, task: Task) -> Callable[[Any], dict[str, float]]:
-    """A function of the model: the task's metrics on the rows that a split of the folder `encoded` was made from."""
+    """A function that returns a model's metrics on the rows from which a split of the folder `encoded` was made."""
     return partial(_score, split=Split(paths.scored_rows(encoded, split), task), tokenizer=encoded / "tokenizer")
 
 

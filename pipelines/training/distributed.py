@@ -23,18 +23,18 @@ Report = Callable[[int, dict[str, float]], None]
 
 
 class FitOptions(TypedDict, total=False):
-    """Options of `fit` beside model, loss, batches and params; a function that passes them on declares this type.
+    """Options of `fit` besides model, loss, batches and params; a function that passes them on declares this type.
 
     Attributes:
         groups: returns the parameters that train, with their rates, and freezes the others; None trains everything.
-        report: is called at the end for each point of the curve, (step, {"loss": ...}); some points, the last among
-            them, also have the scores of `watch(model)` at that step.
+        report: called at the end for each point of the curve, (step, {"loss": ...}); some points, including the last,
+            also have the scores of `watch(model)` at that step.
         watch: scores the model while it trains.
         select: a score of `watch`; the weights with its highest value are kept instead of the last ones.
         kind: the kind of rows, if the loss reads only the outputs of the model's head; see
             `acceleration.apply.to_rows`.
-        each_step: is called before every step with the model, the step and the number of steps.
-        after_step: is called after every step with the model.
+        each_step: called before every step with the model, the step and the number of steps.
+        after_step: called after every step with the model.
     """
 
     groups: Groups | None
@@ -49,7 +49,7 @@ class FitOptions(TypedDict, total=False):
 class Fitting:
     """The `fit` of one stage's entry: trains a model in place and returns it, in eval mode.
 
-    A method may call it more than once: each call has a checkpoint of its own. FitOptions describes the keywords.
+    A method may call it more than once; each call has its own checkpoint. FitOptions describes the keywords.
     """
 
     def __init__(self, folder: Path, place: Path, resources: Resources, depends: str) -> None:
@@ -102,7 +102,7 @@ class Fitting:
 def fitting(stage: str, key: str, resources: Resources, depends: str = "") -> Iterator[Fitting]:
     """Yield the `fit` of one stage's entry. A killed stage resumes from its checkpoints; a completed one removes them.
 
-    So the block ends when the model has its place: a kill must not find neither.
+    Write the model to its final folder inside the block, so that a kill leaves the checkpoint or the model.
 
     `depends` is a digest of what losses and scores depend on besides model, batch and params, such as a teacher, or the
     rows of `dev`. A checkpoint with another digest is not used.
@@ -142,7 +142,7 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
             torch.set_num_threads(resources.threads)
         try:
             train(get_job(), lambda metrics: ray.train.report(metrics), fingerprint)
-        except InputError as error:  # returned, not raised: a restart would meet it again
+        except InputError as error:  # returned, not raised: a restart would fail again
             return str(error)
         return ""
 
@@ -159,7 +159,7 @@ def _train_on_ray(job: Job, resources: Resources, folder: Path, fingerprint: str
 def _trainer() -> Any:
     """Ray's TorchTrainer without its cleaner of placement groups, which end with this process anyway.
 
-    The cleaner asks Ray's dashboard. Without a dashboard it waits at the end of every training.
+    The cleaner queries Ray's dashboard. Without a dashboard it delays the end of every training.
     """
     from ray.train.torch import TorchTrainer
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
@@ -173,7 +173,7 @@ def _trainer() -> Any:
 
 
 def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
-    """Run Ray's trainer. Raises InputError with the error that the loop returns, or with the reasons of Ray's own."""
+    """Run Ray's trainer. Raises InputError with the error that the loop returned, or with Ray's own reasons."""
     from ray.train import ControllerError, WorkerGroupError
 
     left = max_failures
@@ -184,7 +184,7 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
         except WorkerGroupError as error:
             reasons = {str(failure).strip().splitlines()[-1] for failure in error.worker_failures.values()}
             raise InputError(f"training failed {max_failures + 1} times: {'; '.join(reasons)}") from error
-        except ControllerError:  # Ray gives up if a worker dies while its group starts; the checkpoint goes on
+        except ControllerError:  # Ray gives up if a worker dies while its group starts; resume from the checkpoint
             if not left:
                 raise
             left -= 1
@@ -193,7 +193,7 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
 
 
 def _shared(job: Job) -> Callable[[], Job]:
-    """Put the job into Ray's object store; returns a function with which a worker gets it."""
+    """Put the job into Ray's object store; return a function that fetches it in a worker."""
     workers.start()
     import ray
 

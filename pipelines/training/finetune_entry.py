@@ -1,4 +1,4 @@
-"""Run one entry of finetune: an encoder and a head learn one task. The stage and the search for params call it."""
+"""Run one entry of finetune: train an encoder and a head on one task. The stage and the search for params call it."""
 
 import json
 from functools import partial
@@ -21,7 +21,7 @@ Point = tuple[int, dict[str, float]]
 
 
 def finetune(stage: str, key: str, entry: Finetune, target: Path, resources: Resources) -> list[Point]:
-    """Train as `entry` says and write the model folder `target`; returns the curve: (step, {name: number})."""
+    """Train as `entry` says and write the model folder `target`; return the curve: (step, {name: number})."""
     data, encoder = paths.encoded(entry.data), Path(entry.encoder)
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
     checks.finetune(key, entry, task)
@@ -29,7 +29,7 @@ def finetune(stage: str, key: str, entry: Finetune, target: Path, resources: Res
     torch.manual_seed(seeding.derive(entry.seed, "head"))
     model = new_head.for_task(encoder, task, entry.head, entry.pooling, entry.features)
     groups = partial(strategies.groups, params=entry)
-    groups(model)  # freezes parameters, so that the next line can say which ones train
+    groups(model)  # freezes parameters, so that the next line can print which ones train
     say(f"{stage} {key}: {strategies.describe(model)}")
     train = Encoded.read(data, task.train).sample(entry.max_train_rows, entry.seed)
     batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)

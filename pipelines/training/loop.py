@@ -1,4 +1,4 @@
-"""The one training loop, of fine-tuning, of pretraining and of every compression method that trains."""
+"""The training loop of fine-tuning, of pretraining and of every compression method that trains."""
 
 import hashlib
 import time
@@ -27,28 +27,28 @@ Groups = Callable[[nn.Module], list[optim.Group]]
 Heartbeat = Callable[[dict[str, float]], None]
 EachStep = Callable[[nn.Module, int, int], None]  # (model, next step, number of steps)
 AfterStep = Callable[[nn.Module], None]
-Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
-CURVE_POINTS = 100  # of the loss curve that a run keeps
+Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model in its current state
+CURVE_POINTS = 100  # points of the loss curve of a run
 
 
 @dataclass
 class Job:
-    """One training: all that `train` needs, in any process that runs it."""
+    """One training: everything that `train` needs, in any process that runs it."""
 
     model: nn.Module
     loss: Loss
     batches: Batches
     params: Fit
     groups: Groups | None
-    checkpoint: Path  # one file, replaced as training goes on; it holds the finished weights at the end
+    checkpoint: Path  # one file, replaced during training; at the end it holds the final weights
     checkpoint_seconds: float
-    precision: str = "auto"  # of Resources
+    precision: str = "auto"  # as in Resources
     watch: Watch | None = None
     select: str = ""  # the score of `watch` by which the best weights are kept; "" keeps the last
     each_step: EachStep | None = None  # called before every step, such as a schedule of replacements
-    after_step: AfterStep | None = None  # called after every step, in all workers, to unite what they saw
+    after_step: AfterStep | None = None  # called after every step, in all workers, to merge what they observed
     depends: str = ""  # digest of what loss and each_step depend on besides model and batch, such as a teacher
-    accelerated: apply.Names | None = ()  # those that are on already; None switches none on
+    accelerated: apply.Names | None = ()  # accelerations that are already on; None if all are switched off
 
     @property
     def watch_every(self) -> int:
@@ -62,11 +62,11 @@ class Job:
 
     @property
     def halved(self) -> Path:
-        """A file that exists if the memory did not hold a batch in `accumulate` parts."""
+        """A file that exists if a batch in `accumulate` parts did not fit into the memory."""
         return self.checkpoint.with_suffix(".halved")
 
     def fingerprint(self) -> str:
-        """Digest of weights, batches, params and what the loss depends on: a checkpoint is valid only for its job."""
+        """Digest of weights, batches, params and `depends`: a checkpoint is valid only for its job."""
         of = f"{self.batches.fingerprint()} {self.params.model_dump_json()} {self.depends}"
         digest = hashlib.sha256(of.encode())
         digest.update(backbones.digest(self.model).encode())
@@ -85,7 +85,7 @@ class _WithLoss(nn.Module):
 
 
 def train(job: Job, heartbeat: Heartbeat, fingerprint: str) -> None:
-    """Run `job` to its end, from its checkpoint if there is one; rank 0 leaves the result in the checkpoint."""
+    """Run `job` to its end, from its checkpoint if there is one; rank 0 writes the result into the checkpoint."""
     training = Training(job, fingerprint)
     with apply.to_steps(training.model, job.precision, job.accelerated) as on:
         training.attention = on.attention
@@ -102,7 +102,7 @@ class Training:
         self.job, self.fingerprint = job, fingerprint
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.waits = self.device.type == "cpu"  # a GPU works on while the host prepares what comes next
+        self.waits = self.device.type == "cpu"  # a GPU computes while the host prepares the next step
         self.model = job.model.to(self.device)
         self.attention: attention_kernels.Attention | attention_kernels.Given = attention_kernels.Given()
         groups = job.groups(self.model) if job.groups else optim.all_parameters(self.model, job.params.learning_rate)
@@ -114,7 +114,7 @@ class Training:
         self.now = resuming.resume(job.checkpoint, fingerprint, self.model, self.optimizer, self.device)
         self.wrapped: nn.Module = _WithLoss(self.model, job.loss)
         if self.world > 1:
-            # a loss may not reach every parameter, such as a pooler that the head does not read; and buffers hold what
+            # a loss may not use every parameter, such as a pooler that the head does not read; buffers hold what
             # each worker saw of its own rows
             self.wrapped = nn.parallel.DistributedDataParallel(
                 self.wrapped, find_unused_parameters=True, broadcast_buffers=False
@@ -150,7 +150,7 @@ class Training:
                     saved = time.monotonic()
 
     def _note(self, losses: dict[int, float], enough: bool) -> bool:
-        """Take up the losses of the steps that were read; returns whether the curve has a new point."""
+        """Add the losses of the steps that were read to the curve; return whether it has a new point."""
         now, points = self.now, len(self.now.curve)
         for step, loss in losses.items():
             del self.unread[step]
@@ -161,18 +161,18 @@ class Training:
         return len(now.curve) > points
 
     def step(self, batch: Batch, due: bool = False, enough: bool = False) -> tuple[dict[int, float], bool, bool]:
-        """One update from one batch. If a GPU's memory does not hold it, it is computed in twice as many parts."""
+        """Update the weights from one batch; if a GPU's memory does not hold it, compute it in twice as many parts."""
         while True:
-            with suppress(torch.OutOfMemoryError):  # its traceback keeps what filled the memory, until it is dropped
+            with suppress(torch.OutOfMemoryError):  # its traceback keeps the memory in use, until it is dropped
                 return self._update(batch, due, enough)
             self._halve()
 
     def _update(self, batch: Batch, due: bool, enough: bool) -> tuple[dict[int, float], bool, bool]:
-        """One update: the workers share the batch, and each computes its share in `parts`.
+        """Update the weights once: the workers share the batch, and each computes its share in `parts`.
 
-        Returns the mean losses over the batches of the steps that are read now, whether any worker found a checkpoint
-        due, and whether any found the training complete. Workers agree on both here, because all must call Ray's report
-        equally often. Where nothing is read, nothing is agreed on, and a GPU is not waited for.
+        Returns the mean losses of the steps that are read now, whether any worker found a checkpoint due, and whether
+        any found the training complete. Workers agree on both here, because all must call Ray's report equally often.
+        If no loss is read at this step, both are False, and the host does not wait for a GPU.
         """
         params, step = self.job.params, self.now.step
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
@@ -201,7 +201,7 @@ class Training:
         return losses, due and reads, enough and reads
 
     def _backward(self, mine: list[Batch], step: int, alone: bool) -> torch.Tensor:
-        """Add up the gradients of the parts; returns the summed loss and the count, (2,) float64 on the device."""
+        """Add up the gradients of the parts; return the summed loss and the count, (2,) float64 on the device."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         for here in mine:
             self.attention.choose(here)
@@ -221,13 +221,13 @@ class Training:
         return job.watch is not None and (after % job.watch_every == 0 or step % job.watch_every == 0)
 
     def _seed(self, number: int) -> None:
-        """Seed this device alone: torch.manual_seed also stores a stack trace for every kind of device not present."""
+        """Seed this device alone: torch.manual_seed also stores a stack trace for every kind of absent device."""
         torch.default_generator.manual_seed(number)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(number)
 
     def _halve(self) -> None:
-        """Halve the rows of a part, once: further attempts would only hide a wrong batch size."""
+        """Halve the rows of a part, once: more halvings would only hide a wrong batch size."""
         rows = self.job.params.batch_size / self.world / self.parts
         if self.job.halved.exists():
             advice = f"the memory does not hold {rows:g} rows at once; set a smaller batch_size or more accumulate"
@@ -241,13 +241,13 @@ class Training:
         torch.cuda.empty_cache()
 
     def _at_point(self, step: int) -> bool:
-        """Return whether the curve has a point here: one of CURVE_POINTS, a call of `watch`, or the end."""
+        """Return whether the curve has a point at `step`: one of CURVE_POINTS, a call of `watch`, or the end."""
         steps = len(self.job.batches)
         due = self.job.watch is not None and step % self.job.watch_every == 0
         return due or step % max(1, steps // CURVE_POINTS) == 0 or step == steps
 
     def _evaluate(self) -> None:
-        """Call `watch` if it is due, and keep the weights with the best score."""
+        """Call `watch` if it is due, and save the weights if they have the best score."""
         now, job = self.now, self.job
         if now.step % job.watch_every and now.step != len(job.batches):
             return
@@ -262,7 +262,7 @@ class Training:
             resuming.write(self.model.state_dict(), job.best)
 
     def _save(self) -> None:
-        """Write a checkpoint; the last one holds the best weights. A full disk is an error only at the last one."""
+        """Write a checkpoint; the last one holds the best weights. Only at the last one a full disk raises OSError."""
         job, last = self.job, self.now.step == len(self.job.batches)
         if job.select and last:
             self.model.load_state_dict(torch.load(job.best, map_location=self.device, weights_only=True))
@@ -275,7 +275,7 @@ class Training:
 
 
 def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
-    """The scores of `watch` for the model in eval mode; the mode and the random numbers of training stay the same."""
+    """The scores of `watch` for the model in eval mode; afterwards the mode and the random state are as before."""
     model.eval()
     with torch.random.fork_rng(), torch.inference_mode():
         torch.manual_seed(0)

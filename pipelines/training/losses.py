@@ -29,7 +29,7 @@ def cross_entropy(
 ) -> Sums:
     """Cross-entropy of (B, C) logits against labels (B,), or of (B, T, C) logits against tags (B, T).
 
-    `weights` has a number for each class, 1 on average over the training rows.
+    `weights` holds a number for each class, 1 on average over the training rows.
     """
     total = nn.functional.cross_entropy(
         logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORE, reduction="sum",
@@ -40,20 +40,20 @@ def cross_entropy(
 
 @cache
 def _on(device: torch.device, weights: tuple[float, ...]) -> torch.Tensor:
-    """The weights as a tensor, sent once: a GPU is waited for then."""
-    with torch.inference_mode(False):  # whoever asks first, a backward pass may be the next
+    """The weights as a tensor, sent to the device only once, because sending waits for a GPU."""
+    with torch.inference_mode(False):  # the cached tensor may be used in a backward pass later
         return torch.tensor(weights, device=device)
 
 
 def regression(model: nn.Module, batch: Batch, step: int = 0) -> Sums:
-    """`squared_error` of the model's numbers."""
+    """`squared_error` of the model's predicted numbers."""
     return squared_error(model(**backbones.inputs(model, batch)).logits, batch["labels"])
 
 
 def squared_error(predicted: torch.Tensor, labels: torch.Tensor) -> Sums:
     """Squared error of numbers (B, 1) against labels (B,)."""
     known = labels != IGNORE
-    # not an index: a GPU would be waited for, to know how many there are
+    # not an index: the host would wait for a GPU to know how many there are
     return torch.where(known, predicted[:, 0].float() - labels, 0.0).square().sum(), known.sum()
 
 
@@ -67,8 +67,7 @@ def span(model: nn.Module, batch: Batch, step: int = 0, label_smoothing: float =
 def ends(logits: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor, label_smoothing: float = 0.0) -> Sums:
     """Mean of the cross-entropies of a span's first and last token (Devlin et al. 2018, section 4.2).
 
-    Logits (B, T, 2), labels (B, 2). Padding has no probability, because no answer lies in it; label smoothing gives it
-    none either.
+    Logits (B, T, 2), labels (B, 2). Padding has probability 0, because no answer lies in it, also with label smoothing.
     """
     inside = mask.bool().repeat(2, 1)
     both = torch.cat(logits.float().unbind(-1)).masked_fill(~inside, -1e9)  # (2B, T)
@@ -81,9 +80,9 @@ def ends(logits: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor, label_s
 
 
 def of_logits(kind: str, logits: torch.Tensor, batch: Batch) -> Sums:
-    """The loss of fine-tuning on rows of `kind`, for logits that a model has given for the batch.
+    """The loss of fine-tuning on rows of `kind`, for the logits of a model on the batch.
 
-    (B, C), (B, 1) for a number, (B, T, C) for tags, (B, T, 2) for the ends of a span.
+    Logits: (B, C), (B, 1) for a number, (B, T, C) for tags, (B, T, 2) for the ends of a span.
     """
     if kind == "regression":
         return squared_error(logits, batch["labels"])
@@ -102,7 +101,7 @@ def for_kind(kind: str, label_smoothing: float = 0.0, weights: tuple[float, ...]
 
 
 def balanced(labels: Any, classes: Any) -> tuple[float, ...]:
-    """Weights that make every class of labels (N,) count the same; 1 on average over the rows, 0 without rows."""
+    """Weights that make every class of labels (N,) count equally; 1 on average over the rows, 0 for absent classes."""
     counts = np.bincount(labels[labels != IGNORE], minlength=classes)
     present = max(1, int((counts > 0).sum()))
     return tuple(float(counts.sum() / (present * count)) if count else 0.0 for count in counts)
@@ -111,8 +110,8 @@ def balanced(labels: Any, classes: Any) -> tuple[float, ...]:
 class Pretraining:
     """The loss of an objective's predictions.
 
-    One prediction: the sum of its cross-entropies and their number. Several: the weighted sum of their mean
-    cross-entropies, times the number of rows, and that number.
+    With one prediction: the sum of its cross-entropies, and their number. With several: the weighted sum of their mean
+    cross-entropies, times the number of rows, and the number of rows.
     """
 
     def __init__(self, predict: Predict) -> None:

@@ -17,7 +17,7 @@ def all_parameters(model: nn.Module, learning_rate: float) -> list[Group]:
 
 
 def optimizer(groups: list[Group], params: Fit) -> torch.optim.Optimizer:
-    """AdamW or SGD over `groups`. Biases and norms do not decay (Devlin et al. 2018's own code)."""
+    """AdamW or SGD over `groups`. Biases and norms have no weight decay, as in the code of Devlin et al. 2018."""
     split = [part for group in groups for part in _split_decay(group, params.weight_decay)]
     if params.optimizer == "sgd":
         return torch.optim.SGD(split, lr=params.learning_rate, momentum=params.momentum)
@@ -35,7 +35,7 @@ def _split_decay(group: Group, weight_decay: float) -> list[Group]:
 
 
 def scale(trained: list[nn.Parameter], by: float | torch.Tensor, greatest: float) -> None:
-    """Multiply the gradients by `by`, and clip them to the norm `greatest` unless it is 0, in one pass over them."""
+    """Multiply the gradients by `by` and clip them to the norm `greatest`, in one pass; 0 does not clip."""
     gradients, by = [p.grad for p in trained if p.grad is not None], float(by)
     if greatest:
         norm = by * float(nn.utils.get_total_norm(gradients))
@@ -45,7 +45,7 @@ def scale(trained: list[nn.Parameter], by: float | torch.Tensor, greatest: float
 
 
 def scale_there(trained: list[nn.Parameter], by: float | torch.Tensor, greatest: float) -> None:
-    """The same for a GPU, where the factor stays: to read it would be to wait for the backward pass."""
+    """Do the same as `scale` on a GPU, where the factor stays: reading it would wait for the backward pass."""
     gradients = [p.grad for p in trained if p.grad is not None]
     if greatest:
         by = by * (greatest / (by * nn.utils.get_total_norm(gradients) + 1e-6)).clamp(max=1.0)

@@ -1,4 +1,4 @@
-"""The parts of a batch: which rows a worker takes, and how many at once."""
+"""The parts of a batch: the rows that a worker takes, and how many it computes at once."""
 
 import torch
 
@@ -7,7 +7,7 @@ from pipelines.models.batch import IGNORE, Batch
 
 
 def of(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
-    """This worker's rows of the batch in at most `count` parts; workers wait for each other, so all have as many."""
+    """This worker's rows of the batch in at most `count` parts; every worker has the same number of parts."""
     if world == count == 1:
         return [batch]
     rows = len(next(iter(batch.values())))
@@ -20,17 +20,17 @@ def of(batch: Batch, rank: int, world: int, count: int) -> list[Batch]:
 
 
 def on_device(part: Batch, device: torch.device) -> Batch:
-    """The part on `device`; a GPU is not waited for."""
+    """The part on `device`; the host does not wait for a GPU."""
     return {name: sent(tensor, device) for name, tensor in part.items()}
 
 
 def _at(rows: range, tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor[list(rows)]`, for which a tensor on a GPU would wait."""
+    """`tensor[list(rows)]` by slicing: with a list of indices the host would wait for a GPU."""
     return tensor[rows.start : rows.stop : rows.step].contiguous()
 
 
 def _unlearned(batch: Batch) -> Batch:
-    """One row without labels, for a worker that gets no row."""
+    """One row without labels, for a worker that has no rows."""
     learned = ("labels", "order")
     return {
         name: tensor[:1] if name not in learned else torch.full_like(tensor[:1], IGNORE)

@@ -1,4 +1,4 @@
-"""Checkpoints: one file, replaced in one step, and valid only for the job that wrote it."""
+"""Checkpoints: one file, replaced atomically, and valid only for the job that wrote it."""
 
 import os
 from dataclasses import asdict, dataclass, field, fields
@@ -13,18 +13,18 @@ from pipelines.core.progress import say
 
 Curve = list[list[Any]]  # [step, {name: number}]
 
-_TOLD: set[tuple[Path, str]] = set()  # the checkpoints that were said to be of no use: each is looked at twice
+_TOLD: set[tuple[Path, str]] = set()  # checkpoints already reported as unusable: each is read twice
 
 
 @dataclass
 class Progress:
-    """The progress of a training. A checkpoint holds it beside the weights."""
+    """The progress of a training. A checkpoint stores it with the weights."""
 
     step: int = 0  # the next step
     curve: Curve = field(default_factory=list)
     seen: list[float] = field(default_factory=list)  # losses since the curve's last point
     best: float = float("-inf")  # score of the best weights so far
-    stale: int = 0  # evaluations since then
+    stale: int = 0  # evaluations since the best score
 
 
 def save(path: Path, now: Progress, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: str) -> None:
@@ -34,14 +34,17 @@ def save(path: Path, now: Progress, model: nn.Module, optimizer: torch.optim.Opt
 
 
 def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
-    """The state in `path` if the job with this fingerprint wrote it; None if there is none, or it is another job's."""
+    """The state in `path` if the job with this fingerprint wrote it; None if there is no file, or another job's.
+
+    Raises InputError if the file cannot be read.
+    """
     if not path.is_file():
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
         if not isinstance(state, dict) or not {"fingerprint", "model", "optimizer"} <= state.keys():
             raise ValueError("it holds something else")
-    except Exception as error:  # which of many a cut or changed file raises depends on where it is cut
+    except Exception as error:  # a cut or changed file raises different errors, depending on the place
         raise InputError(
             f"{path}: no checkpoint can be read from it ({one_line(error)}); remove it to start anew"
         ) from None
@@ -56,7 +59,7 @@ def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> di
 def resume(
     path: Path, fingerprint: str, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
 ) -> Progress:
-    """Load the checkpoint, if there is one, into model and optimizer; returns how far it had come."""
+    """Load the checkpoint, if there is one, into model and optimizer; return its progress."""
     state = load(path, fingerprint, device)
     if state is None:
         return Progress()
@@ -66,13 +69,13 @@ def resume(
 
 
 def write(state: dict[str, Any], path: Path) -> None:
-    """Write a file aside, then rename it. torch gets a file object: with a path it hides the reason of an OSError."""
+    """Write a temporary file, then rename it. torch gets a file object: with a path it hides an OSError's reason."""
     aside = path.with_suffix(".partial")
     try:
         with aside.open("wb") as file:
             torch.save(state, file)
             file.flush()
-            os.fsync(file.fileno())  # a machine that stops must not leave the new name with half of the file
+            os.fsync(file.fileno())  # a crash of the machine must not leave half of the file under the final name
         os.replace(aside, path)
     except OSError:
         aside.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The part of a model that trains: all of it, the top layers with a learning rate each, or the head alone."""
+"""The part of a model that trains: all of it, the top layers with one learning rate each, or the head alone."""
 
 from torch import nn
 
@@ -9,7 +9,7 @@ from pipelines.training.optim import Group
 
 
 def groups(model: nn.Module, params: Finetune) -> list[Group]:
-    """Freeze what the strategy freezes; return the parameters that train, with their learning rates."""
+    """Freeze the parameters that the strategy freezes; return the others, with their learning rates."""
     layers = list(backbones.layers(model))
     head = {"params": heads.head_parameters(model), "lr": params.head_learning_rate or params.learning_rate}
     body = backbones.encoder_parameters(model)
@@ -52,7 +52,7 @@ def _group(parameters: list[nn.Parameter], rate: float) -> Group:
 
 
 def train_mode(model: nn.Module) -> None:
-    """Switch dropout on, except in layers that do not train: a frozen layer gives the same features every time."""
+    """Switch dropout on, except in layers that do not train: a frozen layer then gives the same features every time."""
     model.train()
     for part in (*backbones.embeddings(model), *backbones.layers(model)):
         if not any(p.requires_grad for p in part.parameters()):
@@ -60,7 +60,7 @@ def train_mode(model: nn.Module) -> None:
 
 
 def describe(model: nn.Module) -> str:
-    """A sentence with the number of parameters that train, the number of all, and the parts that train."""
+    """A sentence with the number of parameters that train, the number of all parameters, and the parts that train."""
     parts = {"embeddings": backbones.embeddings(model)}
     parts |= {f"layer {i}": [layer] for i, layer in enumerate(backbones.layers(model), start=1)}
     trains = [name for name, found in parts.items() if any(p.requires_grad for m in found for p in m.parameters())]

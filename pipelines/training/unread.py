@@ -1,4 +1,4 @@
-"""The losses of steps, on a GPU until the host reads them: to read a number is to wait for all work before it."""
+"""The losses of steps, kept on a GPU until the host reads them: reading a number waits for all work before it."""
 
 import math
 
@@ -7,14 +7,14 @@ import torch
 from pipelines.core.errors import InputError
 from pipelines.training.batches import Batches
 
-MOST = 20  # steps whose losses are not read
+MOST = 20  # steps whose losses may stay unread
 
 
 class Unread(dict[int, torch.Tensor]):
-    """Step -> its mean loss, () float64."""
+    """The unread losses: step -> its mean loss, () float64."""
 
     def read(self, batches: Batches) -> dict[int, float]:
-        """The losses of all steps, in order, which stay here. Raises InputError at the first that is no number."""
+        """The losses of all steps, in order; they stay here. Raises InputError at the first that is not finite."""
         losses = dict(zip(self, torch.stack([*self.values()]).tolist(), strict=True))
         for step, loss in losses.items():
             if not math.isfinite(loss):

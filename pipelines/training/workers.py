@@ -7,28 +7,29 @@ from typing import Any
 
 from pipelines.core.errors import InputError, one_line
 
-# Ray's switch for its processes to listen on 127.0.0.1 alone, named for the systems where it is Ray's own default
+# "0" makes Ray's processes listen on 127.0.0.1 only; the name lists the systems where that is Ray's default
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-# what the nodes of a cluster are told; an address with a password in it is not
+# variables that the nodes of a cluster get; an address that contains a password is left out
 PASSED = ("BERTLINE_QUIET", "BERTLINE_MIRROR", "BERTLINE_OFFLINE", "BERTLINE_STRICT", "MLFLOW_TRACKING_URI")
-PATIENCE_SECONDS = 5  # for a head to take up a connection
-TOO_SLOW = "timed out during startup"  # what Ray says when its node does not answer within 30 s, which is fixed
+PATIENCE_SECONDS = 5  # to connect to the head of a cluster
+TOO_SLOW = "timed out during startup"  # from Ray's error if its node does not answer within 30 s, a fixed limit
 
 
 def settle() -> None:
-    """Set what Ray reads of the environment when it is imported: loopback unless in a cluster."""
+    """Set the environment variable that Ray reads when it is imported: loopback only, unless in a cluster."""
     if address() == "local":
         os.environ.setdefault(LOOPBACK, "0")
 
 
 def start(**options: Any) -> bool:
-    """Join the cluster in RAY_ADDRESS, else start a Ray of this process; returns whether one was started.
+    """Join the cluster in RAY_ADDRESS, else start Ray for this process; return whether one was started.
 
     Args:
-        options: more arguments of ray.init.
+        options: further arguments of ray.init.
 
     Raises:
-        InputError: there is no cluster at RAY_ADDRESS, it does not let us in, or this machine is too busy to start one.
+        InputError: there is no cluster at RAY_ADDRESS, it refuses the connection, or this machine is too busy to start
+            Ray.
     """
     settle()
     import ray
@@ -47,7 +48,7 @@ def start(**options: Any) -> bool:
 
 
 def _init(options: dict[str, Any]) -> None:
-    """Call ray.init, and once more where a busy machine was too slow: what was read from disk is in memory by then."""
+    """Call ray.init, and once more if a busy machine was too slow: by then the files are cached in memory."""
     import ray
 
     for attempt in (1, 2):
@@ -63,7 +64,7 @@ def _init(options: dict[str, Any]) -> None:
 
 
 def _require_a_listener() -> None:
-    """Raise InputError if nothing listens at RAY_ADDRESS. Ray would try for a minute, and end this process."""
+    """Raise InputError if nothing listens at RAY_ADDRESS. Ray would try for a minute, and then end this process."""
     host, colon, port = address().removeprefix("ray://").rpartition(":")
     if not colon:
         return  # local, or auto
@@ -77,15 +78,15 @@ def _require_a_listener() -> None:
 
 
 def address() -> str:
-    """The cluster in RAY_ADDRESS, else "local" for a new one; by default Ray would try the last one of this machine."""
+    """The cluster in RAY_ADDRESS, else "local" for a new one; by default Ray would try this machine's last cluster."""
     return os.environ.get("RAY_ADDRESS") or "local"
 
 
 def runtime_environment() -> dict[str, Any]:
-    """Ray's runtime_env: the checkout on PYTHONPATH, shorter logs, and in a cluster a few settings of this process.
+    """Ray's runtime_env: the checkout on PYTHONPATH, shorter logs, and in a cluster a few variables of this process.
 
-    Ray writes these variables into a log that everybody may read. A Ray of this machine inherits the environment, so it
-    is told no more; the nodes of a cluster have their own passwords, and are told none.
+    Ray writes these variables into a log that everybody may read. A Ray on this machine inherits the environment and
+    needs no more. The nodes of a cluster have their own passwords, so no passwords are sent to them.
     """
     here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     names = () if address() == "local" else PASSED
@@ -94,16 +95,16 @@ def runtime_environment() -> dict[str, Any]:
 
 
 def begin() -> None:
-    """Runs first in each worker."""
+    """Set up a worker process; Ray calls this first in each."""
     logging.getLogger("ray.train.v2").setLevel(logging.WARNING)  # its lines repeat our progress
     if os.environ.get(LOOPBACK) == "0":
         _replicas_on_loopback()
 
 
 def _replicas_on_loopback() -> None:
-    """Let a replica of Ray Serve listen on 127.0.0.1 to other deployments, and not, as is written there, everywhere.
+    """Make a replica of Ray Serve listen to other deployments on 127.0.0.1 only, instead of on all interfaces.
 
-    It unpickles what comes, so whoever reached that port could run code.
+    A replica unpickles what it receives, so anybody who reached that port could run code.
     """
     from ray._common import tls_utils
 
