@@ -1,7 +1,7 @@
 """Switch all accelerations on in a fixed order, and off again; `resources.acceleration: off` uses none.
 
-`to_rows` applies those that depend on the rows, `to_steps` and `to_predictions` those that depend on the machine. At
-the end of a block they are switched off in reverse order.
+`to_rows` applies the accelerations that depend on the rows, `to_steps` and `to_predictions` those that depend on the
+machine. At the end of a block they are switched off in reverse order.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from pipelines.acceleration import (
 )
 from pipelines.core.resources import Resources
 
-Names = tuple[str, ...]  # of the accelerations that are on; None: `resources` switches all of them off
+Names = tuple[str, ...]  # accelerations that are on; None if `resources` switches all of them off
 
 
 class Accelerated(NamedTuple):
@@ -47,7 +47,7 @@ def to_rows(
     Args:
         batches: RowBatches if `kind` is given, else any batches of sequences.
         kind: the kind of rows, if the loss reads only the outputs of the model's head; "" if it reads the encoder's
-            states, as in pretraining. Then sequence packing is the only acceleration.
+            states, as in pretraining. With "", sequence packing is the only acceleration.
         place: a folder for frozen features; None if workers cannot read this machine's files.
     """
     if not resources.acceleration:
@@ -76,7 +76,7 @@ class Steps(NamedTuple):
 
 @contextmanager
 def to_steps(model: nn.Module, precision: str, before: Names | None) -> Iterator[Steps]:
-    """Inside the block, training steps of `model` use what is fastest on this machine.
+    """Inside the block, training steps of `model` use the fastest implementations on this machine.
 
     `before` names the accelerations that are already on; None leaves everything as it is.
     """
@@ -94,10 +94,10 @@ def to_steps(model: nn.Module, precision: str, before: Names | None) -> Iterator
 
 
 def to_predictions(model: nn.Module) -> None:
-    """Let `model` predict in the way that is fastest on this machine, from now on."""
+    """Let `model` predict with the fastest implementations on this machine, from now on."""
     onednn_linear.use(model)
 
 
 def told(names: Names | None) -> str:
-    """One line that names the accelerations that are on."""
+    """A line that names the accelerations that are on."""
     return f"acceleration: {'off' if names is None else ', '.join(names) or 'nothing applies'}"

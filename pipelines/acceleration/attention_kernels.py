@@ -1,7 +1,7 @@
 """The choice of an attention kernel: on a CPU, torch's fused kernel is faster only for long rows in fp32.
 
-Measured by `benchmarks/pretrain.py`, and for long rows in docs/log.md. Other rows use plain attention: the products,
-the softmax and the dropout of `fast_dropout`, one after another.
+Measured by `benchmarks/pretrain.py`, and for long rows in docs/log.md. All other rows use plain attention: the matrix
+products, the softmax and `fast_dropout`, one after another.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from pipelines.acceleration import fast_dropout
 from pipelines.acceleration.precision import is_bf16
 from pipelines.models.batch import Batch
 
-PLAIN = "bertline_plain"  # our kernel's name in transformers
+PLAIN = "bertline_plain"  # the name of our kernel in transformers
 LONG = 256  # tokens of a row from which torch's fused kernel is faster in fp32
 
 
 class Attention:
-    """The kernel of a model's attention, chosen for each batch."""
+    """Chooses the attention kernel of a model for each batch."""
 
     def __init__(self, model: nn.Module, precision: str) -> None:
         self.parts = [m for m in model.modules() if isinstance(m, PreTrainedModel) and m.config._attn_implementation]
@@ -33,7 +33,7 @@ class Attention:
         AttentionMaskInterface.register(PLAIN, eager_mask)
 
     def choose(self, batch: Batch) -> None:
-        """Choose the kernel for rows as long as those of `batch`."""
+        """Choose the kernel for the length of the rows in `batch`."""
         tokens = batch.get("attention_mask", next(iter(batch.values()))).shape[-1]
         plain = tokens < self.plain_below
         if plain != self.plain:
@@ -41,7 +41,7 @@ class Attention:
             self.plain = plain
 
     def restore(self) -> None:
-        """Give the model its own kernel back."""
+        """Restore the model's own kernel."""
         self._set(self.given)
         self.plain = False
 
@@ -51,7 +51,7 @@ class Attention:
 
 
 class Given:
-    """Leaves every model its own kernel."""
+    """Keeps the model's own kernel."""
 
     def choose(self, batch: Batch) -> None:
         """Change nothing."""
@@ -59,7 +59,7 @@ class Given:
 
 @contextmanager
 def by_length(model: nn.Module, precision: str) -> Iterator[Attention]:
-    """Yield an object that chooses the kernel of `model` for each batch; after the block the model has its own."""
+    """Yield an object that chooses the kernel of `model` for each batch; afterwards the model has its own again."""
     attention = Attention(model, precision)
     try:
         yield attention

@@ -1,8 +1,8 @@
-"""Layers of BERT's kind on tokens without padding (see `varlen_attention`), from copies of their weights in 16 bits.
+"""BERT-like layers on tokens without padding (see `varlen_attention`), with copies of their weights in 16 bits.
 
-They compute the same as transformers' own, with two differences: their sums and norms are in 16 bits too, where
-autocast takes fp32 (low-precision LayerNorm, Portes et al. 2023, MosaicBERT), and no mask is made, for which
-transformers would wait for the GPU. N tokens have states (1, N, H).
+They compute the same as transformers' layers, with two differences. Sums and norms are in 16 bits too, while autocast
+uses fp32 (low-precision LayerNorm, Portes et al. 2023, MosaicBERT). No mask is made, because transformers would wait
+for the GPU to make it. N tokens have states (1, N, H).
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ from torch.nn.functional import layer_norm, linear
 from pipelines.acceleration import varlen_attention, weight_copies
 from pipelines.models import backbones
 
-WIDEST = 256  # of a head, in dimensions, and a multiple of 8
-LAYERS = ("BertLayer", "RobertaLayer", "ElectraLayer")  # (Devlin et al. 2018)
+WIDEST = 256  # largest head, in dimensions; heads must also be a multiple of 8
+LAYERS = ("BertLayer", "RobertaLayer", "ElectraLayer")  # BERT-like (Devlin et al. 2018)
 
 
 def can(model: nn.Module) -> bool:
-    """Return whether the layers of `model` are of BERT's kind, and the kernel takes their heads."""
+    """Return whether the layers of `model` are BERT-like and the kernel supports the size of their heads."""
     config, layers = backbones.encoder(model).config, backbones.layers(model)
     if config._attn_implementation != "sdpa" or getattr(config, "is_decoder", False):
         return False
@@ -31,7 +31,7 @@ def can(model: nn.Module) -> bool:
 
 
 def output(layer: Any, states: torch.Tensor, rows: Any) -> torch.Tensor:
-    """The states after `layer`; `rows` has the bounds of the rows among the tokens."""
+    """The states after `layer`; `rows` holds the bounds of the rows among the tokens."""
     groups = weights(layer)
     if groups is None:
         return _by_modules(layer, states, rows)
@@ -39,7 +39,7 @@ def output(layer: Any, states: torch.Tensor, rows: Any) -> torch.Tensor:
 
 
 def weights(layer: Any) -> list[weight_copies.Group] | None:
-    """The weights of a layer; None if it computes more than they say: if parts are adapted, or watched, or no bias."""
+    """The weights of a layer; None if a part is adapted, has hooks or lacks a bias, so that they do not suffice."""
     attention = layer.attention.self
     projections = [attention.query, attention.key, attention.value]
     others = [layer.attention.output.dense, layer.attention.output.LayerNorm]
@@ -51,13 +51,13 @@ def weights(layer: Any) -> list[weight_copies.Group] | None:
 
 
 def dropouts(layer: Any) -> tuple[float, ...]:
-    """The probabilities with which the layer drops: of attention, and after both of its parts."""
+    """The dropout probabilities of the layer: of attention, and after both of its parts; 0 for parts in eval mode."""
     parts = (layer.attention.self.dropout, layer.attention.output.dropout, layer.output.dropout)
     return tuple(part.p if part.training else 0.0 for part in parts)
 
 
 def from_copies(layer: Any, copied: tuple[torch.Tensor, ...], states: torch.Tensor, rows: Any) -> torch.Tensor:
-    """The states after `layer` with the copies of its `weights`; no state is changed between precisions."""
+    """The states after `layer`, computed with the copies of its `weights`; states keep their precision."""
     attention, (weight, bias, *others) = layer.attention.self, copied
     with torch.autocast(states.device.type, enabled=False):
         heads = linear(states[0], weight, bias).unflatten(-1, (3, attention.num_attention_heads, -1))
@@ -75,7 +75,7 @@ def _plain(part: nn.Module) -> bool:
 
 
 def _by_modules(layer: Any, states: torch.Tensor, rows: Any) -> torch.Tensor:
-    """The same through the modules of the layer."""
+    """The states after `layer`, computed by its modules."""
     attention = layer.attention.self
     parts = (attention.query, attention.key, attention.value)
     query, key, value = (part(states)[0].unflatten(-1, (attention.num_attention_heads, -1)) for part in parts)
@@ -85,12 +85,12 @@ def _by_modules(layer: Any, states: torch.Tensor, rows: Any) -> torch.Tensor:
 
 
 def _summed(part: Any, inner: torch.Tensor, outer: torch.Tensor) -> torch.Tensor:
-    """The end of attention, or of the feed-forward part: its product, dropout, sum and norm."""
+    """The end of attention, or of the feed-forward part: projection, dropout, residual sum and norm."""
     inner, norm = part.dense(inner), part.LayerNorm
     if type(norm) is not nn.LayerNorm:
         states: torch.Tensor = norm(part.dropout(inner) + outer)
         return states
-    with torch.autocast(outer.device.type, enabled=False):  # it would take fp32
+    with torch.autocast(outer.device.type, enabled=False):  # autocast would use fp32
         return _norm(part, inner, outer, norm.weight.to(outer.dtype), norm.bias.to(outer.dtype))
 
 

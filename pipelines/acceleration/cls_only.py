@@ -1,7 +1,7 @@
-"""The cls-only last layer: it computes the state of [CLS] alone, because the head reads no other.
+"""The cls-only last layer: it computes the state of [CLS] alone, because the head reads no other state.
 
-Keys and values are computed for all tokens, everything else for the first token. The numbers are those of the whole
-layer, up to the order of sums. Only the products for keys and values remain, a sixth of a BERT layer's.
+Keys and values are computed for all tokens, everything else for the first token. The results equal those of the whole
+layer, up to the order of sums. Only the products for keys and values remain, a sixth of a BERT layer's products.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def _modernbert(
     """A layer of ModernBERT, with norms before its parts and rotary positions; shapes as for `_bert`."""
     attention, normed = layer.attn, layer.attn_norm(states)
     weight, bias = attention.Wqkv.weight, attention.Wqkv.bias
-    width = len(weight) // 3  # that of the states, unless heads were removed
+    width = len(weight) // 3  # the width of the states, unless heads were removed
     query = nn.functional.linear(normed[:, :1], weight[:width], None if bias is None else bias[:width])
     both = nn.functional.linear(normed, weight[width:], None if bias is None else bias[width:])
     query, key, value = (_heads(part, width // attention.head_dim) for part in (query, *both.chunk(2, dim=-1)))
@@ -59,7 +59,7 @@ LAYERS: dict[str, Callable[..., torch.Tensor]] = {
 
 @contextmanager
 def only(model: nn.Module, kind: str) -> Iterator[bool]:
-    """Inside the block, the last layer of `model` computes the first token's state alone.
+    """Inside the block, the last layer of `model` computes only the first token's state.
 
     Yields whether it does: some families and heads, and some kinds of rows, need all states.
     """
@@ -91,7 +91,7 @@ def _heads(states: torch.Tensor, count: int) -> torch.Tensor:
 def _attend(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, dropout: float
 ) -> torch.Tensor:
-    """Attention of the first token to all tokens: (B, 1, H). The mask (B, 1, T, T) is that of all tokens."""
+    """Attention of the first token to all tokens: (B, 1, H). The mask (B, 1, T, T) is the one for all tokens."""
     mask = None if mask is None else mask[:, :, :1]
     seen = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout)
     return seen.transpose(1, 2).flatten(2)

@@ -1,6 +1,6 @@
 """Fast dropout, which draws only 16 random bits per value: torch's dropout is slow on a CPU.
 
-torch's took a tenth of a fine-tuning step (`benchmarks/dropout.py`).
+torch's dropout took a tenth of a fine-tuning step (`benchmarks/dropout.py`).
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-DRAWN = 2**16  # numbers that 16 bits can be
+DRAWN = 2**16  # the number of values of 16 bits
 
 
 @contextmanager
 def from_bits(model: nn.Module) -> Iterator[bool]:
     """Inside the block, every `nn.Dropout` of `model` calls `dropout`; yields whether any does. With a GPU none does.
 
-    Each module gets a forward of its own; torch's function is not replaced.
+    Each module gets its own forward; torch's function is not replaced.
     """
     found = [part for part in model.modules() if type(part) is nn.Dropout and "forward" not in vars(part)]
     changed = [] if torch.cuda.is_available() else found
@@ -39,7 +39,7 @@ def _forward(layer: nn.Dropout, states: torch.Tensor) -> torch.Tensor:
 def dropout(states: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
     """`torch.nn.functional.dropout` with `p` rounded to a multiple of 1/65,536; kept values are divided by their share.
 
-    The bits come from NumPy's SFC64, which torch's generator seeds: a run seeds that generator alone.
+    The bits come from NumPy's SFC64, which torch's generator seeds, so a run seeds only torch's generator.
     """
     dropped = round(p * DRAWN)
     if not training or not 0 < dropped < DRAWN or inplace or states.is_cuda:

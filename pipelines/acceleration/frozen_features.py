@@ -1,9 +1,9 @@
-"""Frozen features: layers that do not train run once, and their outputs are kept on disk.
+"""Frozen features: layers that do not train run once, and their outputs are stored on disk.
 
 A frozen layer gives a row the same states in every epoch, because it runs without dropout (see
-`strategies.train_mode`). States are kept in float16, two bytes per dimension of a token. If only the head trains and
-reads one vector per row, that vector is kept instead, in float32. Dropout then applies to the vector, not to the tokens
-that it is computed from.
+`strategies.train_mode`). States are stored in float16, two bytes per dimension of a token. If only the head trains and
+reads one vector per row, that vector is stored instead, in float32. Dropout then applies to the vector, not to the
+tokens that it is computed from.
 """
 
 import math
@@ -28,16 +28,16 @@ from pipelines.models import backbones
 from pipelines.models.batch import Batch
 from pipelines.models.features import FeaturesForSequenceClassification
 
-# tokens of a padded batch while the states are computed: few enough to stay in a CPU's cache, enough for a GPU not to
+# tokens of a padded batch while the states are computed: few enough for a CPU's cache, and enough that a GPU does not
 # wait for the host
 BUILD_TOKENS = {"cpu": 1024, "cuda": 32768}
-GPU_SHARE = 0.4  # of a GPU's free memory, which states may take at most
+GPU_SHARE = 0.4  # the largest share of a GPU's free memory that states may take
 
-Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model as it is
+Watch = Callable[[nn.Module], dict[str, float]]  # scores of the model in its current state
 
 
 class Rows(Protocol):
-    """Rows in batches, as `training.batches.RowBatches` has them."""
+    """Batches of rows, such as `training.batches.RowBatches`."""
 
     data: Any  # an Encoded
 
@@ -53,14 +53,14 @@ class Rows(Protocol):
 
 
 class Given(nn.Module):
-    """Replaces the embeddings and returns its input, which is the states of a lower layer."""
+    """Replaces the embeddings and returns its input: the states of a lower layer."""
 
     def forward(self, *arguments: Any, **named: Any) -> torch.Tensor:
         return next(x for x in (*arguments, *named.values()) if torch.is_tensor(x) and x.is_floating_point())
 
 
 class _Kept:
-    """The batches of `inner`, with frozen features from a file in place of token ids."""
+    """The batches of `inner`, with frozen features from a file instead of token ids."""
 
     def __init__(self, inner: Rows, file: Path, width: int, digest: str) -> None:
         self.inner, self.file, self.width, self.digest = inner, file, width, digest
@@ -97,7 +97,7 @@ class FrozenStates(_Kept):
         return {"inputs_embeds": padded, **{name: tensor for name, tensor in batch.items() if name != "input_ids"}}
 
     def _on_gpu(self, states: np.memmap) -> bool:
-        """Return whether the states are in a GPU's memory; put them there if they fit.
+        """Return whether the states are in a GPU's memory; copy them there if they fit.
 
         Reading them from the host would take longer than computing the layers.
         """
@@ -107,7 +107,7 @@ class FrozenStates(_Kept):
         return self._there is not None
 
     def _padded_there(self, places: np.ndarray, inside: torch.Tensor) -> torch.Tensor:
-        """The states at `places`, in the order in which `inside` (B, T) has them, as (B, T, H) float32 on the GPU."""
+        """The states at `places`, put where `inside` (B, T) is True, as (B, T, H) float32 on the GPU."""
         assert self._there is not None
         device = self._there.device
         spots = sent(torch.from_numpy(np.flatnonzero(inside.numpy())), device)
@@ -163,7 +163,7 @@ def kept(
 
 
 def _kept_width(model: nn.Module, data: Any, limit_bytes: float) -> int:
-    """The number of values to keep per token, or per row if the head reads one vector; 0 if nothing is to be kept."""
+    """The number of values to store per token, or per row if the head reads one vector; 0 if nothing is stored."""
     frozen = _frozen_layers(model)
     one_vector = _reads_one_vector(model)
     if not frozen or not (one_vector or _can(model, data)):
@@ -177,7 +177,7 @@ def _kept_width(model: nn.Module, data: Any, limit_bytes: float) -> int:
 
 
 def _watch_whole(model: nn.Module, watch: Watch, off: ExitStack, frozen: int) -> dict[str, float]:
-    """The scores of `watch` for the whole model: `off` puts the frozen layers back, and then takes them off again."""
+    """The scores of `watch` for the whole model: `off` restores the frozen layers, and then removes them again."""
     off.close()
     try:
         return watch(model)
@@ -199,7 +199,7 @@ def _pooled_width(model: nn.Module) -> int:
 
 
 def _frozen_layers(model: nn.Module) -> int:
-    """The number of layers, from the lowest up, that do not train; 0 if the embeddings train."""
+    """The number of frozen layers, from the lowest up; 0 if the embeddings train."""
     if any(p.requires_grad for part in backbones.embeddings(model) for p in part.parameters()):
         return 0
     trains = [any(p.requires_grad for p in layer.parameters()) for layer in backbones.layers(model)]
@@ -214,7 +214,7 @@ def _can(model: nn.Module, data: Any) -> bool:
 
 @torch.inference_mode()
 def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int, precision: str) -> None:
-    """Write the output of layer number `frozen` for every token, in batches of similar length."""
+    """Write the output of the highest of the `frozen` layers for every token, in batches of similar length."""
     data = batches.data
     states_of = reserved(path, np.float16, (len(data.ids), width))
     caught: list[torch.Tensor] = []
@@ -237,7 +237,7 @@ def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int,
 
 @torch.inference_mode()
 def _build_pooled(model: Any, batches: Rows, path: Path, width: int, precision: str) -> None:
-    """Write for every row the vector that the head reads, without dropout."""
+    """Write the vector that the head reads for every row, without dropout."""
     vectors = reserved(path, np.float32, (len(batches.data), width))
     for rows, batch in read_through(model, batches, "frozen layers"):
         inputs = backbones.inputs(model, batch)
@@ -247,9 +247,9 @@ def _build_pooled(model: Any, batches: Rows, path: Path, width: int, precision: 
 
 
 def reserved(path: Path, kind: Any, shape: tuple[int, ...]) -> np.memmap:
-    """A new file of this size, mapped into memory. Its disk space is taken at once.
+    """A new file of this size, mapped into memory. Its disk space is allocated at once.
 
-    On a full disk that is an OSError here; a write into a mapped hole would end the process (SIGBUS).
+    A full disk raises OSError here; a write into an unallocated part of a mapped file would end the process (SIGBUS).
     """
     with path.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(1, math.prod(shape) * np.dtype(kind).itemsize))
@@ -257,12 +257,12 @@ def reserved(path: Path, kind: Any, shape: tuple[int, ...]) -> np.memmap:
 
 
 def read_through(model: nn.Module, batches: Rows, work: str) -> Iterator[tuple[np.ndarray, Batch]]:
-    """All rows in batches of similar length, on the model's device; the model is in eval mode.
+    """Yield all rows in batches of similar length, on the model's device, with the model in eval mode.
 
-    The length of a row with several sequences is that of its longest. Progress is shown under the name `work`.
+    A row with several sequences is as long as its longest. Progress is shown under the name `work`.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with torch.inference_mode(False):  # else its parameters could not learn later
+    with torch.inference_mode(False):  # otherwise its parameters could not train later
         model.to(device).eval()
     data = batches.data
     lengths = data.lengths.reshape(len(data), -1).max(axis=1)
@@ -279,7 +279,7 @@ def read_through(model: nn.Module, batches: Rows, work: str) -> Iterator[tuple[n
 
 @contextmanager
 def _without(model: nn.Module, frozen: int) -> Iterator[None]:
-    """Inside the block, the model has neither its embeddings nor its first `frozen` layers."""
+    """Inside the block, the model lacks its embeddings and its first `frozen` layers."""
     row, encoder = backbones.backbone(model), backbones.encoder(model)
     below = {path: encoder.get_submodule(path) for path in row.embeddings if path in dict(encoder.named_modules())}
     for path in below:

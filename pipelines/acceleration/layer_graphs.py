@@ -1,9 +1,9 @@
-"""Layers as a CUDA graph: the host sends a whole pass at once, where it would send some eight hundred kernels.
+"""Layers as a CUDA graph: the host launches a whole pass at once, instead of some eight hundred kernels.
 
-In a step of few tokens a GPU waits for the host. A graph (NVIDIA, CUDA C++ Programming Guide, "CUDA Graphs") is
-recorded for one shape: so the number of tokens is rounded up (`varlen_attention.Flat`), and a shape is recorded when it
-comes for the second time. Weights are copied into the graph's memory before each pass, gradients out of it after each.
-Dropout draws from the same generator as without a graph.
+In a step with few tokens a GPU waits for the host. A graph (NVIDIA, CUDA C++ Programming Guide, "CUDA Graphs") is
+recorded for one shape. Therefore the number of tokens is rounded up (`varlen_attention.Flat`), and a shape is recorded
+when it occurs for the second time. Weights are copied into the graph's memory before each pass, gradients out of it
+after each pass. Dropout draws from the same generator as without a graph.
 """
 
 import weakref
@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from pipelines.acceleration import bert_layers, weight_copies
 from pipelines.core.progress import say
 
-MOST = 32  # graphs of a training
+MOST = 32  # the most graphs of a training
 
 
 class Rows(NamedTuple):
@@ -48,14 +48,14 @@ class LayerGraphs:
         self.recorded: dict[Hashable, Recording] = {}
         self.seen: set[Hashable] = set()
         self.weights: Weights | None = None
-        self.memory: Any = None  # of what a pass keeps for its way back, which all graphs share
-        self.open: Callable[[], Any] = lambda: None  # the pass, if any, of which the way back is still to come
+        self.memory: Any = None  # for what a forward pass keeps for its backward pass; all graphs share it
+        self.open: Callable[[], Any] = lambda: None  # the forward pass, if any, whose backward pass has not run yet
 
     def can(self) -> bool:
-        """Return whether the next pass may be one of a graph's: it learns, nobody reads between layers, on one GPU."""
+        """Return whether the next pass may use a graph: it trains, on one GPU, and no hook reads between layers."""
         if self.off or not self.layers or not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
             return False
-        if dist.is_initialized() and dist.get_world_size() > 1:  # not tried
+        if dist.is_initialized() and dist.get_world_size() > 1:  # not tested with several workers
             return False
         if any(layer._forward_hooks or layer._forward_pre_hooks for layer in self.layers):
             return False
@@ -64,7 +64,7 @@ class LayerGraphs:
         return all(of_layers)
 
     def output(self, states: torch.Tensor, rows: Any) -> torch.Tensor | None:
-        """The states after the last layer, (1, N, H); None if the layers are to be computed one by one."""
+        """The states after the last layer, (1, N, H); None if the layers must be computed one by one."""
         learns = tuple(any(each.requires_grad for each in group) for group in self.groups)
         if self.open() is not None or not (states.requires_grad or any(learns)):
             return None
@@ -88,7 +88,7 @@ class LayerGraphs:
         try:
             with torch.random.fork_rng([states.device] if on_gpu else []):
                 self.recorded[key] = Recording(self, learns, states, rows)
-        except RuntimeError as error:  # such as memory that is too small; without graphs it may do
+        except RuntimeError as error:  # such as too little memory, which may suffice without graphs
             self.off, self.weights = True, None
             self.recorded.clear()
             say(f"acceleration: no graphs of layers from here: {str(error).splitlines()[0]}")
@@ -96,7 +96,7 @@ class LayerGraphs:
 
 
 class Recording:
-    """The layers' way there and back for one shape: two graphs, with the tensors that they read and write."""
+    """The forward and backward pass of the layers for one shape: two graphs, and the tensors that they use."""
 
     def __init__(self, graphs: LayerGraphs, learns: tuple[bool, ...], states: torch.Tensor, rows: Any) -> None:
         assert graphs.weights is not None
@@ -107,7 +107,7 @@ class Recording:
         self.forward = _recorded(self._forward, states, graphs.memory)
         self.backward = _recorded(self._backward, states, graphs.memory)
         if states.is_cuda:
-            del self.start, self.leaves, self.end  # what is between them is the graphs' alone
+            del self.start, self.leaves, self.end  # only the graphs use the tensors in between
 
     @torch.enable_grad()
     def _forward(self) -> None:
@@ -129,7 +129,7 @@ class Recording:
 
 
 def _recorded(work: Callable[[], None], states: torch.Tensor, memory: Any) -> Callable[[], None]:
-    """`work` as a graph that does it again; without a GPU, `work` itself."""
+    """`work` as a graph that can be replayed; without a GPU, `work` itself."""
     if not states.is_cuda:
         work()
         return work
@@ -138,12 +138,12 @@ def _recorded(work: Callable[[], None], states: torch.Tensor, memory: Any) -> Ca
         with torch.cuda.graph(graph, pool=memory, capture_error_mode="thread_local"):
             work()
     finally:
-        torch.cuda.set_stream(stream)  # after an error it may still be the recording's
+        torch.cuda.set_stream(stream)  # after an error it may still be the stream of the recording
     return graph.replay  # type: ignore[no-any-return]
 
 
 class _Open:
-    """Stands for a pass whose way back is still to come."""
+    """Represents a forward pass whose backward pass has not run yet."""
 
 
 class _Replay(torch.autograd.Function):

@@ -1,8 +1,8 @@
 """oneDNN linear layers, for CPUs on which MKL does not use AVX-512.
 
 torch computes fp32 products with MKL, which uses AVX-512 on Intel's CPUs and AVX2 on AMD's. oneDNN, which torch uses
-for bf16, is twice as fast where AVX-512 has its full width (Zen 5), and a tenth faster where it takes two steps (Zen 4;
-`benchmarks/onednn_linear.py`). The sums are the same, in another order.
+for bf16, is twice as fast where AVX-512 has its full width (Zen 5), and a tenth faster where AVX-512 takes two steps
+(Zen 4; `benchmarks/onednn_linear.py`). The sums are the same, in another order.
 """
 
 from collections.abc import Iterator
@@ -41,10 +41,10 @@ def by_onednn(model: nn.Module) -> Iterator[bool]:
 
 
 def use(model: nn.Module) -> list[nn.Linear]:
-    """Let the linear layers of the encoder's layers run in oneDNN, in fp32, if it is `faster`; returns them.
+    """Let the linear layers of the encoder's layers run in oneDNN, in fp32, if it is `faster`; return them.
 
-    oneDNN needs a millisecond to prepare each new shape. A head meets a new number of rows in every batch, so heads
-    stay as they are.
+    oneDNN needs a millisecond to prepare each new shape. The number of rows of a head differs from batch to batch, so
+    heads stay as they are.
     """
     if not faster() or torch.cuda.is_available():
         return []
@@ -59,7 +59,7 @@ def _forward(layer: nn.Linear, states: torch.Tensor) -> torch.Tensor:
     """Replaces `layer.forward`: states (..., I) to (..., O). An export to ONNX sees the plain layer."""
     if torch.is_autocast_enabled("cpu") or states.dtype != torch.float32 or torch.compiler.is_compiling():
         return nn.functional.linear(states, layer.weight, layer.bias)
-    states = states.contiguous()  # with gaps between rows a backward product takes 16 ms, not 0.04
+    states = states.contiguous()  # if rows are not contiguous, a backward product takes 16 ms instead of 0.04 ms
     if not torch.is_grad_enabled():
         return product(states, layer.weight, layer.bias)
     return _Linear.apply(states, layer.weight, layer.bias)  # type: ignore[no-untyped-call, no-any-return]

@@ -6,9 +6,9 @@ from pipelines.core import cpu
 
 
 def is_bf16(precision: str) -> bool:
-    """Return whether `precision` of Resources means bf16 here: "auto" does on a GPU, "bf16" also on a CPU made for it.
+    """Return whether `precision` of Resources means bf16 here: "auto" on a GPU, "bf16" also on a CPU that supports it.
 
-    On another CPU torch takes many times as long for bf16 as for fp32.
+    A CPU without bf16 instructions takes many times as long for bf16 as for fp32.
     """
     if torch.cuda.is_available():
         return precision != "fp32"
@@ -16,7 +16,7 @@ def is_bf16(precision: str) -> bool:
 
 
 def told(precision: str) -> str | None:
-    """One line where a forward pass is not as `precision` asks."""
+    """A line that says that this machine cannot use the requested precision; None if it can."""
     if precision != "bf16" or is_bf16(precision):
         return None
     return "resources.precision: this CPU has no instructions for bf16 (AVX512-BF16 or AMX); fp32 is used"

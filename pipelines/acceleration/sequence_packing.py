@@ -1,9 +1,9 @@
-"""Sequence packing: the layers work on fewer and fuller rows, in which the rows of a padded batch follow each other.
+"""Sequence packing: the layers work on fewer and fuller rows, which hold the rows of a padded batch one after another.
 
-So padding costs almost nothing, and batches can be drawn at random. Batches of rows of similar length have as little
-padding, but train worse models where length depends on the label, as in headlines. No row sees another: attention is
+Padding then costs almost nothing, and batches can be drawn at random. Batches of rows of similar length have as little
+padding, but train worse models if length depends on the label, as in headlines. No row sees another: attention is
 masked between them (Krell et al. 2021, Efficient sequence packing without cross-contamination). B rows of T tokens
-become R rows of P. On a GPU in bf16, families of BERT's kind have no rows at all between them: see `varlen_attention`.
+become R rows of P. On a GPU in bf16, BERT-like families use one row without any padding: see `varlen_attention`.
 """
 
 from collections.abc import Iterator
@@ -19,22 +19,22 @@ from pipelines.models import backbones
 from pipelines.models.batch import Batch
 from pipelines.models.quantization import fake_quantization
 
-# P is the width with the least work: at least LEAST or the longest row, at most MOST or MORE times the longest row, in
-# steps of STEP or 1/32 of the longest row
+# P is the width with the least work: from the larger of LEAST and the longest row, to the larger of MOST
+# and MORE times the longest row, in steps of the larger of STEP and 1/32 of the longest row
 LEAST, MOST, MORE, STEP = 48, 96, 1.5, 8
-GAIN = 0.95  # a batch is packed if that takes less than this share of its padded places
+GAIN = 0.95  # a batch is packed if the packed rows have less than this share of its padded places
 
 
 class _Places:
-    """The places that the tokens of one batch go to; `inside` (B, T) bool says which places of the batch are tokens."""
+    """The places of one batch's tokens in the packed rows; `inside` (B, T) bool is True at the tokens of the batch."""
 
     def __init__(self, inside: torch.Tensor, hidden: int) -> None:
         self.inside, device = inside, inside.device
         lengths = inside.sum(dim=1).tolist()
         bins = _least_work(lengths, hidden)
         self.shape = _shape(lengths, bins)
-        of, at = (torch.zeros(self.shape, dtype=torch.int64) for _ in range(2))  # (R, P): which row, which place in it
-        number = torch.zeros(self.shape, dtype=torch.int64)  # which row of the bin, from 1; 0 is padding
+        of, at = (torch.zeros(self.shape, dtype=torch.int64) for _ in range(2))  # (R, P): the row, and the place in it
+        number = torch.zeros(self.shape, dtype=torch.int64)  # the number of the row in its bin, from 1; 0 is padding
         spots = torch.zeros(inside.shape, dtype=torch.int64)  # (B, T): the place in the bins
         for r, rows in enumerate(bins):
             start = 0
@@ -64,19 +64,19 @@ class _Places:
 
 
 class _Pass:
-    """One pass through the layers, which are called in order; the first decides where the tokens go."""
+    """One pass through the layers, which run in order; the first one decides where the tokens go."""
 
     def __init__(self, layers: list[nn.Module]) -> None:
         self.counting = [each for layer in layers for each in fake_quantization.ranges(layer)]
         self.places: _Places | varlen_attention.Flat | None = None
         self.moved: dict[int, Any] = {}
-        self.flat: varlen_attention.Flat | None = None  # of the pass that begins
+        self.flat: varlen_attention.Flat | None = None  # for the pass that begins
         self.graphs = layer_graphs.LayerGraphs(layers)
-        self.through: torch.Tensor | None = None  # the output of all layers, from a graph
-        self.expected: tuple[torch.Tensor, torch.Tensor] | None = None  # a mask on a GPU, and the same on the host
+        self.through: torch.Tensor | None = None  # the output of all layers, if a graph computed it
+        self.expected: tuple[torch.Tensor, torch.Tensor] | None = None  # a mask on a GPU, and its copy on the host
 
     def on_host(self, mask: torch.Tensor) -> torch.Tensor:
-        """The mask (B, T) in the host's memory; one that was not expected is fetched from the GPU."""
+        """The mask (B, T) in the host's memory; a mask that was not expected is fetched from the GPU."""
         if self.expected is not None:
             there, here = self.expected
             if there.data_ptr() == mask.data_ptr() and there.numel() == mask.numel() and mask.is_contiguous():
@@ -89,7 +89,7 @@ class _Pass:
             return
         if mask is None or mask.dim() != 4 or mask.shape[-2:] != (shape[1], shape[1]):
             return
-        seen = torch.diagonal(mask[:, 0], dim1=1, dim2=2)  # a token sees itself; nothing sees padding
+        seen = torch.diagonal(mask[:, 0], dim1=1, dim2=2)  # a token sees itself; padding is masked
         inside = seen if mask.dtype == torch.bool else seen == 0
         if inside.all():
             return
@@ -99,7 +99,7 @@ class _Pass:
             fake_quantization.only_at(self.counting, places.tokens)
 
     def once(self, value: Any, move: Any) -> Any:
-        """`move(value)`, computed once per pass: the layers share masks and positions."""
+        """`move(value)`, computed once per pass, because the layers share masks and positions."""
         if id(value) not in self.moved:
             self.moved[id(value)] = move(value)
         return self.moved[id(value)]
@@ -120,7 +120,7 @@ def _layer(
     if first:
         now.begin(attention_mask, states.shape)
     places = now.places
-    if places is None:  # if rows are packed, every layer has a mask, which keeps them apart
+    if places is None:  # packed rows always come with a mask, which separates them
         return forward(states, attention_mask, *more, **named)
     if first:
         states = places.together(states)
@@ -136,7 +136,10 @@ def _layer(
 def _flat_layer(
     layer: nn.Module, now: _Pass, rows: varlen_attention.Flat, states: torch.Tensor, first: bool, last: bool
 ) -> torch.Tensor:
-    """(1, N, H) to the same; where a graph has all layers, the first computes them, and the others have its output."""
+    """(1, N, H) to the same, or to (B, T, H) after the last layer.
+
+    If a graph holds all layers, the first layer runs it, and the others return its output.
+    """
     if first and rows.rounded:
         now.through = now.graphs.output(states, rows)
     states = bert_layers.output(layer, states, rows) if now.through is None else now.through
@@ -146,7 +149,7 @@ def _flat_layer(
 
 
 def _before(now: _Pass, encoder: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The encoder's input, with a mask that is made already where its layers take the tokens of all rows together."""
+    """The encoder's inputs with a ready-made mask, if its layers take the tokens of all rows in one row; else None."""
     now.flat, mask = None, kwargs.get("attention_mask")
     asks_for_states = kwargs.get("output_hidden_states") or encoder.config.output_hidden_states
     if mask is None or mask.dim() != 2 or now.counting or not varlen_attention.serves(mask.device):
@@ -171,7 +174,7 @@ def _between(now: _Pass, _: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
 def rows(model: nn.Module) -> Iterator[bool]:
     """Inside the block, the layers of `model` work on packed rows, except those whose `forward` is already replaced.
 
-    Yields whether any does: in some families a layer reads more than the one below.
+    Yields whether any does: in some families a layer reads more than the output of the layer below.
     """
     able = backbones.backbone(model).plain
     layers = [layer for layer in backbones.layers(model) if able and "forward" not in vars(layer)]
@@ -192,9 +195,9 @@ def rows(model: nn.Module) -> Iterator[bool]:
 
 
 def expect(model: nn.Module, there: Batch, here: Batch) -> None:
-    """Tell the packed layers of `model`, if it has any, that the batch `there` comes next: `here`, sent to a GPU.
+    """Announce the next batch, `there`, to the packed layers of `model`, if it has any; `here` is its copy on the host.
 
-    So they know its lengths, and need not wait for the GPU to ask for them.
+    The layers then know its lengths without waiting for the GPU.
     """
     if "attention_mask" not in here:
         return
@@ -207,10 +210,10 @@ def expect(model: nn.Module, there: Batch, here: Batch) -> None:
 
 @contextmanager
 def off(model: nn.Module) -> Iterator[None]:
-    """Inside the block, `rows` leaves the layers of `model` as they are: a loss reads their attention row by row."""
+    """Inside the block, `rows` leaves the layers of `model` as they are, for a loss that reads attention row by row."""
     layers = [layer for layer in backbones.layers(model) if "forward" not in vars(layer)]
     for layer in layers:
-        layer.forward = partial(type(layer).forward, layer)  # its own, which `rows` takes for a replacement
+        layer.forward = partial(type(layer).forward, layer)  # its own forward, which `rows` treats as a replaced one
     try:
         yield
     finally:
@@ -219,14 +222,14 @@ def off(model: nn.Module) -> Iterator[None]:
 
 
 def _rows(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """The states (N, M, H) at `places` (A, B), which count through N * M: (A, B, H)."""
+    """The states (N, M, H) at `places` (A, B), which are indices into N * M: (A, B, H)."""
     return states.flatten(0, 1).index_select(0, places.flatten()).unflatten(0, places.shape)
 
 
 def _least_work(lengths: list[int], hidden: int) -> list[list[int]]:
-    """The bins, over all widths, with the least work for a layer.
+    """The division of rows into bins, over all widths, with the least work for a layer.
 
-    A place costs 24 H^2 operations in the projections and the feed-forward part, and 4 P H in attention. Their sum is
+    A place costs 24 H^2 operations in the projections and the feed-forward part, and 4 P H in attention. The sum is
     proportional to 6 H + P.
     """
     longest = max(lengths)
@@ -238,7 +241,7 @@ def _least_work(lengths: list[int], hidden: int) -> list[list[int]]:
 
 
 def _shape(lengths: list[int], bins: list[list[int]]) -> tuple[int, int]:
-    """R and P; P is a multiple of STEP, so that products have few shapes (see `onednn_linear`)."""
+    """R and P; P is a multiple of STEP, so that matrix products have few shapes (see `onednn_linear`)."""
     most = max(sum(lengths[row] for row in rows) for rows in bins)
     return len(bins), -(-most // STEP) * STEP
 

@@ -1,9 +1,9 @@
-"""The weights of a layer in 16 bits, copied by few kernels, as are their gradients on the way back.
+"""Copies of a layer's weights in 16 bits, made by few kernels; the gradients are copied back in the same way.
 
-Autocast copies each weight by a kernel of its own, and each gradient back by another: 401 of the 1,444 kernels of a
-step of BERT-base, and of few tokens a GPU waits for the host that sends them. The numbers are the same: weights are
-rounded to 16 bits, gradients are computed in 16 bits, and summed and applied in the parameters' own precision (mixed
-precision, Micikevicius et al. 2017).
+Autocast copies each weight with its own kernel, and each gradient back with another: 401 of the 1,444 kernels of a step
+of BERT-base. In a step with few tokens a GPU waits for the host that launches them. The numbers stay the same: weights
+are rounded to 16 bits, and gradients are computed in 16 bits, then summed and applied in the parameters' own precision
+(mixed precision, Micikevicius et al. 2017).
 """
 
 from itertools import chain, compress, islice
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-Group = list[nn.Parameter]  # parameters of which the copies stand one below the other in one tensor
+Group = list[nn.Parameter]  # parameters whose copies are concatenated in one tensor
 
 
 def copies(groups: list[Group], kind: torch.dtype) -> tuple[torch.Tensor, ...]:
@@ -48,7 +48,7 @@ class _Copies(torch.autograd.Function):
 def places(
     params: tuple[torch.Tensor, ...], counts: list[int], kind: torch.dtype
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """New tensors of `kind`: one of each parameter's shape, and one for each group, in the same memory."""
+    """New tensors of `kind`: one in the shape of each parameter, and one for each group, in the same memory."""
     sizes = [param.numel() for param in params]
     memory = params[0].new_empty(sum(sizes), dtype=kind)
     of_params = [part.view(param.shape) for part, param in zip(memory.split(sizes), params, strict=True)]
