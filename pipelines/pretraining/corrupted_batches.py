@@ -20,11 +20,11 @@ WAYS: dict[str, type[TextBatches]] = {
     "segments": SegmentBatches,
     "positive_pair": PositivePairBatches,
 }
-HELD_OUT_TOKENS = 100_000  # of the split `test` that a model is scored on during training
+HELD_OUT_TOKENS = 100_000  # tokens of the split `test` to score a model on during training
 
 
 class CorruptedBatches:
-    """Text in the form that the objective reads, after `objective.corrupt`.
+    """Batches of text in the form that the objective reads, after `objective.corrupt`.
 
     Args:
         objective: a module of pipelines/objectives.

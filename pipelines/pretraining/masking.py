@@ -1,4 +1,4 @@
-"""Masked tokens: which are selected, and what the model sees in their place (Devlin et al. 2018, section 3.1)."""
+"""Masked tokens: their selection, and what the model sees in their place (Devlin et al. 2018, section 3.1)."""
 
 import hashlib
 from functools import lru_cache
@@ -18,8 +18,8 @@ class Masking(Section):
     """Shares of tokens. A selected token that is replaced neither by [MASK] nor by a random token stays as it is."""
 
     select: Fraction = 0.15
-    mask: Fraction = 0.8  # of the selected
-    random: Fraction = 0.1  # of the selected
+    mask: Fraction = 0.8  # share of the selected tokens
+    random: Fraction = 0.1  # share of the selected tokens
     whole_word: bool = False  # select all pieces of a word or none
     # 0 draws a new mask for every batch (Liu et al. 2019); n draws one of a sequence's n fixed masks (BERT's data: 10)
     masks: int = Field(0, ge=0)
@@ -32,7 +32,7 @@ class Masking(Section):
 
 
 def mask_tokens(batch: Batch, rng: np.random.Generator, params: Masking, tokenizer: Any) -> Batch:
-    """Mask tokens of input_ids (B, T); labels (B, T) are the original ids there, and IGNORE elsewhere."""
+    """Mask tokens of input_ids (B, T); labels (B, T) are the original ids of selected tokens, and IGNORE elsewhere."""
     ids = batch["input_ids"].numpy()
     if not params.masks:
         shown, selected = _draw(ids, rng, params, tokenizer)
@@ -44,12 +44,12 @@ def mask_tokens(batch: Batch, rng: np.random.Generator, params: Masking, tokeniz
 
 
 def _own(row: np.ndarray, number: int) -> np.random.Generator:
-    """The generator of a sequence's mask of this number; its seed is the content of the sequence."""
+    """The generator of a sequence's mask with this number, seeded by the content of the sequence."""
     return np.random.default_rng([number, *hashlib.blake2b(row.tobytes(), digest_size=16).digest()])
 
 
 def _draw(ids: np.ndarray, rng: np.random.Generator, params: Masking, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The ids that the model sees, and which tokens are selected; both (B, T)."""
+    """The ids that the model sees, and True for each selected token; both (B, T)."""
     special = np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id])
     chance = rng.random(ids.shape)
     if params.whole_word:
@@ -64,7 +64,7 @@ def _draw(ids: np.ndarray, rng: np.random.Generator, params: Masking, tokenizer:
 
 @lru_cache(maxsize=4)
 def word_starts(tokenizer: Any) -> np.ndarray:
-    """(V,) bool: whether a piece begins a word, by WordPiece's ## or by the mark of a space in other vocabularies."""
+    """(V,) bool: whether a piece begins a word, by WordPiece's ## or by another vocabulary's mark of a space."""
     pieces = tokenizer.tokens(range(tokenizer.vocab_size))
     if any(piece.startswith("##") for piece in pieces):
         return np.array([not piece.startswith("##") for piece in pieces])
@@ -72,6 +72,6 @@ def word_starts(tokenizer: Any) -> np.ndarray:
 
 
 def check(family: str, objective: str) -> None:
-    """Refuse a family without a masked-token head."""
+    """Raise InputError for a family without a masked-token head."""
     if not backbones.BACKBONES[family].mlm_head:
         raise InputError(f"{objective}: the {family} family has no masked-token head here")

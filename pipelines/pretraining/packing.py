@@ -1,9 +1,9 @@
 """Documents packed into full sequences without padding, in a new order in every epoch.
 
 Documents follow each other with [SEP] between them and are cut wherever a sequence is full, as in RoBERTa's
-FULL-SENTENCES (Liu et al. 2019, section 4.2); each sequence is [CLS] ... [SEP]. The tokens at an epoch's end that fill
-no sequence are left out; in the next epoch they are others. Without `repack` every epoch has the same sequences in a
-new order: fixed masks of a sequence (masking.py) need that.
+FULL-SENTENCES (Liu et al. 2019, section 4.2); each sequence is [CLS] ... [SEP]. The tokens at an epoch's end that do
+not fill a sequence are left out; every epoch leaves out others. Without `repack` every epoch has the same sequences in
+a new order, as the fixed masks of masking.py require.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from pipelines.training.batches import Encoded
 
 
 class TextBatches(ABC):
-    """Batches of text that is cut into sequences: every epoch has each sequence once, in a new order.
+    """Batches of text that is cut into sequences; every epoch has each sequence once, in a new order.
 
     A subclass counts the `sequences`, draws the order of an epoch, and makes batches of the chosen ones.
     """
@@ -60,15 +60,15 @@ class TextBatches(ABC):
 
     @abstractmethod
     def _cut(self) -> None:
-        """Count the sequences. Raises InputError if the text makes none."""
+        """Count the sequences. Raises InputError if the text is too short for one."""
 
     @abstractmethod
     def _draw(self, epoch: int) -> np.ndarray:
-        """The epoch's sequences in their order, or their numbers."""
+        """The sequences of an epoch in a new order, or their numbers."""
 
     @abstractmethod
     def _join(self, chosen: np.ndarray, epoch: int) -> Batch:
-        """A batch of some of the sequences that `_draw` gave."""
+        """A batch of the sequences `chosen` from what `_draw` returned."""
 
 
 class PackedBatches(TextBatches):

@@ -25,7 +25,7 @@ class PositivePairBatches(TextBatches):
         self.first_texts = np.array([numbers.setdefault(text, len(numbers)) for text in texts])
 
     def _draw(self, epoch: int) -> np.ndarray:
-        # the name is a part of the seed: another one would draw other batches
+        # the name is part of the seed: another name would draw other batches
         return seeding.generator(self.seed, "matched", epoch).permutation(self.sequences)
 
     def _join(self, chosen: np.ndarray, epoch: int) -> Batch:

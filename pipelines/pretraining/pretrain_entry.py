@@ -1,4 +1,4 @@
-"""Run one entry of pretrain: an encoder learns an objective on encoded text."""
+"""Run one entry of pretrain: train an encoder with an objective on encoded text."""
 
 import json
 from functools import partial
@@ -18,7 +18,7 @@ from pipelines.training.distributed import fitting
 
 
 def pretrain(key: str, entry: Pretrain, target: Path, resources: Resources) -> dict[str, Any]:
-    """Train as `entry` says and write the model folder `target`; returns the content of the metrics file."""
+    """Train as `entry` says and write the model folder `target`; return the content of the metrics file."""
     objective = plugins.load("pipelines.objectives", entry.objective)
     options = params.options(entry, objective.Params, f"pretrain.{key}")
     data, start = paths.encoded(entry.data), Path(entry.start)

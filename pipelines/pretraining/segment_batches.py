@@ -1,4 +1,4 @@
-"""Batches of sequences with two neighbouring segments of a document, for the objectives that ask about them."""
+"""Batches of sequences with two neighbouring segments of a document, for the objectives that compare them."""
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from pipelines.training.batches import Encoded
 class SegmentBatches(TextBatches):
     """Sequences [CLS] A [SEP] B [SEP] of up to `length` tokens (T), and the number of their document (B,).
 
-    A document is cut into pieces of length - 3 tokens; the last one has the rest. The place where a piece is divided
-    into A and B is random, and new in every epoch unless `repack` is off. Only a document's last piece is shorter than
+    A document is cut into pieces of length - 3 tokens; the last piece holds the rest. Each piece is divided into A and
+    B at a random place, a new one in every epoch unless `repack` is off. Only a document's last piece is shorter than
     the others and needs padding; `padding` is the share of padding if all pieces are padded to the full length.
     """
 

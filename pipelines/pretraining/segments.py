@@ -11,16 +11,16 @@ from pipelines.models import backbones
 from pipelines.models.batch import Batch, Prediction
 from pipelines.pretraining import masking
 
-Segments = list[np.ndarray]  # of ids, one for each row
+Segments = list[np.ndarray]  # arrays of ids, one for each row
 
 
 def auto(params: Any) -> Any:
-    """The Auto class of a model with a masked-token head and a head for two segments."""
+    """The Auto class for a model with a masked-token head and a head for two segments."""
     return AutoModelForPreTraining
 
 
 def split(batch: Batch) -> tuple[Segments, Segments]:
-    """A and B of each row, without the special tokens."""
+    """The segments A and B of each row, without the special tokens."""
     lengths, types = batch["attention_mask"].sum(dim=1).tolist(), batch["token_type_ids"].numpy()
     first = [int(length - row.sum()) for length, row in zip(lengths, types, strict=True)]
     ids = batch["input_ids"].numpy()
@@ -31,7 +31,7 @@ def split(batch: Batch) -> tuple[Segments, Segments]:
 
 
 def join(first: Segments, second: Segments, tokenizer: Any) -> Batch:
-    """input_ids, attention_mask and token_type_ids, (B, T), padded to the longest."""
+    """Join segments A and B: input_ids, attention_mask and token_type_ids, (B, T), padded to the longest."""
     shape = len(first), max(len(a) + len(b) for a, b in zip(first, second, strict=True)) + 3
     ids = np.full(shape, tokenizer.pad_id, np.int64)
     mask, types = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -55,7 +55,7 @@ def predict(model: Any, batch: Batch, name: str) -> list[Prediction]:
 
 
 def check(family: str, objective: str) -> None:
-    """Refuse a family that cannot learn masked tokens and the order of segments."""
+    """Raise InputError for a family that cannot learn masked tokens and the order of segments."""
     masking.check(family, objective)
     if not backbones.BACKBONES[family].pair_head:
         able = [name for name, row in backbones.BACKBONES.items() if row.pair_head]
