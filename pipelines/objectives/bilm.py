@@ -1,4 +1,4 @@
-"""bilm: predict each token from all before it and from all after it, by two LSTMs (ELMo, Peters et al. 2018)."""
+"""bilm: predict each token from all before it and from all after it, with two LSTMs (ELMo, Peters et al. 2018)."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ around = pretrained.itself
 
 
 class Params(Section):
-    """No token is masked, so there is nothing to set."""
+    """No params: no token is masked."""
 
 
 def auto(params: Params) -> Any:
@@ -25,12 +25,12 @@ def auto(params: Params) -> Any:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """The text as it is; every token is a label."""
+    """Leave the text as it is; every token is a label."""
     return {**batch, "labels": batch["input_ids"]}
 
 
 def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
-    """Token t + 1 from the forward stream at t, token t - 1 from the backward one, by one softmax (section 3.1)."""
+    """Predict token t + 1 from the forward state at t and t - 1 from the backward one by one softmax (section 3.1)."""
     ids = batch["input_ids"]
     ahead, back = model(input_ids=ids).last_hidden_state.chunk(2, dim=-1)  # (B, T, H / 2) each
     decoder = model.get_submodule("decoder")
@@ -41,6 +41,6 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
 
 
 def check(family: str) -> None:
-    """Refuse every other family: its tokens see both sides, and so the token to predict."""
+    """Raise InputError for any other family: its tokens see both sides, and so the token to predict."""
     if family != bilstm.BilstmConfig.model_type:
         raise InputError(f"bilm: a {family} reads in both directions at once; bilstm reads each separately")

@@ -1,9 +1,9 @@
 """contrast: contrastive learning of text vectors, together with masked tokens.
 
-Masked tokens alone do not teach an encoder to represent a whole text. Here the vector of a text, the mean of its token
-states, must be nearer to that of the text that it belongs to than to those of all others in the batch. The two texts
-are segments of one document (Giorgi et al. 2021, DeCLUTR), or a positive pair, such as a title and a passage (Wang et
-al. 2022, E5).
+Masked tokens alone do not teach an encoder to represent a whole text. Here the vector of a text is the mean of its
+token states. It must be closer to the vector of its partner text than to the vectors of all other texts in the batch.
+The two texts are segments of one document (Giorgi et al. 2021, DeCLUTR), or a positive pair, such as a title and a
+passage (Wang et al. 2022, E5).
 """
 
 from typing import Any
@@ -42,9 +42,9 @@ def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: A
 
 
 def _apart(batch: Batch, tokenizer: Any) -> Batch:
-    """Two neighbouring segments as two sequences: input_ids and attention_mask (B, 2, T).
+    """Make two sequences of two neighbouring segments: input_ids and attention_mask (B, 2, T).
 
-    Each has at most half the tokens of the longest row: [CLS] A [SEP] has the end of the first segment, [CLS] B [SEP]
+    Each has at most half the tokens of the longest row. [CLS] A [SEP] holds the end of the first segment, [CLS] B [SEP]
     the beginning of the second.
     """
     first, second = segments.split(batch)
@@ -59,7 +59,7 @@ def _apart(batch: Batch, tokenizer: Any) -> Batch:
 
 
 def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
-    """Predict the masked tokens, and for each first text its second text among those of the batch: logits (B, B)."""
+    """Predict the masked tokens, and the partner of each first text among the batch's second texts: logits (B, B)."""
     ids, mask, labels = (batch[name].flatten(0, 1) for name in ("input_ids", "attention_mask", "labels"))
     states = backbones.encoder(model)(input_ids=ids, attention_mask=mask).last_hidden_state  # (2B, T, H)
     selected = labels != IGNORE
@@ -68,7 +68,8 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
     vectors = nn.functional.normalize((states * weights).sum(dim=1) / weights.sum(dim=1), dim=-1)
     similar = vectors[0::2] @ vectors[1::2].T  # cosines, (B, B)
     others = ~torch.eye(len(similar), dtype=torch.bool, device=similar.device)
-    same = (batch["document"][:, None] == batch["document"][None, :]) & others  # these are not wrong either
+    # the second texts of other rows with the same first text are not wrong either
+    same = (batch["document"][:, None] == batch["document"][None, :]) & others
     own = torch.arange(len(similar), device=similar.device)
     found = (similar / TEMPERATURE).masked_fill(same, -1e4)
     return [words, Prediction("contrast", found, torch.where(batch["order"] == IGNORE, IGNORE, own))]

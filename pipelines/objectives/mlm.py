@@ -21,12 +21,12 @@ def auto(params: Params) -> Any:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Mask tokens of input_ids (B, T); labels (B, T) are the original ids there, and IGNORE elsewhere."""
+    """Mask tokens of input_ids (B, T); labels (B, T) are the original ids of selected tokens, and IGNORE elsewhere."""
     return masking.mask_tokens(batch, rng, params, tokenizer)
 
 
 def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
-    """Predict the masked tokens, and compute logits for them alone, which are most of a small model's cost."""
+    """Predict the masked tokens. Only their logits are computed, because logits are most of a small model's cost."""
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
     hidden = backbones.encoder(model)(**inputs).last_hidden_state  # (B, T, H)
     selected = batch["labels"] != IGNORE

@@ -17,13 +17,13 @@ NEXT, RANDOM = 0, 1  # as transformers numbers them
 
 
 class Params(masking.Masking):
-    """The masking, and how often the second segment comes from another document."""
+    """The masking, and the share of rows whose second segment comes from another document."""
 
     random_next: Fraction = 0.5
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Replace B by another document's segment in a share of the rows, then mask tokens; order (B,) says in which."""
+    """Replace B by another document's segment in a share of the rows, then mask tokens; order (B,) marks these rows."""
     first, second = segments.split(batch)
     documents = batch["document"].numpy()
     order = np.full(len(first), NEXT)

@@ -1,4 +1,4 @@
-"""permutation: predict tokens in a random order, each from those before it (XLNet, Yang et al. 2019)."""
+"""permutation: predict tokens in a random order, each from the tokens before it (XLNet, Yang et al. 2019)."""
 
 from typing import Any
 
@@ -30,8 +30,9 @@ def auto(params: Params) -> Any:
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
     """Draw an order of each row's tokens.
 
-    XLNet has [SEP] [CLS] at the end. perm_mask (B, T, T) is 1 where token i may not see token j: where j is predicted
-    and does not come before i. target_mapping (B, P, T) points at the P predicted tokens, labels (B, P).
+    XLNet has [SEP] [CLS] at the end. perm_mask (B, T, T) is 1 where token i may not see token j, that is, where j is
+    predicted and does not come before i. target_mapping (B, P, T) selects the P predicted tokens; labels (B, P) are
+    their ids.
     """
     ids = np.roll(batch["input_ids"].numpy(), -1, axis=1)  # [CLS] ... [SEP] to ... [SEP] [CLS]
     rows, length = ids.shape
@@ -58,6 +59,6 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
 
 
 def check(family: str) -> None:
-    """Refuse every family but XLNet's own: no other can hide a token from some tokens and not from others."""
+    """Raise InputError for all families but XLNet: no other can hide a token from some tokens and not from others."""
     if family != "xlnet":
         raise InputError(f"permutation: a {family} has no two streams of attention; xlnet has")

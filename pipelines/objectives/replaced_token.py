@@ -19,11 +19,11 @@ READS = {"text": "packed"}
 class Params(masking.Masking):
     """The generator, and ELECTRA or one of the paper's ablations (its section 3.4)."""
 
-    generator: float = Field(0.25, gt=0, le=1)  # its width, as a share of the discriminator's
-    weight: Positive = 50.0  # of the discriminator's loss; the generator's has 1
+    generator: float = Field(0.25, gt=0, le=1)  # width of the generator, as a share of the discriminator's
+    weight: Positive = 50.0  # weight of the discriminator's loss; the generator's loss has 1
     # electra_15 learns from the selected tokens alone; replace_mlm and all_tokens_mlm predict the original tokens
     variant: Literal["replaced", "electra_15", "replace_mlm", "all_tokens_mlm"] = "replaced"
-    mask: float = Field(1.0, ge=0, le=1)  # of the selected tokens; the generator's guesses replace them
+    mask: float = Field(1.0, ge=0, le=1)  # share of the selected tokens; the generator's guesses replace them
     random: float = Field(0.0, ge=0, le=1)
 
 
@@ -37,7 +37,7 @@ def around(model: PreTrainedModel, params: Params) -> nn.Module:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Replace tokens by [MASK] for the generator to guess; labels (B, T) are the original ids there."""
+    """Replace tokens by [MASK] for the generator to guess; labels (B, T) are the original ids of these tokens."""
     return masking.mask_tokens(batch, rng, params, tokenizer)
 
 
@@ -46,6 +46,6 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
 
 
 def check(family: str) -> None:
-    """Refuse every family but ELECTRA's own: no other has a head for replaced tokens."""
+    """Raise InputError for all families but ELECTRA: no other has a head for replaced tokens."""
     if family != "electra":
         raise InputError(f"replaced_token: a {family} has no head for replaced tokens; electra has one")

@@ -17,13 +17,13 @@ IN_ORDER, SWAPPED = 0, 1  # as transformers numbers them
 
 
 class Params(masking.Masking):
-    """The masking, and how often the two segments are swapped."""
+    """The masking, and the share of rows whose two segments are swapped."""
 
     swap: Fraction = 0.5
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Swap the two segments in a share of the rows, then mask tokens; order (B,) says in which rows."""
+    """Swap the two segments in a share of the rows, then mask tokens; order (B,) marks the swapped rows."""
     first, second = segments.split(batch)
     order = np.where(rng.random(len(first)) < params.swap, SWAPPED, IN_ORDER)
     swapped = [(b, a) if change else (a, b) for a, b, change in zip(first, second, order, strict=True)]
