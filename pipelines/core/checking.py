@@ -1,4 +1,4 @@
-"""Check params.yaml, every entry and every name with which one refers to another, before it is active or used."""
+"""Check params.yaml: every entry, and every name by which one entry refers to another."""
 
 import shutil
 import subprocess
@@ -10,9 +10,9 @@ from pipelines.core import params, plugins, resources
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.section import Section
 
-# sections that write into one folder: artifacts/models, artifacts/predictions and artifacts/metrics
+# groups of sections that share a folder: artifacts/models; artifacts/predictions and artifacts/metrics
 TOGETHER = (("import_weights", "pretrain", "finetune", "compress"), ("baseline", "evaluate"))
-PLUGINS = {  # section -> the package of its entries' plugins, and the key that names one
+PLUGINS = {  # section -> the package of its plugins, and the key of an entry that names a plugin
     "prepare": ("pipelines.data.corpora", "corpus"),
     "build_vocab": ("pipelines.text.tokenizers", "tokenizer"),
     "pretrain": ("pipelines.objectives", "objective"),
@@ -22,7 +22,7 @@ Entries = dict[str, dict[str, Section]]  # section -> name -> entry
 
 
 def check(file: Path = params.FILE) -> Entries:
-    """Every entry of the file. Raises UsageError at the first that is malformed or names a missing entry."""
+    """All entries of the file. Raises UsageError for the first entry that is malformed or names a missing entry."""
     values = params.read(file)
     stages = resources.read(file=file).stages
     sections = {name: section(name) for name in plugins.names(params.ENTRIES)}
@@ -49,9 +49,9 @@ def check(file: Path = params.FILE) -> Entries:
 
 
 def check_options(checked: Entries, file: Path = params.FILE) -> None:
-    """Raise UsageError at the first entry whose plugin is not there, or does not take the keys that it has.
+    """Raise UsageError for the first entry whose plugin does not exist, or does not accept the keys of the entry.
 
-    Plugins are imported, and torch with some of them: that takes seconds.
+    The check imports the plugins; some of them import torch, which takes seconds.
     """
     for section, (package, field) in PLUGINS.items():
         for name, entry in checked[section].items():
@@ -65,7 +65,8 @@ def check_options(checked: Entries, file: Path = params.FILE) -> None:
 def activate(file: Path, force: bool) -> None:
     """Make `file` the active params.yaml.
 
-    Raises UsageError if the file is wrong, or if edits would be lost that nobody has saved, unless `force`.
+    Raises UsageError if the file is invalid. Unless `force`, it is also raised if params.yaml has edits that neither
+    the last commit nor a file of params/ holds, since they would be lost.
     """
     check(file)
     active = params.FILE
@@ -83,7 +84,7 @@ def require_entry(name: str, *sections: str) -> None:
 
 
 def _require_stage(stage: str, key: str, checked: Entries, where: str) -> None:
-    """Raise UsageError unless there is such a stage, and in it such an entry if `key` names one."""
+    """Raise UsageError unless the stage exists and, if `key` is not empty, has an entry of that name."""
     known = plugins.names("pipelines.stages")
     if stage not in known:
         raise UsageError(f"{where}: {choices('stage', stage, known)}")
@@ -92,12 +93,12 @@ def _require_stage(stage: str, key: str, checked: Entries, where: str) -> None:
 
 
 def section(name: str) -> type[Section]:
-    """The class of a section's entries: for `build_vocab` BuildVocab of pipelines/entries/build_vocab.py."""
+    """The class of a section's entries; for `build_vocab`, BuildVocab in pipelines/entries/build_vocab.py."""
     return getattr(plugins.load(params.ENTRIES, name), name.title().replace("_", ""))
 
 
 def _require_an_end(checked: Entries, section: str, model: type[Section], file: Path) -> None:
-    """Raise UsageError if an entry refers to one of its own section that leads back to it, as a teacher may."""
+    """Raise UsageError if entries of one section, such as a model and its teacher, refer to each other in a cycle."""
     for field in (field for field, targets in model.refers.items() if section in targets):
         for name, entry in checked[section].items():
             passed, other = [name], getattr(entry, field)
@@ -110,7 +111,7 @@ def _require_an_end(checked: Entries, section: str, model: type[Section], file: 
 
 
 def _require_unseen_rows(checked: Entries, file: Path) -> None:
-    """Raise UsageError if a model is scored on the rows by which its weights were chosen."""
+    """Raise UsageError if `evaluate` scores a model on its `dev` split, on which its weights were selected."""
     for section in ("finetune", "compress"):
         for name, entry in checked[section].items():
             fitted: Any = entry
@@ -124,7 +125,7 @@ def _require_unseen_rows(checked: Entries, file: Path) -> None:
 
 
 def _require_distinct(checked: Entries, sections: tuple[str, ...], file: Path) -> None:
-    """Raise UsageError if entries of two of these sections have one name: they would write one artefact."""
+    """Raise UsageError if entries of two of these sections share a name: both would write the same artefact."""
     owner: dict[str, str] = {}
     for section in sections:
         for name in checked[section]:

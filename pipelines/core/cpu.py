@@ -1,11 +1,11 @@
-"""The abilities of this machine's CPU on which numbers depend."""
+"""Features of this machine's CPU that affect numerical results."""
 
 from functools import cache
 from pathlib import Path
 
 
 def saturates() -> bool:
-    """Return whether products of int8 saturate: an x86 CPU without VNNI adds two in 16 bits (ONNX Runtime's docs)."""
+    """Return whether int8 products may saturate: an x86 CPU without VNNI adds two in 16 bits (ONNX Runtime's docs)."""
     return "avx2" in _about() and "vnni" not in _about()
 
 
@@ -16,6 +16,6 @@ def has_bf16() -> bool:
 
 @cache
 def _about() -> str:
-    """The text in which Linux describes the CPU; empty on other systems."""
+    """The contents of /proc/cpuinfo; empty on systems without this file."""
     about = Path("/proc/cpuinfo")
     return about.read_text(encoding="utf-8") if about.is_file() else ""

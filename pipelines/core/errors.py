@@ -4,13 +4,13 @@ import json
 from typing import Any
 from unicodedata import category
 
-MAX_NAME, MAX_NAMES = 60, 50  # letters of a name, and how many names are said
-MAX_PRINTED = 1200  # letters of an error that ends a command
-STEERS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode's categories of what is no letter, and moves others or ends a line
+MAX_NAME, MAX_NAMES = 60, 50  # characters of a name, and number of names, in a message
+MAX_PRINTED = 1200  # characters of the message of an error that ends a command
+STEERS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories: control, format, surrogate, line and paragraph separator
 
 
 class InputError(ValueError):
-    """Something given to the program is wrong: a file, a row, a model folder. Exit status 1."""
+    """An input of the program is wrong: a file, a row, a model folder. Exit status 1."""
 
     exit_status = 1
 
@@ -22,13 +22,14 @@ class UsageError(InputError):
 
 
 class NoFileError(InputError):
-    """A file that is to be read is not there."""
+    """A file that the program must read does not exist."""
 
 
 def printable(text: str, keep: str = "") -> str:
-    """`text` with all that steers a terminal as JSON's escapes: control characters, line ends, changes of direction.
+    """`text` with control characters, line ends and changes of text direction written as JSON escapes.
 
-    What others wrote into a ledger, a tag or a log is printed so. `keep` are characters that stay as they are.
+    Text from a ledger, a tag or a log is printed this way, so that it cannot control the terminal. The characters in
+    `keep` stay as they are.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -36,13 +37,13 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def one_line(error: Exception, most: int = 200) -> str:
-    """An error's message on one line; of more than `most` characters, its begin and its end."""
+    """An error's message on one line; a message of more than `most` characters keeps only its start and its end."""
     said = printable(" ".join(str(error).split())) or type(error).__name__
     return said if len(said) <= most else f"{said[: most - most // 5]} ... {said[-most // 6 :]}"
 
 
 def shown(value: object) -> str:
-    """`repr` of a value that a file holds, cut to 60 characters: it may be of any size, and contain itself."""
+    """`repr` of a value, cut to 60 characters; the value may have any size, and may contain itself."""
     import reprlib
 
     found = reprlib.repr(value)
@@ -50,7 +51,7 @@ def shown(value: object) -> str:
 
 
 def sentence(error: Any, where: str = "") -> str:
-    """One of the errors that pydantic lists, as `place: value: what is wrong`; a place begins with `where`."""
+    """One of pydantic's errors as `place: value: what is wrong`; the place begins with `where`."""
     place = ".".join(filter(None, (where, *map(str, error["loc"]))))
     if error["type"] == "missing":
         return f"{place}: missing, and it has no default"
@@ -61,7 +62,7 @@ def sentence(error: Any, where: str = "") -> str:
 
 
 def choices(kind: str, wrong: object, there_are: object) -> str:
-    """`no KIND 'WRONG'; there are: A, B, C`, with a suggestion if one of them is similar."""
+    """The message `no KIND 'WRONG'; there are: A, B, C`, with a suggestion if one of the names is similar."""
     import difflib
 
     names = sorted(map(str, there_are))  # type: ignore[call-overload]

@@ -10,7 +10,7 @@ from pipelines.core.paths import fresh_file
 
 
 def read(path: Path) -> Any:
-    """The content of a JSON file, of any type. Raises InputError that names the file and the line."""
+    """The content of a JSON file, of any type. Raises InputError, which names the file and the line."""
     if not path.is_file():
         raise NoFileError(f"{path}: no such file")
     try:
@@ -24,7 +24,7 @@ def read(path: Path) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """The value that `text` writes. Raises ValueError if it is not JSON, with a name that occurs twice, or with NaN."""
+    """The value of a JSON text. Raises ValueError if it is not JSON, has NaN, or repeats a name within an object."""
     return _DECODER.decode(text)
 
 
@@ -37,9 +37,9 @@ def mapping(path: Path) -> dict[str, Any]:
 
 
 def cached(path: Path) -> dict[str, Any]:
-    """The object in a file that is made anew when it is lost; {} if there is none, or it is of no use.
+    """The object in a cache file; {} if the file is missing or invalid.
 
-    A folder of that name, in which nobody writes, is removed: it would keep the file from being written.
+    A folder at `path` is removed, since the file could not be written.
     """
     try:
         if path.is_dir() and not path.is_symlink():
@@ -65,6 +65,6 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_cons
 
 
 def write(path: Path, values: Any) -> None:
-    """Write `values` to `path` as JSON; an old file is replaced in one step."""
+    """Write `values` to `path` as JSON; an existing file is replaced atomically."""
     with fresh_file(path) as aside:
         aside.write_text(json.dumps(values, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

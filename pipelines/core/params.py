@@ -21,7 +21,7 @@ S = TypeVar("S", bound=BaseModel)
 def parse(model: type[S], values: Any, where: str, file: Path = FILE, others: Iterable[str] = ()) -> S:
     """`values` as a `model`. Raises UsageError with the file, the key, what is wrong, and the choices.
 
-    `others` are keys of the same entry that another model reads: choices too, for who mistypes one of them.
+    `others` are keys of the same entry that another model reads; the error for an unknown key lists them too.
     """
     if not isinstance(values, dict):
         raise UsageError(f"{file}: {where}: {shown(values)} is not a mapping of keys to values")
@@ -37,7 +37,7 @@ def parse(model: type[S], values: Any, where: str, file: Path = FILE, others: It
 def options(entry: BaseModel, plugin: type[S], where: str, **shared: Any) -> S:
     """The keys of `entry` that its plugin owns, checked by the plugin's own Params.
 
-    `shared` holds keys of the entry itself; the plugin may have them too.
+    `shared` holds keys of the entry itself; the plugin gets those that its Params declares too.
     """
     known = {name: value for name, value in shared.items() if name in plugin.model_fields}
     return parse(plugin, known | (entry.model_extra or {}), where, others=type(entry).model_fields)

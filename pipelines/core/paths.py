@@ -1,4 +1,4 @@
-"""The place of every artefact. Artefacts are written aside and then renamed, so none is ever half written."""
+"""The path of every artefact. Artefacts are written to a temporary path and renamed, so none is ever incomplete."""
 
 import fcntl
 import os
@@ -14,14 +14,14 @@ CODE = ARTIFACTS / "code"
 
 
 def below(folder: Path, name: str) -> Path:
-    """`folder / name`, for a name that others wrote: in an archive, in a file of a model, in a registry.
+    """`folder / name`, for a name from an untrusted source: an archive, a model's file or a registry.
 
-    Raises InputError if that is not below `folder`: an absolute name, `..`, or a link that leads elsewhere.
+    Raises InputError if the path is not below `folder`: an absolute name, `..`, or a link that leads elsewhere.
     """
     place = folder / name
     try:
         inside = place.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError, ValueError):  # a circle of links, a NUL
+    except (OSError, RuntimeError, ValueError):  # a cycle of links, or a NUL
         inside = False
     if not inside or "\0" in name:
         raise InputError(f"{folder}: {shown(name)} lies outside of it; whoever wrote that name may mean harm")
@@ -45,7 +45,7 @@ def encoded(name: str) -> Path:
 
 
 def scored_rows(encoded: Path, split: str) -> Path:
-    """The readable rows of a split in a folder of encoded rows, on which a training may score its model."""
+    """The readable rows of a split, beside its encoded rows; a training reads them to score its model."""
     return encoded / "rows" / f"{split}.parquet"
 
 
@@ -58,7 +58,7 @@ def predictions(name: str) -> Path:
 
 
 def metrics(name: str) -> Path:
-    """All that is measured of a run's predictions, or of a pretraining."""
+    """All measurements of a run's predictions, or of a pretraining."""
     return ARTIFACTS / "metrics" / f"{name}.json"
 
 
@@ -73,7 +73,7 @@ def timings(name: str) -> Path:
 
 
 def drift(job: str) -> Path:
-    """The distance of each scored window of a job from its model's profile. Not a DVC output."""
+    """The distances of a job's scored windows from the model's profile. Not a DVC output."""
     return ARTIFACTS / "drift" / job
 
 
@@ -86,7 +86,7 @@ def reports() -> Path:
 
 
 def compression(name: str) -> Path:
-    """All that a search for a smaller model tried. Not a DVC output."""
+    """All trials of a search for a smaller model. Not a DVC output."""
     return ARTIFACTS / "compression" / name
 
 
@@ -95,12 +95,12 @@ def tuning(name: str) -> Path:
 
 
 def downloads(corpus: str, edition: str) -> Path:
-    """Fetched files, complete or partial. Not a DVC output: a change of code fetches nothing again."""
+    """Fetched files, complete or partial. Not a DVC output, so a change of code does not fetch them again."""
     return Path("state/downloads") / corpus / edition
 
 
 def checkpoints(stage: str, name: str) -> Path:
-    """Checkpoints of a training that is not complete. Not a DVC output; removed when the run is complete."""
+    """Checkpoints of an unfinished training. Not a DVC output; removed when the run is complete."""
     return Path("state/checkpoints") / stage / name
 
 
@@ -110,7 +110,7 @@ def frozen_features(stage: str, name: str) -> Path:
 
 
 def teacher_outputs(name: str) -> Path:
-    """A teacher's outputs for the rows while a compression runs. Not a DVC output."""
+    """A teacher's outputs for the training rows, kept while a compression runs. Not a DVC output."""
     return Path("state/teacher") / name
 
 
@@ -176,7 +176,7 @@ def _own(target: Path, partial: Path, create: Callable[[], None], access: int) -
 
 @contextmanager
 def turn(folder: Path) -> Iterator[None]:
-    """Wait until no other process holds `folder`, and hold it."""
+    """Wait until no other process holds the lock on `folder`, and hold it during the block."""
     held = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -186,7 +186,7 @@ def turn(folder: Path) -> Iterator[None]:
 
 
 def _locked(target: Path, partial: Path, create: Callable[[], None], access: int) -> int | None:
-    """A descriptor that holds the lock; None if `partial` is another file since, because its writer has ended."""
+    """A descriptor that holds the lock; None if `partial` was removed or replaced meanwhile: its writer has ended."""
     with suppress(FileExistsError):
         create()
     try:

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from pipelines.core.errors import printable
 
-PLAIN_SECONDS = 15.0  # between two lines of a log
+PLAIN_SECONDS = 15.0  # seconds between two lines of a log
 _LOCK = threading.Lock()
-_BARS: list[Any] = []  # the terminal's only display and the number of bars in it; empty while there is none
+_BARS: list[Any] = []  # [the terminal's display, the number of its bars]; empty while there is no bar
 
 
 class Advance(Protocol):

@@ -1,4 +1,4 @@
-"""The origin of an artefact: params, inputs and versions, and never a time, a host or a commit."""
+"""The origin of an artefact: its params, inputs and versions, without a time, a host or a commit."""
 
 import hashlib
 import json
@@ -18,12 +18,12 @@ def sha256(path: Path) -> str:
 
 
 def digest(path: Path) -> str:
-    """sha256 of an input: of a file's bytes, of a folder's provenance.json, else of its files' names and bytes."""
+    """sha256 of an input: a file's bytes, a folder's provenance.json, or the names and bytes of a folder's files."""
     return sha256(path / FILE) if (path / FILE).is_file() else contents(path)
 
 
 def contents(path: Path) -> str:
-    """sha256 of a file's bytes, or of the names and bytes of a folder's files, whatever the folder says of itself."""
+    """sha256 of a file's bytes, or of the names and bytes of a folder's files, with or without provenance.json."""
     if path.is_file():
         return sha256(path)
     inner = sorted(p for p in path.rglob("*") if p.is_file())
@@ -52,7 +52,7 @@ def write(
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The provenance of `folder`, empty for one that bertline did not make."""
+    """The provenance of `folder`; {} if bertline did not make the folder."""
     path = folder / FILE
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
@@ -65,6 +65,6 @@ def how(folder: Path) -> str:
 
 
 def curve(folder: Path) -> list[list[Any]]:
-    """The points of a training as its model folder keeps them, [step, {"loss": number, ...}]; [] without a training."""
+    """The training curve in a model folder, points [step, {"loss": number, ...}]; [] if the folder has none."""
     path = folder / TRAINING
     return json.loads(path.read_text(encoding="utf-8"))["curve"] if path.is_file() else []

@@ -24,7 +24,7 @@ class Ragged(NamedTuple):
         return Ragged(self.values[positions(self.offsets[:-1], lengths)], offsets(lengths))
 
     def take(self, rows: np.ndarray) -> "Ragged":
-        """The rows with these numbers, in this order, as often as they are named."""
+        """The rows with these numbers, in this order; a number may repeat."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         return Ragged(self.values[positions(starts, lengths)], offsets(lengths))
@@ -45,7 +45,7 @@ def ragged(rows: Sequence[Sequence[int]]) -> Ragged:
 
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
-    """[2, 3] gives [0, 2, 5]."""
+    """The offsets of rows with these lengths: [2, 3] gives [0, 2, 5]."""
     found = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=found[1:])
     return found
@@ -60,7 +60,7 @@ def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def padded(rows: Ragged, chosen: np.ndarray, fill: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
-    """The chosen rows padded with `fill`, (B, T) int64, and which places are values, (B, T) bool.
+    """The chosen rows padded with `fill`, (B, T) int64, and a mask that is True at values, (B, T) bool.
 
     T is the length of the longest row, rounded up to a multiple of `ROUND`, and at most `limit`. Rounding keeps the
     number of shapes small: the allocator and oneDNN keep memory for every new shape (docs/log.md).
@@ -69,7 +69,7 @@ def padded(rows: Ragged, chosen: np.ndarray, fill: int, limit: int) -> tuple[np.
     lengths = rows.offsets[chosen + 1] - starts
     places = np.arange(min(_rounded(max(lengths.tolist())), limit))  # faster than NumPy's max for few rows
     inside = places < lengths[:, None]
-    taken = rows.values.take(starts[:, None] + places, mode="clip")  # after a short row: values of the next
+    taken = rows.values.take(starts[:, None] + places, mode="clip")  # a short row is followed by values of the next row
     shown = taken.astype(np.int64)
     np.putmask(shown, ~inside, fill)  # faster than np.where, which casts too
     return shown, inside

@@ -16,9 +16,9 @@ class Resources(Section):
     # Ray Train workers; 0 trains in the stage's own process; [least, most] takes as many as the cluster has room for
     workers: Annotated[int, Field(ge=0)] | Range = 0
     gpus: Annotated[float, Field(ge=0)] = 0  # per worker
-    # per worker, for torch and for encode's processes; 0: all cores. Another number rounds in another way
+    # per worker, for torch and for encode's processes; 0: all cores. The number can change rounding
     threads: Annotated[int, Field(ge=0)] = 0
-    # per worker, at most; 0: unknown, and `bertline run` does not count it
+    # maximum per worker; 0: unknown, and `bertline run` does not take memory into account
     memory_gb: Annotated[float, Field(ge=0)] = 0
     # auto: bf16 on a GPU, fp32 on a CPU. bf16 is faster on a CPU with AVX512-BF16 or AMX; without them fp32 is used
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -27,8 +27,8 @@ class Resources(Section):
     max_failures: Annotated[int, Field(ge=-1)] = 2
     retries: Annotated[int, Field(ge=0)] = 0  # how often `bertline run` runs a failed stage again
     checkpoint_minutes: Positive = 5
-    acceleration: Switch = True  # off: every step is computed the plain way, for debugging
-    # what answers for a version that has an export; auto: `bertline retrain` measures both, and the faster one does
+    acceleration: Switch = True  # off: every step uses the plain, slower computation, for debugging
+    # the runtime of a version that has an export; auto: `bertline retrain` measures both and takes the faster one
     runtime: Literal["auto", "torch", "onnx"] = "auto"
     placement: Literal["here", "ray"] = "here"  # ray: `bertline run` runs the stage on a node of a Ray cluster
     # for a stage or one entry of it, such as {pretrain: {threads: 2}, finetune@livedoor: {gpus: 1}}
@@ -36,12 +36,12 @@ class Resources(Section):
 
 
 def read(stage: str = "", key: str = "", file: Path = params.FILE) -> Resources:
-    """The section as it is for an entry of a stage, with defaults for the keys that it does not set."""
+    """The resources of an entry of a stage: the section, the overrides for the stage or entry, and defaults."""
     return within(params.read(file), stage, key, file)
 
 
 def within(values: dict[str, dict[str, Any]], stage: str, key: str, file: Path = params.FILE) -> Resources:
-    """The same from `values`, which params.read returned."""
+    """The same as `read`, from `values` that params.read returned."""
     settings = values.get("resources", {})
     resources = params.parse(Resources, settings, "resources", file)
     for name in (stage, f"{stage}@{key}"):

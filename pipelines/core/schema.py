@@ -32,7 +32,7 @@ TARGETS = {"span": "answers", "tagging": "entities"} | dict.fromkeys(
     ("single", "pair", "regression", "choice"), "label"
 )
 
-# The metrics that can rank models, the default first; a classifier's f1 is that of the second of two labels.
+# The metrics that can rank models, the default first; a classifier's f1 is the F1 of the second of two labels.
 METRICS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("single", "pair", "choice"), ("accuracy", "macro_f1", "matthews", "f1")),
     "regression": ("pearson", "spearman"),
@@ -40,7 +40,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "tagging": ("f1", "precision", "recall"),
 }
 
-# What two answers to a question are compared by, each as one published script has it; see evaluation/squad.
+# The ways to normalize answers before they are compared; see evaluation/squad.
 NORMALIZATIONS = ("squad", "nfkc", "jglue", "jaquad")
 
 # The columns of a request for predictions: the rows without id and target.
@@ -66,10 +66,10 @@ PREDICTIONS: dict[str, pa.Schema] = {
         [
             _ID,
             _said("answer", pa.string()),  # empty where the model finds no answer
-            _said("start", pa.int32()),  # character of the context; that of `best` where there is no answer
+            _said("start", pa.int32()),  # character of the context; the start of `best` where there is no answer
             _said("score", pa.float32()),  # probability of the answer among the likeliest spans
             _said("best", pa.string()),  # the likeliest span, whether or not it is the answer
-            _said("no_answer", pa.float32()),  # score of no answer minus that of `best`, in logits
+            _said("no_answer", pa.float32()),  # score of no answer minus score of `best`, in logits
         ]
     ),
     "tagging": pa.schema(
@@ -77,7 +77,7 @@ PREDICTIONS: dict[str, pa.Schema] = {
     ),
 }
 
-# The column of the predictions that holds what a model says of a row.
+# The column of the predictions that holds the model's answer for a row.
 SAYS = dict.fromkeys(("single", "pair", "choice"), "label") | {
     "regression": "value",
     "span": "answer",
@@ -86,7 +86,7 @@ SAYS = dict.fromkeys(("single", "pair", "choice"), "label") | {
 
 
 def check_trained(kind: str) -> None:
-    """Refuse a kind of rows that no model predicts."""
+    """Raise UsageError for a kind of rows that no model predicts."""
     if kind not in PREDICTIONS:
         raise UsageError(f"rows of kind {kind} are for pretraining; there are models for {', '.join(PREDICTIONS)}")
 
@@ -94,7 +94,7 @@ def check_trained(kind: str) -> None:
 def encoded(kind: str, vocab_size: int) -> pa.Schema:
     """encoded/<name>/<split>.parquet: token ids, ragged, with special tokens and without padding.
 
-    `length` is the number of a row's tokens in all its choices or texts. token_type_ids are 0 for the first
+    `length` is the number of tokens of a row, summed over its choices or texts. token_type_ids are 0 for the first
     `first_length` tokens and 1 after them. `starts` and `ends` are characters of the row's context (span) or text
     (tagging); all other tokens have 0, 0.
     """

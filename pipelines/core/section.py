@@ -7,9 +7,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
-# of an entry or a split: it becomes a part of paths and of commands. DVC reads a dot as a step into a mapping
+# the name of an entry or a split, used in paths and commands; no dot, which DVC reads as a step into a mapping
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$", max_length=100)]
-# YAML 1.2 reads these words as texts, and people write them for true and false
+# words that people write for true and false, and that YAML 1.2 reads as texts
 WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 
@@ -18,13 +18,13 @@ def _truth(value: object) -> object:
 
 
 Switch = Annotated[bool, BeforeValidator(_truth)]
-Range = Annotated[tuple[Count, Count], Strict(False)]  # least and most; YAML has lists and no tuples
+Range = Annotated[tuple[Count, Count], Strict(False)]  # minimum and maximum; YAML has lists and no tuples
 
 
 class Section(BaseModel):
     """One entry; an unknown key is an error."""
 
-    # strict: YAML says what a value is, and `epochs: true` is no number
+    # strict: types are not converted, so `epochs: true` is an error
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     refers: ClassVar[dict[str, tuple[str, ...]]] = {}  # key -> the sections whose entries it may name

@@ -1,4 +1,4 @@
-"""The entry point of every stage: one argument, and one clear sentence when something is wrong."""
+"""The entry point of every stage: it parses the command line, and reports a user's mistake in one sentence."""
 
 import argparse
 import fcntl

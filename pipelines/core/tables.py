@@ -1,4 +1,4 @@
-"""Read and write Parquet in batches of rows; files are written aside and renamed, and errors name the file."""
+"""Read and write Parquet in batches of rows; a file is written to a temporary path and renamed; errors name it."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from pipelines.core.paths import fresh_file
 
 BATCH_ROWS = 1024
 BATCH_BYTES = 2 << 20
-GROUP_BYTES = 8 << 20  # of a row group in memory
+GROUP_BYTES = 8 << 20  # size of a row group in memory
 # Token ids take 1.25 bytes each; with Parquet's dictionaries, which fill up after a few pages, they take 1.45.
 FORM: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
 
@@ -46,7 +46,7 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
 def write(path: Path, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
     """Write record batches to one zstd Parquet file; returns the number of rows. `path` appears when it is complete.
 
-    Batches are collected into row groups of GROUP_BYTES: a reader opens few, and memory holds no more than one.
+    Batches are collected into row groups of GROUP_BYTES: readers open few groups, and memory holds at most one.
     """
     count = 0
     with fresh_file(path) as aside, pq.ParquetWriter(aside, schema, **FORM) as writer:
@@ -78,7 +78,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 
 def read(path: Path, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
-    """The whole table at `path`. Raises InputError if one of `columns` is missing, or is not as `schema` says."""
+    """The whole table at `path`. Raises InputError if one of `columns` is missing, or does not conform to `schema`."""
     file = open_parquet(path)
     _require(path, file, columns, schema)
     with _readable(path):
@@ -99,13 +99,13 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The table at `path` in batches of at most `size` rows and about `size_bytes`; memory is bounded for any file.
 
-    Raises InputError if one of `columns` is missing, or is not as `schema` says.
+    Raises InputError if one of `columns` is missing, or does not conform to `schema`.
     """
     file = open_parquet(path)
     _require(path, file, columns, schema)
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
     row_bytes = max(1, sum(group.total_byte_size for group in groups) // max(1, file.metadata.num_rows))
-    size = min(size, max(1, GROUP_BYTES // row_bytes))  # as many rows are decoded at once
+    size = min(size, max(1, GROUP_BYTES // row_bytes))  # the number of rows that are decoded at once
     batches, first = file.iter_batches(batch_size=size, columns=columns), 0
     while True:
         with _readable(path):
@@ -119,13 +119,13 @@ def read_batches(
 
 
 def rows(batch: pa.RecordBatch | pa.Table, path: Path) -> list[dict[str, Any]]:
-    """The rows of a batch of the file at `path`. Raises InputError for what Python has no value for."""
+    """The rows of a batch of the file at `path`. Raises InputError for values that Python cannot represent."""
     with _readable(path):
         return batch.to_pylist()
 
 
 def _require(path: Path, file: pq.ParquetFile, columns: list[str] | None, schema: pa.Schema | None) -> None:
-    """Raise InputError unless the file has `columns` (None: all of `schema`), in the types of `schema`."""
+    """Raise InputError unless the file has `columns` (None: all of `schema`), with the types of `schema`."""
     stored = file.schema_arrow
     for name in columns if columns is not None else schema.names if schema else []:
         if name not in stored.names:
@@ -136,9 +136,9 @@ def _require(path: Path, file: pq.ParquetFile, columns: list[str] | None, schema
 
 
 def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None, first: int) -> None:
-    """Raise InputError for a missing value where the schema has none; the batch begins with row number `first`."""
+    """Raise InputError for nulls that the schema does not allow; `first` is the number of the batch's first row."""
     with _readable(path):
-        batch.validate(full=True)  # Arrow does not read whether text is UTF-8 before
+        batch.validate(full=True)  # Arrow does not check earlier whether text is UTF-8
     for field in schema or []:
         if field.name in batch.schema.names:
             column = batch.column(field.name)
@@ -150,7 +150,7 @@ def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None,
 
 
 def _has_null(values: pa.Array) -> bool:
-    """Return whether anything is missing in the values of lists."""
+    """Return whether the values have a null at any depth of lists and structs."""
     if pa.types.is_list(values.type):
         return bool(values.null_count) or _has_null(values.flatten())
     parts = values.flatten() if pa.types.is_struct(values.type) else []
@@ -159,7 +159,7 @@ def _has_null(values: pa.Array) -> bool:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn what Arrow raises for damaged pages, or for text that is not UTF-8, into one sentence."""
+    """Turn Arrow's errors for damaged pages, or for text that is not UTF-8, into InputError."""
     try:
         yield
     except UnicodeDecodeError as error:

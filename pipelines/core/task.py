@@ -1,4 +1,4 @@
-"""A task: what a corpus asks of a model. It has a kind, labels, splits and the metric that ranks models."""
+"""A task of a corpus: the kind of its rows, its labels and splits, and the metric that ranks models."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -13,13 +13,13 @@ from pipelines.core.schema import METRICS, NORMALIZATIONS, ROWS
 from pipelines.core.section import Name
 
 FILE = "task.json"
-# of a file that is written beside others: a task.json may come from elsewhere
+# a file name without folders: bertline writes this file, and a task.json may come from an untrusted source
 _FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$", max_length=100)]
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task of one corpus. Rows, encoded ids and model folders hold it as task.json."""
+    """One task of one corpus. Folders of rows, of encoded ids and of models hold it as task.json."""
 
     name: str
     kind: str  # a key of schema.ROWS
@@ -31,11 +31,11 @@ class Task:
     unanswerable: bool = False  # whether some questions have no answer in their context
     submission: _FileName = ""  # the file that a leaderboard takes for a split without labels
     submits_ids: bool = False  # the submission has labels by number, not by name
-    normalization: str = ""  # kind span: what answers are compared by; a name in schema.NORMALIZATIONS
+    normalization: str = ""  # kind span: how answers are normalized; a name in schema.NORMALIZATIONS
 
     @property
     def compared_by(self) -> str:
-        """The normalization of the answers' texts; where the task names none, the usual one of its language."""
+        """The normalization of answers: the task's own or the default of its language; "" unless the kind is span."""
         if self.kind != "span":
             return ""
         return self.normalization or ("nfkc" if self.language == "ja" else "squad")
@@ -72,7 +72,7 @@ class Task:
         return task
 
     def complaint(self) -> str:
-        """A sentence about what does not fit together; "" for a task that is possible."""
+        """A sentence about the first inconsistency; "" if the task is valid."""
         least = {"single": 2, "pair": 2, "choice": 2, "tagging": 1}.get(self.kind, 0)
         metrics = METRICS.get(self.kind, ("",))
         for name, values in (("labels", self.labels), ("splits", self.splits)):

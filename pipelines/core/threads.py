@@ -1,4 +1,4 @@
-"""The number of threads that this process computes with: the `threads` of `resources`, in every library alike."""
+"""The number of threads of this process: `threads` of the section `resources`, set in every library."""
 
 import os
 import sys
@@ -9,14 +9,15 @@ _used = 0
 
 
 def used() -> int:
-    """The last count given to `use`, for a library that takes it when it opens a model; 0 leaves it to the library."""
+    """The last count given to `use`, for libraries that take it when they open a model; 0: the library decides."""
     return _used
 
 
 def use(count: int) -> None:
-    """Compute with `count` threads from here on; 0 leaves it to the libraries.
+    """Set the number of threads of this process to `count`; 0 changes nothing.
 
-    A library that is imported later reads the variables. One that is imported already is told.
+    A library that is imported later reads the environment variables. A library that is already imported is set through
+    its own function.
     """
     if not count:
         return

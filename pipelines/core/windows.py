@@ -1,4 +1,4 @@
-"""Windows of time, in UTC: an hour, a day, or a week from Monday on; and which of them a scheduled run has to do."""
+"""Windows of time in UTC (an hour, a day, or a week from Monday), and those that a scheduled run must process."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ MONDAY = datetime(1970, 1, 5, tzinfo=UTC)  # windows are counted from here
 
 @dataclass(frozen=True, order=True)
 class Window:
-    """From `begin` until just before `begin` plus its length."""
+    """The time from `begin` (included) to `begin` plus its length (excluded)."""
 
     begin: datetime
     every: Every
@@ -27,7 +27,7 @@ class Window:
 
     @classmethod
     def named(cls, name: str, every: Every) -> "Window":
-        """The window that a person names by its first day or hour. Raises UsageError for what is none."""
+        """The window that contains the ISO date or time `name`. Raises UsageError if there is none."""
         try:
             time = datetime.fromisoformat(name)
         except ValueError:
@@ -50,7 +50,7 @@ class Window:
         return Window(self.begin - LENGTH[self.every], self.every)
 
     def path(self, pattern: str) -> str:
-        """The window's file, of a pattern with {window} in it."""
+        """The path of the window's file: `pattern` with {window} replaced by the window's name."""
         return pattern.replace("{window}", self.name)
 
 
@@ -62,13 +62,13 @@ def between(first: Window, last: Window) -> list[Window]:
 
 
 def due(first: Window, policy: CatchUp, scheduled: datetime, now: datetime) -> list[Window]:
-    """The windows that a run has to do, the oldest first; none of them is before `first` or has not ended.
+    """The windows that a run must process, oldest first; all of them have ended, and none is before `first`.
 
     Args:
-        policy: what becomes of windows whose run did not take place in time. `skip`: a run that starts when the window
-            after its own has ended already does nothing. `latest`: a run does the newest window that has ended. `all`:
-            it does all that have ended; those that are done already cost a look.
-        scheduled: when the run was to start.
+        policy: the treatment of windows whose run did not start in time. `skip`: a run does nothing if the window after
+            its own has already ended. `latest`: a run processes the newest window that has ended. `all`: a run
+            processes all windows that have ended; for a window that is already done it only checks that.
+        scheduled: the time at which the run should have started.
     """
     newest = Window.at(now, first.every).before()
     if policy == "all":

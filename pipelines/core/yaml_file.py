@@ -12,7 +12,7 @@ from pipelines.core.errors import UsageError, shown
 MAX_VALUES = 100_000  # with anchors, a few lines can stand for millions
 MAX_DEPTH = 30
 BOOL = "tag:yaml.org,2002:bool"
-# scalars that YAML 1.1 (this reader) and YAML 1.2 (DVC, which writes the lock) take for different values
+# scalars that YAML 1.1 (this reader) and YAML 1.2 (DVC, which writes the lock) read as different values
 DISPUTED = re.compile(
     r"""(?:[-+]?0o?[0-9_]+ | [-+]_[0-9_.eE+-]*            # octal or decimal; no digit after the sign
         | [-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?  # base 60
@@ -21,7 +21,7 @@ DISPUTED = re.compile(
         )""",
     re.VERBOSE,
 )
-SAME = re.compile(r"\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?")  # .5 is a half for both
+SAME = re.compile(r"\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?")  # .5 is 0.5 in both
 PLAIN = (str, int, float, bool, type(None), list, dict)
 
 
@@ -51,7 +51,7 @@ def read(file: Path, hint: str) -> dict[str, Any]:
 
 
 def _complaints(value: Any, place: str, depth: int) -> Iterator[str]:
-    """For `value` and each value inside it what is wrong, or ""."""
+    """Sentences about errors in `value` and in each value inside it; "" stands for a value without an error."""
     if depth > MAX_DEPTH:
         yield f"{place[:60]}: nested more than {MAX_DEPTH} deep"
     if not isinstance(value, PLAIN):
@@ -68,11 +68,11 @@ def _complaints(value: Any, place: str, depth: int) -> Iterator[str]:
 
 
 class _DisputedError(Exception):
-    """A scalar of which two readers make two values."""
+    """A scalar that YAML 1.1 and YAML 1.2 read as different values."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's own loader, but a key that occurs twice is an error, and as in YAML 1.2 `off` is a text, 1e-4 a number."""
+    """PyYAML's safe loader, but a repeated key is an error, and as in YAML 1.2 `off` is a text and 1e-4 a number."""
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
         first: [each for each in resolvers if each[0] != BOOL]
