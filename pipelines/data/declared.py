@@ -27,7 +27,7 @@ def chooser(tasks: Mapping[str, Task]) -> Callable[[Path, str, Any], Task]:
 
 
 def check_rows(raw: Path, task: Task, rows: Mapping[str, int], parse: Parse, params: Any) -> None:
-    """Count the rows of each split. Raises InputError if they are not as many as declared."""
+    """Count the rows of each split. Raises InputError if a number differs from the declared one."""
     for split, wanted in rows.items():
         found = sum(1 for _ in parse(raw, task, split, params))
         if found != wanted:
@@ -35,14 +35,14 @@ def check_rows(raw: Path, task: Task, rows: Mapping[str, int], parse: Parse, par
 
 
 def column(path: Path, at: str, record: Mapping[str, Any], name: str) -> Any:
-    """The column `name` of a record. Raises InputError if it has none; `at` is the record's place in the file."""
+    """The column `name` of a record. Raises InputError if it is missing; `at` is the record's place in the file."""
     if name not in record:
         raise InputError(f"{path}: {at}: {choices('column', name, record)}")
     return record[name]
 
 
 def name_of(path: Path, at: str, value: str, labels: Sequence[str], by_number: bool = True) -> str:
-    """The name of a label that a file writes by its number, or by its name. Raises InputError for any other value."""
+    """The name of a label, from its number or (`by_number` False) its name. Raises InputError for any other value."""
     if not by_number:
         if value not in labels:
             raise InputError(f"{path}: {at}: {choices('label', value, labels)}")
@@ -53,7 +53,7 @@ def name_of(path: Path, at: str, value: str, labels: Sequence[str], by_number: b
 
 
 def number(path: Path, at: str, value: Any) -> float:
-    """`value` as a finite number. Raises InputError if it is none."""
+    """`value` as a finite number. Raises InputError if it is not one."""
     try:
         return targets.number(value)
     except ValueError as error:

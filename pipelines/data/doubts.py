@@ -1,4 +1,4 @@
-"""Doubts about rows that no expectation refuses; every prepare reports them, with counts and the key that decides."""
+"""Doubts about rows that pass all expectations; `prepare` prints them with counts and the params.yaml key to set."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -7,10 +7,10 @@ from typing import Any
 from pipelines.core.errors import shown
 from pipelines.entries.prepare import Expect
 
-FEW = 2  # rows of a label from which nothing is learned
-MOST = 20  # labels that are named
+FEW = 2  # a label with at most this many rows is reported as rare
+MOST = 20  # number of labels in the report
 NONE = {"rows": 0}
-# key of a split's numbers -> the limit of `expect`, and what such rows are
+# key of a split's numbers -> the limit in `expect`, and a description of such rows
 LIMITS = {
     "empty": ("max_empty", "empty texts"),
     "duplicates": ("max_duplicates", "duplicate rows"),
@@ -19,7 +19,7 @@ LIMITS = {
 
 
 def sentences(quality: Mapping[str, Any], expect: Expect) -> Iterator[str]:
-    """The doubts about rows of this quality, of which no limit in `expect` has been set."""
+    """The doubts about rows of this quality; those whose limit in `expect` is set are left out."""
     for split, numbers in quality["splits"].items():
         for key, (limit, what) in LIMITS.items():
             if (some := numbers.get(key, NONE))["rows"] and getattr(expect, limit) == 1:
@@ -48,7 +48,7 @@ def _of_labels(split: str, labels: Mapping[str, int]) -> Iterator[str]:
 
 
 def alike(labels: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Labels that differ from a more frequent one in case, width or white space alone, each with that one."""
+    """Pairs of a label and a more frequent one that differ only in case, width or white space."""
     most: dict[str, str] = {}
     pairs = []
     for label in sorted(labels, key=lambda name: -labels[name]):

@@ -5,13 +5,13 @@ from typing import Any
 
 SIMILARITY = 0.8  # Jaccard
 NGRAM = 5
-MAX_ROWS = 5_000  # only the first ones of a split are compared: a MinHash takes about a millisecond
-MAX_CHARACTERS = 2_000  # of a text
+MAX_ROWS = 5_000  # only the first rows of a split are compared: a MinHash takes about a millisecond
+MAX_CHARACTERS = 2_000  # of a text that are compared
 PERMUTATIONS = 64
 
 
 class Near:
-    """Collects texts, and finds those that are similar to an earlier one."""
+    """A collection of texts that finds those similar to an earlier one."""
 
     def __init__(self) -> None:
         self.rows = 0

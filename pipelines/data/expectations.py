@@ -1,4 +1,4 @@
-"""Measure the quality of rows, and compare it with what is expected."""
+"""Measure the quality of rows, and compare it with the expectations in params.yaml."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ from pipelines.entries.prepare import Expect
 
 SHOWN = 5  # offending row ids in a message
 UNMATCHED = "rows with an answer that is not the text at its position"
-NONE_KNOWN = "none known"  # in place of a label
+NONE_KNOWN = "none known"  # stands for a missing label
 BINS = (0, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000)  # of lengths in characters
 LETTERS = {"japanese": re.compile("[぀-ヿ㐀-鿿]"), "latin": re.compile("[A-Za-z]")}
 ODD = {
@@ -33,17 +33,17 @@ ODD = {
 
 class _First(NamedTuple):
     id: str
-    target: Any  # to be compared with that of a row with the same text
+    target: Any  # to compare with the target of a row with the same text
 
 
 @dataclass
 class _Split:
-    """The result of one pass over a split; of its texts only digests are kept."""
+    """The result of one pass over a split; it keeps digests of the texts, not the texts."""
 
     rows: int = 0
     first: dict[bytes, "_First"] = field(default_factory=dict)  # digest of a text -> the first row that has it
-    sides: dict[bytes, str] = field(default_factory=dict)  # digest in any order of sides -> the first row that has it
-    again: Counter = field(default_factory=Counter)  # the same -> how many rows have it after that
+    sides: dict[bytes, str] = field(default_factory=dict)  # digest for any order of sides -> its first row
+    again: Counter = field(default_factory=Counter)  # the same digest -> how many later rows have it
     labels: Counter = field(default_factory=Counter)
     lengths: list[int] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)  # empty, duplicates, unmatched: ids
@@ -55,7 +55,7 @@ class _Split:
 def quality(folder: Path, task: Task) -> dict[str, Any]:
     """Counts, label balance, lengths, exact and near duplicates, oddities, and rows shared between splits.
 
-    A pair is shared with its sides swapped too.
+    A pair whose sides are swapped counts as shared too.
     """
     splits = {split: _pass(folder / f"{split}.parquet", task) for split in task.splits}
     shared = {}
@@ -77,13 +77,13 @@ def _shared(one: _Split, other: _Split) -> dict[str, Any]:
 
 
 def check(report: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:
-    """Raise InputError with row ids at the first expectation that is not met; with `warn`, only print each.
+    """Raise InputError with row ids for the first expectation that is not met; with `warn`, only print them all.
 
-    `report` is what `quality` returned. What is printed begins with `where`; an error does not, since the stage names
-    itself.
+    `report` is the result of `quality`. Printed lines begin with `where`; an error does not, since the stage adds its
+    name.
 
-    Doubts are printed always, and so are answers that are not the text at their position, for which `strict` raises an
-    error.
+    Doubts are always printed, and so is the number of answers that are not the text at their position; with `strict`,
+    such answers raise InputError.
     """
     _require_labels(report, where)
     if strict:
@@ -101,7 +101,7 @@ def check(report: dict[str, Any], expect: Expect, where: str, strict: bool = Fal
 
 
 def _require_labels(report: dict[str, Any], where: str) -> None:
-    """Raise InputError if rows of the training split have no label; say so of another split that has some."""
+    """Raise InputError if a training row has no label; print a line for another split with some unlabelled rows."""
     for split, numbers in report["splits"].items():
         rows, without = numbers["rows"], numbers.get("unlabelled", {"rows": 0})
         what = f"{split}: {without['rows']:,} of {rows:,} rows have no label"
@@ -156,7 +156,7 @@ def _look(split: _Split, row: dict[str, Any], task: Task) -> None:
 
 
 def _look_at_others(split: _Split, row: dict[str, Any], text: str, parts: list[Any], task: Task) -> None:
-    """Compare a row with those before it."""
+    """Compare a row with the rows before it."""
     target = row[TARGETS[task.kind]] if task.kind in TARGETS else None
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     sides = digest

@@ -25,7 +25,7 @@ MANIFEST = "MANIFEST.sha256"  # a mirror's own digests, in the form of sha256sum
 
 
 def fetch_all(sources: Iterable[Source], folder: Path) -> list[Path]:
-    """The checked files of `sources` in `folder`, several at a time; files that are there and right are kept."""
+    """Fetch and check `sources` into `folder`, several at a time; valid files that exist already are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     with paths.turn(folder), ThreadPoolExecutor(PARALLEL) as pool:  # two entries may take files of one corpus
         sources = list(sources)
@@ -36,7 +36,7 @@ def fetch_all(sources: Iterable[Source], folder: Path) -> list[Path]:
 
 
 def fetch(source: Source, folder: Path) -> list[Path]:
-    """The checked file in `folder`, or the members of an archive if a mirror holds them instead."""
+    """Fetch and check one file into `folder`, or the members of an archive if a mirror holds them instead."""
     target = folder / source.name
     if target.is_file() and _complaint(target, source) is None:
         return [target]
@@ -67,7 +67,7 @@ def fetch(source: Source, folder: Path) -> list[Path]:
 @dataclass(frozen=True)
 class _Place:
     address: str  # a path, or a URL
-    mirrored: str = ""  # the mirror's own root
+    mirrored: str = ""  # root of the mirror; "" if the place is not in a mirror
 
 
 def _place(source: Source) -> _Place:
@@ -101,7 +101,7 @@ def _complaint(path: Path, source: Source) -> str | None:
 
 
 def _listed(path: Path, source: Source, place: _Place) -> str | None:
-    """A sentence about a mirrored file that differs from the mirror's own manifest, or None if it does not."""
+    """A sentence about a mirrored file whose digest differs from the mirror's manifest; None if it does not differ."""
     listed = _manifest(place.mirrored).get(source.mirror or source.name) if place.mirrored else None
     if listed and (found := provenance.sha256(path)) != listed:
         return f"{source.name} has sha256 {found}, the mirror's {MANIFEST} says {listed}"
@@ -132,7 +132,7 @@ def _exists(address: str) -> bool:
     except urllib.error.HTTPError as error:
         return error.code != 404
     except OSError:
-        return True  # the download itself will retry, and say what is wrong
+        return True  # the download itself retries, and reports the error
 
 
 def _download(url: str, partial: Path, source: Source) -> None:
@@ -155,7 +155,7 @@ def _download(url: str, partial: Path, source: Source) -> None:
 def _transfer(url: str, partial: Path, source: Source) -> None:
     have = partial.stat().st_size if partial.exists() else 0
     if source.size_bytes is not None and have >= source.size_bytes:
-        partial.unlink()  # complete already, or wrong: begin again
+        partial.unlink()  # already complete, or wrong: start again
         have = 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(request, timeout=60) as answer:
@@ -168,7 +168,7 @@ def _transfer(url: str, partial: Path, source: Source) -> None:
 
 
 def _copy(answer: BinaryIO, out: BinaryIO, name: str, have: int, left: int) -> int:
-    """Copy the answer's bytes with progress; returns how many there were."""
+    """Copy the answer's bytes and show progress; returns the number of bytes."""
     came = 0
     with progress(f"fetching {name}", (have + left) / 1e6, "MB", have / 1e6) as advance:
         while piece := answer.read(PIECE):

@@ -46,5 +46,5 @@ def _with_splits(task: Task, wanted: list[str], where: str) -> Task:
 
 
 def _sampled(rows: Iterator[dict[str, Any]], share: float) -> Iterator[dict[str, Any]]:
-    """The rows whose ids are drawn; whether a row is drawn does not depend on the others."""
+    """A random share of the rows; each row is drawn by its id, independently of the other rows."""
     return rows if share == 1 else (row for row in rows if seeding.derive("sample", row["id"]) < share * 2**63)

@@ -1,4 +1,4 @@
-"""A check that the files, columns and splits named in params.yaml exist, before a training fails for lack of one."""
+"""A check that the files, columns and splits named in params.yaml exist, so that errors appear before a training."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ TRAIN = "train"  # the split that models are fitted on
 
 
 def complaints(checked: Entries) -> Iterator[str]:
-    """A sentence for each name that leads nowhere. What a stage, such as `ingest`, is to make is not looked at."""
+    """A sentence for each name of something missing. Files that a stage, such as `ingest`, writes are not checked."""
     splits: dict[str, tuple[str, ...]] = {}
     for name, entry in checked["prepare"].items():
         split_names, wrong = _prepared(name, entry)
@@ -28,25 +28,25 @@ def complaints(checked: Entries) -> Iterator[str]:
 
 
 def _trained(checked: Entries, splits: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    """The splits that trainings read: `train`, and the one that `dev` names, which is not the one that is scored."""
+    """A sentence for each missing split that a training reads: `train`, and the split that `dev` names."""
     for section in ("finetune", "compress"):
         for name, entry in checked[section].items():
             encoded = checked["encode"].get(entry.data)
-            if encoded is None:  # rows that a method takes from its teacher
+            if encoded is None:  # the method takes its rows from the teacher
                 continue
             wanted = {"data": TRAIN} | ({"dev": entry.dev} if entry.dev else {})
             yield from _lacking(splits, encoded.task, wanted, f"{section}.{name}")
 
 
 def _lacking(splits: dict[str, tuple[str, ...]], task: str, wanted: dict[str, str], where: str) -> Iterator[str]:
-    """A sentence for each key of an entry that wants a split which its rows do not have."""
+    """A sentence for each key of an entry that names a split which its rows do not have."""
     for key, split in wanted.items():
         if task in splits and split not in splits[task]:
             yield f"{where}.{key}: prepare.{task} makes no split {split!r}; it makes {', '.join(splits[task])}"
 
 
 def _prepared(name: str, entry: Any) -> tuple[tuple[str, ...], list[str]]:
-    """The splits that an entry of prepare makes, none if nobody can know yet; and what is wrong with it."""
+    """The splits that an entry of prepare makes, () if they are not known yet, and sentences about its errors."""
     where, corpus = f"prepare.{name}", plugins.load("pipelines.data.corpora", entry.corpus)
     made_by_a_stage = paths.ARTIFACTS in Path(entry.source).parents
     wrong = []
@@ -67,7 +67,7 @@ def _prepared(name: str, entry: Any) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _unreadable(raw: Path, split: str, options: custom.Params) -> str:
-    """The reason for which the first row of a split cannot be read; "" if it can."""
+    """The reason why the first row of a split cannot be read; "" if it can."""
     try:
         custom.first_row(raw, split, options)
     except InputError as error:

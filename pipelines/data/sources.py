@@ -11,13 +11,13 @@ class Source:
     """One file of a corpus: where it is, its size and digest, and under which licence it may be used."""
 
     name: str  # the file's name below artifacts/raw/<entry>
-    url: str = ""  # official address; "" if only a mirror or a user can have the file
-    path: str = ""  # or a file of this checkout
-    mirror: str = ""  # its place below BERTLINE_MIRROR
-    members: Mapping[str, str] = field(default_factory=dict)  # files that replace an archive: name -> mirror place
+    url: str = ""  # official address; "" if only a mirror or the user has the file
+    path: str = ""  # or its path in this checkout
+    mirror: str = ""  # its path below BERTLINE_MIRROR
+    members: Mapping[str, str] = field(default_factory=dict)  # files that replace an archive: name -> mirror path
     size_bytes: int | None = None
     sha256: str | None = None  # of the whole file
-    sha256_begins: str = ""  # or its first digits, where nobody has published more
+    sha256_begins: str = ""  # or its first digits, if no more are published
     repacked: bool = False  # a mirror may hold the same content in another archive; the corpus checks the content
     licence: str = ""
 
@@ -26,7 +26,7 @@ class Source:
         assert digits in (0, 64), f"{self.name}: its sha256 has {digits} digits, not 64"
 
     def unchecked(self) -> str:
-        """A sentence about the content of the file that no declared digest covers; "" if there is none."""
+        """A sentence for a file whose content no declared digest covers completely; "" for any other file."""
         if self.path or self.sha256 or self.repacked:
             return ""
         if digits := len(self.sha256_begins):

@@ -1,7 +1,7 @@
-"""Check what a corpus gives as the target of a row: a label, a number, answers, entities.
+"""Checks of the target of a row: a label, a number, answers or entities.
 
-Each function returns the target in the form of its schema. It raises ValueError with what is wrong; the caller knows
-the place in the file.
+Each function returns the target in the type of its schema. It raises ValueError with the reason; the caller adds the
+place in the file.
 """
 
 import re
@@ -10,14 +10,14 @@ from typing import Any
 
 from pipelines.core.errors import shown
 
-# as JSON and CSV write numbers; Python's float takes 1_0, " 1 " and letters of other scripts too
+# numbers as JSON and CSV write them; Python's float also takes 1_0, " 1 " and digits of other scripts
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def label(value: Any, names: Mapping[str, str]) -> str:
-    """A class: a text or a whole number, under the name that `names` has for it.
+    """A label: a text or a whole number, replaced by its name in `names` if it has one.
 
-    1, 1.0 and True are three texts for one number, so the other two are taken only where `names` says what they are.
+    1, 1.0 and True are three texts for one number, so a float or a bool is accepted only if `names` has it.
     """
     if isinstance(value, str | int | float):
         written = str(value) if not isinstance(value, int) or abs(value) < 2**63 else ""
@@ -29,7 +29,7 @@ def label(value: Any, names: Mapping[str, str]) -> str:
 
 
 def number(value: Any) -> float:
-    """A finite number, which a table may write as text."""
+    """A finite number; the value may be a text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         parsed = float(value) if abs(value) < 1e300 else float("inf")
     elif isinstance(value, str) and NUMBER.fullmatch(value):
@@ -42,7 +42,7 @@ def number(value: Any) -> float:
 
 
 def answers(value: Any, context: str) -> list[dict[str, Any]]:
-    """Answers that lie inside the context. Whether each is the text at its place is counted later, not checked here."""
+    """Answers that start inside the context. `expectations` counts those that are not the text at their position."""
     parsed = [_fields(item, "answer", text=str, start=int) for item in _list(value, "answers")]
     for answer in parsed:
         if not answer["text"]:
@@ -53,7 +53,7 @@ def answers(value: Any, context: str) -> list[dict[str, Any]]:
 
 
 def entities(value: Any, text: str) -> list[dict[str, Any]]:
-    """Entities inside the text, in its order, none of which overlaps another."""
+    """Entities inside the text, sorted by their starts; raises ValueError if two overlap."""
     parsed = [_fields(item, "entity", start=int, end=int, label=str) for item in _list(value, "entities")]
     parsed.sort(key=lambda entity: entity["start"])
     reached = 0
@@ -76,7 +76,7 @@ def _list(value: Any, what: str) -> list[Any]:
 
 
 def _fields(item: Any, what: str, **kinds: type) -> dict[str, Any]:
-    """The fields of one object, each of its type."""
+    """The fields of one object. Raises ValueError for a missing field or a wrong type."""
     for name, kind in kinds.items():
         value = item.get(name) if isinstance(item, dict) else None
         if not isinstance(value, kind) or isinstance(value, bool):

@@ -1,1 +1,1 @@
-"""Corpora, one file each: its files (SOURCES), its tasks (TASKS, Params), and how they are parsed (parse)."""
+"""Corpora, one module each: its files (SOURCES), its tasks (TASKS, Params) and its parser (parse)."""

@@ -35,7 +35,7 @@ def _fold(number: int, split: str, sha256: str) -> Source:
     )
 
 
-_DIGESTS = (  # of the folds' train, dev, test
+_DIGESTS = (  # sha256 of train, dev and test of each fold
     (
         "790edcdfcba7d07b66ae2f3074c9ed17239b1f0865962f1bea0e0768207f0d43",
         "96c69a4240e6b0ef1f2364aeaa9d549e1b36188814f63d52bbc678a57b855923",
@@ -74,7 +74,7 @@ TASKS = {"full": _TASK, "fold": _TASK.with_(name="fold", splits=SPLITS)}
 
 
 class Params(Section):
-    """The fold, one of five of cross-validation, for the task `fold`."""
+    """The fold of the five-fold cross-validation, for the task `fold`."""
 
     fold: int = Field(0, ge=0, le=4)
 

@@ -12,7 +12,7 @@ from pipelines.data.sources import Source
 _LICENCE = "Reuters, research only, not to be passed on"
 _FILES = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}
 SOURCES = {
-    "official": [  # no address: put the files into BERTLINE_MIRROR/conll2003; whole digests are not published
+    "official": [  # no address: put the files into BERTLINE_MIRROR/conll2003. Published digests are cut
         Source("eng.train", mirror="conll2003/eng.train", sha256_begins="bed631399cb0e859", licence=_LICENCE),
         Source("eng.testa", mirror="conll2003/eng.testa", sha256_begins="aa83a45b88e49529", licence=_LICENCE),
         Source("eng.testb", mirror="conll2003/eng.testb", sha256_begins="443914daf5132886", licence=_LICENCE),

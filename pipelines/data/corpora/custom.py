@@ -17,8 +17,8 @@ from pipelines.data.formats.squad_json import questions
 from pipelines.data.sources import Source
 
 SOURCES: dict[str, list[Source]] = {}  # nothing to fetch: prepare.source is a path of your own
-TASKS: dict[str, Task] = {}  # the entry says what the task is
-KINDS_OF = {  # the kinds of rows for which an option does something
+TASKS: dict[str, Task] = {}  # the entry defines the task
+KINDS_OF = {  # option -> the kinds of rows that use it
     "choice_columns": ("choice",),
     "labels": ("single", "pair", "tagging", "choice"),
     "label_names": ("single", "pair", "tagging", "choice"),
@@ -26,9 +26,9 @@ KINDS_OF = {  # the kinds of rows for which an option does something
     "normalization": ("span",),
     "units": ("tagging",),
 }
-FORMATS = {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}  # that hold these kinds alone
+FORMATS = {"squad": ("span",), "conll": ("tagging",), "folder": ("single", "text")}  # format -> its kinds
 OF_TABLES = ("columns", "choice_columns", "label_names", "where")  # options of tables, not of the other formats
-ROWS_PER_LABEL = 2  # fewer, with more than MANY_LABELS, are texts in the column of the labels
+ROWS_PER_LABEL = 2  # fewer, with more than MANY_LABELS: the label column holds texts
 MANY_LABELS = 20
 
 
@@ -36,18 +36,18 @@ class Params(Section):
     """The content of the files. `columns` maps our names (text, text_pair, label, id, ...) to those in the files."""
 
     kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text", "positive_pair"] = "single"
-    files: Annotated[dict[Name, str], Field(min_length=1)]  # split -> file below `source` ("" if that is the file)
-    format: Literal["", "csv", "tsv", "jsonl", "parquet", "squad", "conll", "folder"] = ""  # "": by the file's suffix
+    files: Annotated[dict[Name, str], Field(min_length=1)]  # split -> file below `source` ("" if `source` is the file)
+    format: Literal["", "csv", "tsv", "jsonl", "parquet", "squad", "conll", "folder"] = ""  # "": from the file's suffix
     columns: dict[str, str] = {}
     where: dict[Name, dict[str, str | int | bool]] = {}  # split -> {column of its file: value of the rows to take}
-    choice_columns: list[str] = []  # kind choice: the columns, if each choice has its own
-    labels: list[str] = []  # in the order of their ids; empty: those of `first`, sorted
-    label_names: dict[str, str] = {}  # what the files write -> the label
-    metric: str = ""  # empty: the kind's usual one
+    choice_columns: list[str] = []  # kind choice: the columns of the choices, if there is one per choice
+    labels: list[str] = []  # in the order of their ids; empty: the labels of the split `first`, sorted
+    label_names: dict[str, str] = {}  # label in the files -> label of the task
+    metric: str = ""  # empty: the kind's default
     language: str = ""
     unanswerable: Switch = False  # kind span: whether some questions have no answer in their context
-    normalization: Literal["", "squad", "nfkc", "jglue", "jaquad"] = ""  # kind span: of answers
-    units: Literal["words", "characters"] = "words"  # kind tagging: what carries a tag
+    normalization: Literal["", "squad", "nfkc", "jglue", "jaquad"] = ""  # kind span: how answers are compared
+    units: Literal["words", "characters"] = "words"  # kind tagging: units that carry a tag
 
     @property
     def first(self) -> str:
@@ -56,7 +56,7 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _useful(self) -> "Params":
-        """Refuse options that would do nothing."""
+        """Raise ValueError for options that have no effect, and for unknown columns, splits and repeated labels."""
         for option in sorted(self.model_fields_set & KINDS_OF.keys()):
             if self.kind not in KINDS_OF[option]:
                 raise ValueError(f"{option}: rows of kind {self.kind} have no use for it")
@@ -74,7 +74,7 @@ class Params(Section):
 
 
 def task(raw: Path, name: str, params: Params) -> Task:
-    """The task that `params` describes; if it gives no labels, they are those of the training split."""
+    """The task that `params` describes; if it lists no labels, the labels of the split `first` are taken."""
     if params.kind not in FORMATS.get(params.format, (params.kind,)):
         held = " or ".join(FORMATS[params.format])
         raise UsageError(f"params.yaml: format {params.format} holds kind {held}, not {params.kind}")
@@ -121,7 +121,7 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
 
 
 def first_row(raw: Path, split: str, params: Params) -> Record | None:
-    """The first row of a split. Raises InputError if its file is not there, is of no use, or lacks a column."""
+    """The first row of a split. Raises InputError if its file is missing or invalid, or lacks a column."""
     if not (path := _path(raw, split, params)).exists():
         raise InputError(f"{path}: no such file or folder")
     return next((row for _, row in _rows(raw, split, params)), None)
@@ -150,7 +150,7 @@ def _rows(raw: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]
 
 
 def _rows_of_table(path: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]:
-    """The rows that `where` takes, numbered as they lie in the file."""
+    """The rows that `where` selects, numbered by their positions in the file."""
     wanted, seen = params.where.get(split, {}), -1
     columns = [params.columns.get(name, name) for name in ROWS[params.kind].names if name != "id"]
     columns += [*filter(None, [params.columns.get("id")]), *params.choice_columns, *wanted]
@@ -170,7 +170,7 @@ def _rows_of_table(path: Path, split: str, params: Params) -> Iterator[tuple[str
 
 
 def _row(path: Path, at: str, record: Record, row_id: str, params: Params, labelled: bool) -> Record:
-    """A record of a table as a row of the entry's kind. A split that is not `labelled` may lack the target."""
+    """A record of a table as a row of the entry's kind. If not `labelled`, the target may be missing."""
 
     def get(name: str) -> Any:
         return declared.column(path, at, record, params.columns.get(name, name))
@@ -207,7 +207,7 @@ def _require_text(path: Path, at: str, name: str, value: Any) -> None:
 
 
 def _target(value: Any, row: Record, params: Params) -> Any:
-    """The target in the form of the schema. Raises ValueError if it has none."""
+    """The target in the type of the schema. Raises ValueError if it cannot be converted."""
     if params.kind == "regression":
         return targets.number(value)
     if params.kind == "span":
@@ -219,7 +219,7 @@ def _target(value: Any, row: Record, params: Params) -> Any:
 
 
 def _labels(raw: Path, split: str, params: Params) -> list[str]:
-    """The distinct labels of a split, sorted; a choice's are the numbers of its choices."""
+    """The distinct labels of a split, sorted; for kind choice, the numbers of the choices."""
     labels: set[str | None] = set()
     count = 0
     for _, row in _rows(raw, split, params):

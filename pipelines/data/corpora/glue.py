@@ -18,7 +18,7 @@ _TRAIN = {"train": "train", "dev": "dev", "test": "test"}
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a task in its files, and how many rows those have."""
+    """The files of a task: their columns, and the numbers of their rows."""
 
     task: Task
     size_bytes: int
@@ -26,9 +26,9 @@ class Table:
     rows: dict[str, int]
     columns: tuple[str, ...]  # text and text_pair
     label: str = "label"
-    ids: bool = True  # the files write labels by number, and so does the submission
+    ids: bool = True  # whether the files and the submission write labels by number
     files: dict[str, str] = field(default_factory=lambda: _TRAIN)  # split -> file
-    headless: tuple[str, ...] = ()  # columns of train and dev if they have no header
+    headless: tuple[str, ...] = ()  # column names of train and dev, if these files have no header
     archive: str = ""
     licence: str = "none stated"
 
@@ -186,7 +186,7 @@ Params, task = declared.Nothing, declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterator[dict[str, Any]]:
-    """Rows of one split; labels are null if GLUE does not publish them."""
+    """Rows of one split; labels that GLUE does not publish are null."""
     if task.name == "MRPC":
         yield from _parse_mrpc(raw, split)
         return
@@ -205,7 +205,7 @@ def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterat
 
 
 def _parse_mrpc(raw: Path, split: str) -> Iterator[dict[str, Any]]:
-    """MSR's training file, from which GLUE's list of ids takes dev, and MSR's test file, which has labels."""
+    """Rows of MRPC: GLUE's list of ids divides MSR's training file into train and dev; MSR's test file has labels."""
     with (raw / "mrpc_dev_ids.tsv").open(encoding="utf-8") as file:
         held_out = {tuple(line.split()) for line in file}
     path = raw / f"msr_paraphrase_{'test' if split == 'test' else 'train'}.txt"
@@ -225,13 +225,13 @@ def _label(table: Table, path: Path, at: str, record: dict[str, Any]) -> str | f
 
 
 def _file(raw: Path, name: str, file: str) -> tuple[Path, Callable[[Path], Any]]:
-    """The archive and a function that opens its member, or the member itself if a mirror holds it unpacked."""
+    """The archive and a function that opens its member; the member itself if a mirror holds it unpacked."""
     archive = raw / SOURCES[name][0].name
     return (archive, zip_member(f"{name}/{file}")) if archive.is_file() else (raw / file, plain)
 
 
 def verify(raw: Path, edition: str) -> None:
-    """Check that every file that is there has as many rows as declared."""
+    """Check that every file that exists has as many rows as declared."""
     if edition in TABLES:
         table = TABLES[edition]
         there = {split for split, file in table.files.items() if _file(raw, edition, f"{file}.tsv")[0].is_file()}

@@ -1,4 +1,4 @@
-"""jglue: four tasks of JGLUE 1.3 (Kurihara et al. 2022): JSTS, JNLI, JSQuAD, JCommonsenseQA, an edition each."""
+"""jglue: four tasks of JGLUE 1.3 (Kurihara et al. 2022): JSTS, JNLI, JSQuAD, JCommonsenseQA, one edition each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ TASKS = {
     "jnli": Task("jnli", "pair", _NLI, "accuracy", ("train", "dev", "test"), "ja"),
     "jsquad": Task("jsquad", "span", (), "f1", ("train", "dev", "test"), "ja", normalization="jglue"),
 }
-DIGESTS = {  # sha256, where one is known: jnli's are as projects that pin this commit published them; jsquad has none
+DIGESTS = {  # known sha256 digests: jnli's come from projects that pin this commit; jsquad's are not known
     "jsts": {
         "train": "db6bd653270ac9786759920413a48973164d322998f34dd4ae32202af5e66969",
         "valid": "7c0bdcb381179f01096c635d058853d96da1e1248d23fe3f5c2beed5dc2d9b1a",
@@ -38,7 +38,7 @@ DIGESTS = {  # sha256, where one is known: jnli's are as projects that pin this 
         "test": "f40849584d4291ec172dcd869646800cc8c82457cde2260a0f45934eda307792",
     },
 }
-ROWS = {  # as README.md of 1.3 has them
+ROWS = {  # from README.md of version 1.3
     "jsts": {"train": 12451, "dev": 1457, "test": 1589},
     "jcommonsenseqa": {"train": 8939, "dev": 1119, "test": 1118},
     "jnli": {"train": 20073, "dev": 2434, "test": 2508},

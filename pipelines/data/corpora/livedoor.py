@@ -25,7 +25,7 @@ SOURCES = {
             ARCHIVE,
             url=f"https://www.rondhuit.com/download/{ARCHIVE}",
             mirror=f"livedoor/{ARCHIVE}",
-            repacked=True,  # no digest of the archive is published: `verify` checks its content
+            repacked=True,  # no digest of the archive is published; `verify` checks its content
             licence="CC BY-ND 2.1 JP",
         )
     ],
@@ -65,9 +65,9 @@ TASKS = {
 
 
 class Params(Section):
-    """The way articles are drawn. Text to pretrain on leaves out the test articles that the same params draw."""
+    """The draw of articles. Text to pretrain on excludes the test articles that the same params draw."""
 
-    train_per_class: int | None = Field(None, ge=1)  # None: all that are not for testing
+    train_per_class: int | None = Field(None, ge=1)  # None: all articles that are not test articles
     test_per_class: int | None = Field(None, ge=1)  # None: a fifth of each class
     folds: int | None = Field(None, ge=2)  # cross-validation instead: every article is tested in one fold
     fold: int = Field(0, ge=0)
@@ -93,7 +93,7 @@ task = declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
-    """Rows of one split: for pretraining every article that is not for testing, else the articles from `draw`."""
+    """Rows of one split: the articles from `draw`; for pretraining, every article that is not a test article."""
     articles = read(raw / ARCHIVE)
     train, test = draw(articles, params)
     if task.labels:
@@ -111,7 +111,7 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
 
 
 def _passages(article: Article) -> Iterator[dict[str, Any]]:
-    """The title with each passage of the body: sentences until they have PASSAGE characters."""
+    """The title with each passage of the body; a passage is as many sentences as reach PASSAGE characters."""
     pending, number = "", 0
     for sentence in [*re.split(r"(?<=[。\n])", article.body), None]:
         pending += sentence or ""
@@ -157,7 +157,7 @@ def read(archive: Path) -> list[Article]:
 
 
 def _article(archive: Path, name: str, content: bytes) -> Article:
-    """Line 1 is the address, line 2 the time, line 3 the title; the rest is the body."""
+    """The article in a file: line 1 is the address, line 2 the time, line 3 the title; the rest is the body."""
     try:
         lines = content.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:

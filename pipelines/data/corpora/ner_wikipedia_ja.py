@@ -33,7 +33,7 @@ TASKS = {
 
 
 class Params(Section):
-    """The file has no splits of its own: they are drawn with the seed."""
+    """The shares of dev and test. The file has no splits; they are drawn with the seed."""
 
     dev: Fraction = 0.1
     test: Fraction = 0.1
@@ -44,7 +44,7 @@ task = declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
-    """Sentences of one split, in the file's order. The file's ids are those of articles, so a row's id is its place."""
+    """Sentences of one split, in the file's order. A row's id is its position, since the file's ids are of articles."""
     path = raw / FILE
     records = json_file.read(path)
     if not isinstance(records, list):

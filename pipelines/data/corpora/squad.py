@@ -1,4 +1,4 @@
-"""squad: questions on Wikipedia paragraphs, 1.1 (Rajpurkar et al. 2016) and 2.0 with unanswerable ones (2018)."""
+"""squad: questions on Wikipedia paragraphs, 1.1 (Rajpurkar et al. 2016), and 2.0 with unanswerable ones (2018)."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""swag: what happens next, in four choices (Zellers et al. 2018)."""
+"""swag: choose what happens next from four endings (Zellers et al. 2018)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ Params, task = declared.Nothing, declared.chooser(TASKS)
 
 
 def parse(raw: Path, task: Task, split: str, params: declared.Nothing) -> Iterator[dict[str, Any]]:
-    """Rows of one split: the first sentence, and the second one's beginning with each of its four endings."""
+    """Rows of one split: the first sentence, and four choices: the start of the second with each of its endings."""
     path = raw / _FILES[split]
     for at, record in csv_(path):
 

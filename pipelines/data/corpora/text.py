@@ -1,4 +1,4 @@
-"""text: plain text to pretrain on, from a file or a folder; .gz, .xz and .bz2 are read as they are."""
+"""text: plain text to pretrain on, from a file or a folder; .gz, .xz and .bz2 files need no unpacking."""
 
 import bz2
 import gzip
@@ -46,7 +46,7 @@ OPENERS: dict[str, Opener] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.op
 
 
 class Params(Section):
-    """The rule from lines to documents. A blank line ends a document, and so do `max_lines` lines: rows stay small."""
+    """The division of lines into documents. A blank line ends a document, and so do `max_lines` lines."""
 
     files: str = "*"  # which files of a folder, as a glob
     max_lines: int = Field(100, ge=1)
@@ -56,7 +56,7 @@ class Params(Section):
 
 
 def task(raw: Path, name: str, params: Params) -> Task:
-    """Text without labels; it has a second split if some of it is held out."""
+    """A task of text without labels; it has a split `test` if some documents are held out."""
     splits = ("train", "test") if params.held_out else ("train",)
     return Task("text", "text", splits=splits, language=params.language)
 

@@ -1,4 +1,4 @@
-"""Read archives in place, a member at a time; hostile archives are refused."""
+"""Read archives member by member without unpacking them; malicious archives are refused."""
 
 import tarfile
 import zipfile
@@ -10,15 +10,15 @@ from typing import BinaryIO, Self, cast
 from pipelines.core.errors import InputError, choices
 
 MAX_MEMBERS = 200_000
-MAX_MEMBER_BYTES = 1 << 30  # of a zip, which is read a line at a time
+MAX_MEMBER_BYTES = 1 << 30  # of a member of a zip, which is read line by line
 MAX_WHOLE_BYTES = 64 << 20  # of a member of a tar, which is read whole
 MAX_TOTAL_BYTES = 8 << 30
-MAX_HEADER_BYTES = 1 << 20  # of long names and other facts before a member, which tarfile reads whole
+MAX_HEADER_BYTES = 1 << 20  # of a header for long names and other facts, which tarfile reads whole
 FACTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
 
 class _Header(tarfile.TarInfo):
-    """A member's header. One with more facts than a corpus has is refused before they are read."""
+    """A member's header; one that is larger than MAX_HEADER_BYTES is refused before its content is read."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -35,8 +35,8 @@ class _HeaderError(Exception):
 def tar_files(archive: Path) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the regular files of a tar archive of any compression, in the archive's order.
 
-    Nothing is written to disk. Names that leave the archive's own tree, links, devices, and more or larger members
-    than a corpus has are refused with one sentence.
+    Nothing is written to disk. Raises InputError for names outside of the archive's tree, links and devices, for too
+    many or too large members, and for an incomplete archive.
     """
     total = count = 0
     try:
@@ -58,7 +58,7 @@ def tar_files(archive: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def zip_member(name: str) -> Callable[[Path], BinaryIO]:
-    """A function that opens the member `name` of a zip archive, to be read in place."""
+    """A function that opens the member `name` of a zip archive without unpacking it."""
 
     def opened(archive: Path) -> BinaryIO:
         try:

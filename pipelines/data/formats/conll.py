@@ -18,7 +18,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(path: Path, word: int = 0, tag: int = -1) -> Iterator[Sentence]:
-    """Sentences with the columns `word` and `tag`, separated by spaces or tabs; -DOCSTART- lines belong to none."""
+    """Sentences from the columns `word` and `tag`, separated by spaces or tabs; -DOCSTART- lines are skipped."""
     words: list[str] = []
     tags: list[str] = []
     start = columns = 0
@@ -65,9 +65,10 @@ def row(path: Path, sentence: Sentence, row_id: str) -> Record:
 
 
 def entities(tags: Sequence[str]) -> list[tuple[int, int, str]]:
-    """First word, last word and label of each entity of IOB tags, read as conlleval reads them.
+    """First word, last word and label of each entity in IOB tags, read as conlleval reads them.
 
-    B- begins an entity. I- continues one of its own label and begins one otherwise, so IOB1 and IOB2 give the same.
+    B- begins an entity. I- continues an entity of the same label, and otherwise begins one. So IOB1 and IOB2 both work.
+    Raises ValueError for any other tag.
     """
     spans: list[list[Any]] = []
     before = "O"

@@ -1,4 +1,4 @@
-"""Read the texts of a folder: one per file, in a folder for each label, or all together."""
+"""Read the texts of a folder: one per file, with or without a folder for each label."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from pipelines.data.formats.records import MAX_LINE_BYTES, Place, Record
 
 
 def documents(folder: Path, labelled: bool) -> Iterator[tuple[Place, Record]]:
-    """A row for each *.txt file: of kind `single` from <label>/<file>.txt where `labelled`, else of kind `text`."""
+    """A row for each *.txt file: kind `single` from <label>/<file>.txt if `labelled`, else kind `text`."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     for file in sorted(folder.glob("*/*.txt" if labelled else "**/*.txt")):

@@ -22,9 +22,9 @@ def plain(path: Path) -> BinaryIO:
 
 
 def records(path: Path, form: str = "", columns: Collection[str] = ()) -> Iterator[tuple[Place, Record]]:
-    """The records of `path`; its format is `form`, else its suffix: csv, tsv, jsonl or parquet.
+    """The records of `path`; its format is `form` or, if that is empty, its suffix: csv, tsv, jsonl or parquet.
 
-    Of a Parquet file that has all of `columns`, only those are read.
+    If a Parquet file has all of `columns`, only these columns are read.
     """
     form = form or path.suffix.lstrip(".").lower()
     if form not in FORMATS:
@@ -37,7 +37,7 @@ def records(path: Path, form: str = "", columns: Collection[str] = ()) -> Iterat
 
 
 def lines(path: Path, opener: Opener = plain) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends (LF or CRLF), the first one without a byte order mark.
+    """Numbered lines without line ends (LF or CRLF) and without a byte order mark.
 
     `opener` reads a compressed file (gzip.open, lzma.open, bz2.open) or a member of an archive.
     """
@@ -75,7 +75,7 @@ def _raw_lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Iterator[tuple[Place, Record]]:
-    """GLUE's form: tabs, quotes that are plain characters, and a first line with names unless `header` has them."""
+    """Records in GLUE's form: tabs, quotes as plain characters, a first line with names unless `header` has them."""
     names = list(header)
     for number, line in lines(path, opener):
         fields = line.split("\t")
@@ -88,8 +88,8 @@ def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Itera
 
 
 def csv_(path: Path, opener: Opener = plain) -> Iterator[tuple[Place, Record]]:
-    """RFC 4180: a header, commas, and quoted fields that may hold commas and line ends."""
-    csv.field_size_limit(MAX_LINE_BYTES)  # of a field that may go over many lines; Python's own is 128 KiB
+    """Records in the form of RFC 4180: a header, commas, and quoted fields that may hold commas and line ends."""
+    csv.field_size_limit(MAX_LINE_BYTES)  # limit of a field, which may span many lines; Python's default is 128 KiB
     reader = csv.reader((f"{line}\n" for _, line in lines(path, opener)), strict=True)
     header: list[str] = []
     try:
@@ -105,7 +105,7 @@ def csv_(path: Path, opener: Opener = plain) -> Iterator[tuple[Place, Record]]:
 
 
 def _distinct(path: Path, names: list[str]) -> list[str]:
-    """The names of columns. Raises InputError if two are equal: which of them is meant cannot be known."""
+    """The names of columns. Raises InputError if two are equal, since a name must select one column."""
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{path}: two columns are named {name!r}; rename one of them")

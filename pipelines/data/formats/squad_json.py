@@ -11,7 +11,7 @@ from pipelines.data.formats.records import Record
 
 
 def questions(path: Path) -> Iterator[Record]:
-    """Rows of kind `span`. An unanswerable question has no answers; one without the key `answers` has null."""
+    """Rows of kind `span`. `answers` is [] for an unanswerable question, and None if the file has no key `answers`."""
     document = json_file.read(path)
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise InputError(f"{path}: no list 'data' at its top; SQuAD's form is data, paragraphs, context and qas")
