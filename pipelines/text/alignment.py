@@ -1,4 +1,4 @@
-"""Align a normalized text with the original: from which characters each of its characters comes."""
+"""Align a normalized text with the original: the original characters of each normalized character."""
 
 import unicodedata
 
@@ -6,10 +6,11 @@ import numpy as np
 
 
 def nfkc(text: str) -> tuple[str, np.ndarray, np.ndarray]:
-    """NFKC of `text`, and for each of its characters the start and the end in `text` of what it comes from.
+    """NFKC of `text`, and for each of its characters the start and the end of its source in `text`.
 
     A cluster is a group of characters that normalize together: a letter with its marks, half-width kana with its
-    voicing sign, or a single character that becomes several. Each character of its normal form comes from all of it.
+    voicing sign, or a single character that becomes several. The source of each character of the normal form is the
+    whole cluster.
     """
     normal = unicodedata.normalize("NFKC", text)
     if normal == text:
@@ -17,7 +18,7 @@ def nfkc(text: str) -> tuple[str, np.ndarray, np.ndarray]:
         return normal, places, places + 1
     clusters = _clusters(text)
     forms = [unicodedata.normalize("NFKC", cluster) for cluster in clusters]
-    if "".join(forms) != normal:  # no known text comes here; if one does, all of it is one cluster
+    if "".join(forms) != normal:  # no known text has this; then the whole text is one cluster
         clusters, forms = [text], [normal]
     sizes = np.array([len(cluster) for cluster in clusters], np.int64)
     ends = np.cumsum(sizes)
@@ -28,7 +29,7 @@ def nfkc(text: str) -> tuple[str, np.ndarray, np.ndarray]:
 def _clusters(text: str) -> list[str]:
     """Pieces of `text` that do not change each other when normalized."""
     clusters: list[str] = []
-    last: list[str] = []  # the letters of the cluster that is not complete yet
+    last: list[str] = []  # the characters of the cluster that is not complete yet
     form = ""  # its normal form; "" if not known
     for letter in text:
         letter_form = unicodedata.normalize("NFKC", letter)

@@ -16,7 +16,7 @@ from pipelines.text.chunks import InPieces
 from pipelines.text.protocol import CONFIG, Specials
 
 FILE = "tokenizer.json"
-# the special tokens of BERT's input, and their usual names for folders that do not state them
+# the special tokens of BERT's input, and their usual names, for folders that do not name them
 NAMES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -47,7 +47,7 @@ class BackendTokenizer(InPieces):
         return Spans(ragged([row.ids for row in rows]), flat[:, 0], flat[:, 1])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The pieces that ids stand for."""
+        """The pieces with these ids."""
         return [self.backend.id_to_token(int(i)) or "[UNK]" for i in ids]
 
     def about(self) -> dict[str, str]:
@@ -73,7 +73,7 @@ def read(name: str, folder: Path) -> BackendTokenizer:
         raise InputError(f"{folder / FILE}: not a tokenizer: {error}") from None
     backend.no_truncation()
     backend.no_padding()
-    backend.encode_special_tokens = True  # as plain text; which names are more is up to `InPieces`
+    backend.encode_special_tokens = True  # reads their names as plain text; `InPieces` finds special tokens
     vocab, tokens = backend.get_vocab(), _given(folder)
     ids = {}
     for part, names in NAMES.items():

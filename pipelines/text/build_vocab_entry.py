@@ -20,7 +20,7 @@ def learn(key: str, entry: BuildVocab, out: Path) -> None:
 
 
 def _texts(rows: Path) -> Iterator[str]:
-    """Every text of the training rows, with the choices of each."""
+    """Every text of the training rows, including the choices."""
     task = Task.load(rows)
     columns = schema.INPUTS[task.kind]
     for batch in tables.read_batches(rows / f"{task.train}.parquet", columns, schema=schema.ROWS[task.kind]):

@@ -1,8 +1,8 @@
-"""The first steps of every tokenizer: cut a long text into pieces, and find special tokens if there are names for them.
+"""The first steps of every tokenizer: cut a long text into pieces, and find the names of special tokens.
 
-The memory of MeCab's lattice grows by kilobytes a character, and a text of millions of characters ends the process. A
-piece ends where the cut does not change the ids: no tokenizer's word goes on across white space, and what MeCab finds
-after a sentence seldom depends on that sentence (docs/log.md).
+MeCab's lattice takes kilobytes of memory per character, so a text of millions of characters would end the process. A
+piece ends where the cut does not change the ids: no word of a tokenizer crosses white space, and MeCab's words after a
+sentence seldom depend on that sentence (docs/log.md).
 """
 
 import re
@@ -14,23 +14,23 @@ import numpy as np
 
 from pipelines.core.ragged import Ragged, Spans, offsets, positions
 
-MAX_CHARACTERS = 1 << 15  # of a piece; MeCab takes up to 4 kB for each
+MAX_CHARACTERS = 1 << 15  # of a piece; MeCab takes up to 4 kB per character
 # where a piece may end, the best place first: before a single space, before other white space, after a sentence
 CUTS = tuple(map(re.compile, (r"(?<=\S) (?=\S)", r"\s(?=\S)", "(?<=。)(?!」)")))
 
 
 class Piece(NamedTuple):
-    """A part of a text: plain text, or the name of a special token, which is one id."""
+    """A part of a text: plain text, or the name of a special token, which becomes one id."""
 
-    start: int  # character of the text
+    start: int  # position in the text, in characters
     text: str
     special: int  # the id; -1 for plain text
 
 
 class InPieces(ABC):
-    """A tokenizer whose `_encode` and `_encode_spans` see plain texts of bounded length only."""
+    """A tokenizer whose `_encode` and `_encode_spans` get only plain texts of bounded length."""
 
-    special: Mapping[str, int] = {}  # names that stand for special tokens in a text -> their ids; without them, none do
+    special: Mapping[str, int] = {}  # names read as special tokens in a text -> ids; empty: all is plain text
 
     @abstractmethod
     def _encode(self, texts: Sequence[str]) -> Ragged:
@@ -41,7 +41,7 @@ class InPieces(ABC):
         """Ids of plain texts, and the characters that each token comes from."""
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """Ids of each text, without special tokens around it."""
+        """Ids of each text, without special tokens at its ends."""
         rows = self._rows(texts)
         if rows is None:
             return self._encode(texts)
@@ -67,7 +67,7 @@ class InPieces(ABC):
         return Spans(Ragged(joined.values, bounds), starts, stops)
 
     def words(self, texts: Sequence[str]) -> np.ndarray | None:
-        """The number of words of each text, and the number that the tokenizer's dictionary does not have: (N, 2).
+        """The number of words of each text, and the number of words not in the tokenizer's dictionary: (N, 2).
 
         None for a tokenizer without a dictionary.
         """
@@ -108,7 +108,7 @@ def _plain(text: str, start: int, end: int) -> Iterator[Piece]:
 
 
 def _with_special(pieces: Sequence[Piece], ids: Ragged) -> tuple[Ragged, np.ndarray]:
-    """The ids of all pieces, given those of the plain ones, and the places of these among all."""
+    """The ids of all pieces, made from the ids of the plain pieces, and the positions of the plain pieces' ids."""
     special = np.array([piece.special for piece in pieces], np.int64)
     lengths = np.ones(len(pieces), np.int64)
     lengths[special < 0] = ids.lengths

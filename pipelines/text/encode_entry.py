@@ -1,4 +1,4 @@
-"""Run one entry of encode: turn a folder of rows into a folder of token ids, with the tokenizer that made them."""
+"""Run one entry of encode: turn a folder of rows into a folder of token ids and the tokenizer that made them."""
 
 import json
 import shutil
@@ -15,16 +15,16 @@ from pipelines.core.task import Task
 from pipelines.entries.encode import Encode
 from pipelines.text import parallel, protocol, tokenizer
 
-BATCH_ROWS = 4096  # at most; a batch of more rows repeats more words, each of which is tokenized once
+BATCH_ROWS = 4096  # maximum; larger batches are faster, since each distinct word of a batch is tokenized once
 CUT = {
     "tagging": "split",
     "span": "questions truncated",
-}  # what a row that is too long is
-FACTS = "encoding.json"  # how long sequences may be, and how many there are
+}  # kind -> the name of the count of rows that are too long
+FACTS = "encoding.json"  # the maximum length of sequences, and the counts
 
 
 def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
-    """Write a Parquet file per split, the task, the tokenizer and the rows that a training may score into `out`.
+    """Write a Parquet file per split, the task, the tokenizer and the rows for scores in training into `out`.
 
     Args:
         processes: 0 for as many as there are cores.
@@ -49,7 +49,7 @@ def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
         if split != "train" and task.kind != "text":
             scored = paths.scored_rows(out, split)
             scored.parent.mkdir(exist_ok=True)
-            shutil.copyfile(path, scored)  # DVC's cache keeps the same bytes once
+            shutil.copyfile(path, scored)  # DVC's cache stores equal files once
         say(f"encode {key}: {split}: {', '.join(f'{numbers[split]:,} {name}' for name, numbers in counts.items())}")
     task.save(out)
     json_file.write(out / FACTS, {"max_length": entry.max_length, "vocab_size": loaded.vocab_size, **counts})
@@ -75,7 +75,7 @@ def _counted(
 
 
 def _copy_tokenizer(vocab: Path, target: Path, used: dict[str, Any]) -> None:
-    """Copy the tokenizer's files, with the options in use: every model trained on these ids gets them."""
+    """Copy the tokenizer's files and add the options in use, for every model trained on these ids."""
     for file in protocol.FILES:
         if (vocab / file).is_file():
             shutil.copyfile(vocab / file, target / file)

@@ -21,16 +21,16 @@ from pipelines.text.protocol import Specials
 
 # the dictionary's name in params and in Hugging Face folders -> its package
 DICTIONARIES = {"ipadic": "ipadic", "unidic-lite": "unidic_lite"}
-MAX_WORDS = 1 << 20  # distinct words remembered with their pieces
+MAX_WORDS = 1 << 20  # maximum number of words in the cache
 LONG_RUN = 1000
-RUN = re.compile(rf"[^\s。一-鿿]{{{LONG_RUN}}}")  # kana, letters or signs without an end, as no text has them
-MAX_LETTERS = 100  # of a word that is remembered
+RUN = re.compile(rf"[^\s。一-鿿]{{{LONG_RUN}}}")  # a long run of kana, letters or signs, unusual in texts
+MAX_LETTERS = 100  # maximum length of a word in the cache
 
 
 class Words(dict[str, list[int]]):
-    """A cache of words with their ids, which `split` finds when a word is first asked for.
+    """A cache of words and their ids; `split` computes the ids of a new word.
 
-    Threads may share it: two that meet a new word at the same time find the same ids.
+    Threads may share it: if two look up a new word at the same time, both compute the same ids.
     """
 
     def __init__(self, split: Callable[[str], list[int]]) -> None:
@@ -47,7 +47,7 @@ class Words(dict[str, list[int]]):
 
 
 class MecabTokenizer(InPieces):
-    """Words from MeCab's wakati string, and the pieces of each distinct word."""
+    """A tokenizer that takes words from MeCab's wakati string and splits each distinct word into pieces."""
 
     threaded = False  # fugashi holds the interpreter's lock
     middle = 1
@@ -64,7 +64,7 @@ class MecabTokenizer(InPieces):
     def _encode(self, texts: Sequence[str]) -> Ragged:
         """Ids of each text.
 
-        Arrow splits the texts into words and finds the distinct ones; only those become Python objects.
+        Arrow splits the texts into words and finds the distinct words; only these become Python objects.
         """
         words = pc.utf8_split_whitespace(pa.array(map(self._wakati, texts), pa.string()))
         coded = words.values.dictionary_encode()
@@ -73,7 +73,7 @@ class MecabTokenizer(InPieces):
         return Ragged(found.values, found.offsets[words.offsets.to_numpy()])
 
     def words(self, texts: Sequence[str]) -> np.ndarray | None:
-        """The number of words of each text, and the number that the dictionary does not have: (N, 2)."""
+        """The number of words of each text, and the number of words not in the dictionary: (N, 2)."""
         counts = np.zeros((len(texts), 2), np.int64)
         for row, text in enumerate(texts):
             for part in plain(nfkc(text)):
@@ -97,10 +97,10 @@ class MecabTokenizer(InPieces):
         return Spans(Ragged(ids.astype(np.uint32), offsets(lengths)), starts, ends)
 
     def _spans(self, text: str) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """Ids, and the characters of `text` that each comes from.
+        """Ids, and the starts and ends of their characters in `text`.
 
-        MeCab's words follow each other in the normalized text, with only white space between them. A word's pieces
-        divide its characters among them from left to right; an unknown word is one piece.
+        MeCab's words stand in the normalized text in order, with only white space between them. The pieces of a word
+        cover its characters from left to right; an unknown word is one piece.
         """
         normal, starts, ends = alignment.nfkc(text)
         ids: list[int] = []
@@ -120,14 +120,14 @@ class MecabTokenizer(InPieces):
         return ids, starts[first] if first else starts[:0], ends[last] if last else ends[:0]
 
     def _size(self, piece: int, word: str, pieces: int, inside: bool) -> int:
-        """The number of characters of `word` that a piece stands for."""
+        """The number of characters of `word` that a piece covers."""
         if piece == self.unk_id:
             return len(word) if pieces == 1 else 1
         name = self._pieces[piece]
         return len(name.removeprefix("##") if inside else name)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The pieces that ids stand for."""
+        """The pieces with these ids."""
         return [self._pieces[int(i)] for i in ids]
 
     def about(self) -> dict[str, str]:
@@ -142,7 +142,7 @@ class MecabTokenizer(InPieces):
 
 
 def _spaced(text: str) -> str:
-    """The text with a space after each long run: MeCab's time grows with the square of a run."""
+    """The text with a space after each long run, since MeCab's time grows with the square of the run's length."""
     return RUN.sub(r"\g<0> ", text) if len(text) >= LONG_RUN else text
 
 
@@ -151,7 +151,7 @@ class Config:
 
     def __init__(self, folder: Path, subwords: str) -> None:
         config = protocol.read_config(folder)
-        # a missing key has transformers' own default
+        # the defaults are those of transformers
         for key, only, default in (
             ("word_tokenizer_type", "mecab", "basic"),
             ("subword_tokenizer_type", subwords, "wordpiece"),
@@ -179,9 +179,9 @@ def written(dictionary: str, subwords: str) -> dict[str, Any]:
 
 @cache
 def tagger(dictionary: str) -> Any:
-    """The process's MeCab tagger of a dictionary, which separates words by spaces.
+    """The MeCab tagger of a dictionary, one per process; it separates words by spaces.
 
-    There is one, since fugashi never gives back what a tagger has mapped. Threads may share it: fugashi holds the
+    There is only one, since fugashi never frees the memory of a tagger. Threads may share it: fugashi holds the
     interpreter's lock from the text to the string. Raises InputError if a package is not installed.
     """
     try:

@@ -1,8 +1,8 @@
-"""NFKC normalization as by `unicodedata.normalize`, but several times faster on Japanese text.
+"""NFKC normalization, equal to `unicodedata.normalize` but several times faster on Japanese text.
 
 unicodedata decomposes and composes a whole text if one of its characters changes, and nearly every Japanese text has
-full-width characters. Here characters are replaced one by one. The result is the same as long as no character may join
-the one before it; unicodedata normalizes the other texts (Unicode Standard Annex 15, sections 9.1 and 10).
+full-width characters. Here characters are replaced one by one. The result is the same if no character may join the
+one before it; unicodedata normalizes all other texts (Unicode Standard Annex 15, sections 9.1 and 10).
 """
 
 import re
@@ -25,7 +25,7 @@ def nfkc(text: str) -> str:
 
 @cache
 def _exchanges() -> tuple[re.Pattern[str], dict[str, str]]:
-    """A pattern of the characters that change or may join the one before them, and the forms of the former."""
+    """A pattern of characters that change or may join the character before them, and the forms of those that change."""
     forms: dict[str, str] = {}
     letters = []
     for letter in map(chr, range(FIRST_ASTRAL)):
@@ -39,12 +39,12 @@ def _exchanges() -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 def _may_join(form: str) -> bool:
-    """Return whether a character of this form may combine with the one before it, or change places with it."""
+    """Return whether a character of this form may combine, or change places, with the character before it."""
     first = form[0]
     return bool(unicodedata.combining(first)) or "\u1160" <= first <= "\u11ff" or first in _SECONDS
 
 
-# starters that are the second half of a composition, apart from Hangul's vowels and last consonants above
+# starters that are the second half of a composition, except Hangul's vowels and final consonants
 _SECONDS = frozenset("\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u102e\u1b35")
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pipelines.core.task import Task
 from pipelines.text import encoding, tokenizer
 
-Encoded = tuple[pa.RecordBatch, int]  # ids, and how many rows were cut
-WAITING = 2  # batches for each process
+Encoded = tuple[pa.RecordBatch, int]  # ids, and the number of truncated rows
+WAITING = 2  # maximum number of waiting batches per process
 _INHERITED: dict[str, Any] = {}
 
 
@@ -26,13 +26,13 @@ def encoded(
     processes: int = 0,
     **options: Any,
 ) -> Iterator[Encoded]:
-    """The ids of each batch, which are the same for any number of processes (0: one for each core)."""
+    """The ids of each batch; they do not depend on the number of processes (0: one for each core)."""
     encode = partial(encoding.for_kind(task.kind).encode, tokenizer=loaded, task=task, max_length=max_length, **options)
     processes = processes or os.cpu_count() or 1
     if processes == 1 or loaded.threaded:
         yield from map(encode, batches)
         return
-    _INHERITED["encode"] = encode  # a forked process has the tokenizer as it is: nothing is loaded again
+    _INHERITED["encode"] = encode  # a forked process inherits the tokenizer and does not load it again
     with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
         pool.submit(int).result()  # fork before Arrow starts threads of its own to read
         waiting: deque = deque()

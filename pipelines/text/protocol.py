@@ -11,10 +11,10 @@ from pipelines.core.errors import InputError, shown
 from pipelines.core.ragged import Ragged, Spans
 
 CONFIG = "tokenizer_config.json"
-MECAB_CLASS = "BertJapaneseTokenizer"  # transformers' class for MeCab's words
+MECAB_CLASS = "BertJapaneseTokenizer"  # transformers' class of tokenizers with MeCab
 # a folder holds some of these
 FILES = (CONFIG, "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
-# what is read of a folder's config, and of which type it may be
+# the keys of a folder's config that are read -> their types
 READ: dict[str, tuple[type, ...]] = {
     "tokenizer_class": (str,),
     "word_tokenizer_type": (str,),
@@ -29,7 +29,7 @@ READ: dict[str, tuple[type, ...]] = {
 
 
 class Specials(NamedTuple):
-    """Ids of the special tokens, by their part in BERT's input; a vocabulary must have all of them."""
+    """Ids of the special tokens of BERT's input; a vocabulary must have all of them."""
 
     pad: int
     unk: int
@@ -39,33 +39,33 @@ class Specials(NamedTuple):
 
 
 class Tokenizer(Protocol):
-    """Turns text into ids. The ids of special tokens are attributes."""
+    """The interface of tokenizers, which turn text into ids. The ids of special tokens are attributes."""
 
-    name: str  # the plugin's
+    name: str  # name of the plugin
     threaded: bool  # whether `encode` uses every core by itself
     vocab_size: int
-    middle: int  # separators between the texts of a pair
+    middle: int  # number of separators between the texts of a pair
     pad_id: int
     unk_id: int
     cls_id: int
     sep_id: int
     mask_id: int
-    special: Mapping[str, int]  # names in a text that stand for special tokens; without them all is plain text
+    special: Mapping[str, int]  # names read as special tokens in a text -> ids; empty: all is plain text
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """Ids of each text, without special tokens."""
+        """Ids of each text, without special tokens at its ends."""
 
     def encode_spans(self, texts: Sequence[str]) -> Spans:
         """Ids of each text, and the characters of the text that each token comes from."""
 
     def words(self, texts: Sequence[str]) -> np.ndarray | None:
-        """The number of words of each text, and the number that the dictionary does not have: (N, 2).
+        """The number of words of each text, and the number of words not in the dictionary: (N, 2).
 
         None for a tokenizer without a dictionary.
         """
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The pieces that ids stand for."""
+        """The pieces with these ids."""
 
     def about(self) -> dict[str, str]:
         """Name, dictionary and versions, for provenance."""

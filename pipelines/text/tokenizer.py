@@ -1,4 +1,4 @@
-"""Open the tokenizer of any folder with tokenizer files, and read how long its sequences may be."""
+"""Open the tokenizer of any folder with tokenizer files, and read the maximum length of its sequences."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from pipelines.core import json_file, plugins
 from pipelines.core.errors import InputError, choices, shown
 from pipelines.text.protocol import CONFIG, MECAB_CLASS, Tokenizer, read_config
 
-# tokenizer_class in the folder's config, without its Fast -> the plugin that reads it
+# tokenizer_class in the folder's config, without the suffix Fast -> the plugin that reads it
 CLASSES = {
     "BertTokenizer": "wordpiece",
     "DistilBertTokenizer": "wordpiece",
@@ -19,19 +19,19 @@ CLASSES = {
     "AlbertTokenizer": "unigram",
     "XLNetTokenizer": "unigram",
 }
-JAPANESE = {"wordpiece": "mecab_wordpiece", "character": "mecab_character"}  # BertJapaneseTokenizer, by its subwords
+JAPANESE = {"wordpiece": "mecab_wordpiece", "character": "mecab_character"}  # BertJapaneseTokenizer: subwords -> plugin
 
 
-OURS = "bertline"  # in tokenizer_config.json: how `encode` used the tokenizer, for all that is trained on its ids
-PROBE = "Ｂertの見出し、ﾃｽﾄ12.5％: It's naïve! 東京都で大雨が降った。\n"  # letters that normalizing may change
+OURS = "bertline"  # in tokenizer_config.json: how `encode` used the tokenizer, for models trained on its ids
+PROBE = "Ｂertの見出し、ﾃｽﾄ12.5％: It's naïve! 東京都で大雨が降った。\n"  # normalization changes some of it
 
 
 def load(folder: Path, special_tokens: str = "") -> Tokenizer:
     """The tokenizer whose files are in `folder`: one of ours, or a downloaded Hugging Face folder.
 
     Args:
-        special_tokens: what the name of a special token in a text is: "text", "special", or "" for what the folder
-            says. It is text where the folder says nothing, so that no text steers a model.
+        special_tokens: how the name of a special token in a text is read: "text" (plain text), "special", or "" for the
+            folder's own setting. The default of a folder is "text", so that a text cannot control a model.
     """
     loaded: Tokenizer = plugins.load("pipelines.text.tokenizers", _plugin(folder)).load(folder)
     size = encoder_config(folder).get("vocab_size", loaded.vocab_size)
@@ -52,7 +52,7 @@ def load(folder: Path, special_tokens: str = "") -> Tokenizer:
 
 
 def fingerprint(loaded: Tokenizer) -> str:
-    """A digest of a tokenizer's vocabulary and of the ids that it gives to PROBE, of plain text."""
+    """A digest of a tokenizer's vocabulary and of its ids for PROBE, read as plain text."""
     pieces = "\n".join(loaded.tokens(range(loaded.vocab_size)))
     ids = " ".join(map(str, loaded.encode([PROBE]).values))
     return hashlib.sha256(f"{pieces}\n{ids}".encode()).hexdigest()
@@ -61,7 +61,7 @@ def fingerprint(loaded: Tokenizer) -> str:
 def used(folder: Path) -> dict[str, Any]:
     """The record of how `encode` used the folder's tokenizer.
 
-    It has special_tokens and fingerprint, and for windows stride and max_question. It is empty for a folder that
+    It has special_tokens and fingerprint and, for kind span, stride and max_question. It is {} for a folder that
     `encode` has not written.
     """
     found = read_config(folder).get(OURS, {})
@@ -69,7 +69,7 @@ def used(folder: Path) -> dict[str, Any]:
 
 
 def windows(folder: Path) -> dict[str, int]:
-    """The options of `encoding.span` with which the folder's model was trained; {} if it does not say."""
+    """The options of `encoding.span` with which the folder's model was trained; {} if they are not recorded."""
     return {name: int(value) for name, value in used(folder).items() if name in ("stride", "max_question")}
 
 
@@ -93,13 +93,13 @@ def _plugin(folder: Path) -> str:
 
 
 def max_length(folder: Path) -> int | None:
-    """The longest sequence that the folder's tokenizer is meant for, in tokens; None if it states none."""
+    """The maximum length of a sequence in tokens, from the folder's tokenizer; None if it has no limit."""
     length = read_config(folder).get("model_max_length")
     return int(length) if isinstance(length, int | float) and length < 1e6 else None
 
 
 def positions(config: Mapping[str, Any]) -> int | None:
-    """The longest sequence in tokens that an encoder of this config takes; None if it states none.
+    """The maximum length of a sequence in tokens for an encoder of this config; None if it has no limit.
 
     RoBERTa's positions begin after the id of its padding; XLNet's are relative, so it takes any length.
     """
@@ -109,7 +109,7 @@ def positions(config: Mapping[str, Any]) -> int | None:
 
 
 def encoder_config(folder: Path) -> dict[str, Any]:
-    """config.json of the encoder beside the tokenizer, also of one under a head of ours; {} if there is none."""
+    """The config of the encoder beside the tokenizer, also under a head of ours; {} if there is no config.json."""
     path = folder / "config.json"
     config = json_file.mapping(path) if path.is_file() else {}
     encoder = config.get("encoder", config)

@@ -1,4 +1,4 @@
-"""Read, write and learn a vocab.txt, which has one WordPiece per line."""
+"""Read, write and learn a vocab.txt with one WordPiece per line."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ FILE = "vocab.txt"
 
 
 def read(folder: Path) -> dict[str, int]:
-    """Pieces to their ids, from vocab.txt."""
+    """The pieces of vocab.txt -> their ids."""
     path = folder / FILE
     if not path.is_file():
         raise InputError(f"{folder}: no {FILE}; a WordPiece tokenizer's folder holds one")
@@ -52,11 +52,11 @@ def write(folder: Path, vocab: dict[str, int], config: dict[str, Any]) -> None:
 
 
 def learn(backend: Backend, texts: Callable[[], Iterator[str]], size: int) -> dict[str, int]:
-    """A WordPiece vocabulary of at most `size` pieces, the special tokens first; the same text gives the same one.
+    """A WordPiece vocabulary of at most `size` pieces, special tokens first; the same text gives the same vocabulary.
 
     `tokenizers` learns it like BPE, by the most frequent pair. By default it numbers the letters inside words in the
-    order of a hash table, and these numbers decide between pairs of equal frequency. Here the letters are given to it
-    in sorted order. That takes a second pass over the text: each call of `texts` begins it again.
+    order of a hash table, and these numbers break ties between pairs. Here it gets the letters in sorted order, which
+    takes a second pass over the text: each call of `texts` starts from the beginning.
     """
     words: set[str] = set()
     for text in texts():
@@ -73,5 +73,5 @@ def learn(backend: Backend, texts: Callable[[], Iterator[str]], size: int) -> di
 
 
 def wordpiece(vocab: dict[str, int]) -> models.WordPiece:
-    """Longest match first over `vocab`, as in BERT."""
+    """A WordPiece model over `vocab`: longest match first, as in BERT."""
     return models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=100)

@@ -1,11 +1,14 @@
-"""A tokenizer with only some of its pieces, for a model that needs no others.
+"""A tokenizer with only some of its pieces, for a model that needs only these.
 
-A text all of whose pieces stay is cut into the same pieces, for these reasons. WordPiece takes the longest piece that
-fits: fewer pieces offer no longer one. Characters have no choice. Of the ways to cut a text, the unigram model takes
-the most probable: with fewer pieces there are fewer ways, and single characters all stay, so that no new unknown ones
-come. BPE joins neighbours in the order of its merges: every merge on the way to a piece that stays is kept.
+A text whose pieces are all kept is still split into the same pieces:
 
-A word that was unknown, [UNK], may be cut into pieces now, if the longer piece that led WordPiece astray is gone.
+- WordPiece takes the longest piece that fits; with fewer pieces there is no longer one.
+- Single characters can be split in one way only.
+- The unigram model takes the most probable split. Removed pieces only remove other splits, and all single characters
+  are kept, so that no new unknown token appears.
+- BPE joins neighbours in the order of its merges; all merges that lead to a kept piece are kept.
+
+A word that was [UNK] may become pieces if the long piece that led WordPiece to a dead end was removed.
 """
 
 import json
@@ -20,13 +23,13 @@ from pipelines.text import backend, protocol, tokenizer, vocab
 from pipelines.text.protocol import Tokenizer
 from pipelines.text.tokenizers import wordpiece
 
-WORDPIECES = ("wordpiece", "mecab_wordpiece", "mecab_character")  # whose folder holds a vocab.txt
+WORDPIECES = ("wordpiece", "mecab_wordpiece", "mecab_character")  # tokenizers whose folder has a vocab.txt
 KINDS = (*WORDPIECES, "bpe", "unigram")
-MARKS = ("##", "▁")  # of a piece inside a word, and of one that begins one
+MARKS = ("##", "▁")  # the prefix of a piece inside a word, and of a piece that begins a word
 
 
 def check(name: str, characters: bool, where: str) -> None:
-    """Raise UsageError, which begins with `where`, if the tokenizer of this name cannot be shortened so."""
+    """Raise UsageError, which begins with `where`, if this tokenizer cannot be shortened, or needs its characters."""
     if name not in KINDS:
         raise UsageError(f"{where}: {choices('tokenizer that can be shortened', name, KINDS)}")
     if name in ("bpe", "unigram") and not characters:
@@ -34,7 +37,7 @@ def check(name: str, characters: bool, where: str) -> None:
 
 
 def staying(loaded: Tokenizer, used: Iterable[int], characters: bool, folder: Path) -> list[int]:
-    """The ids that stay, sorted: those in `used`, the special ones, single characters if asked, and what these need."""
+    """The sorted ids to keep: `used`, special tokens, single characters if `characters`, and pieces that they need."""
     stay = {int(i) for i in used}
     stay |= {loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id, *loaded.special.values()}
     pieces = loaded.tokens(range(loaded.vocab_size))
@@ -55,7 +58,7 @@ def _bare(piece: str) -> str:
 
 
 def _needed(model: dict[str, Any], pieces: set[str]) -> set[int]:
-    """The ids of all pieces that merges make on the way to `pieces`."""
+    """The ids of all pieces from which merges build `pieces`."""
     parents: dict[str, list[tuple[str, str]]] = {}
     for left, right in map(_pair, model["merges"]):
         parents.setdefault(left + right, []).append((left, right))
@@ -73,7 +76,7 @@ def _pair(merge: str | list[str]) -> tuple[str, str]:
 
 
 def write(source: Path, target: Path, stay: list[int]) -> None:
-    """Write the tokenizer of the folder `source` with only the pieces `stay`, sorted, into the new folder `target`."""
+    """Write the tokenizer of the folder `source`, with only the sorted ids `stay`, into the new folder `target`."""
     loaded = tokenizer.load(source)
     new = {old: i for i, old in enumerate(stay)}
     target.mkdir(parents=True)
@@ -90,7 +93,7 @@ def write(source: Path, target: Path, stay: list[int]) -> None:
         _config(target, _without_print(config))
     if (source / "special_tokens_map.json").is_file():
         shutil.copyfile(source / "special_tokens_map.json", target / "special_tokens_map.json")
-    if used.get("fingerprint"):  # of the ids that the old one gives
+    if used.get("fingerprint"):  # the fingerprint of the old tokenizer is replaced
         _config(
             target, config | {tokenizer.OURS: used | {"fingerprint": tokenizer.fingerprint(tokenizer.load(target))}}
         )
@@ -121,14 +124,14 @@ def _unigram(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
 
 
 def _around(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
-    """The settings around the model, with the new ids; truncation and padding, which bertline ignores, are removed."""
+    """The settings around the model with the new ids, without truncation and padding, which bertline ignores."""
     added = [token | {"id": new[token["id"]]} for token in settings["added_tokens"]]
     post = _renumbered(settings.get("post_processor"), new)
     return settings | {"added_tokens": added, "post_processor": post, "truncation": None, "padding": None}
 
 
 def _renumbered(post: Any, new: dict[int, int]) -> Any:
-    """A post-processor, which adds special tokens for transformers, with the new ids."""
+    """A post-processor with the new ids; it adds special tokens for transformers."""
     if not isinstance(post, dict):
         return post
     renumbered = dict(post)

@@ -11,7 +11,7 @@ from pipelines.text.protocol import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into lists of sequences, one per choice; also returns how many rows had a sequence cut."""
+    """Turn rows into lists of sequences, one per choice; also returns the number of rows with a truncated sequence."""
     count = len(task.labels)
     options = batch.column("choices").to_pylist()
     for row_id, row in zip(batch.column("id").to_pylist(), options, strict=True):

@@ -1,4 +1,4 @@
-"""Encode documents for pretraining: whole, and without special tokens, which packing adds."""
+"""Encode documents for pretraining, whole and without special tokens; packing adds these."""
 
 import pyarrow as pa
 
@@ -9,7 +9,7 @@ from pipelines.text.protocol import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows of text into ids without special tokens. Nothing is cut: `max_length` is that of packed sequences."""
+    """Turn rows of text into ids without special tokens. Nothing is truncated; `max_length` is for packed sequences."""
     fields = schema.encoded(task.kind, tokenizer.vocab_size)
     ids = tokenizer.encode(batch.column("text").to_pylist())
     columns = [batch.column("id"), lists(ids, fields.field("input_ids").type), pa.array(ids.lengths, pa.uint32())]

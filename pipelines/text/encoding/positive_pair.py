@@ -11,7 +11,7 @@ from pipelines.text.protocol import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into two sequences each; also returns how many rows had one cut."""
+    """Turn rows into two sequences each; also returns the number of rows with a truncated sequence."""
     texts = zip(batch.column("text").to_pylist(), batch.column("text_pair").to_pylist(), strict=True)
     first = tokenizer.encode([text for row in texts for text in row])
     alone = np.zeros(2 * batch.num_rows, bool)

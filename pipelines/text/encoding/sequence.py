@@ -14,10 +14,10 @@ from pipelines.text.protocol import Tokenizer
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into ids with special tokens; also returns how many rows were cut.
+    """Turn rows into ids with special tokens; also returns the number of truncated rows.
 
-    A pair is cut a token at a time, from the longer text, or from the second if they are equal, like transformers'
-    `longest_first`. In a regression an empty text_pair counts as none.
+    A pair is truncated like transformers' `longest_first`: token by token from the longer text, or from the second if
+    both are equal. In a regression an empty text_pair means a single text.
     """
     first = tokenizer.encode(batch.column("text").to_pylist())
     if task.kind == "single":
@@ -43,7 +43,7 @@ def join(
 ) -> tuple[Ragged, np.ndarray, np.ndarray]:
     """Join texts and, where `paired`, second texts into sequences of at most `max_length` tokens.
 
-    Returns the ids, how many tokens are of type 0, and which rows were cut.
+    Returns the ids, the number of tokens of type 0 in each row, and a mask of truncated rows.
     """
     keep_first, keep_second = longest_first(first.lengths, second.lengths, max_length - 2 - paired * tokenizer.middle)
     cut = (keep_first < first.lengths) | (keep_second < second.lengths)
@@ -58,7 +58,7 @@ def join(
 
 
 def longest_first(first: np.ndarray, second: np.ndarray, room: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths that fit into `room` together: the longer is cut until they are equal, then both are cut in turn."""
+    """Lengths that fit into `room` together: the longer is cut until both are equal, then both in turn."""
     over = np.maximum(first + second - room, 0)
     gap = first - second
     from_longer = np.minimum(over, np.abs(gap))
@@ -81,7 +81,7 @@ def nested(ids: Ragged, count: int, kind: pa.ListType) -> pa.ListArray:
 
 
 def labels(batch: pa.RecordBatch, task: Task) -> pa.Array:
-    """Label names to ids; null where the split has none."""
+    """Ids of the labels; null if the split has no labels. Raises InputError for an unknown label."""
     if "label" not in batch.schema.names:
         return pa.nulls(batch.num_rows, pa.int32())
     names = {name: i for i, name in enumerate(task.labels)}

@@ -21,15 +21,15 @@ class Window(NamedTuple):
 def encode(
     batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int, stride: int = 128, max_question: int = 64
 ) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into windows, one output row each; also returns how many questions were cut.
+    """Turn rows into windows, one output row each; also returns the number of truncated questions.
 
-    `stride` is the number of tokens from the start of one window to the start of the next. The answer is the row's
-    first one. In a window that does not hold all of it, start and end are 0, the window's [CLS], as for a question
-    without an answer.
+    `stride` is the number of tokens from the start of one window to the start of the next. The target is the
+    first answer of the row. If a window does not hold all of it, or there is no answer, start and end are 0, the
+    position of [CLS].
     """
     questions = tokenizer.encode(batch.column("question").to_pylist())
     texts = batch.column("context").to_pylist()
-    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # a context has several questions
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}  # each distinct context is encoded once
     contexts = tokenizer.encode_spans(list(places))
     known = "answers" in batch.schema.names
     answers: list[Any] = batch.column("answers").to_pylist() if known else [None] * batch.num_rows
@@ -56,7 +56,7 @@ def encode(
 
 
 def _kept(question: np.ndarray, tokenizer: Tokenizer, max_length: int, max_question: int) -> np.ndarray:
-    """The part of a question that is kept: at most half of the sequence; one token is left for the context."""
+    """The kept part of a question: at most half of the sequence, with room for one token of the context."""
     return question[: max(0, min(max_question, max_length // 2, max_length - 3 - tokenizer.middle))]
 
 

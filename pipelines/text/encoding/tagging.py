@@ -1,7 +1,7 @@
 """Encode entities as tags of tokens: O, B-<label>, I-<label> (BERT, section 5.3). Long texts become several parts.
 
 The units of a text are words between spaces, or single characters. A token carries the tag of the first unit that
-begins in it; the other tokens of a word carry none. In decoding, a unit gets the tag of the token in which it begins.
+begins in it; the other tokens of a word carry no tag. In decoding, a unit gets the tag of the token in which it begins.
 """
 
 import re
@@ -25,7 +25,7 @@ def tags(task: Task) -> list[str]:
 
 
 def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into sequences, one output row per part of a text; also returns how many texts have several parts."""
+    """Turn rows into sequences, one output row per part of a text; also returns the number of split texts."""
     texts = batch.column("text").to_pylist()
     spans = tokenizer.encode_spans(texts)
     known = "entities" in batch.schema.names
@@ -64,7 +64,7 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
 
 
 def parts(tokens: int, room: int, carriers: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Token ranges of at most `room`; each begins with a token that carries a tag, if one is near enough."""
+    """Token ranges of at most `room` tokens; each begins with a token that carries a tag, if there is one in reach."""
     first = 0
     while tokens - first > room:
         last = first + room
@@ -78,9 +78,9 @@ def parts(tokens: int, room: int, carriers: np.ndarray) -> Iterator[tuple[int, i
 def decode(
     text: str, task: Task, starts: Sequence[int], ends: Sequence[int], token_tags: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The entities of a text from its tokens' tags, all parts together and without special tokens.
+    """The entities of a text, from the tags of its tokens: of all parts, without special tokens.
 
-    An I- tag that does not follow a tag of its label begins an entity, as in conlleval.
+    An I- tag that does not follow a tag of the same label begins an entity, as in conlleval.
     """
     units = _units(text, task)
     unit_tags = ["O"] * len(units)
@@ -103,12 +103,12 @@ def decode(
 
 
 def _units(text: str, task: Task) -> list[tuple[int, int]]:
-    """Characters [start, end) of each unit; white space belongs to none."""
+    """Characters [start, end) of each unit; white space is not part of a unit."""
     return [match.span() for match in re.finditer(r"\S" if task.units == "characters" else r"\S+", text)]
 
 
 def _inside(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """For each unit the token that holds its first character, else the first token inside it; -1 if there is none."""
+    """For each unit, the token with its first character, else the first token inside the unit; -1 if there is none."""
     tokens = np.full(len(units), -1, np.int64)
     if not len(starts):
         return tokens
@@ -120,7 +120,7 @@ def _inside(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) 
 
 
 def _carriers(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray) -> dict[int, int]:
-    """The tokens that carry a tag, each with the unit whose tag it is."""
+    """The tokens that carry a tag -> the unit whose tag they carry."""
     carriers: dict[int, int] = {}
     for unit, token in enumerate(_inside(units, starts, ends).tolist()):
         if token >= 0:
@@ -129,7 +129,7 @@ def _carriers(units: list[tuple[int, int]], starts: np.ndarray, ends: np.ndarray
 
 
 def _unit_tags(units: list[tuple[int, int]], entities: list[dict[str, Any]], ids_of: dict[str, int]) -> list[int]:
-    """The tag of each unit: B- where an entity begins, I- where it goes on."""
+    """The id of the tag of each unit: B- at the first unit of an entity, I- at the others."""
     tag_ids = [0] * len(units)
     for entity in entities:
         prefix = "B"

@@ -20,7 +20,7 @@ class Params(Section):
 
 
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
-    """Learn merges and write tokenizer.json. The 256 bytes come first, sorted, so that ties are resolved alike."""
+    """Learn merges and write tokenizer.json. The 256 bytes come first, sorted, so that every run breaks ties alike."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     if size < len(SPECIAL) + len(letters):
         raise InputError(f"build_vocab: size {size} is less than the {len(letters)} bytes that {NAME} begins with")
@@ -29,7 +29,7 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
     learner.train_from_iterator(
         texts(), trainers.BpeTrainer(vocab_size=size, special_tokens=[*SPECIAL, *letters], show_progress=False)
     )
-    with tempfile.TemporaryDirectory() as aside:  # the model alone: in a text, bytes are no special tokens
+    with tempfile.TemporaryDirectory() as aside:  # only the model is kept: the bytes must not be special tokens
         tokenizer = Backend(models.BPE.from_file(*learner.model.save(aside)))
     tokenizer.pre_tokenizer = learner.pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()

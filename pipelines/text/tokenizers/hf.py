@@ -1,4 +1,4 @@
-"""hf: any tokenizer.json as it is; it cannot learn a vocabulary."""
+"""hf: any existing tokenizer.json; it cannot learn a vocabulary."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

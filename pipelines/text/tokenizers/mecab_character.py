@@ -18,7 +18,7 @@ class Params(Section):
 
 
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
-    """Take the most frequent characters, sorted if they are equally frequent, and write the tokenizer's files."""
+    """Take the most frequent characters, in code order if equally frequent, and write the tokenizer's files."""
     counts = Counter(letter for text in texts() for letter in "".join(nfkc(text).split()))
     if not counts:
         raise InputError("build_vocab: no text to learn a vocabulary from")

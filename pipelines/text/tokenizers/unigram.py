@@ -22,7 +22,7 @@ class Params(Section):
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
     """Learn at most `size` pieces with their probabilities and write tokenizer.json.
 
-    SentencePiece itself learns them, because `tokenizers` learns other pieces from the same text in every run.
+    SentencePiece learns them, because `tokenizers` learns different pieces from the same text in every run.
     """
     steps = [normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     normalizer = normalizers.Sequence([*steps, *([normalizers.Lowercase()] if params.lowercase else [])])
@@ -52,7 +52,7 @@ def _learn(lines: Iterator[str], size: int) -> list[tuple[str, float]]:
             model_writer=model,
             model_type="unigram",
             vocab_size=size,
-            hard_vocab_limit=False,  # a small text has fewer pieces
+            hard_vocab_limit=False,  # a small text may have fewer pieces
             normalization_rule_name="identity",
             max_sentence_length=1 << 20,
             pad_id=0,

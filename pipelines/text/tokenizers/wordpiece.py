@@ -14,7 +14,7 @@ NAME = "wordpiece"
 
 
 class Params(Section):
-    lowercase: bool = True  # and without accents, as BERT's uncased models are
+    lowercase: bool = True  # also strips accents, as BERT's uncased models do
 
 
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
@@ -38,7 +38,7 @@ def whole(folder: Path) -> Backend:
 
 
 def load(folder: Path) -> BackendTokenizer:
-    """A tokenizer that splits at white space and punctuation, and then takes the longest match first."""
+    """A tokenizer that splits at white space and punctuation, and splits each word by the longest match first."""
     lowercase = bool(protocol.read_config(folder).get("do_lower_case", True))
     pieces = vocab.read(folder)
     return BackendTokenizer(NAME, _backend(pieces, lowercase), vocab.specials(pieces), lowercase=str(lowercase).lower())
