@@ -1,1 +1,1 @@
-"""Scores of predictions against rows, and decisions made of scores; numpy only, no model."""
+"""Scores of predictions against rows, and decisions based on scores; numpy only, no model."""

@@ -1,4 +1,4 @@
-"""Analysis of where a model is right and how sure it may be: interval of its score, scores of slices, calibration."""
+"""Analysis of predictions: the interval of the score, the scores of slices, and calibration."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ def analysis(
 
     Args:
         rows: ids and targets, all of them labelled; predictions: of the same rows.
-        patterns: names of further slices to regular expressions that a text of the row must hold.
+        patterns: names of further slices -> regular expressions; a slice is the rows with a text that matches.
         inputs: the texts of all rows, in the same order.
     """
     value = metric_of_rows(rows, predictions, task)
@@ -45,7 +45,7 @@ def analysis(
 def slices(
     value: OfRows, rows: pa.Table, task: Task, patterns: Mapping[str, str], inputs: Iterable[pa.RecordBatch]
 ) -> list[dict[str, Any]]:
-    """{"slice": name, "rows": count, "score": number} of every kind's own slices and of those by `patterns`."""
+    """{"slice": name, "rows": count, "score": number} for each slice of the kind and each slice from `patterns`."""
     lengths, matching = _lengths_and_matches(_texts(inputs, task), patterns)
     return [
         {"slice": name, "rows": len(chosen), "score": value(chosen)}
@@ -55,12 +55,12 @@ def slices(
 
 
 def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """Expected calibration error (Guo et al. 2017, eq. 3), and the bins that it is the mean of.
+    """Expected calibration error (Guo et al. 2017, eq. 3), and the bins from which it is computed.
 
     Args:
-        confidence: probability of the label that was said, (N,) in [0, 1]; right: whether it was right, (N,).
+        confidence: probability of the predicted label, (N,) in [0, 1]; right: whether the label is right, (N,).
     """
-    bins = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)  # each open below and closed above
+    bins = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)  # bins are (low, high]
     table = [
         {
             "confidence": float(confidence[inside].mean()),
@@ -83,7 +83,10 @@ def _texts(inputs: Iterable[pa.RecordBatch], task: Task) -> Iterator[str]:
 
 
 def _lengths_and_matches(texts: Iterable[str], patterns: Mapping[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The length of each text, (N,), and for each pattern the numbers of the rows that hold it."""
+    """The length of each text, (N,), and the numbers of the rows that match each pattern.
+
+    Raises UsageError if no row matches a pattern.
+    """
     searches = [_search(name, pattern) for name, pattern in patterns.items()]
     rows = ([len(text), *(search(text) is not None for search in searches)] for text in texts)
     table = np.fromiter(rows, np.dtype((np.int64, (1 + len(searches),))))
@@ -102,7 +105,7 @@ def _search(name: str, pattern: str) -> Callable[[str], re.Match[str] | None]:
 
 
 def _slices(rows: pa.Table, lengths: np.ndarray, task: Task) -> dict[str, np.ndarray]:
-    """The slices of every kind: quarters by length, and what the rows of a kind differ in."""
+    """The slices of the kind: quarters by length, and groups by the number of answers or entities."""
     groups = _quarters(lengths, "characters")
     if task.kind == "span" and task.unanswerable:
         answered = pc.list_value_length(rows.column("answers")).to_numpy() > 0
@@ -115,7 +118,7 @@ def _slices(rows: pa.Table, lengths: np.ndarray, task: Task) -> dict[str, np.nda
 
 
 def _quarters(values: np.ndarray, unit: str) -> dict[str, np.ndarray]:
-    """Rows of like value in at most four groups; equal values stay together."""
+    """Rows in at most four groups by value; equal values are in one group."""
     edges = sorted({int(edge) for edge in np.quantile(values, [0.25, 0.5, 0.75], method="lower")} | {int(values.max())})
     group = np.searchsorted(edges, values)
     every = (np.flatnonzero(group == i) for i in range(len(edges)))

@@ -1,4 +1,4 @@
-"""The baseline of each kind of rows: what a model must beat to be worth its cost. None of them has a neural network."""
+"""The baseline of each kind of rows, without a neural network; a model must beat it to be worth its cost."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ from pipelines.evaluation.predictions import Rows
 
 
 class Baseline(Protocol):
-    """Learns from a split and predicts another; `parameters` counts the numbers that it keeps."""
+    """The interface of baselines: fit on one split, predict another. `parameters` is the number of learned numbers."""
 
     parameters: int
 
@@ -26,13 +26,13 @@ class Baseline(Protocol):
 
 
 def for_task(task: Task, params: Params) -> Baseline:
-    """A linear SVM for labels, the cosine of two texts for a number or a choice, words in common, the usual tag."""
+    """The baseline of a task: CommonSpan, UsualTag, Cosine (a number or a choice) or LinearSvm (labels)."""
     kinds: dict[str, Any] = {"span": CommonSpan, "tagging": UsualTag, "choice": Cosine, "regression": Cosine}
     return kinds.get(task.kind, LinearSvm)(task, params)
 
 
 class LinearSvm:
-    """Character n-grams, sublinear TF-IDF, one-against-rest linear SVM (Joachims 1998; Fan et al. 2008)."""
+    """A one-vs-rest linear SVM on sublinear TF-IDF of character n-grams (Joachims 1998; Fan et al. 2008)."""
 
     def __init__(self, task: Task, params: Params) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -49,7 +49,7 @@ class LinearSvm:
         return self
 
     def predict(self, rows: Rows) -> pa.Table:
-        """Predictions; a score is the softmax of the SVM's margins, which orders rows but is no probability."""
+        """Predictions; a score is the softmax of the SVM's margins, which orders rows but is not a probability."""
         margins = self._svm.decision_function(self._vectorizer.transform(self._texts(rows)))
         if margins.ndim == 1:  # two classes have one margin
             margins = np.stack([-margins, margins], axis=1)
@@ -67,7 +67,7 @@ class LinearSvm:
 
 
 class Cosine:
-    """The cosine of two texts' TF-IDF: as a number by a line fitted to the training rows, or for the nearest choice."""
+    """The cosine of two texts' TF-IDF: mapped to a number by a fitted line, or used to take the nearest choice."""
 
     def __init__(self, task: Task, params: Params) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -84,7 +84,7 @@ class Cosine:
         return self
 
     def predict(self, rows: Rows) -> pa.Table:
-        """A choice's score is the softmax of the cosines, which orders choices but is no probability."""
+        """Predictions; the score of a choice is the softmax of the cosines, which is not a probability."""
         cosines = self._cosines(*self._texts(rows))
         if self.task.kind == "choice":
             table = predictions.table(
@@ -106,9 +106,9 @@ class Cosine:
 
 
 class CommonSpan:
-    """Answers with what stands behind the longest run of characters that question and context share.
+    """Answers with the text after the longest run of characters that question and context share.
 
-    That run is cut at the sentence's end or after as many characters as the training answers have on average.
+    The answer ends at the end of the sentence, or after the mean length of the training answers.
     """
 
     def __init__(self, task: Task, params: Params) -> None:
@@ -138,7 +138,7 @@ class CommonSpan:
 
 
 class UsualTag:
-    """Every string that was mostly an entity of one label where it stood in the training texts is one again."""
+    """Predict as entities the strings that were entities in more than half of their places in the training texts."""
 
     def __init__(self, task: Task, params: Params) -> None:
         self.task = task

@@ -4,14 +4,14 @@ import numpy as np
 
 
 def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """Pearson's r; 0 where one side does not vary."""
+    """Pearson's r; 0 if one side is constant."""
     a, b = (x.astype(np.float64) - x.astype(np.float64).mean() for x in (gold, predicted))
     spread = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / spread) if spread else 0.0
 
 
 def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """Pearson's r of the ranks, equal numbers sharing the mean of theirs."""
+    """Spearman's correlation: Pearson's r of the ranks; equal numbers share the mean of their ranks."""
     return pearson(_ranks(gold), _ranks(predicted))
 
 

@@ -1,9 +1,9 @@
-"""Drift: whether the rows of a window, and what a model says of them, still look like those of its profile.
+"""Drift: compare the rows of a window, and the model's answers to them, with the profile of the model.
 
-A profile and a window are tables of the same columns, a row for each row that they stand for (`SCHEMA`). Each statistic
-is a distance between the two. It has drifted if it is larger than its limit, which says what matters, and larger than
-what chance alone gives: the 99th percentile of the same distance between random splits of all rows together (a
-permutation test: Good 2005, chapter 3). Rows stay whole in a split, since the words of one text are not independent.
+A profile and a window are tables with the columns of `SCHEMA` and one row per row of data. Each statistic is a distance
+between the two tables. It has drifted if it is above its limit and above the value that chance gives: the 99th
+percentile of the distance between random splits of all rows (a permutation test: Good 2005, chapter 3). A split never
+divides a row, since the words of one text are not independent.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from pipelines.core import seeding
 SCHEMA = pa.schema(
     [
         pa.field("pieces", pa.list_(pa.uint32())),  # ids of the row's texts
-        pa.field("unknown_pieces", pa.int64()),  # how many of them are the unknown token
-        pa.field("words", pa.int64()),  # by MeCab; null where the tokenizer has no dictionary
-        pa.field("unknown_words", pa.int64()),  # how many of them its dictionary does not have
-        pa.field("label", pa.string()),  # what the model says, where it says one of some labels
-        pa.field("value", pa.float64()),  # what it says where that is a number
+        pa.field("unknown_pieces", pa.int64()),  # how many of the pieces are the unknown token
+        pa.field("words", pa.int64()),  # number of words, by MeCab; null if the tokenizer has no dictionary
+        pa.field("unknown_words", pa.int64()),  # how many of the words are not in the dictionary
+        pa.field("label", pa.string()),  # the model's answer, if it is a label
+        pa.field("value", pa.float64()),  # the model's answer, if it is a number
         pa.field("confidence", pa.float64()),
     ]
 )
@@ -41,7 +41,7 @@ class Shift:
 
     statistic: str
     value: float
-    by_chance: float  # what random splits do not exceed in 99 of 100
+    by_chance: float  # the 99th percentile over random splits
     limit: float
 
     @property
@@ -50,7 +50,7 @@ class Shift:
 
 
 def shifts(profile: pa.Table, window: pa.Table, limits: dict[str, float], seed: int = 1) -> list[Shift]:
-    """Each statistic of `limits` of which both tables have rows; rows without a value for it are left out."""
+    """The shift of each statistic in `limits`. Rows without a value are left out; both tables must have other rows."""
     measured = []
     for name, limit in limits.items():
         column, counted, distance = STATISTICS[name]
@@ -73,7 +73,7 @@ def alarm(drifted: list[bool], least: int, of: int) -> bool:
 
 
 def difference_of_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The absolute difference of the shares of the first of two categories: (S, 2) and (S, 2) -> (S,)."""
+    """The absolute difference between the shares of the first of two categories: (S, 2) and (S, 2) -> (S,)."""
     return np.abs(_shares(first)[:, 0] - _shares(second)[:, 0])
 
 
@@ -83,7 +83,7 @@ def divergence(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def largest_gap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The largest difference of the cumulated shares of ordered categories (Kolmogorov and Smirnov's distance)."""
+    """The largest difference between cumulative shares of ordered categories (Kolmogorov-Smirnov distance)."""
     return np.abs((_shares(first) - _shares(second)).cumsum(axis=1)).max(axis=1)
 
 
@@ -118,12 +118,12 @@ def _one_of(categories: np.ndarray) -> np.ndarray:
 
 
 def _quantile(values: np.ndarray) -> np.ndarray:
-    """A one in the column of the quantile of all rows that each row lies in: (N, C) with C at most BINS."""
+    """A one in the column of each row's quantile among all rows: (N, C) with C at most BINS."""
     edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1]))
     return _one_of(np.searchsorted(edges, values, side="right"))
 
 
-# name -> the column that it needs, what is counted of each row, and the distance between the sums of two groups of rows
+# name -> the required column, the counts of each row, and the distance between the sums of two groups of rows
 STATISTICS: dict[str, tuple[str, Callable[[pa.Table], Counts], Distance]] = {
     "unknown_pieces": ("pieces", lambda t: _unknown(t, "unknown_pieces", _pieces(t)), difference_of_shares),
     "unknown_words": (

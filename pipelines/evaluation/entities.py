@@ -1,6 +1,6 @@
 """Precision, recall and F1 of whole entities, as conlleval counts them (Tjong Kim Sang and De Meulder 2003).
 
-An entity is right when its first character, its last one and its label are.
+An entity is right if its first character, its last character and its label are right.
 """
 
 from collections import Counter
@@ -24,19 +24,19 @@ def scores(gold: Iterable[Sequence[Entity]], predicted: Iterable[Sequence[Entity
 
 
 def counts(gold: Iterable[Sequence[Entity]], predicted: Iterable[Sequence[Entity]]) -> np.ndarray:
-    """The numbers of entities of each row that are right, were named and are there, as `ratios` takes them: (N, 3)."""
+    """For each row, the numbers of right, predicted and gold entities, in the order of `ratios`: (N, 3)."""
     rows = zip(gold, predicted, strict=True)
     return np.array([[entities.total() for entities in _compared(*row)] for row in rows])
 
 
 def _compared(gold: Sequence[Entity], predicted: Sequence[Entity]) -> tuple[Counter[tuple[int, int, str]], ...]:
-    """The entities of one row that are right, were named and are there."""
+    """The right, predicted and gold entities of one row, with their counts."""
     there, named = (Counter((e["start"], e["end"], e["label"]) for e in side) for side in (gold, predicted))
     return there & named, named, there
 
 
 def ratios(right: int, named: int, there: int) -> dict[str, float]:
-    """Precision, recall and F1; 0 where there is no denominator."""
+    """Precision, recall and F1 from the numbers of right, predicted and gold entities; 0 if a denominator is 0."""
     return {
         "precision": right / named if named else 0.0,
         "recall": right / there if there else 0.0,

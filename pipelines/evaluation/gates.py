@@ -1,4 +1,4 @@
-"""The decision whether a challenger replaces the champion: a finding for each rule, with its numbers and a sentence."""
+"""The decision whether a challenger replaces the champion: one finding per rule, with its numbers and a sentence."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,7 +14,7 @@ from pipelines.entries.promote import Promote
 from pipelines.evaluation import significance
 from pipelines.evaluation.significance import OfRows
 
-EXACT = 1e-12  # what rounding may add to a difference
+EXACT = 1e-12  # the largest rounding error of a difference
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule: what was found, what was asked, and whether that is enough."""
+    """The result of one rule: the measured value, the required value, and whether the rule passed."""
 
     rule: str
     found: float
@@ -63,7 +63,7 @@ _FINDING = TypeAdapter(Finding)
 
 
 def findings(verdict: Mapping[str, Any]) -> Iterator[Finding]:
-    """The findings of a kept verdict. Others may have written it: what is no finding is passed over."""
+    """The findings of a stored verdict. Invalid items, which another program may have written, are skipped."""
     kept = verdict.get("findings")
     for each in kept if isinstance(kept, list) else ():
         with suppress(ValidationError):
@@ -94,13 +94,13 @@ def decide(
     latency_ratio: float | None = None,
     baselines: Mapping[str, OfRows] = MappingProxyType({}),
 ) -> Decision:
-    """Hold `challenger` against `rules`, and against `champion` on the same rows where there is one.
+    """Check `challenger` against `rules` and, if there is a champion, compare both on the same rows.
 
-    The first challenger has nobody to be compared with: the rules about itself decide.
+    Without a champion, only the rules about the challenger itself decide.
 
     Args:
-        baselines: the scores of those that it must beat, on the same rows.
-        latency_ratio: its latency as a multiple of the champion's, measured in turn; the rule about it needs it.
+        baselines: the scores of the baselines to beat, on the same rows.
+        latency_ratio: its latency divided by the champion's, measured in alternation; `max_latency_ratio` requires it.
 
     Raises:
         InputError: the rows were replaced between the two measurements.
@@ -114,7 +114,7 @@ def decide(
 
 
 def without_champion(decision: Decision, deleted: int) -> Decision:
-    """The decision on a challenger whose champion was deleted: the rules about itself decide, as for the first one."""
+    """The decision on a challenger whose champion was deleted: only the rules about the challenger itself decide."""
     said = f"version {deleted}, the champion, was deleted: no rule holds the challenger against it"
     return Decision([*decision.findings, Finding("champion", 0, 0, True, said)])
 
@@ -139,7 +139,7 @@ def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
 
 
 def _above(challenger: Measured, baselines: Mapping[str, OfRows]) -> Iterator[Finding]:
-    """The scores decide; the interval of their difference, on the same rows, says whether that may be chance."""
+    """The comparison with each baseline. The scores decide; the interval of their difference is only reported."""
     value = challenger.value
     for name, baseline in baselines.items():
         score = baseline(np.arange(challenger.rows))
@@ -168,7 +168,7 @@ def _against(
 
 
 def most_lost(challenger: Measured, champion: Measured, confidence: float) -> float:
-    """The most that the challenger may lose against the champion on rows such as these, at this confidence."""
+    """The upper bound, at this confidence, of how much lower than the champion the challenger scores on such rows."""
     return -_least_difference(challenger, champion, confidence)
 
 
@@ -182,7 +182,7 @@ def _difference(one: OfRows, other: OfRows) -> OfRows:
 
 
 def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:
-    """Non-inferiority: the loss is at most `may_lose`, as sure as `confidence` says."""
+    """The test of non-inferiority: the loss is at most `may_lose`, at the given `confidence`."""
     bound = _least_difference(challenger, champion, rules.confidence)
     sentence = (
         f"{challenger.metric} {challenger.value:.4f} against the champion's {champion.value:.4f}; "

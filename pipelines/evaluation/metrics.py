@@ -8,17 +8,17 @@ Metric = Callable[[np.ndarray, np.ndarray, int], float]
 
 
 def confusion(gold: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """Counts (C, C): row the gold label, column the predicted one."""
+    """Counts (C, C): rows are gold labels, columns predicted labels."""
     return np.bincount(gold * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
 def accuracy(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:
-    """Share of rows whose label is right."""
+    """Share of rows with the right label."""
     return float((gold == predicted).mean())
 
 
 def per_class(gold: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """Precision, recall and F1 of each class, (C, 3); 0 where a ratio has no denominator, as sklearn has it."""
+    """Precision, recall and F1 of each class, (C, 3); 0 if a denominator is 0, as in scikit-learn."""
     table = confusion(gold, predicted, classes).astype(float)
     right, named, there = np.diag(table), table.sum(axis=0), table.sum(axis=1)
     precision = np.divide(right, named, out=np.zeros(classes), where=named > 0)
@@ -28,12 +28,12 @@ def per_class(gold: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarr
 
 
 def macro_f1(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:
-    """Mean over all classes of 2PR / (P + R), a class that neither side names counting 0."""
+    """Mean over all classes of 2PR / (P + R); a class that neither side has counts as 0."""
     return float(per_class(gold, predicted, classes)[:, 2].mean())
 
 
 def matthews(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:
-    """Matthews' correlation for any number of classes (Gorodkin 2004), R_K; 0 where one side names one class only."""
+    """Matthews' correlation for any number of classes, R_K (Gorodkin 2004); 0 if one side has only one class."""
     table = confusion(gold, predicted, classes).astype(float)
     named, there, total = table.sum(axis=0), table.sum(axis=1), table.sum()
     covariance = np.trace(table) * total - named @ there
@@ -42,9 +42,9 @@ def matthews(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:
 
 
 def f1(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:
-    """F1 of the label with id 1, the one that is looked for; for two classes, as MRPC and QQP have it."""
+    """F1 of the label with id 1, the positive one of two classes, as in MRPC and QQP."""
     return float(per_class(gold, predicted, classes)[1, 2])
 
 
 METRICS: dict[str, Metric] = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
-BINARY: dict[str, Metric] = {"f1": f1}  # of two classes only
+BINARY: dict[str, Metric] = {"f1": f1}  # for two classes only

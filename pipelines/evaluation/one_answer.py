@@ -1,4 +1,4 @@
-"""A model that says the same of every row: it has learned nothing, whatever its score is."""
+"""A model that gives the same answer for every row has learned nothing, whatever its score is."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -8,7 +8,7 @@ from pipelines.core.errors import shown
 
 
 def only(answers: Iterable[Any]) -> list[Any]:
-    """The one answer that all of them are; nothing if they differ, or if there are fewer than two."""
+    """A list with the one answer, if all answers are equal; [] if they differ, or if there are fewer than two."""
     left = iter(answers)
     first = list(islice(left, 1))
     second = list(islice(left, 1))

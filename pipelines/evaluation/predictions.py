@@ -8,17 +8,17 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.task import Task
 
-Rows = pa.Table | pa.RecordBatch  # that are predicted
+Rows = pa.Table | pa.RecordBatch  # the rows to predict
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities (B, C) of logits (B, C), in float64 inside so that a row's company cannot change its rounding."""
+    """Probabilities (B, C) of logits (B, C), computed in float64 so that rounding does not depend on the other rows."""
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     return (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
 def table(probabilities: np.ndarray, task: Task) -> pa.Table:
-    """Probabilities (N, C) as predictions without their ids."""
+    """Probabilities (N, C) as a table of predictions without ids."""
     best = probabilities.argmax(axis=1)
     flat = pa.array(probabilities.reshape(-1), pa.float32())
     ends = pa.array(np.arange(len(best) + 1) * probabilities.shape[1], pa.int32())
@@ -34,7 +34,7 @@ def table(probabilities: np.ndarray, task: Task) -> pa.Table:
 
 
 def submission(path: Path, answers: pa.Table, task: Task) -> None:
-    """GLUE's form: a line a row with its index and its label, by the label's number where the task submits those."""
+    """Write predictions in GLUE's form: a line per row with its index and its label, or id if `task.submits_ids`."""
     if task.kind == "regression":
         shown: list[object] = [f"{value:.3f}" for value in answers.column("value").to_pylist()]
     else:

@@ -1,4 +1,4 @@
-"""The record that evaluate and baseline write beside predictions: a run's scores as JSON, and its timings here."""
+"""The records that evaluate and baseline write for a run: its scores, and its timings on this machine, as JSON."""
 
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ def save(
 ) -> None:
     """Score the predictions in `out`; write <run>.json in artifacts/metrics, scores and timings.
 
-    The last differs from machine to machine, so it is no output in DVC. A split without labels has no scores; the file
-    that its leaderboard takes stands beside the predictions then.
+    Timings depend on the machine, so they are not a DVC output. A split without labels has no scores; the file for its
+    leaderboard is written beside the predictions.
 
     Args:
         entry: the stage's params.
@@ -59,9 +59,9 @@ def save(
 
 
 def summary(record: dict[str, Any]) -> dict[str, float]:
-    """The numbers that DVC compares: the task's metric by name with its interval, and the loss at the end of training.
+    """The numbers that DVC compares: the task's metric with its interval, and the loss at the end of training.
 
-    Without labels there is no metric, and without a training no loss.
+    There is no metric without labels, and no loss without a training.
     """
     numbers: dict[str, float] = {}
     if record["metrics"]:
@@ -73,7 +73,7 @@ def summary(record: dict[str, Any]) -> dict[str, float]:
 
 
 def _only_answer(run: str, gold: pa.Table | None, answers: pa.Table, kind: str) -> dict[str, Any]:
-    """{"only_answer": what is said of all rows}, and a line that tells of it; nothing where the rows are all alike."""
+    """{"only_answer": answer}, and a printed line, if all answers are equal; {} if not, or if all targets are too."""
     only = one_answer.only(value.as_py() for value in answers.column(SAYS[kind]))
     if not only or (gold is not None and one_answer.only(value.as_py() for value in gold.column(TARGETS[kind]))):
         return {}

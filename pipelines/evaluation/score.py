@@ -15,7 +15,7 @@ from pipelines.evaluation.significance import OfRows
 
 
 def joined(rows: pa.Table, predictions: pa.Table, target: str) -> tuple[pa.ChunkedArray, pa.Table]:
-    """The values of the rows' column `target`, and the predictions in the order of the rows."""
+    """The rows' column `target`, and the predictions in the rows' order. Raises InputError if they do not match."""
     ids, theirs = rows.column("id"), predictions.column("id")
     places = pc.index_in(ids, value_set=theirs)
     if missing := places.null_count:
@@ -48,13 +48,13 @@ def label_ids(rows: pa.Table, predictions: pa.Table, task: Task) -> tuple[np.nda
 
 
 def labelled(rows: pa.Table, task: Task) -> bool:
-    """Return whether any row has a target to predict; in a leaderboard's test split none has."""
+    """Return whether any row has a target; in a leaderboard's test split none has."""
     target = TARGETS[task.kind]
     return target in rows.column_names and rows.column(target).null_count < rows.num_rows
 
 
 def score(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
-    """{"metrics": {name: number}} and what else there is to say of a task of this kind."""
+    """{"metrics": {name: number}} and further results, such as a confusion table, depending on the kind."""
     if task.kind == "regression":
         gold, answers = joined(rows, predictions, "label")
         return {"metrics": correlation.scores(gold.to_numpy(), answers.column("value").to_numpy())}
@@ -68,7 +68,7 @@ def score(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
 
 
 def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
-    """The task's own metric as a function of row numbers, for slices and for rows drawn again."""
+    """The task's metric as a function of row numbers, for slices and for bootstrap samples."""
     name = task.metric
     if task.kind == "regression":
         gold, answers = joined(rows, predictions, "label")
@@ -97,7 +97,7 @@ def _answers(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, flo
 
 
 def _each(column: pa.ChunkedArray) -> Iterator[Any]:
-    """The values one by one: all of them as Python objects would take many times the column's memory."""
+    """The values one by one; as Python objects, all of them would take many times the column's memory."""
     return (value.as_py() for value in column)
 
 
@@ -107,7 +107,7 @@ def _texts(answers: pa.ChunkedArray) -> Iterator[list[str]]:
 
 
 def _labels(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
-    """Every metric, the confusion table (row gold, column predicted), and precision, recall and F1 of each class."""
+    """Every metric, the confusion table (rows gold, columns predicted), and precision, recall and F1 of each class."""
     gold, predicted = label_ids(rows, predictions, task)
     classes = len(task.labels)
     table = metrics.per_class(gold, predicted, classes)

@@ -1,6 +1,6 @@
-"""One split of a task, predicted and scored from its Parquet file a part at a time.
+"""One split of a task, predicted and scored from its Parquet file part by part.
 
-Memory holds the texts, token ids and logits of one part. Of all rows it holds ids, targets and predictions only.
+Memory holds the texts, token ids and logits of one part, and the ids, targets and predictions of all rows.
 """
 
 import time
@@ -36,7 +36,7 @@ class Split:
         return tables.open_parquet(self.path).metadata.num_rows
 
     def parts(self) -> Iterator[pa.RecordBatch]:
-        """The ids and inputs (schema.INPUTS) of all rows, in order, from the first on at each call."""
+        """The ids and inputs (schema.INPUTS) of all rows, in order; each call starts at the first row."""
         columns = ["id", *INPUTS[self.task.kind]]
         return tables.read_batches(self.path, columns, PART_ROWS, PART_BYTES, ROWS[self.task.kind])
 
@@ -50,7 +50,7 @@ class Split:
         return pa.Table.from_batches(taken)
 
     def targets(self) -> pa.Table:
-        """The ids of all rows, and the column that is to be predicted if the file has it."""
+        """The ids of all rows, and the target column if the file has it."""
         there_are = tables.open_parquet(self.path).schema_arrow.names
         columns = [name for name in ("id", TARGETS[self.task.kind]) if name in there_are]
         return tables.read(self.path, columns, ROWS[self.task.kind])
@@ -74,12 +74,12 @@ class Split:
         return seconds
 
     def read(self, folder: Path) -> pa.Table:
-        """The predictions that `write` left in `folder`, the columns that scoring reads."""
+        """The predictions that `write` wrote into `folder`; only the columns that scoring reads."""
         path = folder / self.path.name
         return tables.read(path, _for_scores(tables.open_parquet(path).schema_arrow.names))
 
     def predicted(self, predict: Predict) -> pa.Table:
-        """The predictions that `predict` returns for the parts, the columns that scoring reads; they stay in memory."""
+        """The predictions for all parts, in memory; only the columns that scoring reads."""
         parts = (predict(part) for part in self.parts())
         answers = [answers.select(_for_scores(answers.column_names)) for answers in parts]
         if not answers:
@@ -87,10 +87,10 @@ class Split:
         return pa.concat_tables(answers)
 
     def score(self, predict: Predict) -> dict[str, Any]:
-        """The scores of the predictions that `predict` returns for the parts."""
+        """The scores of the predictions for all parts."""
         return score(self.targets(), self.predicted(predict), self.task)
 
 
 def _for_scores(names: list[str]) -> list[str]:
-    """All columns but the probabilities of every label."""
+    """All columns except `scores`, the probabilities of every label."""
     return [name for name in names if name != "scores"]

@@ -1,7 +1,7 @@
-"""Exact match and F1 of answers, as the official SQuAD scripts have them (Rajpurkar et al. 2016, 2018).
+"""Exact match and F1 of answers, as in the official SQuAD scripts (Rajpurkar et al. 2016, 2018).
 
-What two answers are compared by differs from corpus to corpus: a task names one of NORMALIZATIONS, each as a published
-script has it. In Japanese the tokens are characters, and there are no articles.
+Corpora normalize answers in different ways before they compare them; a task names one of NORMALIZATIONS. In Japanese
+the tokens are characters, and there are no articles.
 """
 
 import re
@@ -22,13 +22,13 @@ def _squad(text: str) -> list[str]:
 
 
 def _nfkc(text: str) -> list[str]:
-    """Characters after NFKC in lower case, without punctuation and white space: ours, no corpus publishes it."""
+    """Characters after NFKC in lower case, without punctuation and white space; our own, not from a corpus's script."""
     plain = unicodedata.normalize("NFKC", text).lower()
     return [letter for letter in plain if unicodedata.category(letter)[0] not in "PZC"]
 
 
 def _jglue(text: str) -> list[str]:
-    """Characters in lower case without full stops at the end, one space for any (JGLUE's patch of transformers)."""
+    """Characters in lower case, without final full stops and repeated spaces (JGLUE's patch of transformers)."""
     return list(" ".join(text.lower().rstrip("。").split()))
 
 
@@ -43,11 +43,11 @@ NORMALIZATIONS: dict[str, Callable[[str], list[str]]] = {
     "jglue": _jglue,
     "jaquad": _jaquad,
 }
-UNORDERED = ("jaquad",)  # whose script calls an answer exact where its F1 is 1
+UNORDERED = ("jaquad",)  # the script counts an answer as exact if its F1 is 1
 
 
 def normalized(text: str, normalization: str = "squad") -> list[str]:
-    """The tokens that two answers are compared by."""
+    """The tokens by which answers are compared."""
     return NORMALIZATIONS[normalization](text)
 
 
@@ -57,7 +57,7 @@ def exact(predicted: str, gold: str, normalization: str = "squad") -> float:
 
 
 def f1(predicted: str, gold: str, normalization: str = "squad") -> float:
-    """2PR / (P + R) over the tokens that both have; where one has none, 1 if neither has any."""
+    """2PR / (P + R) over the common tokens; if one side has no tokens, 1 if neither has any, else 0."""
     predicted_tokens, gold_tokens = normalized(predicted, normalization), normalized(gold, normalization)
     if not predicted_tokens or not gold_tokens:
         return float(predicted_tokens == gold_tokens)
@@ -66,9 +66,9 @@ def f1(predicted: str, gold: str, normalization: str = "squad") -> float:
 
 
 def best_of(predicted: str, answers: Iterable[str], normalization: str = "squad") -> tuple[float, float]:
-    """The best exact match and the best F1 over all gold answers; a question without any is answered by saying nothing.
+    """The best exact match and the best F1 over all gold answers; "" is right for a question without gold answers.
 
-    Gold answers of which the normal form is empty do not count, as the official 2.0 script has it.
+    Gold answers with an empty normal form are ignored, as in the official 2.0 script.
     """
     gold = [answer for answer in answers if normalized(answer, normalization)] or [""]
     return max(exact(predicted, a, normalization) for a in gold), max(f1(predicted, a, normalization) for a in gold)
@@ -80,7 +80,7 @@ def table(predicted: Iterable[str], gold: Iterable[Sequence[str]], normalization
 
 
 def scores(predicted: Iterable[str], gold: Iterable[Sequence[str]], normalization: str = "squad") -> dict[str, float]:
-    """Means over all questions; and over those with and without an answer, where there are both."""
+    """Means over all questions and, if there are both kinds, over questions with and without an answer."""
     rows = np.array([(*best_of(p, g, normalization), bool(g)) for p, g in zip(predicted, gold, strict=True)])  # (N, 3)
     means = dict(zip(NAMES, map(float, rows[:, :2].mean(axis=0)), strict=True))
     answered = rows[:, 2].astype(bool)
@@ -97,9 +97,9 @@ def best_threshold(
     gold: Iterable[Sequence[str]],
     normalization: str = "squad",
 ) -> dict[str, float]:
-    """The best F1 that a threshold on `no_answer` could have, and that threshold (the 2.0 script's find_best_thresh).
+    """The best F1 of any threshold on `no_answer`, and that threshold (find_best_thresh of the 2.0 script).
 
-    A question is answered by its `best` span where its `no_answer` does not exceed the threshold.
+    A question is answered by its `best` span if its `no_answer` does not exceed the threshold, and by "" otherwise.
     """
     both = [
         (best_of(b, g, normalization)[1], best_of("", g, normalization)[1]) for b, g in zip(best, gold, strict=True)
@@ -108,6 +108,6 @@ def best_threshold(
     order = np.argsort(no_answer, kind="stable")
     gaps = np.asarray(no_answer, np.float64)[order]
     totals = nothing.sum() + np.concatenate([[0.0], np.cumsum((gains - nothing)[order])])
-    totals[1:-1][gaps[1:] == gaps[:-1]] = -1  # no threshold parts equals
+    totals[1:-1][gaps[1:] == gaps[:-1]] = -1  # no threshold separates equal values
     at = int(totals.argmax())
     return {"best_f1": float(totals[at] / len(gains)), "best_f1_threshold": float(gaps[at - 1] if at else gaps[0] - 1)}
