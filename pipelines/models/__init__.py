@@ -1,1 +1,1 @@
-"""Models: encoders and heads as Hugging Face models, and where each family has its layers."""
+"""Models: encoders and heads as Hugging Face models, and the places of layers in each family."""

@@ -1,4 +1,4 @@
-"""The table of families: where each has its embeddings, its layers and its masked-token head."""
+"""The table of families: the paths of their embeddings, layers and masked-token heads."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from pipelines.core.errors import InputError, choices
 from pipelines.models.batch import Batch
 from pipelines.text import tokenizer
 
-SHAPES = "bertline_reshaped"  # in an encoder's config: what the family's own config cannot say, see `shapes`
-POOLING = "classifier_pooling"  # in a config: the vector of a sequence that the family's native head reads
+SHAPES = "bertline_reshaped"  # key of an encoder's config: shapes that the family's config cannot express
+POOLING = "classifier_pooling"  # key of a config: the vector of a sequence that the family's native head reads
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The linear layers of one layer, as paths below it."""
+    """The paths of the linear layers inside one encoder layer."""
 
     query: str  # attention: (H, H) each, the rows of a head one after another
     key: str
@@ -37,12 +37,12 @@ class Backbone:
     layers: str
     embeddings: tuple[str, ...] = ("embeddings",)
     top: tuple[str, ...] = ()  # modules above the layers that belong to the encoder
-    pooler: str = ""  # serves labels of sentences, so it trains with the head
-    mlm_head: tuple[str, ...] = ()  # modules one after another, (N, H) to (N, V)
+    pooler: str = ""  # serves sentence labels, so it is trained with the head
+    mlm_head: tuple[str, ...] = ()  # modules applied in this order, (N, H) to (N, V)
     pair_head: str = ""  # for the order of two segments: pooled (B, H) to (B, 2)
     count: str = "num_hidden_layers"  # the config's name for the number of layers
     token_types: bool = True  # whether the encoder takes token_type_ids
-    parts: Parts | None = None  # None if the family has no such layers
+    parts: Parts | None = None  # None if the family's layers have no such linear layers
     plain: bool = False  # whether each layer reads only the output of the one below, or of the embeddings
 
 
@@ -85,7 +85,7 @@ BACKBONES: dict[str, Backbone] = {
     ),
     "roberta": Backbone(_LAYER, pooler="pooler", mlm_head=("lm_head",), token_types=False, parts=_BERT, plain=True),
     "albert": Backbone(
-        "encoder.albert_layer_groups",  # groups of shared weights: one group is ALBERT's default
+        "encoder.albert_layer_groups",  # groups of shared weights; ALBERT's default is one group
         embeddings=("embeddings", "encoder.embedding_hidden_mapping_in"),
         pooler="pooler",
         mlm_head=("predictions",),
@@ -122,7 +122,7 @@ BACKBONES: dict[str, Backbone] = {
 
 
 def encoder(model: nn.Module) -> PreTrainedModel:
-    """The encoder inside `model`, without its head; an encoder is returned as it is."""
+    """The encoder inside `model`, without the head; if `model` is an encoder, `model` itself."""
     inner = getattr(model, "base_model", model)
     if inner is not model:
         return encoder(inner)
@@ -136,14 +136,14 @@ def backbone(model: nn.Module) -> Backbone:
 
 
 def known(family: object, where: str = "") -> str:
-    """`family`, if the table has it. Raises InputError otherwise; `where` begins its message and names the file."""
+    """`family`, if the table has it. Raises InputError otherwise; `where`, the file, begins the message."""
     if family not in BACKBONES:
         raise InputError(f"{where}{choices('model_type', family, BACKBONES)}")
     return str(family)
 
 
 def embeddings(model: nn.Module) -> list[nn.Module]:
-    """The modules below the layers."""
+    """The modules of the embeddings, below the layers."""
     return _modules(model, backbone(model).embeddings)
 
 
@@ -186,13 +186,13 @@ def set_layers(model: nn.Module, numbers: list[int]) -> None:
 
 
 def of_layers(noted: dict[str, Any], numbers: list[int]) -> dict[str, Any]:
-    """The values that a config notes under SHAPES, for the layers with these numbers; a list has an item per layer."""
+    """The values under SHAPES in a config, reduced to the layers with these numbers; a list has one item per layer."""
     return {key: [value[i] for i in numbers] if isinstance(value, list) else value for key, value in noted.items()}
 
 
 @contextmanager
 def only_layers(model: nn.Module, numbers: list[int]) -> Iterator[None]:
-    """Inside the block, the encoder has only the layers with these numbers."""
+    """Reduce the encoder to the layers with these numbers, inside the block."""
     row, every = backbone(model), layers(model)
     names = (row.count, "layer_types", SHAPES)
     configs: list[Any] = [m.config for m in model.modules() if hasattr(m, "config")]
@@ -209,7 +209,7 @@ def only_layers(model: nn.Module, numbers: list[int]) -> Iterator[None]:
 
 
 def encoder_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Parameters of the encoder without its pooler, which trains with the head."""
+    """Parameters of the encoder without its pooler, which is trained with the head."""
     pooler = {id(p) for part in _modules(model, (backbone(model).pooler,)) for p in part.parameters()}
     return [p for p in encoder(model).parameters() if id(p) not in pooler]
 
@@ -248,5 +248,5 @@ def max_positions(model: nn.Module) -> int:
 
 
 def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module]:
-    inside = dict(encoder(model).named_modules())  # some families have a part only under some configs
+    inside = dict(encoder(model).named_modules())  # some configs of a family lack a module
     return [inside[path] for path in paths if path in inside and path]

@@ -11,7 +11,7 @@ from pipelines.models import onnx_lstm
 
 
 class BilstmConfig(PreTrainedConfig):
-    """`hidden_size` counts both directions; each has half of it."""
+    """The config of a BiLSTM. `hidden_size` is the sum of both directions; each has half of it."""
 
     model_type = "bilstm"
 
@@ -20,7 +20,7 @@ class BilstmConfig(PreTrainedConfig):
         vocab_size: int = 30522,
         hidden_size: int = 256,
         num_hidden_layers: int = 2,
-        num_attention_heads: int = 1,  # there are none, but the config of every encoder has the name
+        num_attention_heads: int = 1,  # no heads exist, but every encoder config has this key
         max_position_embeddings: int = 512,
         hidden_dropout_prob: float = 0.1,
         pad_token_id: int = 0,
@@ -48,7 +48,7 @@ class BilstmLayer(nn.Module):
     def forward(
         self, ahead: torch.Tensor, back: torch.Tensor, mirror: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both streams (B, T, H / 2); `mirror` (B, T, 1) reverses each row within its length."""
+        """Returns both streams, (B, T, H / 2) each; `mirror` (B, T, 1) reverses each row within its length."""
         forward = _states(self.forward_lstm, self.dropout(ahead))
         backward = _states(self.backward_lstm, _turn(self.dropout(back), mirror))
         return ahead + forward, back + _turn(backward, mirror)
@@ -62,7 +62,7 @@ def _states(lstm: nn.LSTM, x: torch.Tensor) -> torch.Tensor:
 class BilstmPreTrainedModel(PreTrainedModel):
     config_class = BilstmConfig
     base_model_prefix = "bilstm"
-    _supports_sdpa = True  # it has no attention, so any kernel will do
+    _supports_sdpa = True  # it has no attention, so the attention kernel does not matter
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.Embedding):
@@ -70,7 +70,7 @@ class BilstmPreTrainedModel(PreTrainedModel):
 
 
 class BilstmModel(BilstmPreTrainedModel):
-    """(B, T) ids to hidden states (B, T, H): the forward stream's half, then the backward stream's."""
+    """The encoder: ids (B, T) to hidden states (B, T, H), the half of the forward stream first."""
 
     def __init__(self, config: BilstmConfig) -> None:
         super().__init__(config)
@@ -103,7 +103,7 @@ class BilstmModel(BilstmPreTrainedModel):
 
 
 class BilstmForPreTraining(BilstmPreTrainedModel):
-    """The two streams and the one softmax that they share."""
+    """The two streams and their shared output layer."""
 
     _tied_weights_keys = {"decoder.weight": "bilstm.embeddings.weight"}
 
@@ -124,7 +124,7 @@ class BilstmForPreTraining(BilstmPreTrainedModel):
 
 
 def _mirror(mask: torch.Tensor) -> torch.Tensor:
-    """The attention mask (B, T) to (B, T, 1): the place of each token in its row read backwards."""
+    """Positions (B, T, 1) that reverse the tokens of each row, from the attention mask (B, T)."""
     places = torch.arange(mask.shape[1], device=mask.device)
     lengths = mask.sum(dim=1, keepdim=True)
     return torch.where(places < lengths, lengths - 1 - places, places)[:, :, None]

@@ -16,11 +16,10 @@ class Replacing(nn.Module):
     """Generator and learner with shared embeddings; ids (B, T) have [MASK] in place of the selected tokens.
 
     Args:
-        learner: ElectraForPreTraining for the variants that tell replaced tokens from original ones, else
-            ElectraForMaskedLM.
+        learner: ElectraForPreTraining for the variants that detect replaced tokens, else ElectraForMaskedLM.
         fraction: the generator's width as a share of the learner's; its embeddings are the learner's own.
         variant: see `objectives.replaced_token.Params`.
-        weight: of the learner's loss (the paper's lambda); the generator's has 1.
+        weight: weight of the learner's loss (the paper's lambda); the generator's loss has weight 1.
     """
 
     def __init__(self, learner: Any, fraction: float, variant: str, weight: float) -> None:
@@ -34,11 +33,11 @@ class Replacing(nn.Module):
 
     @property
     def base_model(self) -> nn.Module:
-        """The encoder that learns, under the name that it has in every model of transformers."""
+        """The learner's encoder, under the name that transformers uses in every model."""
         return self.learner.base_model
 
     def forward(self, batch: Batch) -> list[Prediction]:
-        """The generator's predictions, and the learner's for the text that they fill in."""
+        """The generator's predictions, and the learner's predictions for the text that they complete."""
         labels, hidden_ids = batch["labels"], batch["input_ids"]
         selected = labels != IGNORE
         states = self.generator.electra(input_ids=hidden_ids).last_hidden_state[selected]
@@ -51,8 +50,8 @@ class Replacing(nn.Module):
     def _learn(self, shown: torch.Tensor, originals: torch.Tensor, selected: torch.Tensor) -> Prediction:
         states = self.learner.base_model(input_ids=shown).last_hidden_state  # (B, T, H)
         if self.variant in ("replaced", "electra_15"):
-            logits = self.learner.discriminator_predictions(states)  # (B, T): positive where replaced
-            both = torch.stack([torch.zeros_like(logits), logits], dim=-1)  # the same loss as the sigmoid's
+            logits = self.learner.discriminator_predictions(states)  # (B, T): positive for replaced tokens
+            both = torch.stack([torch.zeros_like(logits), logits], dim=-1)  # same loss as with a sigmoid
             at = selected if self.variant == "electra_15" else torch.ones_like(selected)
             return Prediction("replaced", both[at], (shown != originals).long()[at], self.weight)
         if self.variant == "replace_mlm":

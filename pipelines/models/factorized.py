@@ -7,7 +7,7 @@ from torch import nn
 
 
 class Factorized(nn.Module):
-    """Takes the place of an nn.Embedding (V, H): ids (B, T) to (B, T, H) by way of E dimensions."""
+    """A replacement for nn.Embedding (V, H): ids (B, T) to (B, T, H) through E dimensions."""
 
     def __init__(self, entries: int, rank: int, width: int, padding_idx: int | None = None) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Factorized(nn.Module):
 
     @classmethod
     def put(cls, encoder: Any, rank: int) -> "Factorized":
-        """Replace the word embedding of `encoder` by one of this rank, with random weights, unless it is one."""
+        """Replace the word embedding of `encoder` by a random one of this rank, unless it is factorized already."""
         whole = encoder.get_input_embeddings()
         if not isinstance(whole, cls):
             made = cls(whole.num_embeddings, rank, whole.embedding_dim, whole.padding_idx)
@@ -34,10 +34,10 @@ class Factorized(nn.Module):
 
     @torch.no_grad()
     def fill(self, table: torch.Tensor) -> float:
-        """Take the best approximation of `table` (V, H) in least squares (Eckart and Young 1936).
+        """Set the weights to the best least-squares approximation of `table` (V, H) (Eckart and Young 1936).
 
-        With the singular values s_1 >= s_2 >= ... of the table, words = U_E S_E and up = V_E^T. Returns the share of
-        the sum of all s_i^2 that the first E have.
+        With the singular values s_1 >= s_2 >= ... of the table, words = U_E S_E and up = V_E^T. Returns the sum
+        of the first E values s_i^2 divided by the sum of all.
         """
         u, s, vt = torch.linalg.svd(table.double(), full_matrices=False)
         rank = self.rank

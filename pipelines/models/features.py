@@ -1,6 +1,6 @@
 """Our own heads on an encoder's features: a choice of layers and pooling under a linear layer, an MLP or a BiLSTM.
 
-The combinations of layers are those of BERT's feature-based experiment (Devlin et al. 2018, table 7).
+The combinations of layers are from BERT's feature-based experiment (Devlin et al. 2018, table 7).
 """
 
 from typing import Any
@@ -38,12 +38,12 @@ HEADS, POOLINGS = ("linear", "mlp", "bilstm"), ("cls", "mean", "compare", "ends"
 
 
 class FeaturesConfig(PreTrainedConfig):
-    """An encoder's config, and how a head reads its layers.
+    """The config of an encoder and of the head that reads its layers.
 
     features: a name of COMBINATIONS or "weighted_sum"; head: "linear", "mlp" or "bilstm"; pooling: the vector of a
-    sequence, which is "cls", the "mean" of all tokens, or "compare": the means u and v of its two texts, |u - v| and
-    u * v (Conneau et al. 2017, InferSent). Of an encoder that reads in two directions it may also be "ends": the last
-    state of each, forward at the last token and backward at the first (Tang et al. 2019).
+    sequence: "cls", the "mean" of all tokens, or "compare": the means u and v of its two texts, |u - v| and u * v
+    (Conneau et al. 2017, InferSent). An encoder with two directions can also use "ends": the last state of each
+    direction, forward at the last token and backward at the first (Tang et al. 2019).
     """
 
     model_type = "bertline_features"
@@ -70,11 +70,11 @@ class FeaturesConfig(PreTrainedConfig):
 
 
 class FeaturesModel(PreTrainedModel):
-    """Encoder, features, dropout, head: (B, T) ids to (B, T, C), or pooled to (B, C)."""
+    """An encoder, features, dropout and a head: ids (B, T) to (B, T, C), or pooled to (B, C)."""
 
     config_class = FeaturesConfig
     base_model_prefix = "encoder"
-    # transformers asks a model which attention kernels it can take; the encoder inside answers for itself
+    # transformers checks this before it sets a kernel; the encoder inside checks its own kernels
     _supports_sdpa = True
 
     def __init__(self, config: FeaturesConfig) -> None:
@@ -120,7 +120,7 @@ class FeaturesModel(PreTrainedModel):
         return self._read(features, inputs.get("attention_mask")) if self.config.head == "bilstm" else features
 
     def _read(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """The BiLSTM's states. It does not read padding, so a row's states do not depend on its batch."""
+        """The states of the BiLSTM. It skips padding, so a row's states do not depend on its batch."""
         if torch.onnx.is_in_onnx_export():
             return onnx_lstm.states(self.lstm, features, None if mask is None else mask.sum(dim=1).int())
         if mask is None:
@@ -136,7 +136,7 @@ class FeaturesForSequenceClassification(FeaturesModel):
     def forward(
         self, input_ids: torch.Tensor | None = None, pooled: torch.Tensor | None = None, **inputs: Any
     ) -> SequenceClassifierOutput | tuple[Any, ...]:
-        """`pooled` (B, F) takes the place of the ids if a frozen encoder has read them before."""
+        """The logits (B, C). `pooled` (B, F) replaces the ids if a frozen encoder has already read them."""
         labels, return_dict = inputs.pop("labels", None), inputs.pop("return_dict", True)
         logits = self.classifier(self.pool(input_ids, inputs) if pooled is None else self.dropout(pooled))
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)

@@ -1,4 +1,4 @@
-"""The heads for each kind of rows: the family's own, or one of ours on the encoder's features."""
+"""The head for each kind of rows: the family's own, or one of ours on the encoder's features."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ AUTO |= {
 def names(task: Task) -> dict[str, Any]:
     """The values of a config that name the task's labels."""
     if task.kind in ("span", "choice"):
-        return {"num_labels": 2, "problem_type": None}  # as if never fine-tuned
+        return {"num_labels": 2, "problem_type": None}  # the values of a config that was never fine-tuned
     labels = tags(task) if task.kind == "tagging" else ["value"] if task.kind == "regression" else task.labels
     names = {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
     return names | {"problem_type": "regression" if task.kind == "regression" else None}
@@ -45,7 +45,7 @@ def names(task: Task) -> dict[str, Any]:
 def outputs(model: nn.Module, kind: str, inputs: Batch) -> torch.Tensor:
     """The model's outputs for S sequences (S, T).
 
-    (S, C) for labels, (S, 1) for a number or one choice, (S, T, C) for tags, (S, T, 2) for the ends of a span.
+    (S, C) for labels, (S, 1) for a number or one choice, (S, T, C) for tags, (S, T, 2) for start and end of a span.
     """
     taken = backbones.inputs(model, inputs)
     if kind == "choice":

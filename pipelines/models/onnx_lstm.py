@@ -1,6 +1,6 @@
-"""LSTMs as ONNX has them: one operator for a layer of one direction or of both.
+"""LSTMs for an ONNX export: one operator per layer, with one direction or both.
 
-torch 2.13 by itself exports the first LSTM of a process so, and any later one for the length of the example alone.
+torch 2.13's own export is right for the first LSTM of a process only; later LSTMs get the fixed length of the example.
 """
 
 import torch
@@ -10,10 +10,10 @@ GATES = [0, 3, 1, 2]  # torch's gates input, forget, cell, output in ONNX's orde
 
 
 def states(lstm: nn.LSTM, x: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
-    """In an export: what `lstm`, which takes batches first, says of (B, T, F): (B, T, D * H) of its D directions.
+    """The states (B, T, D * H) of `lstm` (batch first, D directions) for (B, T, F), as ONNX operators in an export.
 
     Args:
-        lengths: (B,) of the rows. The backward direction begins at their ends, and padding has zeros.
+        lengths: lengths of the rows, (B,). The backward direction starts at their ends; states at padding are zero.
     """
     directions = ["", "_reverse"] if lstm.bidirectional else [""]
     direction = "bidirectional" if lstm.bidirectional else "forward"
@@ -34,7 +34,7 @@ def states(lstm: nn.LSTM, x: torch.Tensor, lengths: torch.Tensor | None = None) 
 
 
 def _weights(lstm: nn.LSTM, which: str) -> list[torch.Tensor]:
-    """ONNX's W (4 * H, F), R (4 * H, H) and B (8 * H,) of a layer in one direction."""
+    """ONNX's W (4 * H, F), R (4 * H, H) and B (8 * H,) for one direction of a layer."""
     named = [getattr(lstm, f"{name}_{which}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     inputs, hidden, *biases = (each.unflatten(0, (4, lstm.hidden_size))[GATES].flatten(0, 1) for each in named)
     return [inputs, hidden, torch.cat(biases)]

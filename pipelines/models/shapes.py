@@ -1,7 +1,7 @@
-"""Shapes that a family's own config cannot say: heads and feed-forward rows of each layer, and what layers share.
+"""Shapes that a family's own config cannot express: heads and feed-forward rows per layer, and shared weights.
 
-They stand in the encoder's config, under `KEY`, so whoever saves the config keeps them. `take` gives a model that was
-built from such a config its shapes; then its weights fit.
+They are stored in the encoder's config under `KEY`, so they are saved with it. `take` applies them to a model that was
+built from such a config; after that, its weights can be loaded.
 """
 
 from typing import Any, NamedTuple
@@ -15,15 +15,15 @@ from pipelines.models.factorized import Factorized
 
 KEY = backbones.SHAPES
 HEADS, ROWS, RANK, GROUPS = "heads", "intermediate", "embedding", "groups"
-# families whose layers have query, key and value in one matrix, and two matrices in `up`: paths below a layer
+# families with query, key and value in one matrix, and both matrices of a gated MLP in another -> paths in a layer
 FUSED = {"modernbert": ("attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo")}
-INTERMEDIATE = ("intermediate_size", "hidden_dim")  # names of the config's number of feed-forward rows
+INTERMEDIATE = ("intermediate_size", "hidden_dim")  # names of a config's number of feed-forward rows
 
 
 class Between(NamedTuple):
-    """The linear layers before and after what is cut, whose width they share.
+    """The linear layers before and after the heads or rows that are removed; they share this width.
 
-    A matrix of `before` is (blocks * width, H): query, key and value may be one matrix of three blocks. `after` is
+    A matrix of `before` is (blocks * width, H): a matrix of query, key and value has three blocks. `after` is
     (H, width).
     """
 
@@ -50,7 +50,7 @@ def feed_forward(model: nn.Module, number: int) -> Between:
 
 
 def head_size(model: nn.Module) -> int:
-    """Dimensions of a head, which stay as they are when other heads go."""
+    """The number of dimensions of a head; it does not change when heads are removed."""
     config = backbones.encoder(model).config
     width = getattr(config, "true_hidden_size", config.hidden_size)  # MobileBERT's layers are narrower
     return int(width) // int(config.num_attention_heads)
@@ -69,7 +69,7 @@ def rows(model: nn.Module) -> list[int]:
 
 @torch.no_grad()
 def keep_heads(model: nn.Module, number: int, stay: list[int]) -> None:
-    """Keep only these heads in the layer `number`; they compute the same as before. `note` must follow."""
+    """Keep only these heads in the layer `number`; their outputs do not change. Call `note` afterwards."""
     size = head_size(model)
     _check("head", number, stay, heads(model)[number])
     _cut(attention(model, number), torch.tensor([head * size + i for head in stay for i in range(size)]))
@@ -82,7 +82,7 @@ def keep_heads(model: nn.Module, number: int, stay: list[int]) -> None:
 
 @torch.no_grad()
 def keep_rows(model: nn.Module, number: int, stay: list[int]) -> None:
-    """Keep only these feed-forward rows in the layer `number`. `note` must follow."""
+    """Keep only these feed-forward rows in the layer `number`. Call `note` afterwards."""
     _check("row", number, stay, rows(model)[number])
     _cut(feed_forward(model, number), torch.tensor(stay))
 
@@ -110,7 +110,7 @@ def _part(whole: torch.Tensor, part: torch.Tensor) -> nn.Parameter:
 
 
 def note(model: nn.Module) -> None:
-    """Write the model's shapes into its encoder's config: in the family's own words where it has some."""
+    """Write the model's shapes into its encoder's config, under the family's own keys if they can express them."""
     config = backbones.encoder(model).config
     shapes: dict[str, Any] = dict(getattr(config, KEY, None) or {})
     counts, widths = heads(model), rows(model)
@@ -127,14 +127,14 @@ def note(model: nn.Module) -> None:
 
 
 def add(model: nn.Module, name: str, value: Any) -> None:
-    """Write one more shape into the config, and take it."""
+    """Add a shape to the config, and apply it to the model."""
     config = backbones.encoder(model).config
     write(config, {**(getattr(config, KEY, None) or {}), name: value})
     take(model)
 
 
 def write(config: Any, shapes: dict[str, Any]) -> None:
-    """Let an encoder's config note these shapes and no others."""
+    """Set the shapes in an encoder's config to `shapes`."""
     if shapes:
         setattr(config, KEY, shapes)
     elif hasattr(config, KEY):
@@ -142,12 +142,12 @@ def write(config: Any, shapes: dict[str, Any]) -> None:
 
 
 def of(model: nn.Module) -> dict[str, Any]:
-    """The shapes that the model's config notes; {} if its family's own config says all."""
+    """The shapes in the model's config; {} if the family's own config expresses all of them."""
     return getattr(backbones.encoder(model).config, KEY, None) or {}
 
 
 def require_own(model: nn.Module, method: str) -> None:
-    """Raise UsageError where layers share weights by a note of the config: a layer cut by itself would lose them."""
+    """Raise UsageError if the config says that layers share weights, which changing single layers would undo."""
     if GROUPS in of(model):
         raise UsageError(
             f"params.yaml: compress: method: {method}: layers of the teacher share weights, and it changes each layer "
@@ -156,12 +156,12 @@ def require_own(model: nn.Module, method: str) -> None:
 
 
 def divided(count: int, groups: int) -> list[int]:
-    """The group of each of `count` layers that share weights in groups, as transformers' AlbertTransformer has it."""
+    """The group of each of `count` layers that share weights in groups, as in transformers' AlbertTransformer."""
     return [int(i / (count / groups)) for i in range(count)]
 
 
 def take(model: nn.Module) -> None:
-    """Give a model the shapes that its config notes; what it has already stays as it is."""
+    """Apply the shapes in its config to a model; shapes that it already has are not changed."""
     noted = of(model)
     _require_noted(noted, len(backbones.layers(model)))
     if RANK in noted:
@@ -177,7 +177,7 @@ def take(model: nn.Module) -> None:
 
 
 def _require_noted(noted: Any, layers: int) -> None:
-    """Raise InputError for a note that no method writes: it may come from a damaged file."""
+    """Raise InputError for shapes that no method writes; they may come from a damaged file."""
     if not isinstance(noted, dict):
         raise InputError(f"{KEY}: {shown(noted)}: it must map names to values")
     for name, value in noted.items():
@@ -193,14 +193,14 @@ def _require_noted(noted: Any, layers: int) -> None:
 
 
 def _first(count: int, there_are: int) -> list[int]:
-    """The numbers below `count`; of more than there are, one suffices to be refused."""
+    """The numbers below `count`, at most one more than exist: that one is enough for an error."""
     return [*range(min(count, there_are + 1))]
 
 
 def _share(layers: nn.ModuleList, groups: list[int]) -> None:
-    """Let layers of one group have the same parameters: those of the group's lowest layer.
+    """Share the parameters of layers in one group: each is taken from the group's lowest layer that has it.
 
-    A parameter that a layer has alone stays its own, as the norm that ModernBERT's first layer lacks.
+    Layers may lack a parameter; ModernBERT's first layer lacks a norm.
     """
     shared: dict[tuple[int, str], nn.Parameter] = {}
     for group, layer in zip(groups, layers, strict=True):

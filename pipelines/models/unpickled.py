@@ -1,7 +1,8 @@
-"""Models that came to another process: what transformers notes when it builds one does not travel with it.
+"""Support for unpickled models in another process, where transformers has not registered their classes.
 
-A model that was pickled gives no hidden states where none of its class was built (`PreTrainedModel.__init__` notes what
-a class can record). A fine-tuning on a sum of layers, and a distillation, read them in Ray's workers.
+`PreTrainedModel.__init__` registers which hidden states a class can record. In a process that has built no model of the
+class, an unpickled model returns no hidden states. Fine-tuning on a sum of layers and distillation need them in Ray's
+workers.
 """
 
 import torch
@@ -10,7 +11,7 @@ from transformers import PreTrainedModel
 
 
 def note(model: nn.Module) -> None:
-    """Build one of each class in `model`, without memory for its weights, so that transformers knows the class."""
+    """Build a model of each class in `model`, without memory for weights, so that transformers registers the class."""
     known = {type(part): part for part in model.modules() if isinstance(part, PreTrainedModel)}
     state = torch.get_rng_state()
     for kind, part in known.items():

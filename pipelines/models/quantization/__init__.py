@@ -1,1 +1,1 @@
-"""Layers of quantized models: int8, quantize-dequantize, packed bits, and their stand-ins while training."""
+"""Layers of quantized models: int8, quantize-dequantize, packed bits, and fake quantization for training."""

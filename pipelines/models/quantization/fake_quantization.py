@@ -1,8 +1,8 @@
-"""Fake quantization: while a model trains, it computes with rounded numbers, and learns as if they were not rounded.
+"""Fake quantization: training computes with rounded numbers, and gradients ignore the rounding.
 
 Zafrir et al. 2019 (Q8BERT), section 2. A number x becomes the nearest of 255 steps between -range and range: with
-M = 127, clamp(round(x * M / range), -M, M) * range / M. The range of a weight is its largest magnitude; that of an
-input is the exponential moving average (EMA) of the largest magnitudes of the batches.
+M = 127, clamp(round(x * M / range), -M, M) * range / M. The range of a weight is its largest magnitude. The range
+of an input is the exponential moving average (EMA) of the largest magnitudes of the batches.
 """
 
 from typing import Any, Protocol
@@ -20,11 +20,11 @@ class Rounding(Protocol):
     def rounded(self, weight: torch.Tensor) -> torch.Tensor: ...
 
     def rounded_rows(self, weight: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """`rounded(weight)[numbers]`, for numbers (..) of rows: (.., K). Only what they need is rounded."""
+        """`rounded(weight)[numbers]` for row numbers (..): (.., K). Only the rows that are needed are rounded."""
 
 
 class _StraightThrough(torch.autograd.Function):
-    """The rounded numbers, with the gradient of x itself: 1, also where x was clamped (Bengio et al. 2013)."""
+    """The rounded numbers, with the gradient of the identity, also for clamped x (Bengio et al. 2013)."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
@@ -36,24 +36,24 @@ class _StraightThrough(torch.autograd.Function):
 
 
 def straight_through(x: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
-    """`rounded`, whose gradient goes to `x` as it is."""
+    """The value of `rounded`; its gradient is passed to `x` unchanged."""
     return _StraightThrough.apply(x, rounded)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def symmetric(x: torch.Tensor, extent: torch.Tensor) -> torch.Tensor:
-    """`x` at the nearest of 255 steps between -extent and extent."""
+    """`x` rounded to the nearest of 255 steps between -extent and extent."""
     step = extent.clamp(min=1e-8) / int8.MOST
     return torch.round(x / step).clamp(-int8.MOST, int8.MOST) * step
 
 
 def largest(x: torch.Tensor) -> torch.Tensor:
-    """The largest magnitude, (); in one pass, without a tensor of magnitudes."""
+    """The largest magnitude, (), in one pass and without a tensor of magnitudes."""
     low, high = x.aminmax()
     return torch.maximum(-low, high)
 
 
 class ByLargest:
-    """255 steps up to the largest magnitude of the matrix."""
+    """Rounding to 255 steps, up to the largest magnitude of the matrix."""
 
     def rounded(self, weight: torch.Tensor) -> torch.Tensor:
         return symmetric(weight, largest(weight))
@@ -63,14 +63,14 @@ class ByLargest:
 
 
 class Ema(nn.Module):
-    """The range of a layer's inputs.
+    """The range of a layer's inputs, an exponential moving average.
 
-    A step may be computed in several parts, so what it shows is kept aside, and added once it is over. Both numbers
-    are buffers: a checkpoint has them. Padding does not count, if `only_at` has said where it is.
+    A step may be computed in several parts, so `seen` keeps its largest magnitude, which is added to the average when
+    the step ends. Both numbers are buffers, so checkpoints have them. Padding is ignored if `only_at` gave the tokens.
     """
 
-    tokens: torch.Tensor | None = None  # (B, T) bool, the places of tokens among inputs (B, T, H)
-    extent: torch.Tensor  # () of the steps before; 0 before the first
+    tokens: torch.Tensor | None = None  # (B, T) bool, a mask of tokens for inputs (B, T, H)
+    extent: torch.Tensor  # () the average over past steps; 0 before the first step
     seen: torch.Tensor  # () the largest magnitude in this step
 
     def __init__(self, decay: float) -> None:
@@ -80,7 +80,7 @@ class Ema(nn.Module):
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Rounded inputs; in training their magnitudes are counted first."""
+        """The rounded inputs; in training, their largest magnitude is recorded first."""
         if self.training:
             torch.maximum(self.seen, largest(self._counted(x.detach())).float(), out=self.seen)
         return straight_through(x, symmetric(x.detach(), self.now()))
@@ -91,19 +91,19 @@ class Ema(nn.Module):
         return x.masked_fill(~self.tokens[..., None], 0)
 
     def now(self) -> torch.Tensor:
-        """The average with this step in it: r + (1 - decay) (seen - r). The first step is taken as it is."""
+        """The average including this step: r + (1 - decay) (seen - r). The first step sets the average."""
         moved = self.extent + (1 - self.decay) * (self.seen - self.extent)
         moved = torch.where(self.extent > 0, moved, self.seen)
         return torch.where(self.seen > 0, moved, self.extent)
 
     def end_step(self) -> None:
-        """Take this step into the average."""
+        """Add this step to the average."""
         self.extent.copy_(self.now())
         self.seen.zero_()
 
 
 class FakeLinear(nn.Module):
-    """A linear layer that computes with a rounded weight and, if it has an `inputs`, with rounded inputs."""
+    """A linear layer that computes with a rounded weight and, if `inputs` is set, with rounded inputs."""
 
     def __init__(self, linear: nn.Linear, rounding: Rounding, decay: float | None) -> None:
         super().__init__()
@@ -129,10 +129,10 @@ class FakeEmbedding(nn.Module):
 
 
 def insert(model: nn.Module, linear: Rounding, embedding: Rounding, decay: float | None = None) -> None:
-    """Let every linear layer and embedding of `model` compute with rounded numbers; its weights stay its parameters.
+    """Replace the linear layers and embeddings of `model` by fake-quantized ones with the same parameters.
 
     Args:
-        decay: of the average of the inputs' magnitudes; None leaves inputs as they are.
+        decay: decay of the average of the inputs' magnitudes; None: inputs are not rounded.
     """
     for name, found in matrices.linears(model).items():
         matrices.replace(model, name, FakeLinear(found, linear, decay))
@@ -146,16 +146,16 @@ def ranges(model: nn.Module) -> list[Ema]:
 
 
 def only_at(counting: list[Ema], tokens: torch.Tensor) -> None:
-    """Let ranges count inputs (B, T, H) at `tokens` (B, T) bool alone, until they are told others.
+    """Set the mask `tokens` (B, T) bool, so that ranges ignore padding in inputs (B, T, H), until the next call.
 
-    What has no such places, such as the states of first tokens (B, H), counts as it is.
+    Inputs of other shapes, such as the states of first tokens (B, H), count completely.
     """
     for each in counting:
         each.tokens = tokens
 
 
 def end_step(model: nn.Module) -> None:
-    """Called after every step: the ranges take it up, as all workers saw it."""
+    """Add the step to all ranges, with the largest magnitudes over all workers. It must be called after every step."""
     observers = ranges(model)
     if observers and dist.is_initialized() and dist.get_world_size() > 1:
         seen = torch.stack([observer.seen for observer in observers])

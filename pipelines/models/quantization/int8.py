@@ -1,7 +1,7 @@
-"""Linear layers and embeddings with int8 weights; activations are quantized as they come.
+"""Linear layers and embeddings with int8 weights; activations are quantized at run time.
 
-Weights are symmetric per output channel, and per word, w = q * scale with q in [-127, 127]; the inputs of linear
-layers are quantized at run time by torch's own kernel (Zafrir et al. 2019, section 3, call it dynamic quantization).
+Weights are symmetric per output channel or word: w = q * scale with q in [-127, 127]. torch's own kernel quantizes the
+inputs of linear layers at run time (dynamic quantization: Zafrir et al. 2019, section 3).
 """
 
 import warnings
@@ -18,12 +18,12 @@ MOST = 127  # the largest magnitude of an int8 weight
 
 
 def rounded(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The integers of a weight (N, K), int8, for a scale (N,) of its rows or (1,) of all of it."""
+    """A weight (N, K) as int8, with a scale per row, (N,), or one for the whole matrix, (1,)."""
     return torch.round(weight / scale[:, None]).clamp(-MOST, MOST).to(torch.int8)
 
 
 def scales(weight: torch.Tensor) -> torch.Tensor:
-    """A scale for each row of a weight (N, K), (N,): its largest magnitude becomes 127."""
+    """The scale of each row of a weight (N, K), (N,): the largest magnitude of the row becomes 127."""
     return weight.abs().amax(dim=1).clamp(min=1e-8) / MOST
 
 
@@ -52,14 +52,14 @@ class Int8Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self._packed is None:
             self._packed = self._pack()
-        # reduce_range: inputs in 128 steps, with which sums of products stay inside int16
+        # reduce_range: inputs in 128 steps, so that sums of two products fit into int16
         return torch.ops.quantized.linear_dynamic(x, self._packed, reduce_range=cpu.saturates())
 
     def _pack(self) -> Any:
         """The weight as torch's int8 kernel reads it."""
         points = torch.zeros(len(self.scale), dtype=torch.int64)
         with warnings.catch_warnings():
-            # torch 2.13 deprecates quantized tensors, and has no other way into this kernel
+            # torch 2.13 deprecates quantized tensors, but they are the only way to call this kernel
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
             quantized = torch._make_per_channel_quantized_tensor(self.weight, self.scale.double(), points, 0)
         return torch.ops.quantized.linear_prepack(quantized, self.bias)
@@ -69,7 +69,7 @@ class Int8Linear(nn.Module):
 
 
 class Int8Embedding(nn.Module):
-    """An embedding whose (V, H) table is int8 with a scale for each word, (V,), or for all of it, (1,)."""
+    """An embedding whose (V, H) table is int8, with a scale per word, (V,), or one for the whole table, (1,)."""
 
     weight: torch.Tensor
     scale: torch.Tensor

@@ -12,20 +12,20 @@ def linears(model: nn.Module) -> dict[str, nn.Linear]:
 
 
 def embeddings(model: nn.Module) -> dict[str, nn.Embedding]:
-    """Every embedding by its name, but DeBERTa's relative positions, whose table its layers read themselves."""
+    """Every embedding by its name, except DeBERTa's relative positions, whose table the layers read directly."""
     read = {id(part) for above in backbones.top(model) for part in above.modules()}
     found = {name: part for name, part in model.named_modules() if isinstance(part, nn.Embedding)}
     return {name: part for name, part in found.items() if id(part) not in read}
 
 
 def require_floats(model: nn.Module, method: str) -> None:
-    """Raise InputError, before any work, if no linear layer has weights that are still floats."""
+    """Raise InputError if no linear layer has float weights. To be called before any work."""
     if not linears(model):
         raise InputError(f"compress: {method}: the teacher has no linear layer of floats; is it quantized already?")
 
 
 def require_all(model: nn.Module, method: str) -> None:
-    """Raise an error, before any work, unless the layers' weights are those of linear layers, and still floats."""
+    """Raise InputError unless linear layers have float weights, and UsageError if layers have other weight matrices."""
     require_floats(model, method)
     family = backbones.encoder(model).config.model_type
     known = {id(part.weight) for part in (*linears(model).values(), *embeddings(model).values())}

@@ -1,7 +1,7 @@
-"""Weights of 2 to 8 bits, with a range for each group of rows and columns, packed into bytes.
+"""Weights of 2 to 8 bits, packed into bytes, with a range for each group of rows and columns.
 
-Shen et al. 2020 (Q-BERT), section 3: every group of a matrix, such as six output neurons one after another, has its
-own range from its least to its greatest weight, cut into 2^bits - 1 even steps.
+Shen et al. 2020 (Q-BERT), section 3: every group of a matrix, such as six consecutive output neurons, has its own
+range from its smallest to its largest weight, divided into 2^bits - 1 equal steps.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Grid:
-    """A way to round a matrix: `rows` x `columns` weights share a range; 0 columns are all of them."""
+    """The grid of a rounded matrix: `rows` x `columns` weights share a range; 0 columns means all columns."""
 
     bits: int
     rows: int
     columns: int = 0
 
     def groups(self, weight: torch.Tensor) -> torch.Tensor:
-        """(N, K) as (N / rows, rows, K / columns, columns); incomplete groups are filled up with their last values."""
+        """(N, K) as (N / rows, rows, K / columns, columns); incomplete groups repeat their last values."""
         rows, columns = min(self.rows, len(weight)), self._columns(weight.shape[1])
         down, right = -len(weight) % rows, -weight.shape[1] % columns
         weight = torch.cat([weight, weight[-1:].expand(down, -1)])
@@ -28,7 +28,7 @@ class Grid:
         return weight.unflatten(1, (-1, columns)).unflatten(0, (-1, rows))
 
     def encode(self, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Numbers (N, K) uint8 below 2^bits, and of each group the step and the least weight, (N / rows, K / columns).
+        """Numbers (N, K) uint8 below 2^bits, and each group's step and minimum, (N / rows, K / columns).
 
         A group of equal weights has the step 0.
         """
@@ -40,7 +40,7 @@ class Grid:
         return self._cut(numbers, weight.shape).to(torch.uint8), step, least
 
     def decode(self, numbers: torch.Tensor, step: torch.Tensor, least: torch.Tensor) -> torch.Tensor:
-        """The weights (N, K) that `encode` rounded to."""
+        """The rounded weights (N, K) of `encode`."""
         found = self.groups(numbers.float()) * step[:, None, :, None] + least[:, None, :, None]
         return self._cut(found, numbers.shape)
 
@@ -49,10 +49,10 @@ class Grid:
         return self.decode(*self.encode(weight))
 
     def rounded_rows(self, weight: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """`rounded(weight)[numbers]`, for numbers (..) of rows: (.., K). Only their groups are rounded."""
+        """`rounded(weight)[numbers]` for row numbers (..): (.., K). Only the groups of these rows are rounded."""
         first, group = torch.unique(numbers // self.rows * self.rows, return_inverse=True)
         members = first[:, None] + torch.arange(self.rows, device=first.device)
-        found = self.rounded(weight[members.flatten().clamp(max=len(weight) - 1)])  # the last group is filled up
+        found = self.rounded(weight[members.flatten().clamp(max=len(weight) - 1)])  # the last group is padded
         return found[group * self.rows + numbers % self.rows]
 
     def _columns(self, width: int) -> int:
@@ -60,7 +60,7 @@ class Grid:
 
     @staticmethod
     def _cut(groups: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-        """The matrix that `groups` was made of, without the values that filled up incomplete groups."""
+        """The matrix that was divided into `groups`, without the values that were repeated to fill groups."""
         return groups.flatten(2, 3).flatten(0, 1)[: shape[0], : shape[1]].contiguous()
 
 
@@ -70,13 +70,13 @@ def pack(numbers: np.ndarray, bits: int) -> np.ndarray:
 
 
 def unpack(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
-    """The first `count` numbers of what `pack` returned, (count,) uint8."""
+    """The first `count` numbers of a result of `pack`, (count,) uint8."""
     each = np.unpackbits(packed, count=count * bits).reshape(count, bits)
     return np.packbits(np.pad(each, ((0, 0), (8 - bits, 0))), axis=1)[:, 0]
 
 
 class PackedWeight(nn.Module):
-    """A matrix (N, K) in packed form; `weight` is what it stands for."""
+    """A matrix (N, K) in packed form; `weight` returns it unpacked."""
 
     packed: torch.Tensor
     step: torch.Tensor
@@ -106,7 +106,7 @@ class PackedWeight(nn.Module):
 
 
 class PackedLinear(nn.Module):
-    """A linear layer that unpacks its weight whenever it is called; a model that is loaded has it unpacked."""
+    """A linear layer that unpacks its weight at every call; loading a saved model unpacks it once instead."""
 
     def __init__(self, linear: nn.Module, grid: Grid) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class PackedLinear(nn.Module):
 
 
 class PackedEmbedding(nn.Module):
-    """An embedding, likewise."""
+    """An embedding that unpacks its weight at every call."""
 
     def __init__(self, embedding: nn.Module, grid: Grid) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Linear layers with int8 weights whose inputs are rounded to 256 fixed steps, as ONNX's QuantizeLinear does.
 
-Computed in floats, which hold the same numbers: what an int8 kernel sums in integers, scaled. So the model predicts
-here what its export says, up to the order of sums; the speed of int8 comes with the export.
+The computation uses floats that represent the same numbers as the integers of an int8 kernel. So the model predicts the
+same as its export, up to the order of sums; only the export has the speed of int8.
 """
 
 import torch
@@ -10,17 +10,17 @@ from torch import nn
 from pipelines.models.quantization import int8
 
 TOP = 255  # the largest number of a uint8
-MIDDLE = 128  # the zero of a symmetric range, -1 to 1 say
+MIDDLE = 128  # the zero point of a symmetric range
 
 
 class QdqLinear(nn.Module):
-    """A linear layer (.., K) to (.., N).
+    """A linear layer (.., K) to (.., N) with an int8 weight and inputs rounded to fixed steps.
 
     Attributes:
         weight: (N, K) int8.
-        scale: of the weight's rows, (N,), or of all of it, (1,).
-        input_scale: the width of a step of the inputs, (1,).
-        input_zero: the number, uint8 (1,), that stands for the input 0.
+        scale: scale of each row of the weight, (N,), or of the whole weight, (1,).
+        input_scale: step size of the inputs, (1,).
+        input_zero: the zero point of the inputs, uint8 (1,).
     """
 
     weight: torch.Tensor
@@ -47,7 +47,7 @@ class QdqLinear(nn.Module):
 
     @classmethod
     def of(cls, linear: nn.Module, scale: torch.Tensor, step: torch.Tensor, zero: torch.Tensor) -> "QdqLinear":
-        """Round the weight of `linear` by `scale`; `step` and `zero` are those of its inputs."""
+        """Round the weight of `linear` by `scale`; `step` and `zero` are the step and zero point of its inputs."""
         assert isinstance(linear.weight, torch.Tensor)
         bias = linear.bias.detach().float().clone() if isinstance(linear.bias, torch.Tensor) else None
         place = linear.weight.device
@@ -63,19 +63,19 @@ class QdqLinear(nn.Module):
 
 
 def steps(x: torch.Tensor, step: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
-    """`x` at the nearest of 256 steps: QuantizeLinear and DequantizeLinear of ONNX, one after the other."""
+    """`x` rounded to the nearest of 256 steps: ONNX's QuantizeLinear followed by DequantizeLinear."""
     middle = zero.float()
     return (torch.round(x / step).add_(middle).clamp_(0, TOP) - middle) * step
 
 
 def affine(low: float, high: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """The step and the zero of 256 steps from `low` to `high`, with 0 among them (Jacob et al. 2018, section 2.1)."""
+    """The step and zero point of 256 steps from `low` to `high`, which include 0 (Jacob et al. 2018, section 2.1)."""
     low, high = min(low, 0.0), max(high, 0.0)
     step = max((high - low) / TOP, 1e-8)
     return torch.tensor([step]), torch.tensor([min(TOP, round(-low / step))], dtype=torch.uint8)
 
 
 def symmetric(extent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The step and the zero of 255 steps from -extent to extent; `extent` is one number."""
+    """The step and the zero point of 255 steps from -extent to extent; `extent` is one number."""
     middle = torch.tensor([MIDDLE], dtype=torch.uint8, device=extent.device)
     return extent.reshape(1).clamp(min=1e-8) / int8.MOST, middle
