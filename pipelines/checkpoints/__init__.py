@@ -1,1 +1,1 @@
-"""A model's files: its folder, the formats of its weights, loading, and what training starts from."""
+"""A model's files: its folder, the formats of its weights, loading, and the start of trainings."""

@@ -1,4 +1,4 @@
-"""The README.md of a model folder: what it holds, and the lines that open it: transformers', or bertline's."""
+"""The README.md of a model folder: a description, and code that opens it with transformers or bertline."""
 
 from pathlib import Path
 
@@ -58,10 +58,10 @@ returns `logits`.
 
 
 def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) -> None:
-    """Write the card of a folder whose other files are written.
+    """Write the card of a model folder.
 
     Args:
-        form: the name of the format of its weights, as in formats.FORMATS.
+        form: name of the format of the weights, from formats.FORMATS.
     """
     name, module = type(model).__name__, type(model).__module__
     theirs = module.startswith("transformers.")

@@ -31,25 +31,25 @@ def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Tas
 
 
 def _let_auto_tokenizer_open(folder: Path, model: PreTrainedModel) -> None:
-    """Add to a Japanese tokenizer's config what AutoTokenizer and `pipeline` ask of it.
+    """Add to a Japanese tokenizer's config the keys that AutoTokenizer and `pipeline` need.
 
-    For a ModernBERT AutoTokenizer trusts no class that a config names, and wants a tokenizer.json, which MeCab's words
-    cannot have. Beside an `auto_map` it takes the class after all: transformers' own, unless it is called with
-    `trust_remote_code`, for which there is no code here.
+    For ModernBERT, AutoTokenizer ignores the tokenizer class in the config and requires a tokenizer.json, which cannot
+    express MeCab. If the config has an `auto_map`, it uses the class: transformers' own, unless it is called with
+    `trust_remote_code`, for which this folder has no code.
     """
     config = protocol.read_config(folder)
     if config.get("tokenizer_class") != protocol.MECAB_CLASS:
         return
     types = ["token_type_ids"] if backbones.takes_types(model) else []
     config["model_input_names"] = ["input_ids", *types, "attention_mask"]
-    config.pop("auto_map", None)  # of another family, whose tokenizer this was
+    config.pop("auto_map", None)  # may be left from a model of another family
     if model.config.model_type == "modernbert":
         config["auto_map"] = {"AutoTokenizer": [f"tokenizer.{protocol.MECAB_CLASS}", None]}
     json_file.write(folder / protocol.CONFIG, config)
 
 
 def copy_tokenizer(source: Path, target: Path) -> None:
-    """Copy the tokenizer files of `source`. Raises InputError if it has no tokenizer."""
+    """Copy the tokenizer files of `source`. Raises InputError if there are none."""
     require_tokenizer(source)
     for name in protocol.FILES:
         if (source / name).is_file():
@@ -70,7 +70,7 @@ def config(folder: Path) -> dict:
 
 
 def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
-    """Raise InputError if an encoder cannot train, has another vocabulary, or takes fewer than `max_length` tokens."""
+    """Raise InputError if an encoder cannot be trained, has another vocabulary, or takes less than `max_length`."""
     form = formats.of_config(config(folder))
     if not form.trains:
         raise InputError(
@@ -118,21 +118,21 @@ def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
 
 
 def _require_numbers(folder: Path, model: PreTrainedModel) -> None:
-    """Raise InputError for a weight that is NaN or infinite: the model would answer, and nobody could tell why."""
+    """Raise InputError for a weight that is NaN or infinite; the model would give wrong answers without an error."""
     for name, value in model.state_dict().items():
         if getattr(value, "is_floating_point", bool)() and not value.isfinite().all():
             raise InputError(f"{folder}: {name} holds what is no number; its weights are damaged")
 
 
 def _require_runs(folder: Path, model: PreTrainedModel, task: Task) -> None:
-    """Raise InputError for a model that cannot be run, or answers in another shape: what some values of a config do."""
+    """Raise InputError if the model cannot be run or its output has another shape; config values can cause this."""
     length = min(8, backbones.max_positions(model))
     inputs = {name: torch.ones(1, length, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
     inputs["token_type_ids"] = torch.zeros_like(inputs["input_ids"])
     try:
         with torch.inference_mode():
             shape = tuple(heads.outputs(model, task.kind, inputs).shape)
-    except Exception as error:  # of any type: whatever a layer raises for sizes that do not fit together
+    except Exception as error:  # layers raise errors of any type for sizes that do not fit together
         raise InputError(f"{folder}: its model cannot be run as {formats.CONFIG} has it: {one_line(error)}") from error
     wanted = heads.shape(task, length)
     if shape != wanted:

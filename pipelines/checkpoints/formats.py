@@ -1,4 +1,4 @@
-"""The table of formats of a model's weights: how each is saved and loaded. Nothing is pickled."""
+"""The table of formats of a model's weights, with functions that save and load each. Nothing is pickled."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,12 +19,12 @@ from pipelines.models import shapes
 
 @dataclass(frozen=True)
 class Format:
-    """One way to keep a model in a folder.
+    """One format of a model in a folder.
 
     Attributes:
-        name: its name; "" is Hugging Face's own format.
+        name: name of the format; "" is Hugging Face's own format.
         trains: whether a model in this format can be trained further.
-        holds: whether a model in memory is to be saved in this format.
+        holds: returns whether a model in memory is to be saved in this format.
         save: writes config and weights into an existing folder.
         load: returns the folder's model, of transformers' class `auto`.
     """
@@ -37,7 +37,7 @@ class Format:
 
     @property
     def mark(self) -> str:
-        """The key of config.json that marks the format; Hugging Face's own has none."""
+        """The key of config.json that marks the format; "" for Hugging Face's own."""
         return self.name and f"bertline_{self.name}"
 
     @property
@@ -47,7 +47,7 @@ class Format:
 
 
 def written(model: PreTrainedModel, folder: Path, **marks: Any) -> None:
-    """Write config.json with the marks of a format, and the weights; what parts of the model share is written once."""
+    """Write config.json with the marks of a format, and the weights; shared weights are written once."""
     model.config.save_pretrained(folder)
     path = folder / CONFIG
     settings = json.loads(path.read_text(encoding="utf-8")) | {"architectures": [type(model).__name__]} | marks
@@ -56,7 +56,7 @@ def written(model: PreTrainedModel, folder: Path, **marks: Any) -> None:
 
 
 def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The weights by name, without the further names of weights that are shared."""
+    """The weights by name; shared weights only under their first name."""
     tensors: dict[str, torch.Tensor] = {}
     seen: set[tuple[int, torch.Size]] = set()
     for name, tensor in model.state_dict().items():
@@ -69,7 +69,7 @@ def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
-    """Fill `model` with the weights in `folder`. Raises InputError unless they are its weights, all of them."""
+    """Fill `model` with the weights in `folder`. Raises InputError unless names and sizes are those of the model."""
     tensors = loading.tensors(weights(folder))
     wanted = model.state_dict()
     other = {name for name, tensor in tensors.items() if name not in wanted or wanted[name].shape != tensor.shape}
@@ -95,8 +95,8 @@ def _load_native(folder: Path, auto: Any) -> PreTrainedModel:
 
 NATIVE = Format("", True, lambda model: True, _save_native, _load_native)
 RESHAPED = Format("reshaped", False, lambda model: bool(shapes.of(model)), written, _load_reshaped)
-FLOATS = (NATIVE, RESHAPED)  # whose weights a method can take apart
-FORMATS = (  # the first that fits
+FLOATS = (NATIVE, RESHAPED)  # formats with float weights, which compression methods can change
+FORMATS = (  # `of_model` takes the first that fits
     Format("int8", False, quantized.is_int8, quantized.save_int8, quantized.load_int8),
     Format("qdq", False, quantized.is_qdq, quantized.save_qdq, quantized.load_qdq),
     Format("packed", False, quantized.is_packed, quantized.save_packed, quantized.load_packed),
@@ -112,6 +112,6 @@ def of_model(model: nn.Module) -> Format:
 
 def of_config(settings: Mapping[str, Any]) -> Format:
     """The format of a folder with this config.json."""
-    inner = settings.get("encoder")  # of an encoder under a head of ours
+    inner = settings.get("encoder")  # the config of an encoder under a head of ours
     marks = {*settings, *(inner if isinstance(inner, dict) else ())}
     return next(each for each in FORMATS if not each.mark or each.mark in marks)

@@ -1,6 +1,6 @@
-"""Load a model folder's weights, and refuse a folder from which some are missing.
+"""Load a model folder's weights, and raise InputError if some are missing.
 
-transformers fills missing weights with random numbers and only logs it; such a model would train, and even serve.
+transformers fills missing weights with random numbers and only logs it; such a model could be trained and served.
 """
 
 import copy
@@ -25,18 +25,18 @@ from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line
 from pipelines.models import backbones, shapes
 
-NO_SUCH_HEAD = "Unrecognized configuration class"  # what transformers says of a family without a model of that class
+NO_SUCH_HEAD = "Unrecognized configuration class"  # in transformers' error for a family that has no model of a class
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
-OWN_WEIGHTS = "bertline.safetensors"  # of forms that transformers would read as others, and then answer wrongly
-NOTES = "bertline"  # the metadata of OWN_WEIGHTS, as one JSON value: safetensors writes several in a random order
-CONFIG_DIGEST = "config_sha256"  # of NOTES
-SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")  # of a config
-OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # heads that are not wanted have other names
+OWN_WEIGHTS = "bertline.safetensors"  # for formats that transformers would misread, which gives wrong answers
+NOTES = "bertline"  # the key of OWN_WEIGHTS' metadata, one JSON value: safetensors writes keys in random order
+CONFIG_DIGEST = "config_sha256"  # a key inside NOTES
+SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")  # config keys, each 1 or more
+OF_A_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # does not match the names of unused heads
 
 
 def weights(folder: Path) -> Path:
-    """The file with a model folder's weights, whatever their form; it need not be there."""
+    """The path of a model folder's weights in any format; the file may not exist."""
     own = folder / OWN_WEIGHTS
     return own if own.is_file() else folder / WEIGHTS
 
@@ -44,10 +44,10 @@ def weights(folder: Path) -> Path:
 def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
     """The folder's model of transformers' class `auto` in fp32, and the names of its random weights.
 
-    A weight is random if the folder does not have it, or has it in another size.
+    A weight is random if the folder lacks it, or has it in another size.
 
     Args:
-        names: values of the config that replace the folder's.
+        names: config values that replace those of the folder.
     """
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
@@ -64,21 +64,21 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[
 
 @contextmanager
 def _usable(folder: Path) -> Iterator[None]:
-    """Turn what transformers and torch raise for a config or weights of no use into one sentence."""
+    """Turn errors of transformers and torch for an invalid config or invalid weights into InputError."""
     try:
         yield
     except InputError:
         raise
     except SafetensorError as error:
         raise unreadable(folder, error) from None
-    except Exception as error:  # of any type: a size, a name or a value in its config.json that transformers cannot use
+    except Exception as error:  # errors have any type if transformers cannot use a value of config.json
         if NO_SUCH_HEAD in str(error):
             raise
         raise InputError(f"{folder}: no model can be built from its config.json: {one_line(error)}") from error
 
 
 def _require_fit(auto: Any, folder: Path, names: dict[str, Any]) -> None:
-    """Raise InputError if the config asks for more layers or weights than the file has, before they are made."""
+    """Raise InputError, before any memory is used, if the config has more layers or weights than the file."""
     file = header(folder / WEIGHTS, folder)
     numbers = [int(layer[1]) for name in file.sizes if (layer := OF_A_LAYER.search(name))]
     model_config = config(folder)
@@ -87,14 +87,14 @@ def _require_fit(auto: Any, folder: Path, names: dict[str, Any]) -> None:
         raise InputError(f"{folder}: its config.json asks for {count:,} layers, its weights have {max(numbers) + 1}")
     with _usable(folder):
         model_config.update(names)
-        # a head or an output layer may be new; it is not larger than all the rest
+        # a head or an output layer may be new, but not larger than all other weights
         planned.model(
             partial(of_config, auto, model_config), f"{folder}: its {CONFIG}", len(file.sizes), 2 * file.numbers
         )
 
 
 def of_config(auto: Any, config: Any) -> PreTrainedModel:
-    """A model with random weights, of a class of transformers or of one of its Auto classes."""
+    """A model with random weights, of a model class or an Auto class of transformers."""
     model: PreTrainedModel = getattr(auto, "from_config", auto)(config)
     return model
 
@@ -107,12 +107,12 @@ class Header(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """The count of all numbers in the file."""
+        """The total count of numbers in all tensors of the file."""
         return sum(map(math.prod, self.sizes.values()))
 
 
 def header(file: Path, place: Path | None = None) -> Header:
-    """Read the header of a safetensors file. Raises InputError, which begins with `place`, if it is not readable."""
+    """The header of a safetensors file. Raises InputError, which begins with `place`, if the file is not readable."""
     try:
         with safe_open(file, "pt") as tensors:
             sizes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
@@ -133,12 +133,12 @@ def config(folder: Path) -> Any:
     planned.require_sizes(json_file.mapping(folder / CONFIG), f"{folder}: its {CONFIG}")
     try:
         model_config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # of any type, as above
+    except Exception as error:  # transformers raises errors of any type
         raise InputError(f"{folder}: its config.json is of no use: {one_line(error)}") from error
     inner = getattr(model_config, "encoder", model_config)
     for name in SIZES:
         size = getattr(inner, name, 1)
-        if isinstance(size, int) and size < 1:  # torch builds a model with -2 heads, and fails when it is used
+        if isinstance(size, int) and size < 1:  # torch builds a model with -2 heads, but the model fails when called
             raise InputError(f"{folder}: its config.json has {name} {size}; 1 or more is expected")
     if getattr(inner, "is_decoder", False) or getattr(model_config, "is_decoder", False):
         raise InputError(f"{folder}: its {CONFIG} has is_decoder True; it would read each token without those after it")
@@ -154,12 +154,12 @@ def tensors(file: Path) -> dict[str, torch.Tensor]:
 
 
 def unreadable(place: Path, error: Exception) -> InputError:
-    """The error for a file that holds no weights or is incomplete; `place` is the file or its folder."""
+    """The error for a file without weights, or an incomplete file; `place` is the file or its folder."""
     return InputError(f"{place}: its weights are not readable ({one_line(error)}); was the file cut off?")
 
 
 def with_encoder(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
-    """As `opened`, but the encoder must be complete: only weights of a head or a pooler may be random."""
+    """The same as `opened`, but raises InputError if weights other than those of a head or a pooler are random."""
     model, random = opened(auto, folder, **names)
     inside = {id(p) for p in backbones.encoder_parameters(model)}
     require_whole(folder, random & {name for name, p in model.named_parameters() if id(p) in inside})
@@ -176,14 +176,14 @@ def require_whole(folder: Path, random: set[str]) -> None:
 
 
 def digest(settings: Mapping[str, Any]) -> str:
-    """sha256 of the values of a config.json, however they are written."""
+    """sha256 of the values of a config.json, independent of formatting and key order."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def require_its_config(folder: Path) -> None:
-    """Raise InputError if config.json is not the one that was written with weights in a format of ours.
+    """Raise InputError if config.json was changed after weights in a format of ours were saved with it.
 
-    Many of its values, such as an activation, change all answers, and no weight shows it.
+    Many values, such as an activation, change all answers, and the weights do not reveal it.
     """
     noted = header(weights(folder)).metadata.get(CONFIG_DIGEST)
     if noted is not None and noted != digest(json_file.mapping(folder / CONFIG)):
@@ -191,12 +191,12 @@ def require_its_config(folder: Path) -> None:
 
 
 def built(auto: Any, folder: Path, most: int) -> PreTrainedModel:
-    """A model with random weights in all the shapes that a folder's config names, which are at most so many."""
+    """A model with random weights in the shapes of a folder's config. Raises InputError for over `most` weights."""
     model_config = config(folder)
     for part in (model_config, getattr(model_config, "encoder", model_config)):
-        part.dtype = torch.float32  # as `opened` does, whatever the config names
+        part.dtype = torch.float32  # as in `opened`, whatever dtype the config has
     with _usable(folder):
-        # on a copy, since some models write into their config what they have of it
+        # on a copy, since some models change their config
         build = partial(of_config, auto, copy.deepcopy(model_config))
         planned.model(build, f"{folder}: its {CONFIG}", len(header(weights(folder)).sizes), most)
         model = of_config(auto, model_config)

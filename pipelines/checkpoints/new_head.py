@@ -1,4 +1,4 @@
-"""The model that fine-tuning starts from: the encoder of a folder with a new head for a task."""
+"""The initial model of fine-tuning: the encoder of a folder with a new head for a task."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def for_task(
     The folder may hold a fine-tuned model, whose head is dropped (Phang et al. 2018 fine-tune twice).
 
     Args:
-        pooling: "cls", "mean" or "compare"; without one our heads read [CLS], the native head what its family reads.
+        pooling: "cls", "mean" or "compare"; None: our heads read [CLS], a native head keeps its family's default.
     """
     if pooling == "compare" and task.kind not in ("pair", "regression"):
         raise _refused("pooling", pooling, f"rows of kind {task.kind} have no two texts to compare")
@@ -48,7 +48,7 @@ def _ours(folder: Path, task: Task, head: str, pooling: str, features: str) -> P
 
 
 def _native(folder: Path, task: Task, pooling: str | None, features: str) -> PreTrainedModel:
-    """transformers' model for the task with the encoder of `folder`; a head in the folder is not used."""
+    """transformers' model for the task with the encoder of `folder`; a head in the folder is ignored."""
     tuned = encoder(folder) if (folder / TASK_FILE).is_file() else None
     config = tuned.config if tuned else loading.config(folder)
     family, auto, names = config.model_type, heads.AUTO[task.kind], heads.names(task)
@@ -61,7 +61,7 @@ def _native(folder: Path, task: Task, pooling: str | None, features: str) -> Pre
         why = f"the {family} family's native head does not do that for rows of kind {task.kind}"
         raise _refused("pooling", pooling, f"{why}; name a head of ours")
     if family == "xlnet" and task.kind not in ("span", "tagging"):
-        names["summary_type"] = "first"  # our place of [CLS]; XLNet's own is the last, which padding may take
+        names["summary_type"] = "first"  # where bertline puts [CLS]; XLNet's default, the last, may be padding
     try:
         if not tuned:
             return loading.with_encoder(auto, folder, **names)[0]

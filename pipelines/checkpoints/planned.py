@@ -1,6 +1,6 @@
-"""The model that a config asks for, built without memory: whether its weights can be those in a file.
+"""A model built from a config without memory for weights, to check that its weights can be those in a file.
 
-A damaged config may ask for a size that no memory holds, or for more layers than can be built in a day.
+A damaged config may have a size that no memory can hold, or too many layers to build in a day.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from transformers import PreTrainedModel
 from pipelines.core.errors import InputError, shown
 from pipelines.models import shapes
 
-# of a config: a number whose key has this word is counted in Python, at the latest when a model is built
+# word in a config key -> maximum: these numbers control Python loops, at the latest when a model is built
 COUNTED = {"layer": 10_000, "num_labels": 1_000_000}
-MOST = 2**31  # no other number of a config is larger
-MORE = 50  # times as many tensors as a file has: layers may share what stands in it once
-FREE = 2**24  # weights and buffers that no file need have: 64 MiB
+MOST = 2**31  # maximum of other numbers in a config
+MORE = 50  # maximum tensors of a model per tensor of the file: layers may share weights
+FREE = 2**24  # number of weights and buffers that may be missing in the file: 64 MiB
 
 
 def require_sizes(values: Any, place: str, key: str = "") -> None:
-    """Raise InputError for a number in a config that is larger than any model's; `place` begins the message."""
+    """Raise InputError for a number in a config that is too large for any model; `place` begins the message."""
     if isinstance(values, dict):
         for name, value in values.items():
             require_sizes(value, place, str(name))
@@ -29,20 +29,22 @@ def require_sizes(values: Any, place: str, key: str = "") -> None:
         for value in values:
             require_sizes(value, place, key)
     elif type(values) is int:
-        words = COUNTED.items() if "." not in key else ()  # others are names of matrices
+        words = COUNTED.items() if "." not in key else ()  # keys with a dot are names of matrices
         most = min((most for word, most in words if word in key), default=MOST)
         if abs(values) > most:
             raise InputError(f"{place} has {shown(key)} {shown(values)}; {most:,} is the most")
 
 
 def model(build: Callable[[], PreTrainedModel], place: str, tensors: int, most: int) -> PreTrainedModel:
-    """The model that `build` builds, with the shapes that its config notes, on no device.
+    """The result of `build` on the meta device, with the shapes in its config (`models.shapes`).
 
-    Raises InputError if the model has more than `most` weights, or far more tensors than the file. The error comes
-    before all tensors are built.
+    Raises InputError if the model has more than `most` weights, or far more tensors than the file; too many
+    tensors raise it while they are built.
 
     Args:
-        place: begins the message.
+        place: begins the error message.
+        tensors: number of tensors in the file.
+        most: maximum number of weights, apart from FREE.
     """
     try:
         with _Counted(MORE * (tensors + MORE)), torch.device("meta"):
@@ -57,7 +59,7 @@ def model(build: Callable[[], PreTrainedModel], place: str, tensors: int, most: 
 
 
 class _Counted(TorchFunctionMode):
-    """Inside the block at most so many tensors are made."""
+    """A block in which more than `most` new tensors raise InputError."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The model that pretraining starts from: random weights of a config's shape, or a model folder."""
+"""The initial model of pretraining: random weights in a config's shape, or a model folder."""
 
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ from pipelines.text import tokenizer as tokenizer_files
 
 
 def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed: int) -> PreTrainedModel:
-    """The model that pretraining begins with.
+    """The initial model of pretraining.
 
     Args:
         source: a model folder to continue from, or a config as a JSON file, for random weights.
         changes: values to change in that config, by its own names.
         auto: the transformers Auto class that the objective trains.
-        tokenizer: that of the encoded text; a model with another vocabulary is given this one.
-        seed: of the random weights.
+        tokenizer: tokenizer of the encoded text; a model with another vocabulary gets the vocabulary of this one.
+        seed: seed of the random weights.
     """
     if source.is_dir():
         if changes:
@@ -44,9 +44,9 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
         if heads < 1 or width % heads:
             raise ValueError(f"hidden_size {width} is not divisible by num_attention_heads {heads}")
         model = auto.from_config(config)
-        with torch.inference_mode():  # some sizes do not fit together, which only a forward pass shows
+        with torch.inference_mode():  # some sizes do not fit together; only a forward pass shows this
             backbones.encoder(model.eval())(input_ids=torch.tensor([[tokenizer.cls_id, tokenizer.sep_id]]))
-    except Exception as error:  # of any type: transformers or torch cannot use these sizes
+    except Exception as error:  # transformers and torch raise errors of any type for invalid sizes
         raise InputError(f"{source}: no model can be built with these sizes: {one_line(error)}") from error
     return model.train()
 
@@ -64,7 +64,7 @@ def family(source: Path) -> str:
 
 
 def _check_names(family: str, changes: dict[str, Any], values: dict[str, Any]) -> None:
-    """Raise UsageError if a name in `changes` is neither in the family's config nor in `values`, the file's."""
+    """Raise UsageError if a name in `changes` is neither in the family's config nor in the file's `values`."""
     config = AutoConfig.for_model(family)
     names = {*config.to_dict(), *config.attribute_map} - {*PreTrainedConfig().to_dict()} | {*values}
     names -= {"model_type", "vocab_size"}  # set by the file and by the tokenizer
@@ -95,12 +95,12 @@ def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
 
 
 def itself(model: PreTrainedModel, params: Any) -> PreTrainedModel:
-    """The module to train for an objective that needs nothing around the model: the model itself."""
+    """The module to train, for objectives that need no wrapper: the model itself."""
     return model
 
 
 def _special_ids(family: str, tokenizer: Any) -> dict[str, int]:
-    """The ids of the special tokens, by the names that the family's config has for them."""
+    """The ids of the special tokens, by the names in the family's config."""
     ids = {"pad": tokenizer.pad_id, "cls": tokenizer.cls_id, "bos": tokenizer.cls_id}
     ids |= {"sep": tokenizer.sep_id, "eos": tokenizer.sep_id}
     known = AutoConfig.for_model(family).to_dict()

@@ -1,4 +1,4 @@
-"""Fetch a published checkpoint, from a folder or from Hugging Face's hub, as a model folder of ours."""
+"""Fetch a published checkpoint, from a folder or Hugging Face's hub, as a bertline model folder."""
 
 import pickle
 import re
@@ -17,13 +17,13 @@ from pipelines.models import backbones
 from pipelines.models.features import FeaturesConfig
 from pipelines.text import protocol, tokenizer, vocab
 
-SEVERAL_IDEOGRAPHS = re.compile("[一-鿿]{2}")  # BERT's own tokenizer splits at each
+SEVERAL_IDEOGRAPHS = re.compile("[一-鿿]{2}")  # BERT's own tokenizer makes no such pieces
 
 
 def fetch(source: str, revision: str, target: Path) -> None:
     """Copy a Hugging Face folder, or download a name on the hub, into `target` as config, safetensors, tokenizer.
 
-    Raises InputError unless the result is an encoder of a family that is known here, with all of its weights.
+    Raises InputError unless the result is an encoder of a supported family, with all of its weights.
     """
     local = Path(source)
     if not local.is_dir():
@@ -41,7 +41,7 @@ def fetch(source: str, revision: str, target: Path) -> None:
 
 
 def _tokenizer(source: Path, target: Path) -> None:
-    """Copy the tokenizer's files. The first BERTs have no config of theirs; their vocabulary says what it would."""
+    """Copy the tokenizer's files. If there is only a vocab.txt, as for the first BERTs, write a config for it."""
     if (source / protocol.CONFIG).is_file() or not (source / vocab.FILE).is_file():
         model_folder.copy_tokenizer(source, target)
         return
@@ -55,7 +55,7 @@ def _tokenizer(source: Path, target: Path) -> None:
 
 
 def _weights(source: Path, target: Path) -> None:
-    """The weights of a Hugging Face folder as one safetensors file; nothing is unpickled but tensors."""
+    """Write the weights of a Hugging Face folder as one safetensors file; only tensors are unpickled."""
     whole, pickled = source / "model.safetensors", source / "pytorch_model.bin"
     files = [whole] if whole.is_file() else sorted(source.glob("model-*-of-*.safetensors"))
     if files:
@@ -72,7 +72,7 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
         return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise InputError(f"{file}: holds more than tensors; it is not opened") from None
-    except (RuntimeError, OSError, EOFError) as error:  # which of these a cut file raises depends on where it ends
+    except (RuntimeError, OSError, EOFError) as error:  # a truncated file raises one of these
         raise loading.unreadable(file, error) from None
 
 
@@ -82,7 +82,7 @@ def _download(name: str, revision: str) -> Path:
     wanted = ["config.json", "*.safetensors", "pytorch_model.bin", *protocol.FILES]
     try:
         return Path(snapshot_download(name, revision=revision or None, allow_patterns=wanted))
-    except Exception as error:  # the hub's own errors share no class that says what happened in one sentence
+    except Exception as error:  # the hub's errors have no common base class
         raise InputError(
             f"{name}: neither a folder here nor available on the hub ({one_line(error, MAX_PRINTED)})"
         ) from None

@@ -1,4 +1,4 @@
-"""Save and load models whose weights are rounded: config.json names the layers, another file has their parts."""
+"""Save and load models with rounded weights: config.json lists the layers, another file has their tensors."""
 
 import json
 from collections.abc import Callable, Container, Iterator
@@ -17,9 +17,9 @@ from pipelines.core.errors import InputError, one_line, shown
 from pipelines.models import shapes
 from pipelines.models.quantization import int8, matrices, packed, qdq
 
-INT8, QDQ, PACKED = "bertline_int8", "bertline_qdq", "bertline_packed"  # keys of config.json: the layers in that form
-PARAMETERS = "parameters"  # in the weights' metadata: how many the model has, which packed bytes do not show
-REPEATED = "repeated"  # there too, if layers share weights: names -> the name under which the same values are written
+INT8, QDQ, PACKED = "bertline_int8", "bertline_qdq", "bertline_packed"  # keys of config.json: layers in each form
+PARAMETERS = "parameters"  # in the weights' metadata: the number of parameters, which packed bytes do not reveal
+REPEATED = "repeated"  # there too, if layers share weights: name -> name under which the values are written
 ROUNDED = (int8.Int8Linear, int8.Int8Embedding, qdq.QdqLinear)
 
 Parts = dict[str, torch.Tensor]
@@ -38,17 +38,17 @@ def is_int8(model: nn.Module) -> bool:
 
 
 def save_int8(model: PreTrainedModel, folder: Path) -> None:
-    """A model of int8 linear layers and embeddings."""
+    """Save a model of int8 linear layers and embeddings."""
     _save(model, folder, INT8, _names(model))
 
 
 def save_qdq(model: PreTrainedModel, folder: Path) -> None:
-    """The same with fixed ranges of the layers' inputs."""
+    """Save a model of int8 layers and embeddings with fixed ranges of the inputs of linear layers."""
     _save(model, folder, QDQ, _names(model))
 
 
 def save_packed(model: PreTrainedModel, folder: Path) -> None:
-    """A model of packed weights; config.json has the shape and the grid of each."""
+    """Save a model of packed weights; config.json gets the shape and the grid of each."""
     _save(model, folder, PACKED, {name: [*each.shape, *vars(each.grid).values()] for name, each in _packed(model)})
 
 
@@ -65,7 +65,7 @@ def load_qdq(folder: Path, auto: Any) -> PreTrainedModel:
 def load_packed(folder: Path, auto: Any) -> PreTrainedModel:
     """Load a model that `save_packed` wrote, with its weights unpacked.
 
-    It is a model of floats, as fast and as large in memory as any other.
+    The result is a float model, as fast and as large in memory as any other.
     """
 
     def unpack(model: nn.Module, name: str, numbers: Any, parts: Parts) -> Parts:
@@ -77,7 +77,7 @@ def load_packed(folder: Path, auto: Any) -> PreTrainedModel:
 
 
 def parameters(model: nn.Module, repeated: Container[str] = ()) -> int:
-    """The number of parameters, as if none were rounded or packed; those of matrices in `repeated` do not count."""
+    """The number of parameters before rounding and packing, without the matrices in `repeated`."""
     count = sum(each.numel() for each in model.parameters())
     for name, part in model.named_modules():
         if isinstance(part, packed.PackedWeight) and f"{name}.packed" not in repeated:
@@ -89,7 +89,7 @@ def parameters(model: nn.Module, repeated: Container[str] = ()) -> int:
 
 
 def _names(model: nn.Module) -> list[str]:
-    """The rounded layers; one that is several layers has several names."""
+    """The names of rounded layers; a module that is used as several layers has several names."""
     return [name for name, part in model.named_modules(remove_duplicate=False) if isinstance(part, ROUNDED)]
 
 
@@ -99,7 +99,7 @@ def _packed(model: nn.Module) -> Iterator[tuple[str, packed.PackedWeight]]:
 
 
 def _save(model: PreTrainedModel, folder: Path, mark: str, layers: Any) -> None:
-    """config.json with `layers` under `mark`, and all tensors; what layers share is written once."""
+    """Write config.json with `layers` under `mark`, and all tensors; shared values are written once."""
     model.config.save_pretrained(folder)
     path = folder / CONFIG
     settings = json.loads(path.read_text(encoding="utf-8")) | {mark: layers, "architectures": [type(model).__name__]}
@@ -113,10 +113,10 @@ def _save(model: PreTrainedModel, folder: Path, mark: str, layers: Any) -> None:
 
 
 def _repeated(model: PreTrainedModel, tensors: Parts) -> dict[str, str]:
-    """The names of values that stand under another name too -> the first one; {} if the layers share no weights.
+    """Names of tensors that repeat an earlier tensor -> the earlier name; {} if layers share no weights.
 
-    Each layer has rounded what it shares by itself, so that only the values tell. What layers do not share may differ,
-    as the ranges of their inputs do.
+    Each layer rounds shared weights by itself, so they are found by their values. Tensors that layers do not share,
+    such as the ranges of inputs, may differ.
     """
     if shapes.GROUPS not in shapes.of(model):
         return {}
@@ -136,12 +136,12 @@ def _load_rounded(folder: Path, auto: Any, mark: str, linear: type[nn.Module]) -
 
 
 def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, Any, Parts], Parts]) -> PreTrainedModel:
-    """The folder's model; `build` puts a layer's form into it, and returns the tensors that this form has."""
+    """The folder's model; `build` replaces a layer by its rounded form, and returns the tensors of that form."""
     loading.require_its_config(folder)
     layers, file = _listed(folder, mark), loading.header(weights(folder))
-    in_a_number = 8 if mark == PACKED else 1  # a packed weight has one bit at least
+    in_a_number = 8 if mark == PACKED else 1  # a packed weight has at least one bit
     model = loading.built(auto, folder, in_a_number * file.numbers)
-    delattr(model.config, mark)  # it may be saved in another form
+    delattr(model.config, mark)  # the model may be saved in another form
     tensors = loading.tensors(weights(folder))
     try:
         tensors |= {name: tensors[first] for name, first in json.loads(file.metadata.get(REPEATED, "{}")).items()}
@@ -169,7 +169,7 @@ def _listed(folder: Path, mark: str) -> list[str] | dict[str, Any]:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Let a ValueError begin with the layer's name."""
+    """Begin the message of a ValueError with the layer's name."""
     try:
         yield
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""Checks that the parts of a rounded layer in a file fit a layer of its size.
+"""Checks that the tensors of a rounded layer in a file fit the layer.
 
-torch's int8 kernels and numpy's bits do not check: parts of another size give wrong numbers, or end the process.
+torch's int8 kernels and numpy's bit functions do not check sizes: wrong sizes give wrong numbers or a crash.
 """
 
 from typing import Any
@@ -15,10 +15,10 @@ Size = tuple[int, ...]
 
 
 def require_int8(layer: nn.Module, parts: Parts, fixed: bool) -> None:
-    """Raise ValueError unless they are the parts of `layer`, linear or an embedding, in int8.
+    """Raise ValueError unless `parts` are the int8 tensors of `layer`, a linear layer or an embedding.
 
     Args:
-        fixed: whether its inputs have a fixed range, and its weight may have one scale for all rows.
+        fixed: whether the inputs have a fixed range; then the weight may have one scale for all rows.
     """
     rows, columns = _size(layer)
     one = [(1,)] if fixed or isinstance(layer, nn.Embedding) else []

@@ -1,7 +1,7 @@
-"""Exchange the vocabulary of a trained encoder, so that the words of a new corpus become single tokens.
+"""Exchange the vocabulary of a trained encoder, so that words of a new corpus become single tokens.
 
-An entry of both vocabularies keeps its embedding. A new entry starts as the mean of the pieces into which the old
-tokenizer cuts it.
+An entry of both vocabularies keeps its embedding. A new entry starts with the mean of the embeddings of the pieces into
+which the old tokenizer splits it.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ def same(old: Tokenizer, new: Tokenizer) -> bool:
 
 
 def exchange(model: PreTrainedModel, old: Tokenizer, new: Tokenizer) -> int:
-    """Replace the ids of `old` in `model` by those of `new`; returns how many entries take over one old embedding."""
+    """Replace the vocabulary of `old` in `model` by `new`; returns how many entries start from one old embedding."""
     if old.name != new.name:
         raise InputError(
             f"the encoder's tokenizer is {old.name}, the encoded text's {new.name}; "
@@ -41,16 +41,16 @@ def exchange(model: PreTrainedModel, old: Tokenizer, new: Tokenizer) -> int:
 
 
 def _tables(model: PreTrainedModel) -> list[nn.Parameter]:
-    """The parameters with a row per entry: embeddings (V, H), output weights (V, H) if they are others, bias (V,)."""
+    """The parameters with a row per entry: embeddings (V, H), output weights (V, H) if not tied, and bias (V,)."""
     output = model.get_output_embeddings()
     named: Any = [model.get_input_embeddings().weight, getattr(output, "weight", None), getattr(output, "bias", None)]
     return list({id(table): table for table in named if table is not None}.values())
 
 
 def _sources(old: Tokenizer, new: Tokenizer) -> Ragged:
-    """For each entry of `new`, the ids of `old` whose mean it starts from: its own id, or those of its pieces."""
+    """For each entry of `new`, the ids of `old` whose mean it starts from: an equal entry, or its pieces."""
     known = {piece: i for i, piece in enumerate(_pieces(old))}
-    parts = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")  # their names may differ
+    parts = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")  # special tokens may have different names
     old_ids = {getattr(new, part): getattr(old, part) for part in parts}
     pieces = _pieces(new)
     old_ids |= {i: known[piece] for i, piece in enumerate(pieces) if i not in old_ids and piece in known}
