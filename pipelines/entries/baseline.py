@@ -1,4 +1,4 @@
-"""baseline: the task that a model without a neural network is fitted and scored on, and its settings."""
+"""baseline: the task on which a model without a neural network is fitted and scored, and the settings of the model."""
 
 from typing import Annotated, ClassVar
 
@@ -14,5 +14,5 @@ class Baseline(Scored):
     refers: ClassVar = {"task": ("prepare",)}
 
     ngrams: Range = (1, 3)  # shortest and longest, in characters
-    c: Positive = 1.0  # of the SVM
+    c: Positive = 1.0  # regularization parameter C of the SVM
     seed: Annotated[int, Field(ge=0)] = 1

@@ -1,4 +1,4 @@
-"""build_vocab: the rows that a vocabulary is learned from, its tokenizer and its size."""
+"""build_vocab: the rows from which a vocabulary is learned, its tokenizer and its size."""
 
 from typing import Annotated, ClassVar
 

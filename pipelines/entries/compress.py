@@ -1,4 +1,4 @@
-"""compress: which model is made smaller, and by which method."""
+"""compress: the model to make smaller, and the method."""
 
 from typing import Annotated, ClassVar
 

@@ -1,4 +1,4 @@
-"""encode: which rows become token ids, and with which tokenizer."""
+"""encode: the rows to turn into token ids, and the tokenizer."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -14,7 +14,7 @@ class Encode(Section):
     vocab: str  # a folder with tokenizer files: artifacts/vocab/NAME, or any model folder
     max_length: Annotated[int, Field(ge=5)]  # tokens of a sequence, the special ones included
     stride: Count = 128  # kind span: tokens of the context from the start of one window to the start of the next
-    max_question: Count = 64  # kind span: tokens of a question; the rest is cut off
-    # what "[SEP]" in a text is: text, since a text must not steer a model; special for corpora of published models
-    # that write it so, such as JSQuAD
+    max_question: Count = 64  # kind span: maximum tokens of a question; the rest is cut off
+    # how "[SEP]" in a text is read: as plain text, so that a text cannot control a model, or as the special token,
+    # for corpora such as JSQuAD, in which published models expect it
     special_tokens: Literal["text", "special"] = "text"

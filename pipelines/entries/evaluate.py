@@ -16,13 +16,13 @@ class Check(Section):
 
     at_least: Fraction = 1.0  # share of the rows that must pass
     rows: list[dict[str, Any]] = []  # minimum functionality: inputs, each with the prediction that is expected
-    # invariance and direction: how each text of the split is changed; rows without a change do not count
+    # invariance and direction: the change of each text of the split; rows that it does not change do not count
     replace: dict[str, str] = {}  # regular expression -> replacement
     write: Literal["", "upper", "lower", "full_width"] = ""
     columns: list[str] = []  # the texts to change; empty: all of the kind's inputs
     # direction: the label whose probability must not fall ("up") or rise ("down"); "value" is a regression's number
     moves: dict[str, Literal["up", "down"]] = {}
-    tolerance: Annotated[float, Field(ge=0)] = 0.0  # how far a number may go the wrong way, or a value may change
+    tolerance: Annotated[float, Field(ge=0)] = 0.0  # allowed change of a value, or of a number the wrong way
 
 
 class Evaluate(Scored):

@@ -11,5 +11,5 @@ class Export(Section):
     named_after: ClassVar = ("finetune", "compress")
 
     opset: Annotated[int, Field(ge=14)] = 18
-    # by how much logits of torch and ONNX may differ: of any row 1e-4, or of the median row 0.1 where layers are int8
+    # maximum difference between logits of torch and ONNX. None: 1e-4 for every row; for int8, 0.1 for the median row
     tolerance: Positive | None = None

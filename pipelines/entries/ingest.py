@@ -1,4 +1,4 @@
-"""ingest: which corpus to fetch."""
+"""ingest: the corpus to fetch."""
 
 from pipelines.core.section import Section
 
@@ -6,4 +6,4 @@ from pipelines.core.section import Section
 class Ingest(Section):
     corpus: str
     edition: str = "official"  # a key of the corpus's SOURCES
-    only: list[str] = []  # the only files to fetch, for a mirror that has no others
+    only: list[str] = []  # the only files to fetch, for a mirror without the others; empty: all

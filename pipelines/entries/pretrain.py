@@ -1,4 +1,4 @@
-"""pretrain: what an encoder starts from, the text that it reads, and its objective."""
+"""pretrain: the start of an encoder, the text that it reads, and its objective."""
 
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ class Pretrain(Fit):
     refers: ClassVar = {"data": ("encode",)}
 
     data: Name
-    start: str  # a model folder to continue from, or a config as a JSON file, for random weights
+    start: str  # a model folder to continue from, or a config (a JSON file), for random weights
     objective: str
     config: dict[str, Any] = {}  # changes to the config, by its own names: num_hidden_layers, hidden_size, ...
 

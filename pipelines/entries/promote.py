@@ -1,4 +1,4 @@
-"""promote: the conditions under which a challenger becomes champion."""
+"""promote: the conditions under which a challenger becomes the champion."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,24 +12,24 @@ class Promote(Section):
 
     refers: ClassVar = {"run": ("finetune", "compress"), "beats": ("baseline",)}
 
-    run: Name  # the run that retrain registers; its evaluate entry names the rows
-    # dry_run measures and tells, and stops nothing; off does not even measure
+    run: Name  # the run that `retrain` registers; its evaluate entry names the rows to score
+    # dry_run measures and reports, but refuses nothing; off does not measure
     gate: Literal["enforce", "dry_run", "off"] = "enforce"
     at_least: Fraction = 0.0  # the lowest score that passes, in the task's metric
-    beats: Name | bool = True  # a baseline that it must score above; true: every one of its task and split
-    # against the champion: how much less it may score, and how sure that must be; a bootstrap over the rows says so
+    beats: Name | bool = True  # a baseline to score above; true: every baseline of the same task and split
+    # how much lower than the champion it may score, and the confidence of that, from a bootstrap over the rows
     may_lose: Fraction = 0.02
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
-    at_tie: Literal["promote", "keep"] = "promote"  # of two that say the same of every row
+    at_tie: Literal["promote", "keep"] = "promote"  # if it and the champion give the same answer for every row
     classes: dict[str, Fraction] = {}  # the lowest F1 of a label
-    slices: dict[str, Fraction] = {}  # the lowest score of a slice that the evaluate entry names
-    least_agreement: Fraction = 0.0  # the share of rows of which it says what the champion says
-    max_size_mb: Positive | None = None  # of its weights, in 10^6 bytes
-    max_p95_ms: Positive | None = None  # its latency for a row alone, on the machine of the gate
+    slices: dict[str, Fraction] = {}  # the lowest score of a slice, which the evaluate entry may define
+    least_agreement: Fraction = 0.0  # the lowest share of rows for which it and the champion give the same answer
+    max_size_mb: Positive | None = None  # size of its weights, in 10^6 bytes
+    max_p95_ms: Positive | None = None  # its 95th percentile latency for one row, on the machine that runs the gate
     max_latency_ratio: Positive | None = None  # its median latency divided by the champion's
-    approval: Switch = False  # a person sets the tag `approved` of the version to `true` first
+    approval: Switch = False  # whether a person must first set the tag `approved` of the version to `true`
 
     @field_validator("gate", mode="before")
     @classmethod
     def _unquoted(cls, value: Any) -> Any:
-        return "off" if value is False else value  # as YAML 1.1 reads the word
+        return "off" if value is False else value  # YAML 1.1 reads `off` as false

@@ -1,4 +1,4 @@
-"""score: a file of rows for each window of time, and the file that the champion's answers go to."""
+"""score: the file of rows for each window of time, and the file for the champion's answers."""
 
 from datetime import date
 from typing import Annotated, ClassVar, Literal
@@ -21,15 +21,15 @@ Pattern = Annotated[str, AfterValidator(_with_window)]
 
 
 class Score(Section):
-    """A scoring job: each window's rows are scored once, when the window has ended. Windows are in UTC."""
+    """A scoring job: the rows of each window are scored once, after the window has ended. Windows are in UTC."""
 
     refers: ClassVar = {"model": ("promote",)}
 
     model: Name
-    source: Pattern  # such as incoming/{window}.parquet; {window} is 2026-11-23, or 2026-11-23T09 of an hour
+    source: Pattern  # such as incoming/{window}.parquet; {window} is 2026-11-23, or 2026-11-23T09 for an hour
     target: Pattern
-    every: Literal["hour", "day", "week"] = "day"  # a week has the name of its Monday
+    every: Literal["hour", "day", "week"] = "day"  # a week is named by its Monday
     since: Annotated[date, Field(strict=False, ge=date(1970, 1, 5))]  # the first window; weeks are counted from there
-    # what becomes of windows whose run did not take place: they stay unscored, or the latest is scored, or all are
+    # windows whose run did not take place: skip leaves them unscored, latest scores the latest, all scores all
     catch_up: Literal["skip", "latest", "all"] = "latest"
     prefix: str = ""

@@ -1,4 +1,4 @@
-"""tune: what a search tries for a finetune entry."""
+"""tune: the values that a search tries for a finetune entry."""
 
 from typing import Annotated, Any, ClassVar, Literal
 

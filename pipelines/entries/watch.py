@@ -1,4 +1,4 @@
-"""watch: when the windows of a scoring job count as drift."""
+"""watch: the limits above which windows of a scoring job count as drift."""
 
 from typing import Annotated, ClassVar, Self
 
@@ -10,16 +10,16 @@ Limit = Annotated[float, Field(ge=0, le=1)]
 
 
 class Watch(Section):
-    """The rules that say when scored windows have drifted from their model's profile.
+    """The rules by which scored windows have drifted from their model's profile.
 
-    The windows are those of the score entry of the same name. A statistic has drifted if it lies above its limit, and
-    above the value that chance gives for so many rows. Shares are fractions of 1, divergences are in bits, and gaps are
+    The windows are those of the score entry of the same name. A statistic has drifted if it is above its limit, and
+    above the value that chance gives for as many rows. Shares are fractions of 1, divergences are in bits, and gaps are
     differences between cumulative shares.
     """
 
     named_after: ClassVar = ("score",)
 
-    least: Count = 2  # of the last `of` windows, the newest among them
+    least: Count = 2  # alarm if at least this many of the last `of` windows drifted, the newest among them
     of: Count = 3
     unknown_pieces: Limit = 0.02
     unknown_words: Limit = 0.05

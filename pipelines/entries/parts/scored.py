@@ -1,4 +1,4 @@
-"""The split that is predicted and scored: the keys of evaluate and of baseline."""
+"""The split to predict and score: keys of evaluate and of baseline."""
 
 from pipelines.core.section import Name, Section
 
@@ -8,4 +8,4 @@ class Scored(Section):
 
     task: Name
     split: Name = "test"
-    slices: dict[str, str] = {}  # name -> regular expression: the slice has the rows with a text that matches
+    slices: dict[str, str] = {}  # name -> regular expression; the slice is the rows with a text that matches
