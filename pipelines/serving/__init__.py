@@ -1,1 +1,1 @@
-"""Predictions for others: over HTTP, over Parquet files, and as a registered model."""
+"""Predictions over HTTP, for Parquet files, and by a registered model."""

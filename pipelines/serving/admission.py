@@ -1,4 +1,4 @@
-"""The admission of requests: a few are answered at a time, some wait, and those beyond get a 503."""
+"""Limit the requests: a few are answered at a time, some wait, and the others get a 503."""
 
 import asyncio
 from typing import Any
@@ -6,19 +6,22 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 AT_A_TIME, WAITING = 16, 64
-# what Ray Serve passes on to a replica at a time: a body that is slow holds a place of these, and none of AT_A_TIME
+# requests that Ray Serve sends to a replica at a time; a slow body holds one of these, but none of AT_A_TIME
 CONNECTIONS = 256
 
 
 class Turns:
-    """An ASGI application that gives requests with a body their turn; they are whole when they come here."""
+    """An ASGI middleware that lets at most `at_a_time` POST requests run, and `waiting` others wait.
+
+    Their bodies have been read completely before (`bodies.LimitedBodies`).
+    """
 
     def __init__(self, app: Any, at_a_time: int = AT_A_TIME, waiting: int = WAITING) -> None:
         self.app, self.most = app, at_a_time + waiting
         self.turns, self.admitted = asyncio.Semaphore(at_a_time), 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":  # whether it answers is told at any time
+        if scope["type"] != "http" or scope["method"] != "POST":  # GET, such as /health, is answered at any time
             await self.app(scope, receive, send)
         elif self.admitted >= self.most:
             why = f"{self.admitted} requests are being answered or wait; try again"

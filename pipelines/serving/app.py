@@ -18,18 +18,18 @@ from pipelines.serving import admission, bodies, page, schemas
 from pipelines.tracking import registry
 
 ARGUMENTS = ("model", "alias", "runtime")
-KEY = 40  # letters of an unknown key that are repeated: it may be of any size
-DRAIN_SECONDS = 20  # for requests that are being answered when the service is to end
-FOLLOW_SECONDS = 10  # from one look at the alias to the next
+KEY = 40  # the most characters of an unknown key in an error, since the key may be long
+DRAIN_SECONDS = 20  # for requests in flight when the service stops
+FOLLOW_SECONDS = 10  # between two checks of the alias
 api = FastAPI(
     title="bertline",
     description="Labels and probabilities for texts, from the champion of a registered model.",
     version="1",
-    docs_url=None,  # FastAPI's own pages load their script from another host
+    docs_url=None,  # FastAPI's pages load scripts from another host
     redoc_url=None,
 )
 api.add_middleware(admission.Turns)
-api.add_middleware(bodies.LimitedBodies)  # which a request passes first
+api.add_middleware(bodies.LimitedBodies)  # added last, so it runs first
 PROBLEM: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Problem, "description": "The body is no text in UTF-8."},
     408: {"description": "The body was not sent in time, or no answer was found in time.", **schemas.JSON_OR_TEXT},
@@ -57,9 +57,9 @@ async def _failed(request: Any, error: Exception) -> JSONResponse:
 
 @api.exception_handler(RequestValidationError)
 async def _refused(request: Any, error: RequestValidationError) -> JSONResponse:
-    """The reply that says what is wrong, and where.
+    """Reply with what is wrong, and where.
 
-    It leaves out what was sent, which may be private, of any size, and no JSON.
+    The reply leaves out the input, which may be private, large, or not valid JSON.
     """
     first = error.errors()[0]
     place = ".".join(str(part)[:KEY] for part in first["loc"] if part != "body")
@@ -69,7 +69,7 @@ async def _refused(request: Any, error: RequestValidationError) -> JSONResponse:
 def answer(version: registry.Version, predictor: Predictor, request: schemas.Request) -> schemas.Answer:
     """The predictions of `predictor` for every row of a request.
 
-    This function stands above the class, because Ray pickles the class where its definition ends.
+    It is defined above the class `Service`, because Ray pickles the class at the end of its definition.
     """
     kind = predictor.task.kind
     given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
@@ -94,17 +94,19 @@ def answer(version: registry.Version, predictor: Predictor, request: schemas.Req
 )
 @serve.ingress(api)
 class Service:
-    """One replica holds one model. It loads another in place when the alias moves, or when the config changes."""
+    """A replica with one model. It replaces the model when the alias moves, or when the config changes."""
 
     def __init__(self) -> None:
-        self.said = ""  # why the champion could not be opened
-        # a registry may take minutes to answer: not while Ray Serve waits for a sign of life, and ends who gives none
+        self.said = ""  # the last logged reason why the champion could not be opened
+        # a thread, as a registry may take minutes to answer, and Ray Serve kills a replica that fails its health check
         self.following = threading.Thread(target=self._keep_following, daemon=True)
 
     def reconfigure(self, config: dict[str, Any]) -> None:
-        """config: {"model": a registered name, "alias": "champion", "runtime": "onnx" or "torch"}.
+        """Open the model that `config` names, and start to follow its alias.
 
-        Without a runtime, a version answers by the one in its tag `runtime`.
+        Args:
+            config: {"model": a registered name, "alias": "champion", "runtime": "onnx" or "torch"}. The default runtime
+                is the one in the version's tag `runtime`.
         """
         self.config = config
         self._open(self._wanted())
@@ -117,16 +119,16 @@ class Service:
             self.follow()
 
     def follow(self) -> None:
-        """Take up the version that has the alias now.
+        """Switch to the version that has the alias now.
 
-        Without a registry, or with a champion that does not open, the model in use goes on; the log says so once.
+        If the registry does not answer, or the version does not open, the current model stays; the log says so once.
         """
         try:
             wanted = self._wanted()
             if wanted.version != self.model_in_use[0].version:
                 self._open(wanted)
             self.said = ""
-        except Exception as error:  # of any type: whatever is wrong with another version, this one answers
+        except Exception as error:  # of any type: the current version keeps answering
             if self.said != (why := one_line(error)):
                 say(f"{self.model_in_use[0]} goes on answering: {why}")
             self.said = why
@@ -167,7 +169,7 @@ def app(arguments: dict[str, str]) -> serve.Application:
     """The application for a registered model, as `serve run pipelines.serving.app:app model=livedoor` builds it.
 
     Args:
-        arguments: `model`, and where wanted `alias` and `runtime`.
+        arguments: `model`, and optionally `alias` and `runtime`.
     """
     config = {"alias": registry.CHAMPION} | {name: arguments[name] for name in ARGUMENTS if name in arguments}
     return Service.options(user_config=config).bind()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Batch scoring: Parquet in, the same rows out with what the model says, and which model said so."""
+"""Batch scoring: reads Parquet, and writes the same rows with predictions and the version of the model."""
 
 import json
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from pipelines.inference.predictor import Predictor, inputs
 from pipelines.tracking import registry
 from pipelines.training import workers
 
-JOB = b"bertline.score"  # in the file's metadata: the job that wrote it
+JOB = b"bertline.score"  # the key in the file's metadata for the job that wrote it
 STAMP = ("model_name", "model_version")
-ROWS_FOR_RAY = 200_000  # below this, starting Ray Data costs more than it saves
+ROWS_FOR_RAY = 200_000  # with fewer rows, starting Ray Data costs more time than it saves
 BATCH_ROWS = 2048
 
 
 class Scorer:
-    """A predictor that stamps its rows; the same class works in this process and in Ray Data's actors."""
+    """Adds predictions and the model's version to rows; works in this process and in Ray Data's actors."""
 
     def __init__(self, name: str, version: int, prefix: str, folder: str) -> None:
         self.stamp, self.prefix = registry.Version(name, version, {}), prefix
@@ -44,16 +44,16 @@ class Scorer:
 
 
 def _says(kind: str) -> list[str]:
-    """The columns of predictions that are written; `scores` has as many numbers as there are labels, and is not."""
+    """The prediction columns to write: all but `id` and `scores`, which has a number for each label."""
     return [name for name in schema.PREDICTIONS[kind].names if name not in ("id", "scores")]
 
 
 def score(source: Path, target: Path, version: registry.Version, prefix: str = "", ray: bool | None = None) -> int:
-    """Score every row of `source` (a Parquet file) into the Parquet file `target`; returns their number.
+    """Score every row of `source` (a Parquet file) into the Parquet file `target`; returns the number of rows.
 
-    All columns are kept, and the order of the rows. `ray` chooses Ray Data; None takes it from ROWS_FOR_RAY rows on.
-    `target` appears only when it is whole. A file that is there already is replaced only if this job wrote it: if it
-    holds the rows of the same source, scored by the same model's name under the same prefix.
+    All columns and the order of the rows are kept. `ray` turns Ray Data on or off; None uses it from ROWS_FOR_RAY rows.
+    `target` appears only when it is complete. An existing file is replaced only if the same job wrote it: the same
+    source, name of the model and prefix.
     """
     file, folder = tables.open_parquet(source), registry.folder(version)
     task = Task.load(folder)
@@ -75,7 +75,7 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
 
 
 def _check(source: Path, task: Task) -> None:
-    """Raise InputError, with the row, before any row is scored, if one of them lacks what the task reads."""
+    """Check all rows before any is scored. Raises InputError, with the row, if one lacks an input of the task."""
     done = 0
     try:
         inputs(tables.open_parquet(source).schema_arrow.empty_table(), task)
@@ -87,10 +87,10 @@ def _check(source: Path, task: Task) -> None:
 
 
 def _refuse_others(target: Path, job: dict[str, str]) -> None:
-    """Raise InputError if something lies at `target` that `job` did not write."""
+    """Raise InputError if `target` exists and `job` did not write it."""
     if not (target.exists() or target.is_symlink()):
         return
-    if target.exists() and not target.is_file():  # a pipe would be waited for without an end
+    if target.exists() and not target.is_file():  # reading a pipe would never end
         raise InputError(f"{target}: there already, and not from scoring; name another")
     try:
         written = json.loads((pq.read_metadata(target).metadata or {}).get(JOB, b"null"))
@@ -101,7 +101,7 @@ def _refuse_others(target: Path, job: dict[str, str]) -> None:
 
 
 def _write(aside: Path, scored: Iterator[pa.Table], job: dict[str, str], rows: int) -> None:
-    """Write all tables to one file, which says which job it is of."""
+    """Write all tables to one file, with the job in its metadata."""
     first = next(scored)
     schema = first.schema.with_metadata({**(first.schema.metadata or {}), JOB: json.dumps(job).encode()})
     with pq.ParquetWriter(aside, schema, compression="zstd") as writer, progress("scoring", rows, "rows") as advance:
@@ -124,8 +124,8 @@ def scored_here(source: Path, scorer: Scorer) -> Iterator[pa.Table]:
 def _on_ray(source: Path, arguments: dict[str, Any]) -> Iterator[pa.Table]:
     """The scored rows from Ray Data's actors, which hold the model; one core is left for reading and writing.
 
-    The first table has no row, but the columns. With one core in all, or a file that has no suffix, the
-    rows are scored in this process.
+    The first table has the columns but no rows. With only one core, or if the file has no suffix, the rows are scored
+    in this process.
     """
     workers.start()
     import ray.data
@@ -136,7 +136,7 @@ def _on_ray(source: Path, arguments: dict[str, Any]) -> Iterator[pa.Table]:
         return
     yield Scorer(**arguments)(tables.open_parquet(source).schema_arrow.empty_table())
     ray.data.DataContext.get_current().execution_options.preserve_order = True
-    # whatever the file and its folders are called: Ray would take them for a format, and for columns
+    # Ray would derive a format from the file's suffix, and columns from folder names such as day=1
     named: dict[str, Any] = {"partitioning": None, "file_extensions": [source.suffix.removeprefix(".")]}
     rows = ray.data.read_parquet(str(source.resolve()), **named)
     scored = rows.map_batches(

@@ -1,6 +1,6 @@
-"""The limits of a request's body: its size, the time to send it, and no key twice in one object.
+"""Limits for a request's body: its size, the time to send it, and no duplicate key in an object.
 
-The body is whole before a model's turn begins.
+The whole body is read before the request takes a turn (`admission.Turns`).
 """
 
 import asyncio
@@ -10,22 +10,22 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-MAX_BYTES = 4_000_000  # of JSON that escapes each of schemas.MAX_IN_ALL characters as two \\uXXXX, and what is around
-SECONDS = 10  # to send a body: who is slow holds one of the service's places meanwhile
-KEY = 40  # letters of a key that are repeated: it may be of any size
+MAX_BYTES = 4_000_000  # enough for schemas.MAX_IN_ALL characters, each escaped as two \\uXXXX, and the JSON around them
+SECONDS = 10  # to send a body; a slow client holds one of the service's connections meanwhile
+KEY = 40  # the most characters of a key in an error, since the key may be long
 LENGTH = b"content-length"
 
 
 class _TooLargeError(Exception):
-    """A body that is larger than MAX_BYTES, or says so."""
+    """The body, or its Content-Length, is larger than the limit."""
 
 
 class _RepeatedError(Exception):
-    """A key that stands twice in one object."""
+    """A key occurs twice in one object."""
 
 
 class LimitedBodies:
-    """An ASGI application that refuses bodies: too large (413), too slow (408), with a key twice in an object (422)."""
+    """An ASGI middleware that refuses bodies: too large (413), too slow (408), or with a duplicate key (422)."""
 
     def __init__(self, app: Any, max_bytes: int = MAX_BYTES, seconds: float = SECONDS) -> None:
         self.app, self.max_bytes, self.seconds = app, max_bytes, seconds
@@ -51,7 +51,7 @@ class LimitedBodies:
                 await self.app(scope, _sent_before(body, receive), send)
 
     async def whole(self, scope: Any, receive: Any) -> bytes | None:
-        """The body; None if the client has gone."""
+        """Read the whole body; None if the client has disconnected. Raises _TooLargeError."""
         for name, value in scope["headers"]:
             if name.lower() == LENGTH and (not value.isdigit() or int(value[:20]) > self.max_bytes):
                 raise _TooLargeError
@@ -68,7 +68,7 @@ class LimitedBodies:
 
 
 def _read(body: bytes) -> None:
-    """Raise _RepeatedError for a key that stands twice. What is no JSON at all is the application's to refuse."""
+    """Raise _RepeatedError for a duplicate key. The application itself refuses invalid JSON."""
     with suppress(ValueError, RecursionError):
         json.loads(body, object_pairs_hook=_distinct)
 
@@ -83,7 +83,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _sent_before(body: bytes, receive: Any) -> Any:
-    """A `receive` that gives the whole body first."""
+    """An ASGI `receive` that returns the whole body first."""
     left = [body]
 
     async def again() -> Any:
@@ -93,6 +93,6 @@ def _sent_before(body: bytes, receive: Any) -> Any:
 
 
 async def _refuse(status: int, why: str, scope: Any, receive: Any, send: Any) -> None:
-    """Answer with a sentence, and close: what is left of the body is not read."""
+    """Answer with an error, and close the connection; the rest of the body is not read."""
     headers = {"Connection": "close"}
     await JSONResponse({"detail": why}, status, headers)(scope, receive, send)

@@ -1,8 +1,8 @@
-"""The page at /docs: every address of the service, with a form to try it. It needs no other host."""
+"""The page at /docs: every path of the service, with a form to try it. It loads nothing from other hosts."""
 
 from typing import Any
 
-# a browser loads nothing from elsewhere, whatever stands in the page
+# forbids the browser to load anything from other hosts
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 HTML = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>bertline</title>
@@ -66,7 +66,7 @@ function form(main, spec, path, verb, operation) {
 
 
 def response() -> Any:
-    """The page, with the policy that holds it to this service."""
+    """The page as a response, with the Content-Security-Policy above."""
     from fastapi.responses import HTMLResponse
 
     return HTMLResponse(HTML, headers={"Content-Security-Policy": POLICY})

@@ -1,4 +1,4 @@
-"""The code that MLflow runs to open a registered model; it answers with the project's one predictor."""
+"""The code that MLflow runs to open a registered model; it predicts with the project's one predictor."""
 
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import pyfunc

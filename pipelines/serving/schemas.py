@@ -1,4 +1,4 @@
-"""The requests and the answers of the HTTP service."""
+"""The schemas of the HTTP service's requests and answers."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 MAX_ROWS = 256  # in one request
 MAX_CHARACTERS = 20_000  # in one text
-MAX_IN_ALL = 200_000  # characters in all texts of a request: minutes of work would hold up all others
+MAX_IN_ALL = 200_000  # characters in all texts of a request; more would delay other requests by minutes
 MAX_CHOICES = 64  # of a row
 
 
@@ -15,7 +15,7 @@ Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 
 
 class Row(BaseModel):
-    """One row to predict: the columns that the model's kind of rows has, which GET /model names."""
+    """One row to predict; GET /model lists the columns that the model reads."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -26,7 +26,7 @@ class Row(BaseModel):
     choices: Annotated[list[Text], Field(max_length=MAX_CHOICES)] | None = None  # kind choice
 
     def characters(self) -> int:
-        """In all its texts."""
+        """The number of characters in all texts of the row."""
         texts = (self.text, self.text_pair, self.question, self.context, *(self.choices or ()))
         return sum(len(text) for text in texts if text)
 
@@ -58,14 +58,14 @@ class Entity(BaseModel):
 
 
 class Prediction(BaseModel):
-    """The fields that the model's kind of rows asks for; the rest is left out."""
+    """The prediction for one row; it has only the fields of the model's kind of rows."""
 
     label: str | None = None
-    score: float | None = None  # probability of what is said
+    score: float | None = None  # the probability of the prediction
     scores: dict[str, float] | None = None
     value: float | None = None  # kind regression
-    answer: str | None = None  # kind span; empty where there is none
-    start: int | None = None  # character of the context
+    answer: str | None = None  # kind span; empty if there is no answer
+    start: int | None = None  # the answer's first character in the context
     best: str | None = None
     no_answer: float | None = None
     entities: list[Entity] | None = None  # kind tagging
@@ -78,12 +78,12 @@ class Answer(BaseModel):
 
 
 class Problem(BaseModel):
-    """The reason for which there is no answer."""
+    """The reason why a request failed."""
 
     detail: str
 
 
-# Ray Serve, which stands before the service, says some things as plain text
+# Ray Serve, in front of the service, sends some errors as plain text
 JSON_OR_TEXT: dict[str, Any] = {
     "content": {
         "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}},
@@ -96,6 +96,6 @@ class Model(BaseModel):
     model: str
     version: int
     kind: str
-    inputs: list[str]  # what a row holds
+    inputs: list[str]  # the columns of a row
     labels: list[str]
-    max_length: int  # tokens; longer texts are cut
+    max_length: int  # in tokens; longer texts are cut
