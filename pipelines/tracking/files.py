@@ -1,4 +1,4 @@
-"""The files of registered versions: where they lie if the store is in a folder here, else fetched once and kept."""
+"""The files of registered versions: read in place from a local store, downloaded once and cached from another."""
 
 import contextlib
 import hashlib
@@ -19,15 +19,15 @@ from pipelines.core.errors import InputError
 from pipelines.tracking import store
 
 HOME = Path("state/registry")
-KEPT = 10  # versions; those that were asked for last
-PARTIAL = "partial-"  # what a download is written into; then the host and the process that writes it
-DAY_SECONDS = 86_400  # no download takes as long
+KEPT = 10  # how many versions stay cached: the last used
+PARTIAL = "partial-"  # prefix of folders of running downloads; the host and the process id follow
+DAY_SECONDS = 86_400  # no download takes this long
 
 
 def fetch(name: str, number: int, path: str) -> Path:
-    """A file or a folder of a version, such as `MLmodel` or `artifacts/onnx`. What is fetched is kept.
+    """A file or folder of a version, such as `MLmodel` or `artifacts/onnx`, downloaded to the cache if needed.
 
-    Raises InputError if the path, which may come from a file of the version, leads out of it.
+    Raises InputError if it cannot be read, or if the path, which may come from a file of the version, leads out of it.
     """
     what = f"{name} version {number}: its files cannot be read"
     client = store.connect()
@@ -43,7 +43,7 @@ def fetch(name: str, number: int, path: str) -> Path:
         with tempfile.TemporaryDirectory(dir=HOME, prefix=f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-") as aside:
             with store.explained(what):
                 found = mlflow.artifacts.download_artifacts(f"{uri}/{path}", dst_path=aside)
-            if not place.exists():  # another process may have been as quick
+            if not place.exists():  # another process may have downloaded it meanwhile
                 os.rename(found, place)
         _forget_others(version)
     os.utime(version)
@@ -57,7 +57,7 @@ def _required(place: Path, what: str) -> Path:
 
 
 def _remove_what_was_cut_off() -> None:
-    """Remove downloads whose process was killed: it runs no more, or is of another host and a day old."""
+    """Remove the downloads of killed processes: the process does not run here any more, or the download is old."""
     for folder in HOME.glob(f"{PARTIAL}*"):
         host, _, pid = folder.name.removeprefix(PARTIAL).rpartition("-")[0].rpartition("-")
         with contextlib.suppress(FileNotFoundError):  # another process removes it too
@@ -71,7 +71,7 @@ def _runs(pid: str) -> bool:
 
 
 def _forget_others(version: Path) -> None:
-    """Remove the versions that were not asked for for the longest time. Whoever has their files open keeps them."""
+    """Keep the KEPT last used versions, and remove the others. Processes that have their files open still read them."""
     others = [each for each in HOME.iterdir() if each != version and not each.name.startswith(PARTIAL)]
     for each in sorted(others, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)[KEPT - 1 :]:
         shutil.rmtree(each, ignore_errors=True)

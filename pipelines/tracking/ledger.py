@@ -1,9 +1,9 @@
 """The ledger of a registered model: who made which version champion, when and why.
 
-MLflow's aliases are plain overwrites: they have no history, and the last of two writers wins unseen. So the ledger of
-NAME is a registered model of its own, NAME.ledger, and each event is a version of it. MLflow numbers versions one after
-the other, whoever writes them, and that order decides (`events.replay`). The alias champion follows the ledger.
-Who may write NAME but not NAME.ledger may register versions and cannot promote one.
+MLflow overwrites aliases: they have no history, and of two concurrent writers the last one wins without notice. So the
+ledger of NAME is a registered model of its own, NAME.ledger, and each event is a version of it. MLflow numbers versions
+in sequence for all writers, and that order decides (`ledger_events.replay`). The alias champion follows the ledger. A
+user who may write NAME but not NAME.ledger can register versions, but cannot promote one.
 """
 
 import contextlib
@@ -31,23 +31,23 @@ from pipelines.tracking.ledger_events import Action, Event, Kept, State
 
 CHAMPION = "champion"  # the alias
 SUFFIX = ".ledger"
-TAG = "event"  # of a version of NAME.ledger
-END = "end"  # the tag of NAME.ledger that notes its last event, which no later event names
-PAGE = 10_000  # events of one request
+TAG = "event"  # the tag of a version of NAME.ledger that holds the event
+END = "end"  # the tag of NAME.ledger that records its last event, as no later event refers to that one
+PAGE = 10_000  # events in one request
 CACHE = Path("state/ledger")
-MOST_EVENTS = 2**31  # the registry's own numbers are smaller
+MOST_EVENTS = 2**31  # the registry's version numbers are smaller
 _KEPT = TypeAdapter(list[Kept])
-TRIES = 100  # to settle the alias while others promote
+TRIES = 100  # to set the alias while others promote
 
 
 def read(name: str) -> State:
     """The state of the ledger of `name`; empty if there is no ledger yet.
 
-    If the last event that this checkout has read is not the same any more, that is damage too.
+    The state's `damage` also reports if the last event that this checkout has read before has changed.
     """
     client, known = store.connect(), _cached(_cache(name))
     with store.explained(f"{name}: the ledger cannot be read"):
-        noted = _noted(client, name)  # before the events: another may be written meanwhile
+        noted = _noted(client, name)  # read before the events, as another event may be written meanwhile
         state = ledger_events.replay(_fetch(client, name))
     more = [_not_as_before(known[-1])] if known and known[-1] not in state.kept else []
     more += [gone] if (gone := ledger_events.missing(state.kept, noted)) else []
@@ -55,12 +55,12 @@ def read(name: str) -> State:
 
 
 def champion(name: str) -> int | None:
-    """The present champion. Events that this checkout has read before are not read again, but the last of them."""
+    """The current champion; None if there is none. Only events from the last one in the local cache on are read."""
     return _latest(name).champion
 
 
 def content(name: str, version: int) -> dict[str, str]:
-    """The content of a version when it became champion: artifact -> digest; empty if it never did."""
+    """The content of a version when it became champion: artifact -> digest; empty if it never was champion."""
     return _latest(name).content(version)
 
 
@@ -71,13 +71,13 @@ def _latest(name: str) -> State:
         known = _cached(file)
         records = _onward(client, name, known)
     if records != known:
-        with contextlib.suppress(InputError, OSError):  # another process writes the same, or the folder is read-only
+        with contextlib.suppress(InputError, OSError):  # another process writes it too, or the folder is read-only
             json_file.write(file, records)
     return ledger_events.replay(records)
 
 
 def _noted(client: MlflowClient, name: str) -> str:
-    """The end of the ledger as its writers noted it; "" without a ledger or a note."""
+    """The end of the ledger as recorded in the tag END; "" without a ledger or a tag."""
     try:
         return str(client.get_registered_model(name + SUFFIX).tags.get(END, ""))
     except MlflowException as error:
@@ -87,13 +87,13 @@ def _noted(client: MlflowClient, name: str) -> str:
 
 
 def _note(client: MlflowClient, name: str, records: Sequence[Kept]) -> None:
-    """Note the end of the ledger beside it. Two writers may pass each other: a note of an earlier event is true too."""
-    with contextlib.suppress(MlflowException):  # the event is entered, noted or not
+    """Record the end of the ledger in the tag END. With two writers at once it may name an earlier event, validly."""
+    with contextlib.suppress(MlflowException):  # the event is entered even if this fails
         client.set_registered_model_tag(name + SUFFIX, END, ledger_events.end(records))
 
 
 def _cache(name: str) -> Path:
-    """The file with the events that were read before."""
+    """The file that caches the events of the ledger of `name`."""
     return CACHE / f"{hashlib.sha256(f'{store.uri()} {name}'.encode()).hexdigest()[:16]}.json"
 
 
@@ -102,7 +102,7 @@ def _not_as_before(event: Kept) -> str:
 
 
 def _cached(file: Path) -> list[Kept]:
-    """The events that were read before; none if the file is of no use."""
+    """The events in a cache file; empty if the file is missing or damaged."""
     try:
         records = _KEPT.validate_python(json_file.read(file))
     except (InputError, ValidationError, OSError):
@@ -112,16 +112,16 @@ def _cached(file: Path) -> list[Kept]:
 
 
 def _onward(client: MlflowClient, name: str, known: Sequence[Kept]) -> list[Kept]:
-    """All events, of which the `known` ones are not read again, but the last."""
+    """All events. Of the `known` ones only the last is read again, to check that it is the same."""
     new = _fetch(client, name, known[-1].number if known else 1)
-    if known and new[:1] != [known[-1]]:  # or another ledger of that name
+    if known and new[:1] != [known[-1]]:  # changed, or another ledger of that name
         say(f"{name}: the ledger was tampered with: {_not_as_before(known[-1])}")
         return _fetch(client, name)
     return [*known[:-1], *new]
 
 
 def _fetch(client: MlflowClient, name: str, begin: int = 1) -> list[Kept]:
-    """The events from number `begin` on."""
+    """Read the events from number `begin` on."""
     records: list[Kept] = []
     token = None
     while token != "":
@@ -147,12 +147,12 @@ def append(
     verdict: dict[str, Any] | None = None,
     content: dict[str, str] | None = None,
 ) -> State:
-    """Make `version` champion, if nothing has happened since `known` was read; returns what the ledger says then.
+    """Make `version` champion if no event was entered since `known` was read; returns the new state.
 
-    `content` is what the version holds: artifact -> digest. Whoever opens it later requires the same.
+    `content` maps the artifacts of the version to their digests. They are checked whenever the version is opened.
 
-    Raises InputError if another event was first, if the server does not take this one, or if there is no ledger and
-    another owns `name`.
+    Raises InputError if another event was first, if the server refuses this one, or if there is no ledger and another
+    user owns `name`.
     """
     after, digest = known.last
     given = {"verdict": verdict or {}, "content": content or {}}
@@ -186,7 +186,7 @@ def _overtaken(name: str, event: Event, now: State) -> InputError:
 
 
 def _write(client: MlflowClient, name: str, event: Event) -> MlflowException | None:
-    """Send an event; returns the error of a server that may have taken it all the same. A refusal is raised."""
+    """Send an event. Raises if the server refuses it; returns the error if the server may have entered it anyway."""
     source = f"models:/{name}/{event.version}"
     try:
         client.create_model_version(name + SUFFIX, source, tags={TAG: event.text()}, await_creation_for=0)
@@ -202,17 +202,18 @@ def _counts(state: State, event: Event) -> bool:
 
 
 def _is_in(state: State, event: Event) -> bool:
-    """Return whether the server has taken the event, whether it counts or was overtaken."""
+    """Return whether the server has entered the event; an overtaken event is entered, but does not count."""
     return _counts(state, event) or any(entry.event.id == event.id for entry in state.overtaken)
 
 
 def create(client: MlflowClient, name: str) -> bool:
-    """Create the ledger if it is not there, and tell whether there is one.
+    """Create the ledger if it does not exist; return whether there is one now.
 
-    Who creates a registered model may write it, and says who else may. So the ledger is created by whoever is about to
-    create `name`, or owns it; else who may only register could make a ledger of his own, and promote.
+    The creator of a registered model may write it, and decides who else may. So only a user who is about to create
+    `name`, or who owns it, may create its ledger. Otherwise a user who may only register versions could create a
+    ledger, and promote with it.
 
-    Raises InputError if another user has made a ledger for a model that is not there yet.
+    Raises InputError if another user has created the ledger before there was a model `name`.
     """
     there = _is_there(client, name)
     if not _is_there(client, name + SUFFIX):
@@ -222,7 +223,7 @@ def create(client: MlflowClient, name: str) -> bool:
             client.create_registered_model(name + SUFFIX, description=f"Which version of {name} was champion when.")
             return True
         except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first, or hides it
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first, or this user may not see it
                 raise
     if not there and not users.manages(name + SUFFIX, as_administrator=False):
         raise InputError(
@@ -233,7 +234,7 @@ def create(client: MlflowClient, name: str) -> bool:
 
 
 def _is_there(client: MlflowClient, name: str) -> bool:
-    """Return whether there is a registered model of that name that this user may see."""
+    """Return whether there is a registered model of that name which this user may see."""
     try:
         client.get_registered_model(name)
     except MlflowException as error:
@@ -244,10 +245,10 @@ def _is_there(client: MlflowClient, name: str) -> bool:
 
 
 def settle(name: str, state: State, tell: bool = True) -> None:
-    """Put the alias where the ledger has the champion, and say so if it was elsewhere; tell the ledger's damage.
+    """Set the alias to the ledger's champion, and print it if the alias was elsewhere; print the ledger's damage.
 
-    A process may have been killed between the two, or somebody may have moved the alias by hand. A champion that was
-    deleted cannot have the alias: that is said, and no error.
+    The alias differs if a process was killed after it wrote the event, or if somebody moved the alias by hand. A
+    deleted champion cannot have the alias: this is printed, and is not an error.
     """
     for damage in state.damage:
         say(f"{name}: the ledger was tampered with: {damage}")
@@ -270,11 +271,11 @@ def settle(name: str, state: State, tell: bool = True) -> None:
                 was = f"version {held}" if held else "no version"
                 now = f"version {state.champion}" if state.champion else "no version"
                 say(f"{name}: {was} had the alias {CHAMPION}, the ledger says {now}; the alias is mended")
-            state = ledger_events.replay(_onward(client, name, state.kept))  # another may have been promoted meanwhile
+            state = ledger_events.replay(_onward(client, name, state.kept))  # another version may be champion by now
 
 
 def has_version(client: MlflowClient, name: str, number: int) -> bool:
-    """Return whether a version is there: it may have been deleted in MLflow."""
+    """Return whether a version exists; it may have been deleted in MLflow."""
     try:
         client.get_model_version(name, str(number))
     except MlflowException as error:
@@ -285,6 +286,6 @@ def has_version(client: MlflowClient, name: str, number: int) -> bool:
 
 
 def actor() -> str:
-    """The writer of an event: BERTLINE_ACTOR, or the user of the server, or the user of this machine."""
+    """The name to record as writer of an event: BERTLINE_ACTOR, else the MLflow user, else the user of this machine."""
     given = os.environ.get("BERTLINE_ACTOR") or os.environ.get("MLFLOW_TRACKING_USERNAME")
     return given or f"{getpass.getuser()}@{socket.gethostname()}"

@@ -1,4 +1,4 @@
-"""The events of a ledger, and what they come to: which version is champion, and which was before it."""
+"""The events of a ledger, and the state that follows from them: the champion, and those before it."""
 
 import hashlib
 import json
@@ -14,26 +14,26 @@ Number = Annotated[int, Field(ge=1, le=2**31 - 1)]  # of a version, as MLflow's 
 
 @dataclass(frozen=True)
 class Event:
-    """The part of an event that its writer gives."""
+    """The part of an event that its writer sets."""
 
-    id: str  # drawn by the writer, who so finds the event again
+    id: str  # random, by which the writer finds the event again
     action: Action
-    version: Number  # the champion from then on
-    previous: Number | None  # the champion before
-    after: Annotated[int, Field(ge=0)]  # the number of the last event that the writer knew; 0 for the first
-    digest: str  # of that event
+    version: Number  # the new champion
+    previous: Number | None  # the champion before this event
+    after: Annotated[int, Field(ge=0)]  # the number of the last event that the writer had read; 0 for the first event
+    digest: str  # of the event `after`
     actor: str
     reason: str
-    verdict: dict[str, Any] = field(default_factory=dict)  # of the gate
-    content: dict[str, str] = field(default_factory=dict)  # what the version holds: artifact -> its files' digest
+    verdict: dict[str, Any] = field(default_factory=dict)  # by the gate
+    content: dict[str, str] = field(default_factory=dict)  # artifact of the version -> digest of its files
 
     def text(self) -> str:
-        """The event as it is kept."""
+        """The event as JSON, as the server stores it."""
         return json.dumps(self.__dict__, ensure_ascii=False, sort_keys=True)
 
 
 class Kept(NamedTuple):
-    """An event as a server keeps it."""
+    """An event as the server stores it: its number, the server's time, and its text."""
 
     number: int
     at_ms: int
@@ -42,10 +42,10 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """An event in its place."""
+    """An event with its number and time."""
 
-    number: int  # events are numbered from 1, in the order in which the server took them
-    at_ms: int  # the server's clock, since 1970; never before the entry that precedes this one
+    number: int  # events are numbered from 1, in the order in which the server entered them
+    at_ms: int  # the server's clock, since 1970; never less than that of the entry before
     event: Event
     digest: str
 
@@ -56,11 +56,11 @@ class State:
 
     Attributes:
         entries: the events that count.
-        overtaken: the events that do not count: another was written before them that their writers did not know.
-        repeated: the events that the server has twice, as its answer to the first request was lost. They do not count.
+        overtaken: events that do not count, because their writers did not know an event that was entered before them.
+        repeated: second copies of events, entered because the answer to the first request was lost. They do not count.
         damage: a sentence for each event that was changed or removed afterwards.
-        champions: the present champion last, and before it the champions that a rollback goes back to.
-        kept: all events, as the server keeps them.
+        champions: the current champion last, and before it the champions that a rollback can return to.
+        kept: all events, as the server stores them.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -84,7 +84,7 @@ class State:
         return next((e.event.content for e in self.entries if e.event.version == version and e.event.content), {})
 
     def at(self, at_ms: int) -> Entry | None:
-        """The last entry that counted at a time."""
+        """The last entry at or before a time; None if there is none."""
         return next((entry for entry in reversed(self.entries) if entry.at_ms <= at_ms), None)
 
 
@@ -96,12 +96,12 @@ def digest(text: str) -> str:
 
 
 def end(records: Sequence[Kept]) -> str:
-    """The number and the digest of the last event, as one text; "" without one."""
+    """The number and the digest of the last event, as one text; "" if there are no events."""
     return f"{records[-1].number} {digest(records[-1].text)}" if records else ""
 
 
 def missing(records: Sequence[Kept], noted: str) -> str:
-    """A sentence that says what became of the end that was `noted` beside the events; "" if it is still among them."""
+    """A sentence if the event that was `noted` as the last one is missing; "" if it is among `records`."""
     number, _, _ = noted.partition(" ")
     if not noted or any(end([record]) == noted for record in records):
         return ""
@@ -109,10 +109,10 @@ def missing(records: Sequence[Kept], noted: str) -> str:
 
 
 def replay(records: Sequence[Kept]) -> State:
-    """The state that events lead to, taken in the order of their numbers.
+    """Replay the events in the order of their numbers; returns the state of the ledger.
 
-    An event counts if no other that counts lies between it and the one that it names: of two that were written at the
-    same moment, the first does. Every reader therefore finds the same champion.
+    An event counts if no other counting event lies between the event that it names in `after` and itself. So of two
+    events that were written at the same time only the first counts, and every reader finds the same champion.
     """
     entries: dict[int, Entry] = {}
     overtaken: list[Entry] = []
@@ -145,7 +145,7 @@ def replay(records: Sequence[Kept]) -> State:
 
 
 def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:
-    """A promotion goes on; a rollback goes back to the place of its version."""
+    """The champions after an event: a promotion appends its version, a rollback cuts the list after its version."""
     if event.action == "rollback" and event.version in before:
         return before[: len(before) - before[::-1].index(event.version)]
     return (*before, event.version)

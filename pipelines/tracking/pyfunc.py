@@ -1,4 +1,4 @@
-"""A predictor as an MLflow pyfunc: a model from code with weights in safetensors; nothing is pickled."""
+"""A predictor as an MLflow pyfunc: a model from code, with weights in safetensors; nothing is pickled."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from mlflow.types.schema import Array, Object, Property
 from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
 
-# runtime -> the artifact that it opens; without a runtime the first that is there
+# runtime -> the artifact that it opens; by default the first that the version has
 FOLDERS = {"onnx": "onnx", "torch": "model"}
 
 
@@ -24,7 +24,7 @@ class Predicts(Protocol):
 
 
 def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[str, ...]]) -> None:
-    """Define the pyfunc; called by the code that MLflow runs to open a registered model. `load` opens its folder."""
+    """Define the pyfunc; the code that MLflow runs to open a registered model calls this. `load` opens its folder."""
 
     class Model(PythonModel):
         def load_context(self, context: PythonModelContext) -> None:
@@ -33,7 +33,7 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
         def predict(
             self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
         ) -> pd.DataFrame:
-            """The kind's predictions as columns; with params {"scores": true} each label's probability is one too."""
+            """Predictions as columns; params {"scores": true} adds a column with the probability of each label."""
             rows = pa.Table.from_pandas(pd.DataFrame(model_input), preserve_index=False)
             answers = self.predictor.predict(rows)
             plain = {name: answers.column(name).to_pylist() for name in answers.column_names if name != "scores"}
@@ -46,7 +46,7 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
 
 
 def _folder(artifacts: dict[str, str], config: dict[str, Any]) -> Path:
-    """The folder for config["runtime"]: the runtime that was registered, unless load_model was given another."""
+    """The folder for config["runtime"]: by default the registered runtime; load_model can pass another."""
     runtime = config.get("runtime")
     if runtime and FOLDERS.get(runtime) not in artifacts:
         raise InputError(choices("runtime", runtime, [each for each in FOLDERS if FOLDERS[each] in artifacts]))
@@ -55,7 +55,7 @@ def _folder(artifacts: dict[str, str], config: dict[str, Any]) -> Path:
 
 
 def signature(kind: str) -> ModelSignature:
-    """The signature for rows of `kind`: their columns as inputs, those of their predictions as outputs."""
+    """The MLflow signature for rows of `kind`: the input columns, and the columns of predictions."""
     inputs, outputs = schema.ROWS[kind], schema.PREDICTIONS[kind]
     return ModelSignature(
         inputs=Schema([ColSpec(_type(inputs.field(name).type), name) for name in schema.INPUTS[kind]]),
@@ -67,7 +67,7 @@ def signature(kind: str) -> ModelSignature:
 
 
 def _type(arrow: pa.DataType) -> DataType | Array | Object:
-    """An Arrow type as MLflow names it."""
+    """The MLflow type for an Arrow type."""
     if pa.types.is_list(arrow):
         return Array(_type(arrow.value_type))
     if pa.types.is_struct(arrow):

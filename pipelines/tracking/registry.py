@@ -1,4 +1,4 @@
-"""Registered models: versions with provenance, found by their alias, challenger or champion."""
+"""Registered models: versions with provenance, found by the alias challenger or champion."""
 
 import contextlib
 import io
@@ -21,17 +21,17 @@ from pipelines.core.progress import say
 from pipelines.tracking import files, ledger, pyfunc, store
 from pipelines.tracking.ledger import CHAMPION
 
-MLMODEL = "MLmodel"  # what MLflow says of a version
+MLMODEL = "MLmodel"  # MLflow's description of a version
 PROFILE = "profile"  # the artifact that drift is measured against
-PAGE = 1000  # versions of one request
+PAGE = 1000  # versions in one request
 CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
 TEACHERS = "teachers"  # the tag with the registered versions that a version was made from, as JSON
-RUNTIME = "runtime"  # the tag that says which of them answers
-# what opening a model and asking it imports; its own code goes with each version, since no index has that
+RUNTIME = "runtime"  # the tag with the runtime that serves the version
+# packages for opening a model and predicting; this project's code is stored with each version, as no index has it
 NEEDS = ("fugashi", "ipadic", "mlflow", "numpy", "pandas", "pyarrow", "pydantic", "tokenizers", "unidic-lite")
 RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensors")}
-DESCRIBED = 5000  # characters of a description that MLflow's databases keep; a tag of a version may have 100,000
+DESCRIBED = 5000  # the most characters of a description in MLflow's databases; a tag of a version may have 100,000
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ def register(
     exported: Path | None = None,
     profile: Path | None = None,
 ) -> Version:
-    """The model folder as a version of `name`, with the alias challenger: the one that there is, else a new one.
+    """Register the model folder as a version of `name`, unless it is one already, and set the alias challenger to it.
 
-    A version appears whole, with its tags. Two that register the same model at the same time end with one version.
+    A version appears complete, with its tags. Two processes that register the same model end with one version.
 
     Args:
-        exported: the same model as ONNX. It answers, and needs no torch, unless the tag `runtime` is torch.
-        code: the file that MLflow runs to open the model (models from code); its package goes along.
-        kind: of the rows that it takes; `example` is one of them.
+        exported: the same model as ONNX. It serves predictions, without torch, unless the tag `runtime` is torch.
+        code: the file that MLflow runs to open the model (models from code); its package is stored with the version.
+        kind: the kind of the model's rows; `example` is one of them.
         tags: provenance. Versions with the same md5s are the same model.
-        profile: a file of what it was trained on and says, which drift is measured against.
+        profile: the file that drift is measured against: training texts and predictions.
     """
     client = store.connect()
     tags = {RUNTIME: "onnx" if exported else "torch"} | tags
@@ -89,7 +89,7 @@ def register(
 
 
 def same(name: str, tags: dict[str, str]) -> Version | None:
-    """The version of `name` that is the model with these tags; None if there is none yet."""
+    """The version of `name` with the md5s in `tags`; None if there is none yet."""
     client = store.connect()
     with store.explained(f"{name}: its versions cannot be read"):
         number = _equal(client, name, tags)
@@ -97,16 +97,16 @@ def same(name: str, tags: dict[str, str]) -> Version | None:
 
 
 def _first(client: MlflowClient, name: str, tags: dict[str, str], ours: int) -> int:
-    """The first of the versions with the same md5s. If it is another than ours, ours is removed."""
+    """The first of the versions with the same md5s. If that is not `ours`, remove ours."""
     number = _equal(client, name, tags) or ours
-    if number != ours:  # a twin that this user may not delete is found by nobody
+    if number != ours:  # a duplicate that this user may not delete does no harm
         with contextlib.suppress(MlflowException):
             client.delete_model_version(name, str(ours))
     return number
 
 
 def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
-    """The first version with the same md5s; None without one, and for a model that has no md5."""
+    """The first version with the same md5s; None if there is none, or if `tags` has no md5."""
     if not tags.get("md5"):
         return None
     found = client.search_model_versions(f"name='{name}' and tag.md5='{tags['md5']}'")
@@ -120,23 +120,23 @@ def _artifacts(folder: Path, exported: Path | None, profile: Path | None) -> dic
 
 
 def _requirements(runtime: str) -> list[str]:
-    """The packages that opening a version takes, in the versions that are installed here."""
+    """The packages for opening a version, pinned to the versions installed here."""
     return [f"{package}=={metadata.version(package)}" for package in (*NEEDS, *RUNS[runtime])]
 
 
 def _log(client: MlflowClient, name: str, tags: dict[str, str], **model: Any) -> int:
-    """Log a model as a pyfunc, and give it the next number of `name`; `model` is what MLflow takes to log it."""
-    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # our callers say the same
+    """Log a model as a pyfunc, and register it as the next version of `name`; `model` is passed to log_model."""
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # callers print their own messages
         warnings.simplefilter("ignore")  # MLflow's advice about types of examples and about pip
         with mlflow.start_run(experiment_id=store.experiment(client), run_name=f"register {name}", tags=tags):
             logged = mlflow.pyfunc.log_model(name="model", **model)
-        ledger.create(client, name)  # before `name`, so that who creates the one owns the other
+        ledger.create(client, name)  # before `name`, so that one user owns both
         made = mlflow.register_model(logged.model_uri, name, await_registration_for=0, tags=tags)
     return int(made.version)
 
 
 def get(name: str, alias: str) -> Version:
-    """The version of `name` that holds `alias`; the ledger says which is champion. Raises InputError if none does."""
+    """The version of `name` with `alias`; the ledger decides which is champion. Raises InputError if there is none."""
     client, held = store.connect(), aliases_of(name)
     aliases = {each: int(number) for each, number in held.items() if each != CHAMPION}
     if champion := ledger.champion(name):
@@ -148,7 +148,7 @@ def get(name: str, alias: str) -> Version:
 
 
 def aliases_of(name: str) -> dict[str, str]:
-    """The aliases of `name` as MLflow has them. Raises InputError, with the names that there are, for another."""
+    """The aliases of `name` in MLflow. Raises InputError, with the existing names, if there is no such model."""
     client = store.connect()
     with store.explained(f"{name}: its aliases cannot be read"):
         try:
@@ -193,22 +193,22 @@ def versions() -> list[Version]:
 
 
 def made_from(stages: list[dict[str, Any]], md5: str) -> list[dict[str, Any]]:
-    """The registered versions whose model one of `stages` read on the way to the model with this md5: its teachers."""
+    """The teachers of the model with this md5: registered versions whose model one of `stages` read to make it."""
     read = {digest for stage in stages for digest in stage["read"].values()} - {md5}  # an export reads the model itself
     return [{"model": each.name, "version": each.version} for each in versions() if each.tags.get("md5") in read]
 
 
 def content(version: Version) -> dict[str, str]:
-    """The content of a version: the digest of each artifact's files, and the runtime that answers."""
+    """The content of a version: the digest of each artifact's files, and the runtime that serves it."""
     places = {name: files.fetch(version.name, version.version, path) for name, path in _logged(version).items()}
     digests = {name: provenance.contents(place) for name, place in sorted(places.items())}
     return digests | ({RUNTIME: version.tags[RUNTIME]} if RUNTIME in version.tags else {})
 
 
 def _fetch_as_promoted(version: Version, name: str, path: str) -> Path:
-    """An artifact of a version. Raises InputError if it is not what the version held when it became champion.
+    """An artifact of a version. Raises InputError if it has changed since the version became champion.
 
-    Who may register may also rename a model, make another of its name, or overwrite what was uploaded.
+    A user who may register can also rename a model, create another of its name, or overwrite uploaded files.
     """
     place, held = files.fetch(version.name, version.version, path), ledger.content(version.name, version.version)
     changed = held and held.get(name) != provenance.contents(place)
@@ -221,7 +221,7 @@ def _fetch_as_promoted(version: Version, name: str, path: str) -> Path:
 
 
 def folder(version: Version, runtime: str = "") -> Path:
-    """The folder that `version` is opened from, downloaded if the store is elsewhere.
+    """The folder that `version` is opened from, downloaded if the store is not local.
 
     It is the folder for `runtime` (torch or onnx), or by default for the runtime in the version's tag `runtime`. Older
     versions have no such tag: they are opened from the exported folder, else from the model folder.
@@ -237,7 +237,7 @@ def folder(version: Version, runtime: str = "") -> Path:
 
 
 def profile(version: Version) -> Path:
-    """The file that `version` was registered with for drift. Raises InputError if it has none."""
+    """The profile that drift of `version` is measured against. Raises InputError if it was registered without one."""
     path = _logged(version).get(PROFILE)
     if not path:
         raise InputError(f"{version} has no profile to measure drift against; `bertline retrain` registers it with one")
@@ -245,7 +245,7 @@ def profile(version: Version) -> Path:
 
 
 def _logged(version: Version) -> dict[str, str]:
-    """The artifacts of a version: their names and their places in it."""
+    """The artifacts of a version: name -> path in the version."""
     try:
         found = _described(version).flavors["python_function"]["artifacts"]
         return {str(name): str(each["path"]) for name, each in found.items()}
@@ -254,7 +254,7 @@ def _logged(version: Version) -> dict[str, str]:
 
 
 def _described(version: Version) -> Model:
-    """The content of the file MLmodel, which everyone who may register can write."""
+    """The content of the file MLmodel. It is not trusted: every user who may register can write it."""
     file = files.fetch(version.name, version.version, MLMODEL)
     try:
         return Model.load(str(file))
@@ -278,7 +278,7 @@ def describe(version: Version, verdict: dict[str, Any]) -> None:
 
 
 def _table(verdict: dict[str, Any]) -> str:
-    """A row for each rule, as Markdown, which MLflow shows."""
+    """A Markdown table with a row for each rule; MLflow renders it."""
     if not verdict["findings"]:
         return "The gate is off: nothing was measured."
     rows = [
@@ -290,7 +290,7 @@ def _table(verdict: dict[str, Any]) -> str:
 
 
 def example(version: Version) -> list[dict[str, Any]]:
-    """The rows that `version` was registered with, to ask it."""
+    """The example rows that `version` was registered with."""
     described: Any = _described(version).saved_input_example_info
     if not isinstance(described, dict) or "artifact_path" not in described:
         raise _foreign(version)

@@ -1,4 +1,4 @@
-"""Log an MLflow run for each entry of a stage that ran."""
+"""MLflow runs, one for each entry of a stage that ran."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import mlflow
 
 from pipelines.tracking import store
 
-NAME = re.compile(r"[\w./ :-]+")  # what MLflow takes as a part of a name
+NAME = re.compile(r"[\w./ :-]+")  # a part of a name that MLflow allows
 
 
 def log(
@@ -31,7 +31,7 @@ def log(
 
 
 def find(stage: str, wrote: dict[str, str]) -> str:
-    """The id of the last run of a stage's entry that wrote these paths with these md5s; "" if none was logged."""
+    """The id of the last run of a stage's entry that wrote these paths with these md5s; "" if there is none."""
     client = store.connect()
     tags = " and ".join(f"tags.`md5 {path}` = '{md5}'" for path, md5 in wrote.items())
     with store.explained(f"{stage}: its run cannot be looked up"):

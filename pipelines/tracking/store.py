@@ -1,4 +1,4 @@
-"""The MLflow store: the one that MLFLOW_TRACKING_URI names, else SQLite and a folder in this checkout."""
+"""The MLflow store: the one in MLFLOW_TRACKING_URI, else SQLite and a folder in this checkout."""
 
 import logging
 import os
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import InputError, one_line
 
-if TYPE_CHECKING:  # `bertline up` and `down` need an address only, and MLflow takes seconds
+if TYPE_CHECKING:  # `bertline up` and `down` need only the address, and importing MLflow takes seconds
     from mlflow import MlflowClient
 
 HOME = Path("state/mlflow")
 EXPERIMENT = "bertline"
-_USER_INFO = re.compile(r"(?<=://)[^/\s]+@")  # of an address, such as `user:password@`
+_USER_INFO = re.compile(r"(?<=://)[^/\s]+@")  # in an address, such as `user:password@`
 
 
 def uri() -> str:
@@ -27,24 +27,24 @@ def uri() -> str:
 
 
 def without_passwords(text: str) -> str:
-    """`text` without what stands before the host in its addresses: a user's name and a password."""
+    """`text` without the user names and passwords in its addresses."""
     return _USER_INFO.sub("", text)
 
 
 def shown() -> str:
-    """The store's address as it may be told: without a user's name and password."""
+    """The store's address without user name and password, for messages."""
     return without_passwords(uri())
 
 
 def connect() -> "MlflowClient":
-    """Point MLflow at the store, in which the project's experiment is created if it is new. This is one request."""
+    """Point MLflow at the store, and create the project's experiment if it is missing. Takes one request otherwise."""
     import mlflow
     from mlflow.exceptions import MlflowException
 
     _say_less()
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # MLflow's own 7 take minutes to say that it is down
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # with MLflow's default of 7 it takes minutes to fail
     place = uri()
-    mlflow.set_tracking_uri(place)  # which also sets MLFLOW_TRACKING_URI, for processes started from here
+    mlflow.set_tracking_uri(place)  # this also sets MLFLOW_TRACKING_URI for child processes
     with explained("MLflow's store does not answer"):
         client = mlflow.MlflowClient()
         if client.get_experiment_by_name(EXPERIMENT) is None:
@@ -59,7 +59,7 @@ def connect() -> "MlflowClient":
 
 
 def experiment(client: "MlflowClient") -> str:
-    """The id of the project's experiment, which `connect` has made."""
+    """The id of the project's experiment, which `connect` creates."""
     found: Any = client.get_experiment_by_name(EXPERIMENT)
     return str(found.experiment_id)
 
@@ -69,7 +69,7 @@ def _local() -> str:
 
 
 def _say_less() -> None:
-    """Silence MLflow's messages on migrations and examples, and its progress bars for a few small files."""
+    """Silence MLflow's messages about migrations and examples, and its progress bars."""
     for name in ("alembic", "mlflow.store", "mlflow.pyfunc"):
         logging.getLogger(name).setLevel(logging.WARNING)
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
@@ -78,15 +78,15 @@ def _say_less() -> None:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn MLflow's own errors, and those of its artefact store, into one sentence that begins with `what`."""
+    """Turn errors of MLflow and its artefact store into an InputError of one line that begins with `what`."""
     from mlflow.exceptions import MlflowException
 
     try:
         yield
-    # a full disk, or what `requests` says of an upload, is an OSError; a driver is imported when it is needed
+    # OSError: a full disk, or `requests` fails to upload; ImportError: a database driver is missing
     except (MlflowException, OSError, ImportError) as error:
         said = without_passwords(str(error)) or type(error).__name__
         refused = "Permission denied" in said or "error code 403" in said
         why = "this user has no permission for it" if refused else one_line(InputError(said))
-        cause = error if shown() == uri() else None  # it may have the password, and Prefect logs causes too
+        cause = error if shown() == uri() else None  # the cause may contain the password, and Prefect logs causes
         raise InputError(f"{what} at {shown()}: {why}") from cause

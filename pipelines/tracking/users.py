@@ -1,4 +1,4 @@
-"""The rights of users on an MLflow server with basic-auth, as far as a ledger has to know them."""
+"""The rights of users on an MLflow server with basic-auth, as far as the ledger depends on them."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ NOT_FOUND = 404
 
 
 def manages(name: str, as_administrator: bool = True) -> bool:
-    """Return whether this user may decide who may write the registered model `name`.
+    """Return whether this user may decide who may write the registered model `name` (permission MANAGE).
 
-    The user who made the model may, and an administrator. With `as_administrator` false, an administrator must have
-    made the model, or been granted it.
+    The creator of the model may, and an administrator. If `as_administrator` is false, an administrator needs the
+    permission too, as creator or by a grant.
 
-    Where there are no users everybody may: in a database that we open ourselves, and on a server that does not know
-    the question. The result is False if the server does not answer it.
+    Without users everybody may: in a local database, and on a server without this endpoint. The result is False if the
+    server refuses the request or its answer cannot be read.
     """
     place = store.uri()
     if not place.startswith("http"):
@@ -33,7 +33,7 @@ def manages(name: str, as_administrator: bool = True) -> bool:
             return True
         about = {"username": user["username"], "resource_type": "registered_model", "resource_id": name}
         return bool(_ask(place, MAY, params=about).json()["permission"] == "MANAGE")
-    except (ValueError, KeyError, TypeError):  # a refusal, or a page of a proxy
+    except (ValueError, KeyError, TypeError):  # a refusal, or the HTML page of a proxy
         return False
 
 
