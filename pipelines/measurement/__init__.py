@@ -1,1 +1,1 @@
-"""Measuring models: size and latency beside others, the runtime to choose, checks of gates, the profile for drift."""
+"""Measurements of models: cost, latency comparisons, choice of runtime, behaviour checks, profiles for drift."""

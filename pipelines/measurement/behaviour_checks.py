@@ -1,7 +1,7 @@
-"""Behaviour checks: what a model must do whatever its score (Ribeiro et al. 2020, "Beyond Accuracy": CheckList).
+"""Behaviour checks, which a model must pass whatever its score (Ribeiro et al. 2020, "Beyond Accuracy": CheckList).
 
-Minimum functionality: plain rows and what must be said of them. Invariance: a change of the text that may not change
-what is said. Direction: a change that may move a probability, or a number, one way only.
+Minimum functionality: simple rows with their expected predictions. Invariance: a change of the text that must not
+change the prediction. Direction: a change that may move a probability, or a number, in one direction only.
 """
 
 import re
@@ -17,8 +17,8 @@ from pipelines.entries.evaluate import Check
 from pipelines.evaluation import squad
 from pipelines.inference.predictor import Predictor
 
-CLASSED = ("single", "pair", "choice")  # kinds of which every label has a probability
-SHOWN = 3  # rows that failed, in the record
+CLASSED = ("single", "pair", "choice")  # kinds with a probability for every label
+SHOWN = 3  # the most failed rows in a result
 FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
 WRITE: dict[str, Callable[[str], str]] = {
     "": lambda text: text,
@@ -28,11 +28,11 @@ WRITE: dict[str, Callable[[str], str]] = {
 }
 Result = dict[str, Any]
 Answer = dict[str, Any]  # a row of predictions
-Parts = Callable[[], Iterable[pa.RecordBatch]]  # the rows of a split; each call starts at the first
+Parts = Callable[[], Iterable[pa.RecordBatch]]  # the rows of a split; each call starts at the first row
 
 
 def check(predictor: Predictor, parts: Parts, checks: Mapping[str, Check]) -> list[Result]:
-    """Each check's result: {name, kind, rows, passed (share), at_least, ok, failures: [{inputs, said, wanted}]}."""
+    """Run the checks: {name, kind, rows, passed (share), at_least, ok, failures: [{inputs, said, wanted}]} for each."""
     return [_result(predictor, parts, name, each) for name, each in checks.items()]
 
 
@@ -67,7 +67,7 @@ def _result(predictor: Predictor, parts: Parts, name: str, check: Check) -> Resu
 
 
 def _minimum(predictor: Predictor, check: Check, where: str) -> Iterable[Result | None]:
-    """For each row of the check what is wrong with its prediction, or None."""
+    """For each row of the check the failure, or None if its prediction is right."""
     task = predictor.task
     target = TARGETS[task.kind]
     for row in check.rows:
@@ -96,7 +96,7 @@ def _minimum(predictor: Predictor, check: Check, where: str) -> Iterable[Result 
 def _changed(
     predictor: Predictor, parts: Iterable[pa.RecordBatch], check: Check, where: str
 ) -> Iterator[Result | None]:
-    """For each row that the check changes what is wrong with its new prediction, or None."""
+    """For each row that the check changes the failure, or None if its new prediction passes."""
     kind = predictor.task.kind
     names = check.columns or INPUTS[kind]
     if unknown := [name for name in names if name not in INPUTS[kind]]:
@@ -137,7 +137,7 @@ def _right(kind: str, answer: Answer, wanted: Any, check: Check, normalization: 
 
 
 def _same(kind: str, check: Check) -> Callable[[Answer, Answer], bool]:
-    """A test of whether two answers agree: texts by their folded NFKC form, entities by their labels in order."""
+    """A function that tests if two answers agree: spans by case-folded NFKC text, entities by their labels in order."""
     if kind == "regression":
         return lambda a, b: abs(a["value"] - b["value"]) <= check.tolerance
     if kind == "span":

@@ -2,10 +2,10 @@
 
 Floating-point operations (FLOPs) are counted with these assumptions. A multiplication and an addition are two
 operations (Clark et al. 2020, ELECTRA, appendix), whatever their precision: an int8 product counts as much as a
-float product. Only the matrix products of linear layers, of attention with its T x T scores and of LSTMs count. Looking
-up an embedding, biases, norms, activations, softmax and dropout do not count, although they do in that paper. A layer
-that is used twice counts twice. All that the model computes counts, so a zero in a matrix is multiplied like any other
-number. The operations of one sequence of FLOPS_TOKENS tokens without padding are counted, and divided by FLOPS_TOKENS.
+float product. Only the matrix products of linear layers, of attention with its T x T scores and of LSTMs count.
+Embedding lookups, biases, norms, activations, softmax and dropout do not count, although they do in that paper. A
+layer that is used twice counts twice. A zero in a matrix counts like any other number, as the model multiplies it. The
+operations of one sequence of FLOPS_TOKENS tokens without padding are counted, and divided by FLOPS_TOKENS.
 """
 
 import time
@@ -21,13 +21,14 @@ from pipelines.inference.predictor import Predictor
 
 SINGLE_ROWS = 50  # timed one at a time
 PASSES = 3
-FLOPS_TOKENS = 128  # of the sequence whose operations are counted; a model with fewer positions reads as many as it has
+FLOPS_TOKENS = 128  # the length of the counted sequence; less for a model with fewer positions
 
 
 def size(folder: Path) -> dict[str, int]:
-    """Parameters and bytes of the safetensors in `folder`; a file of rounded weights says how many parameters it has.
+    """Parameters and bytes of the safetensors in `folder`.
 
-    Their scales are bytes and no parameters, and several packed weights share a byte.
+    The number of parameters of a file with quantized weights is in its metadata: scales count as bytes but not as
+    parameters, and several packed weights may share a byte.
     """
     from pipelines.checkpoints import loading
     from pipelines.checkpoints.quantized import PARAMETERS
@@ -44,7 +45,7 @@ def size(folder: Path) -> dict[str, int]:
 
 
 def zeros(folder: Path) -> int:
-    """The number of weights in `folder`'s safetensors that are exactly zero: of floats, neither rounded nor packed."""
+    """The number of weights in `folder`'s safetensors that are exactly zero; for float weights only."""
     import torch
     from safetensors import safe_open
 
@@ -54,13 +55,13 @@ def zeros(folder: Path) -> int:
             for name in tensors.keys():  # noqa: SIM118
                 tensor = tensors.get_tensor(name)
                 if tensor.is_floating_point():
-                    tensor = tensor.float()  # torch cannot count in every kind of float
+                    tensor = tensor.float()  # count_nonzero does not support every float dtype
                 count += tensor.numel() - int(torch.count_nonzero(tensor))
     return count
 
 
 def flops_per_token(model: Any, kind: str) -> int:
-    """Operations for a token of a sequence; the assumptions are at the top of this file."""
+    """FLOPs per token of a sequence; the module's docstring has the assumptions."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
@@ -76,7 +77,7 @@ def flops_per_token(model: Any, kind: str) -> int:
     def lstm(module: Any, inputs: Any, output: Any) -> None:
         flops[0] += 2 * tokens * sum(p.numel() for p in module.parameters() if p.dim() == 2)
 
-    # these run outside the operators that torch counts
+    # FlopCounterMode does not count these modules
     unseen = {int8.Int8Linear: linear, torch.nn.LSTM: lstm}
     hooks = [m.register_forward_hook(unseen[type(m)]) for m in model.modules() if type(m) in unseen]
     device = next(iter(model.state_dict().values())).device
@@ -92,9 +93,9 @@ def flops_per_token(model: Any, kind: str) -> int:
 
 
 def latency(predictor: Predictor, split: Split) -> dict[str, Any]:
-    """Milliseconds for one row at a time, spread over the split, after a warm-up.
+    """Milliseconds for one row at a time, for rows spread over the split, after a warm-up.
 
-    `p50_spread` has the least and the greatest median of PASSES of all rows: how steady the machine was.
+    `p50_spread` has the least and the greatest median of PASSES passes: it shows how steady the machine was.
     """
     rows = split.spread(SINGLE_ROWS)
     passes = [one_at_a_time(predictor, rows) for _ in range(PASSES)]

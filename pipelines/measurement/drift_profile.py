@@ -1,4 +1,4 @@
-"""The profile that drift is measured on: the pieces and unknown words of each row, and what the model says of it."""
+"""The profile that drift is measured on: the pieces and unknown words of each row, and the model's prediction."""
 
 from pathlib import Path
 
@@ -14,16 +14,16 @@ from pipelines.evaluation.drift import SCHEMA
 from pipelines.text import tokenizer as text_tokenizer
 from pipelines.text.protocol import Tokenizer
 
-# of predictions -> the column of SCHEMA
+# column of predictions -> column of SCHEMA
 SAID = {"label": "label", "value": "value", "score": "confidence", "answer": ""}
-ANSWERS = {"value": pa.float64(), "score": pa.float64()}  # of predictions -> the type in which it is measured; or text
-MOST_ROWS = 5000  # of a profile and of a window; others are drawn, with a fixed seed
+ANSWERS = {"value": pa.float64(), "score": pa.float64()}  # column -> type in which it is measured; else text
+MOST_ROWS = 5000  # of a profile and of a window; larger ones are sampled with a fixed seed
 
 
 def of_run(run: str, task: str, split: str) -> pa.Table:
-    """The profile of a run: the texts that it was trained on, and what it says of a split that it was not trained on.
+    """The profile of a run: the texts of its training rows, and its predictions for a split that it was not trained on.
 
-    Of its training rows a model is too sure.
+    Predictions for training rows would be too confident.
     """
     described = Task.load(paths.rows(task))
     rows = sample(paths.rows(task) / f"{described.train}.parquet", schema.INPUTS[described.kind])
@@ -32,7 +32,7 @@ def of_run(run: str, task: str, split: str) -> pa.Table:
 
 
 def of_scored(file: Path, folder: Path, prefix: str = "") -> pa.Table:
-    """The same of a scored file; `folder` is that of the model that scored it."""
+    """The profile of a scored file; `folder` is the model that scored it."""
     kind = Task.load(folder).kind
     there = tables.open_parquet(file).schema_arrow.names
     columns = {f"{prefix}{name}": name for name in SAID if f"{prefix}{name}" in there}
@@ -46,9 +46,9 @@ def of_scored(file: Path, folder: Path, prefix: str = "") -> pa.Table:
 
 
 def measurable(file: Path, rows: pa.Table, fields: list[pa.Field]) -> pa.Table:
-    """Columns of a file in the types of `fields`; text may stand in a dictionary, or be large.
+    """Cast columns of a file to the types of `fields`; text may be dictionary-encoded or large_string.
 
-    Raises InputError for a column of another type, a text that is missing, or a number that is none.
+    Raises InputError for a column of another type, a missing text, or a number that is not finite.
     """
     columns = []
     for field in fields:
@@ -70,7 +70,7 @@ def measurable(file: Path, rows: pa.Table, fields: list[pa.Field]) -> pa.Table:
 
 
 def _plain(kind: pa.DataType) -> str:
-    """The kind of values that a type holds, in plain words: several types may hold the same kind."""
+    """The kind of values of an Arrow type, such as "text"; several types may hold the same kind."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -81,14 +81,14 @@ def _plain(kind: pa.DataType) -> str:
 
 
 def observed(rows: pa.Table, answers: pa.Table, tokenizer: Tokenizer, kind: str) -> pa.Table:
-    """The columns of SCHEMA for rows and what a model says of each."""
+    """The columns of SCHEMA for rows and the model's predictions of them."""
     of_texts, of_answers = texts(rows, tokenizer, kind), said(answers)
     columns = [of_answers.column(name) if name in SAID.values() else of_texts.column(name) for name in SCHEMA.names]
     return pa.table(columns, schema=SCHEMA)
 
 
 def sample(file: Path, columns: list[str] | None = None) -> pa.Table:
-    """At most MOST_ROWS rows of a Parquet file, in their order; its size does not matter to the memory."""
+    """At most MOST_ROWS rows of a Parquet file, in their order. The file is read in batches, whatever its size."""
     parquet = tables.open_parquet(file)
     for name in columns or []:
         if name not in parquet.schema_arrow.names:
@@ -102,14 +102,14 @@ def sample(file: Path, columns: list[str] | None = None) -> pa.Table:
         here = drawn[(drawn >= at) & (drawn < at + batch.num_rows)] - at
         try:
             parts.append(pa.Table.from_batches([batch.take(pa.array(here))]))
-        except pa.ArrowException as error:  # of some types it can take no rows
+        except pa.ArrowException as error:  # `take` does not support some types
             raise InputError(f"{file}: its rows cannot be drawn ({one_line(error)})") from None
         at += batch.num_rows
     return pa.concat_tables(parts)
 
 
 def texts(rows: pa.Table, tokenizer: Tokenizer, kind: str) -> pa.Table:
-    """The columns of SCHEMA that are of a row's texts; the others are null."""
+    """The columns of SCHEMA that describe a row's texts; the others are null."""
     inputs = [rows.column(name).to_pylist() for name in schema.INPUTS[kind]]
     row_texts = [[text for value in row for text in _texts(value)] for row in zip(*inputs, strict=True)]
     flat = [text for row in row_texts for text in row]
@@ -124,7 +124,7 @@ def texts(rows: pa.Table, tokenizer: Tokenizer, kind: str) -> pa.Table:
 
 
 def said(answers: pa.Table) -> pa.Table:
-    """The columns of SCHEMA that are of a model's answers; the others are null."""
+    """The columns of SCHEMA that describe a model's predictions; the others are null."""
     columns = {}
     for column, name in SAID.items():
         if name and column in answers.column_names:

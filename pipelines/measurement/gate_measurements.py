@@ -1,4 +1,4 @@
-"""The measurements that the gate asks of a version, on current rows and with the predictor that serves."""
+"""The measurements that the gate requires of a version, on current rows and with the predictor that serves."""
 
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from pipelines.measurement import behaviour_checks, cost, interleaved, runtime_c
 def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
     """Open the model in `folder` and measure it on the split of an evaluate entry.
 
-    The rows' own labels count: a model that does not know one of them is wrong on its rows, and so is one that says a
-    label which the rows do not have.
+    The labels of the rows count. A model is wrong on rows with a label that it does not know, and where it predicts a
+    label that the rows do not have.
     """
     onnx_numbers.require(folder)
     predictor, rows = Predictor.load(folder), paths.rows(entry.task)
@@ -57,7 +57,10 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
 
 
 def baseline(name: str, entry: Evaluate) -> OfRows:
-    """The score of a baseline by row numbers, on the split of an evaluate entry, from the predictions that it left."""
+    """The score of a baseline on the split of an evaluate entry, as a function of row numbers.
+
+    Reads the predictions of the stage baseline. Raises InputError if there are none, or if they are of other rows.
+    """
     rows = paths.rows(entry.task)
     task = Task.load(rows)
     split, place = Split(rows / f"{entry.split}.parquet", task), paths.predictions(name)
@@ -73,9 +76,9 @@ def baseline(name: str, entry: Evaluate) -> OfRows:
 
 
 def latency_ratio(challenger: Path, champion: Path, entry: Evaluate, threads: int) -> float:
-    """The challenger's median latency divided by the champion's: the median of rounds in which both are asked in turn.
+    """The challenger's median latency divided by the champion's: the median over rounds in which both answer in turn.
 
-    Measured one after the other, what else the machine did in between would decide.
+    If each were measured alone, other work on the machine in between could decide the result.
     """
     split_file = paths.rows(entry.task) / f"{entry.split}.parquet"
     folders = {"champion": champion, "challenger": challenger}
@@ -84,7 +87,7 @@ def latency_ratio(challenger: Path, champion: Path, entry: Evaluate, threads: in
 
 
 def _labels(task: Task, answers: list[Any]) -> tuple[str, ...]:
-    """The labels of the rows, and after them others that the model says."""
+    """The labels of the rows, followed by other labels that the model predicts."""
     if task.kind not in behaviour_checks.CLASSED:
         return task.labels
     return (*task.labels, *sorted({*answers} - {*task.labels}))

@@ -1,14 +1,14 @@
-"""The cost of several models on this machine, measured in turn, so that its noise hits all of them alike.
+"""The cost of several models on this machine, measured in turn, so that the machine's noise affects all of them alike.
 
 Each model is opened in a process of its own (interleaved_worker.py). The first model, the reference, stays open. Every
-other model is opened beside it, asked in turn with it, and ended, so that memory holds two models at most. In every
+other model is opened beside it, measured in turn with it, and closed, so that memory holds two models at most. In every
 second round the two change places. Each round gives a ratio of two numbers that were measured within seconds of each
 other.
 
-Rows are spread over the split, so that their lengths are those of its texts. Throughput is measured at the best of
-BATCHES, which each model finds for itself before the rounds. BATCHES are numbers of rows for one call of the predictor.
-The predictor makes batches of similar lengths and of at most BATCH_TOKENS tokens from these rows. So 512 stands for a
-long file, and the smaller numbers are for models that are faster when less lies in a CPU's caches.
+Rows are spread over the split, so they have the lengths of its texts. Throughput is measured at the best of BATCHES,
+which is found for each model before the rounds. BATCHES are numbers of rows for one call of the predictor, which splits
+them into batches of similar lengths and of at most BATCH_TOKENS tokens. 512 stands for a long file. The smaller numbers
+are for models that are faster when their data fit into a CPU's caches.
 """
 
 import tempfile
@@ -27,26 +27,26 @@ from pipelines.evaluation.split import Split
 from pipelines.measurement.cost import SINGLE_ROWS
 from pipelines.measurement.model_process import BATCHES, Cost, Model, Size, started
 
-LEAST_ROWS = 16  # of a pass, however slow the reference is
+LEAST_ROWS = 16  # of one turn, however slow the reference is
 Spread = tuple[float, float, float]  # median, least and greatest
 
 
 class ReferenceEndedError(InputError):
-    """The reference's process died, so that nothing more can be measured beside it."""
+    """The reference's process died, so nothing more can be compared with it."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A model's cost, and how it stands to the reference by round. Above 1 it is the better one."""
+    """A model's cost, and its ratios to the reference over the rounds. Above 1, the model is better."""
 
     cost: Cost
-    faster: Spread  # the reference's p50_ms to this one's
-    throughput: Spread  # this one's rows_per_second to the reference's
+    faster: Spread  # the reference's p50_ms divided by the model's
+    throughput: Spread  # the model's rows_per_second divided by the reference's
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The model that others are compared with, opened, and the rows that all are asked."""
+    """The open model that others are compared with, and the rows that all of them predict."""
 
     model: Model
     sample: Path
@@ -55,15 +55,16 @@ class Reference:
     starts: int
 
     def beside(self, folder: Path, rounds: int) -> Compared:
-        """Open another model, and measure it in turn with this one.
+        """Open another model, and measure it in turn with the reference.
 
-        Raises InputError if it is of another kind, cannot be opened or dies, and ReferenceEndedError if this one has.
+        Raises InputError if the other model is of another kind, cannot be opened or dies, and ReferenceEndedError if
+        the reference has died.
         """
         with self._opened(folder) as other:
             return _rounds(self.model, other, self.size, rounds)
 
     def ratios(self, folder: Path) -> Iterator[float]:
-        """Open another model, and yield after each round how many times as fast as this one it answers a row alone.
+        """Open another model, and yield after each round the reference's p50 latency divided by the other's.
 
         Raises the errors of `beside`.
         """
@@ -89,13 +90,13 @@ class Reference:
 def opened(
     folder: Path, split_file: Path, threads: int = 1, starts: int = 2, seconds: float = 5
 ) -> Iterator[Reference]:
-    """The model in `folder` as the reference; whatever happens, its process ends.
+    """Open the model in `folder` as the reference; its process ends with the block.
 
     Args:
         split_file: rows of the model's kind, a file of rows/<task>.
-        threads: of every process; 0 leaves it to the libraries.
-        starts: processes of each model. The first start may read the disk; the fastest one counts.
-        seconds: about what the reference may take for each half of a turn; the number of rows follows from it.
+        threads: the threads of each process; 0 leaves the number to the libraries.
+        starts: how often each model is started. The first start may read from disk; the fastest one counts.
+        seconds: about how long the reference takes for each half of a turn; this sets the number of rows.
 
     Raises:
         InputError: the folder cannot be opened, or does not fit the rows.
@@ -114,7 +115,7 @@ def compare(folders: Mapping[str, Path], split_file: Path, rounds: int = 5, **ho
     """Measure the models in `folders` (model folders or exported ones) in turn; the first is the reference.
 
     Args:
-        folders: name -> folder. The reference is compared with itself by definition: its ratios are 1.
+        folders: name -> folder. The ratios of the reference are 1 by definition.
         split_file: rows of the models' kind, a file of rows/<task>.
         how: the `threads`, `starts` and `seconds` of `opened`.
 
@@ -138,7 +139,7 @@ def _same_kind(folder: Path, reference: Path) -> None:
 
 
 def _write_sample(task: Task, split_file: Path, sample: Path) -> int:
-    """Write rows spread over the split to `sample`, which each process reads instead of the whole split."""
+    """Write rows spread over the split to `sample`, which each process reads; returns their number."""
     split = Split(split_file, task)
     if not split.rows:
         raise InputError(f"{split_file}: it has no rows")
@@ -147,20 +148,20 @@ def _write_sample(task: Task, split_file: Path, sample: Path) -> int:
 
 
 def _size(reference: Model, rows: int, seconds: float) -> Size:
-    """As many of `rows` as the reference answers one at a time in about `seconds`, within bounds."""
+    """The number of rows that the reference predicts one at a time in about `seconds`, within bounds."""
     enough = int(seconds * 1000 / median(reference.ask(min(5, rows), 0, 1)["ms"]))
     together = min(rows, max(LEAST_ROWS, enough))
     return Size(min(together, SINGLE_ROWS), together)
 
 
 def _round(number: int, reference: Model, model: Model, size: Size) -> None:
-    """One turn of each; in every second round the two change places."""
+    """Run one turn of each model; in every second round the two change places."""
     for each in (reference, model) if number % 2 == 0 else (model, reference):
         each.turn(size)
 
 
 def _rounds(reference: Model, model: Model, size: Size, rounds: int) -> Compared:
-    """The rounds of one model with the reference."""
+    """Run the rounds of one model with the reference, and compare them."""
     for number in range(rounds):
         _round(number, reference, model, size)
     p50s = zip(reference.p_ms[-rounds:], model.p_ms, strict=True)

@@ -1,10 +1,10 @@
-"""One model in a process of its own, which interleaved.py asks over standard input: how long do its answers take?
+"""The worker process of interleaved.py: it opens one model, and times its predictions.
 
     python -m pipelines.measurement.interleaved_worker FOLDER ROWS THREADS
 
-ROWS is a Parquet file with the ids and inputs of some rows. The process answers one row, and says so in a line of JSON.
-Then it takes a line of JSON for each turn, and ends with its standard input. It imports what the model's runtime needs
-to answer, and until it has answered nothing else: what its start takes is what the start of a service takes.
+ROWS is a Parquet file with the ids and inputs of some rows. The process predicts one row, and writes a line of JSON.
+Then it reads a line of JSON for each turn, and ends when standard input closes. Before the first prediction it imports
+only what the model's runtime needs, so its start takes as long as the start of a service.
 """
 
 import json
@@ -20,7 +20,7 @@ from pipelines.core.errors import InputError
 
 
 def main(folder: str, rows: str, count: str) -> None:
-    """Answer until standard input ends; an InputError is a line too, {"error": its sentence}."""
+    """Serve turns until standard input closes; an InputError is written as a line {"error": message}."""
     say = _own_output()
     threads.use(int(count))
     try:
@@ -30,9 +30,9 @@ def main(folder: str, rows: str, count: str) -> None:
 
 
 def peak_mb() -> float:
-    """The most memory that this process has held, in megabytes of 2**20 bytes.
+    """The peak memory of this process, in megabytes of 2**20 bytes.
 
-    Linux counts in ru_maxrss what the parent held when it started this process; VmHWM is this program's own.
+    On Linux ru_maxrss includes the memory of the parent at the fork; VmHWM does not.
     """
     status = Path("/proc/self/status")
     if status.is_file():
@@ -44,7 +44,7 @@ def peak_mb() -> float:
 
 
 def _own_output() -> Callable[[dict[str, Any]], None]:
-    """A function that writes a line where standard output went. Libraries print to standard error from here on."""
+    """Redirect standard output to standard error, for libraries; returns a function that writes to the original one."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -68,10 +68,10 @@ def _answer(folder: Path, file: Path, say: Callable[[dict[str, Any]], None]) -> 
 
 
 def _turn(predictor: Any, rows: Any, singles: int, together: int, batch: int) -> dict[str, Any]:
-    """Answer `singles` rows one at a time, then `together` rows in calls of `batch` rows; both evenly spread.
+    """Predict `singles` rows one at a time, then `together` rows in calls of `batch` rows; both evenly spread.
 
     Returns:
-        ms of each of the former, and the seconds that the latter took.
+        `ms`: the milliseconds of each single row. `seconds`: the time of all calls of `batch` rows.
     """
     import numpy as np
 

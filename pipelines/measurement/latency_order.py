@@ -1,4 +1,4 @@
-"""The order of two models by latency: rounds in turn until it is decided, or rounds or time are spent."""
+"""Decide which of two models is faster: measure rounds in turn until a sign test decides, or a limit is reached."""
 
 import time
 from collections.abc import Iterable
@@ -12,16 +12,16 @@ from statistics import median
 from pipelines.measurement import interleaved
 
 LEAST_ROUNDS, MOST_ROUNDS = 8, 24
-MOST_SECONDS = 600.0  # of a comparison: rounds of a large model on a busy machine take minutes
-CHANCE = 0.01  # of a sign test in one look; over all looks two equal models are told apart in 2.3 of 100 comparisons
+MOST_SECONDS = 600.0  # of a comparison: a round of a large model on a busy machine can take minutes
+CHANCE = 0.01  # the level of each sign test; over all rounds, 2.3% of comparisons of equal models are decided
 
 
 @dataclass(frozen=True)
 class Order:
-    """The speed of the second of two models, compared with the first.
+    """The speed of the second model compared with the first.
 
     Attributes:
-        ratio: how many times as fast the second model is, as the median of the rounds.
+        ratio: the first model's latency divided by the second's, as the median of the rounds.
         decided: whether one of the models was faster in more rounds than chance explains.
     """
 
@@ -40,9 +40,9 @@ def compare(first: Path, second: Path, split_file: Path, threads: int = 1) -> Or
 
 
 def decide(ratios: Iterable[float]) -> Order:
-    """Look at one round after the other until the sign test (two-sided) tells the models apart.
+    """Take rounds one after the other until the two-sided sign test separates the models.
 
-    The first round is always looked at; none begins after MOST_SECONDS.
+    There is at least one round, at most MOST_ROUNDS, and none begins after MOST_SECONDS.
     """
     seen: list[float] = []
     until = time.monotonic() + MOST_SECONDS
@@ -56,6 +56,6 @@ def decide(ratios: Iterable[float]) -> Order:
 
 
 def _by_chance(ratios: list[float]) -> float:
-    """The probability that two equal models share the rounds at least as unevenly."""
+    """The p-value: the probability that two equal models win the rounds at least as unevenly."""
     count, won = len(ratios), sum(ratio > 1 for ratio in ratios)
     return min(1.0, 2 * sum(comb(count, k) for k in range(max(won, count - won), count + 1)) / 2**count)

@@ -1,4 +1,4 @@
-"""One model in a process of its own, which answers rows in turns: what its turns took, and what it costs by them."""
+"""One model in its own process: it predicts rows in turns, and its cost is computed from their times."""
 
 import json
 import os
@@ -21,25 +21,25 @@ from pipelines.core.threads import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = "pipelines.measurement.interleaved_worker"
-BATCHES = (1, 8, 64, 512)  # rows of one call, of which the best counts
+BATCHES = (1, 8, 64, 512)  # rows in one call; the fastest of these counts
 
 
 @dataclass(frozen=True)
 class Cost:
     """The cost of one model on this machine. Times and rates are medians over the rounds."""
 
-    p50_ms: float  # quantiles of one row at a time, its text's tokenization and its answer's decoding included
+    p50_ms: float  # quantiles for one row at a time, with tokenization and decoding
     p95_ms: float
     p99_ms: float
-    rows_per_second: float  # at the best batch
-    batch_rows: int  # that batch
-    cold_start_s: float  # from starting a process to its first answer, the least of all starts
-    peak_mb: float  # the most memory that the process held, in 2**20 bytes
+    rows_per_second: float  # with `batch_rows` rows in each call
+    batch_rows: int  # the fastest of BATCHES
+    cold_start_s: float  # from the start of a process to its first prediction; the least of all starts
+    peak_mb: float  # the peak memory of the process, in 2**20 bytes
 
 
 @dataclass(frozen=True)
 class Size:
-    """The number of rows that a turn answers: the same for all models."""
+    """The rows in one turn, one at a time and together; the same for all models."""
 
     singles: int
     together: int
@@ -47,7 +47,7 @@ class Size:
 
 @dataclass
 class Model:
-    """A process with a model, and what its turns took."""
+    """A process with a model, and the times of its turns."""
 
     folder: Path
     process: subprocess.Popen[str]
@@ -59,17 +59,17 @@ class Model:
     rates: list[float] = field(default_factory=list)  # rows per second of each round
 
     def ask(self, singles: int, together: int, batch: int) -> dict[str, Any]:
-        """One turn, as interleaved_worker.py counts it."""
+        """Run one turn in the process; returns the reply of interleaved_worker.py."""
         assert self.process.stdin
         try:
             print(json.dumps({"singles": singles, "together": together, "batch": batch}), file=self.process.stdin)
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # `hear` says why
+            pass  # `hear` raises the reason
         return self.hear()
 
     def hear(self) -> dict[str, Any]:
-        """The next line of the process. Raises InputError, one sentence with the folder, if it says or has none."""
+        """The next reply of the process. Raises InputError, with the folder, if it is an error or the process ended."""
         assert self.process.stdout
         if not (line := self.process.stdout.readline()):
             raise InputError(f"{self.folder}: its process ended while it was measured ({self._reason()})")
@@ -81,12 +81,12 @@ class Model:
         return reply
 
     def find_batch(self, size: Size) -> None:
-        """Take the best of BATCHES."""
+        """Set `batch` to the fastest of BATCHES."""
         sizes = [batch for batch in BATCHES if batch <= size.together]
         self.batch = min(sizes, key=lambda batch: self.ask(0, size.together, batch)["seconds"])
 
     def turn(self, size: Size) -> None:
-        """This model's part of a round."""
+        """Run this model's turn of a round, and keep its times."""
         reply = self.ask(size.singles, size.together, self.batch)
         p50, p95, p99 = map(float, np.quantile(reply["ms"], [0.5, 0.95, 0.99]))
         self.p_ms.append((p50, p95, p99))
@@ -108,7 +108,7 @@ class Model:
 
 @contextmanager
 def started(folder: Path, sample: Path, threads: int, starts: int) -> Iterator[Model]:
-    """The model in the last of `starts` processes, one after the other."""
+    """Start a process with the model `starts` times in sequence; yields the last, with the least cold start."""
     took = []
     for _ in range(starts - 1):
         with _process(folder, sample, threads) as model:
@@ -120,7 +120,7 @@ def started(folder: Path, sample: Path, threads: int, starts: int) -> Iterator[M
 
 @contextmanager
 def _process(folder: Path, sample: Path, threads: int) -> Iterator[Model]:
-    """A new process that has answered its first row; it is ended whatever happens."""
+    """Start a process and wait for its first prediction; it ends with the block."""
     call = [sys.executable, "-P", "-m", WORKER, str(folder), str(sample), str(threads)]
     environment = os.environ | (dict.fromkeys(VARIABLES, str(threads)) if threads else {})
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))

@@ -7,16 +7,16 @@ from typing import Any
 from pipelines.core.resources import Resources
 from pipelines.measurement import interleaved
 
-# enough for a ratio with its spread; a small model takes a few seconds, most of them for starting torch
+# enough for a ratio with its spread; for a small model it takes a few seconds, mostly to start torch
 BRIEFLY: dict[str, Any] = {"rounds": 5, "starts": 1, "seconds": 0.25}
 
 
 def tags(model: Path, exported: Path | None, split_file: Path, resources: Resources) -> dict[str, str]:
-    """The tags of a version that is to be registered: `runtime`, and if it was measured `runtime_measured`.
+    """The tags of a version to register: `runtime`, and if both were measured `runtime_measured`.
 
     Args:
-        model, exported: the same model as torch and ONNX Runtime open it; without an export torch it is.
-        split_file: rows of the model's kind, on which both are asked in turn.
+        model, exported: folders of the same model for torch and ONNX Runtime; without an export, torch is chosen.
+        split_file: rows of the model's kind; both runtimes predict them in turn.
     """
     if not exported:
         return {"runtime": "torch"}
@@ -30,6 +30,6 @@ def tags(model: Path, exported: Path | None, split_file: Path, resources: Resour
         "onnx_faster": dict(zip(("median", "least", "greatest"), (round(ratio, 3) for ratio in faster), strict=True)),
         "threads": resources.threads,
     }
-    # a tie goes to ONNX Runtime, which needs neither torch nor transformers
+    # ONNX Runtime wins ties, since it needs neither torch nor transformers
     runtime = "torch" if faster[2] < 1 else "onnx"
     return {"runtime": runtime, "runtime_measured": json.dumps(measured, separators=(",", ":"))}
