@@ -1,1 +1,1 @@
-"""Predicting with a model folder, in torch or ONNX."""
+"""Predictions with a model folder, in torch or ONNX Runtime."""

@@ -1,7 +1,7 @@
-"""The answers in a model's outputs, by the kind of rows: labels, a number, a span of the context, entities, a choice.
+"""Decode a model's outputs by the kind of rows: labels, a number, a span of the context, entities, a choice.
 
 Each function takes the rows, their encoded sequences (whose `id` is the number of their row), the outputs of each
-sequence (see models.heads.outputs) and the task, and returns predictions (schema.PREDICTIONS) without ids.
+sequence (see models.heads.outputs) and the task. It returns predictions (schema.PREDICTIONS) without ids.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from pipelines.evaluation import predictions
 from pipelines.evaluation.predictions import Rows
 from pipelines.text.encoding import tagging
 
-Outputs = list[np.ndarray]  # of each sequence: (C,), or (T, C) of its tokens
-LONGEST = 30  # tokens of an answer, as BERT's own run_squad has it
-BEST = 20  # of the likeliest first and last tokens that are paired
+Outputs = list[np.ndarray]  # one array for each sequence: (C,), or (T, C) for its tokens
+LONGEST = 30  # the most tokens of an answer, as in BERT's run_squad
+BEST = 20  # how many of the likeliest first and last tokens are paired
 
 
 def labels(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
-    """The likeliest label of each row, by its one sequence or by one sequence a choice."""
+    """The likeliest label of each row, from its one sequence or from one sequence for each choice."""
     logits = np.array(outputs, np.float32).reshape(rows.num_rows, len(task.labels))
     return predictions.table(predictions.softmax(logits), task)
 
@@ -33,7 +33,7 @@ def value(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> 
 
 
 def _of_rows(rows: Rows, encoded: pa.RecordBatch) -> list[list[int]]:
-    """For each row the numbers of its sequences."""
+    """The indices of the sequences of each row."""
     sequences: list[list[int]] = [[] for _ in range(rows.num_rows)]
     for i, row in enumerate(encoded.column("id").to_pylist()):
         sequences[int(row)].append(i)
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 def span(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
-    """The likeliest span over all windows of a row, against the [CLS] of the window that wants it least (SQuAD 2.0)."""
+    """The likeliest span over all windows of a row, or no answer, which scores the least [CLS] of them (SQuAD 2.0)."""
     columns = {name: encoded.column(name) for name in ("first_length", "starts", "ends")}
     answers = []
     for context, windows in zip(rows.column("context").to_pylist(), _of_rows(rows, encoded), strict=True):
@@ -66,7 +66,7 @@ def _answer(context: str, spans: list[Span], null: float, unanswerable: bool) ->
 
     Args:
         spans: the likeliest spans of all its windows.
-        null: the sum of the two logits of [CLS] in the window where it is least.
+        null: the score of no answer: the least sum, over the windows, of the two logits of [CLS].
     """
     likeliest = sorted(spans, key=lambda s: -s.logit)[:BEST] or [Span(-1e9, 0, 0)]
     best = likeliest[0]
@@ -84,7 +84,7 @@ def _answer(context: str, spans: list[Span], null: float, unanswerable: bool) ->
 
 
 def _spans(logits: np.ndarray, head: int, starts: np.ndarray, ends: np.ndarray) -> list[Span]:
-    """The likeliest spans of one window: (T, 2) logits, of which those of the context begin at `head`."""
+    """The likeliest spans of one window, from its (T, 2) logits; the context begins at token `head`."""
     context = logits[head : len(starts) - 1].astype(np.float64)
     first, last = (np.argsort(-column, kind="stable")[:BEST] for column in context.T)
     sums = context[first, 0][:, None] + context[last, 1][None, :]  # (BEST, BEST)
@@ -97,7 +97,7 @@ def _spans(logits: np.ndarray, head: int, starts: np.ndarray, ends: np.ndarray) 
 
 
 def entities(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
-    """The entities that each row's tags spell, all of its parts together."""
+    """The entities of each row, decoded from the tags of all its parts."""
     names = tagging.tags(task)
     answers: list[dict[str, Any]] = []
     for text, parts in zip(rows.column("text").to_pylist(), _of_rows(rows, encoded), strict=True):

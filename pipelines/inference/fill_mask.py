@@ -1,4 +1,4 @@
-"""The words that an encoder would put in place of [MASK]."""
+"""Predict the pieces that an encoder would put in place of [MASK]."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class Guess(NamedTuple):
 
 
 def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
-    """For each [MASK] in `text` its `top` most probable pieces, by the encoder in `folder`."""
+    """The `top` most probable pieces for each [MASK] in `text`, by the encoder in `folder`."""
     if MASK not in text:
         raise UsageError(f"the text has no {MASK}; write it where a word is to be guessed")
     model, loaded = _model(folder), tokenizer.load(folder)

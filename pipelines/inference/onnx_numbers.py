@@ -1,6 +1,6 @@
-"""The check that the weights of an exported model are numbers.
+"""Check that the weights of an exported model are finite.
 
-Answering one row does not show an infinite weight that belongs to another word.
+A prediction for one row does not reveal a bad weight in the embedding of another word.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from pipelines.inference.runtimes import ONNX_FILE
 
 
 def require(folder: Path) -> None:
-    """Raise InputError for a weight of the export in a folder that is NaN or infinite; nothing without an export."""
+    """Raise InputError if a weight of the export in `folder` is NaN or infinite; do nothing without an export."""
     path = folder / ONNX_FILE
     if not path.is_file():
         return
@@ -20,9 +20,9 @@ def require(folder: Path) -> None:
 
     try:
         weights = [(each.name, onnx.numpy_helper.to_array(each)) for each in onnx.load(path).graph.initializer]
-    except Exception as error:  # of any type, as of a damaged file
+    except Exception as error:  # a damaged file raises errors of any type
         raise InputError(f"{path}: not an exported model ({one_line(error)}); was it cut off?") from None
     for name, weight in weights:
-        # a mask has one number, which may be infinite
+        # an attention mask's constant has one number, which may be infinite
         if weight.dtype.kind == "f" and (np.isnan(weight).any() or (weight.size > 1 and np.isinf(weight).any())):
             raise InputError(f"{path}: {shown(name)} holds what is no number; its weights are damaged, export it again")

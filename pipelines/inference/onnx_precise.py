@@ -1,8 +1,8 @@
-"""Exported int8 models on CPUs whose products of int8 saturate: their weights become uint8, with 128 as their zero.
+"""Exported int8 models for CPUs whose int8 products saturate: weights become uint8 with the zero point 128.
 
-An x86 CPU without VNNI adds two products of a uint8 and an int8 in 16 bits, which hold no sum above 32,767; those of
-two uint8 take another, slower way. The numbers stay the same. ONNX Runtime can do so itself
-(`session.x64quantprecision`), but fails where two layers share a weight (1.31.1).
+An x86 CPU without VNNI adds two products of a uint8 and an int8 in 16 bits, so sums above 32,767 are cut off. Products
+of two uint8 use a slower but exact instruction. The values of the weights stay the same. ONNX Runtime has an option
+for this (`session.x64quantprecision`), but it fails if two layers share a weight (1.31.1).
 """
 
 from pathlib import Path
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 MIDDLE = 128
-WEIGHT_OF = {"MatMulInteger": 1, "DequantizeLinear": 0}  # which input is the weight
-ZERO_OF = {"MatMulInteger": 3, "DequantizeLinear": 2}  # which is its zero
+WEIGHT_OF = {"MatMulInteger": 1, "DequantizeLinear": 0}  # the index of the input that is the weight
+ZERO_OF = {"MatMulInteger": 3, "DequantizeLinear": 2}  # the index of the input that is the weight's zero point
 
 
 def model(path: Path) -> bytes:
-    """The ONNX model at `path` with its int8 weights as uint8."""
+    """The serialized ONNX model at `path`, with its int8 weights as uint8."""
     import onnx
 
     proto = onnx.load(path)
@@ -41,7 +41,7 @@ def model(path: Path) -> bytes:
 
 
 def _shift(weight: Any) -> None:
-    """The int8 tensor as uint8, 128 higher."""
+    """Change an int8 tensor in place to uint8, by adding 128."""
     import onnx
 
     numbers = onnx.numpy_helper.to_array(weight).astype(np.int16) + MIDDLE

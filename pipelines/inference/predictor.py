@@ -1,6 +1,6 @@
 """The one predictor: evaluate, the HTTP service, the batch job and the registered model all call it.
 
-It has three pieces. `encode` and `decode` work on the rows of one request; `forward` runs the model on the sequences of
+It has three steps. `encode` and `decode` work on the rows of one request; `forward` runs the model on the sequences of
 one request or of several together.
 """
 
@@ -19,11 +19,11 @@ from pipelines.inference import decoding, runtimes
 from pipelines.inference.decoding import Outputs
 from pipelines.text import encoding, tokenizer
 
-BATCH_TOKENS = 4096  # of a padded batch; bounds its memory whatever the lengths
+BATCH_TOKENS = 4096  # the most tokens of a padded batch, which bounds its memory
 
 
 class Predictor:
-    """Rows in, what the model says of each out, in the same order."""
+    """A model with its tokenizer: takes rows, and returns a prediction for each, in the same order."""
 
     def __init__(self, runtime: runtimes.Runtime, folder: Path) -> None:
         self.runtime = runtime
@@ -36,7 +36,7 @@ class Predictor:
             )
         self.max_length = min(tokenizer.max_length(folder) or runtime.positions, runtime.positions)
         self.options = tokenizer.windows(folder) if self.task.kind == "span" else {}
-        self.truncated = 0  # rows cut to max_length so far
+        self.truncated = 0  # the number of rows cut to max_length so far
 
     @classmethod
     def load(cls, folder: Path, runtime: str = "", accelerate: bool = True) -> "Predictor":
@@ -44,13 +44,13 @@ class Predictor:
         return cls(runtimes.load(folder, runtime, accelerate), folder)
 
     def predict(self, rows: Rows) -> pa.Table:
-        """Predictions (schema.PREDICTIONS) for rows with the task's input columns; `id` is kept where there is one."""
+        """Predictions (schema.PREDICTIONS) for rows with the task's input columns; a column `id` is kept."""
         encoded = self.encode(rows)
         (outputs,) = self.forward([encoded])
         return self.decode(rows, encoded, outputs)
 
     def encode(self, rows: Rows) -> pa.RecordBatch:
-        """The sequences of `rows` (schema.encoded); `id` is the number of the row that they come from, from "0" on.
+        """The sequences of `rows` (schema.encoded); `id` is the number of the row that they come from, starting at "0".
 
         A row has one sequence, or one for each window of its context (span), part of its text (tagging) or choice.
         The sequences of all choices of a row share a record; windows and parts have one record each, in order.
@@ -70,16 +70,16 @@ class Predictor:
             requests: what `encode` returned for each; `forward` reads `input_ids` and `first_length(s)` only.
 
         Returns:
-            For each request a list with one float32 array a sequence: (C,) logits of labels, (1,) a number or the
-            logit of one choice, (T, C) logits of tags, (T, 2) logits of a span's first and last token. T is the
-            padded length of the batch, at least the sequence's own.
+            For each request a list with one float32 array for each sequence: (C,) logits of labels, (1,) a number or
+            the logit of one choice, (T, C) logits of tags, (T, 2) logits of a span's first and last token. T is the
+            padded length of the batch, at least the length of the sequence.
         """
         ids, first_length = _sequences(requests)
         outputs: dict[int, np.ndarray] = {}
         for chosen in by_length(ids.lengths, BATCH_TOKENS):
             inputs = model_inputs(ids, chosen, first_length, self.tokenizer.pad_id, self.max_length)
             logits = self.runtime.logits(inputs)
-            if not np.isfinite(logits).all():  # an infinite weight, or sums of large ones
+            if not np.isfinite(logits).all():  # a weight is infinite, or a sum of large ones overflowed
                 raise InputError("the model answers what is no number: its weights are damaged, or training diverged")
             outputs |= zip(chosen.tolist(), logits, strict=True)
         ordered: Iterator[np.ndarray] = (outputs[i] for i in range(len(ids.lengths)))
@@ -94,7 +94,7 @@ class Predictor:
 def inputs(rows: Rows, task: Task, first: int = 0) -> pa.RecordBatch:
     """The number and the input columns of each row as one record batch.
 
-    Raises InputError for a wrong column, or for a row that has nothing in it; rows are counted from `first` on.
+    Raises InputError for a wrong column or a missing value; its message counts rows from `first`.
     """
     fields = [schema.ROWS[task.kind].field(name) for name in schema.INPUTS[task.kind]]
     columns = [_column(rows, field, len(task.labels), first) for field in fields]
@@ -110,7 +110,7 @@ def _sequences(requests: Sequence[pa.RecordBatch]) -> tuple[Ragged, np.ndarray]:
         for name in ("input_ids", "first_length", "first_lengths")
         if name in names
     }
-    if "first_lengths" in columns:  # of choices
+    if "first_lengths" in columns:  # kind choice
         columns = {"input_ids": columns["input_ids"].flatten(), "first_length": columns["first_lengths"].flatten()}
     ids = columns["input_ids"]
     ragged = Ragged(ids.values.to_numpy(), ids.offsets.to_numpy().astype(np.int64))
@@ -118,13 +118,13 @@ def _sequences(requests: Sequence[pa.RecordBatch]) -> tuple[Ragged, np.ndarray]:
 
 
 def _count(request: pa.RecordBatch) -> int:
-    """The number of sequences of a request."""
+    """The number of sequences in a request."""
     several = "first_lengths" in request.schema.names
     return len(request.column("first_lengths").flatten()) if several else request.num_rows
 
 
 def _column(rows: Rows, field: pa.Field, choices_each: int, first: int) -> pa.Array:
-    """The column that `field` asks for: text, or a list of texts, and nothing missing."""
+    """The column that `field` describes: text, or lists of texts. Raises InputError if its type or a value is wrong."""
     name = field.name
     if name not in rows.schema.names:
         raise InputError(choices("column", name, rows.schema.names))

@@ -1,4 +1,4 @@
-"""Two ways to run a fine-tuned model: numpy inputs (B, T) to float32 logits, in the shapes of models.heads.outputs."""
+"""The runtimes of a fine-tuned model: numpy inputs (B, T) to float32 logits, shaped as by models.heads.outputs."""
 
 import json
 from pathlib import Path
@@ -12,20 +12,20 @@ from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.inference import onnx_precise
 
-Inputs = dict[str, np.ndarray]  # input_ids, attention_mask and, where the model takes it, token_type_ids: int64
+Inputs = dict[str, np.ndarray]  # int64 input_ids, attention_mask and, if the model takes it, token_type_ids
 ONNX_FILE = "model.onnx"
 
 
 class Runtime(Protocol):
     task: Task
     positions: int  # the longest input in tokens
-    vocab_size: int  # ids that the model has an embedding for; 0 if it does not say
+    vocab_size: int  # the number of ids with an embedding; 0 if unknown
 
     def logits(self, inputs: Inputs) -> np.ndarray: ...
 
 
 class Torch:
-    """A model folder, on a GPU where there is one."""
+    """A model folder in torch, on a GPU if there is one."""
 
     def __init__(self, folder: Path, accelerate: bool = True) -> None:
         from pipelines.acceleration import apply
@@ -37,7 +37,7 @@ class Torch:
 
     @classmethod
     def of(cls, model: Any, task: Task) -> "Torch":
-        """A model that is in memory already."""
+        """Wrap a model that is in memory already."""
         runtime = cls.__new__(cls)
         runtime._take(model, task)
         return runtime
@@ -65,7 +65,7 @@ class Torch:
 
 
 class Onnx:
-    """An exported folder, through ONNX Runtime on the CPU, which has its own ways to be fast."""
+    """An exported folder in ONNX Runtime, on the CPU. `accelerate` has no effect: ONNX Runtime optimizes by itself."""
 
     def __init__(self, folder: Path, accelerate: bool = True) -> None:
         import onnxruntime
@@ -75,7 +75,7 @@ class Onnx:
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
         self.task = Task.load(folder)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads.used()  # it has threads of its own, and reads no OMP_NUM_THREADS
+        options.intra_op_num_threads = threads.used()  # ONNX Runtime has its own threads, and ignores OMP_NUM_THREADS
         try:
             model = onnx_precise.model(path) if cpu.saturates() else path
             self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -93,7 +93,7 @@ class Onnx:
         self._require_runs(path)
 
     def _require_runs(self, path: Path) -> None:
-        """Raise InputError if it does not run, or answers what is no number: the first row would show it, too late."""
+        """Raise InputError if the model does not run or its logits are not finite, before a user's first row does."""
         for name, least in (("positions", 2), ("vocab_size", 0)):
             if type(value := getattr(self, name)) is not int or value < least:
                 raise InputError(f"{path}: its metadata has {name} {shown(value)}; {least} or more is expected")
@@ -113,9 +113,11 @@ RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}
 
 
 def load(folder: Path, runtime: str = "", accelerate: bool = True) -> Runtime:
-    """The folder's model in the runtime of that name, or in that which the folder is for.
+    """Load the model in `folder`.
 
-    Without `accelerate`, torch computes the plain way.
+    Args:
+        runtime: "torch" or "onnx"; by default onnx if the folder has an export, else torch.
+        accelerate: let torch use the optimizations of pipelines.acceleration.
     """
     runtime = runtime or ("onnx" if (folder / ONNX_FILE).is_file() else "torch")
     if runtime not in RUNTIMES:
