@@ -1,7 +1,7 @@
-"""The int8 layers of a model as ONNX has them: with the same integers, in the operators that ONNX Runtime fuses.
+"""The int8 layers of a model in ONNX: the same integers, in operators that ONNX Runtime fuses.
 
-ONNX Runtime's own quantizer would round the exported floats anew; here the export has the very weights that the folder
-has. Weights are int8, inputs uint8. On CPUs without VNNI that product saturates: see `onnx_precise`.
+ONNX Runtime's own quantizer would round the exported floats again; here the export keeps the integers of the model
+folder. Weights are int8, inputs uint8. On CPUs without VNNI their product saturates: see `onnx_precise`.
 """
 
 import copy
@@ -13,11 +13,11 @@ from torch import nn
 
 from pipelines.models.quantization import int8, matrices, qdq
 
-STEPS = 255  # of a uint8
+STEPS = 255  # between the least and the greatest uint8
 
 
 class _Linear(nn.Module):
-    """The tensors that both kinds of layers have: the weight as (K, N) int8, its scale (N,) or (1,), the bias (N,)."""
+    """The tensors of both kinds of layers: the weight as (K, N) int8, its scale (N,) or (1,), the bias (N,)."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -34,7 +34,7 @@ class _Linear(nn.Module):
 
 
 class Dynamic(_Linear):
-    """DynamicQuantizeLinear and MatMulInteger: the inputs' range is that of the batch."""
+    """A linear layer as DynamicQuantizeLinear and MatMulInteger: each batch sets the range of its inputs."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         numbers, step, zero = torch.onnx.ops.symbolic_multi_out(
@@ -49,7 +49,7 @@ class Dynamic(_Linear):
 
 
 class Exact(nn.Module):
-    """The computation of `Dynamic` in torch's floats: torch's own kernel is coarser where a CPU's products saturate."""
+    """The computation of `Dynamic` in torch's floats. torch's int8 kernel is less exact on CPUs that saturate."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
@@ -67,7 +67,7 @@ class Exact(nn.Module):
 
 
 class Static(_Linear):
-    """QuantizeLinear and DequantizeLinear before a MatMul of floats, which ONNX Runtime computes in integers."""
+    """A linear layer as QuantizeLinear, DequantizeLinear and a float MatMul; ONNX Runtime computes it in integers."""
 
     input_scale: torch.Tensor
     input_zero: torch.Tensor
@@ -84,7 +84,7 @@ class Static(_Linear):
         near = torch.onnx.ops.symbolic("DequantizeLinear", (numbers, *of), dtype=torch.float32, shape=x.shape)
         weight = torch.onnx.ops.symbolic(
             "DequantizeLinear",
-            (self.weight, self.scale),  # its zero is 0
+            (self.weight, self.scale),  # without a zero point: it is 0
             {"axis": 1},
             dtype=torch.float32,
             shape=self.weight.shape,
@@ -93,22 +93,22 @@ class Static(_Linear):
 
 
 def is_rounded(model: nn.Module) -> bool:
-    """Return whether `model` has int8 layers. Then torch and ONNX Runtime agree to a step's width, not to a float's."""
+    """Return whether `model` has int8 layers: torch and ONNX Runtime then agree only to one quantization step."""
     return any(isinstance(part, int8.Int8Linear | int8.Int8Embedding | qdq.QdqLinear) for part in model.modules())
 
 
 def exportable(model: nn.Module) -> nn.Module:
-    """`model` with its int8 linear layers in ONNX's forms; embeddings are exported as they are."""
+    """`model` with its int8 linear layers as ONNX operators; embeddings stay as they are."""
     return _with(model, {int8.Int8Linear: Dynamic, qdq.QdqLinear: Static})
 
 
 def exact(model: nn.Module) -> nn.Module:
-    """`model` with the very numbers that its export should give, whatever the CPU."""
+    """`model` with int8 linear layers computed in floats: the logits that its export should give on any CPU."""
     return _with(model, {int8.Int8Linear: Exact})
 
 
 def _with(model: nn.Module, forms: dict[type[nn.Module], Callable[[Any], nn.Module]]) -> nn.Module:
-    """`model`, or a copy of it where it has layers of the types in `forms`."""
+    """A copy of `model` with the layers of the types in `forms` replaced; `model` itself if it has none."""
     replacements = {name: forms[type(part)](part) for name, part in model.named_modules() if type(part) in forms}
     if not replacements:
         return model

@@ -1,4 +1,4 @@
-"""A model folder as ONNX with any batch and length, and the proof that it agrees with torch."""
+"""Export a model folder to ONNX with dynamic batch and length, and check that it agrees with torch."""
 
 import json
 import logging
@@ -17,13 +17,13 @@ from pipelines.inference import runtimes
 from pipelines.models import heads
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
-SHAPES = ((1, 8), (3, 17), (8, 64))  # batches and lengths that parity is shown on
-ROWS = 8  # at least, of each of them
-EXACT, ROUNDED = 1e-4, 0.1  # by how much logits may differ: in floats; where int8 layers may round to the next step
+SHAPES = ((1, 8), (3, 17), (8, 64))  # (batch, length) of the random inputs that parity is measured on
+ROWS = 8  # the least number of random rows of each shape
+EXACT, ROUNDED = 1e-4, 0.1  # the allowed difference of logits: of float models, and of models with int8 layers
 
 
 class _Logits(nn.Module):
-    """The model as a function of its inputs in order."""
+    """The model as a function of positional inputs."""
 
     def __init__(self, model: nn.Module, kind: str, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -36,8 +36,8 @@ class _Logits(nn.Module):
 def export(folder: Path, out: Path, opset: int, tolerance: float | None = None) -> float:
     """Write model.onnx, the tokenizer and the task of `folder` into `out`; returns the difference of logits.
 
-    Raises InputError where ONNX Runtime and torch differ by more than `tolerance` (see `parity`); without one the
-    model's own arithmetic says what is allowed.
+    Raises InputError if ONNX Runtime and torch differ by more than `tolerance` (see `parity`). The default is
+    `allowed(model)`.
     """
     native = runtimes.Torch(folder)
     tolerance = tolerance or allowed(native.model)
@@ -53,7 +53,7 @@ def export(folder: Path, out: Path, opset: int, tolerance: float | None = None) 
 
 
 def allowed(model: nn.Module) -> float:
-    """By how much logits of `model` may differ between torch and ONNX Runtime."""
+    """The largest allowed difference between the logits of torch and ONNX Runtime for `model`."""
     return ROUNDED if int8_layers.is_rounded(model) else EXACT
 
 
@@ -66,7 +66,7 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=native.positions)}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own deprecations; parity below is the judge
+        warnings.simplefilter("ignore")  # deprecations inside the exporter; `parity` checks the result
         program = torch.onnx.export(
             _Logits(int8_layers.exportable(native.model.cpu()), native.task.kind, names).eval(),
             inputs,
@@ -78,7 +78,7 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
             verbose=False,
         )
     assert program is not None
-    DeduplicateInitializersPass(size_limit=sys.maxsize)(program.model)  # what layers share is written once
+    DeduplicateInitializersPass(size_limit=sys.maxsize)(program.model)  # weights that layers share are written once
     model = program.model_proto
     task = native.task
     facts = {"positions": native.positions, "vocab_size": native.vocab_size, "kind": task.kind, "labels": task.labels}
@@ -91,11 +91,12 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
 
 
 def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
-    """By how much a logit differs on random rows of several lengths, padded ones among them: of the worst row.
+    """The largest difference of a logit on random rows of several lengths, some of them padded.
 
-    Where layers are int8, of the median row, and torch computes them exactly. A number midway between two steps goes
-    up or down by a float's noise, and the rest of its row follows: torch differs as much from itself once its
-    embeddings have noise of 1e-6 (benchmarks/rounding.py).
+    If the model has int8 layers, each shape counts with its median row instead of its worst, and torch computes those
+    layers in floats (`int8_layers.exact`). Float noise rounds a number midway between two steps up or down, and this
+    changes the rest of its row. torch differs from itself as much if its embeddings get noise of 1e-6
+    (benchmarks/rounding.py).
     """
     of_rows = np.median if int8_layers.is_rounded(native.model) else np.max
     native = runtimes.Torch.of(int8_layers.exact(native.model), native.task)
@@ -103,7 +104,7 @@ def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
 
 
 def _differences(native: runtimes.Torch, exported: runtimes.Onnx, rows: int, length: int) -> np.ndarray:
-    """The largest difference of a logit of each row, in batches of `rows`."""
+    """For each random row the largest difference of a logit; the model runs on batches of `rows`."""
     differences = []
     for number in range(-(-ROWS // rows)):
         batch = random_rows(native, rows, min(length, native.positions), number)
@@ -113,7 +114,7 @@ def _differences(native: runtimes.Torch, exported: runtimes.Onnx, rows: int, len
 
 
 def random_rows(native: runtimes.Torch, rows: int, length: int, number: int = 0) -> runtimes.Inputs:
-    """Random ids, the same for a `number`; each row but the first a little shorter than the one before."""
+    """Random ids, seeded by `number`; each row is one token shorter than the row before, with at least two tokens."""
     rng = np.random.default_rng([rows * length, number])
     mask = (np.arange(length) < np.maximum(length - np.arange(rows), 2)[:, None]).astype(np.int64)
     ids = rng.integers(0, native.vocab_size, (rows, length))
