@@ -1,1 +1,1 @@
-"""Tables, plots and the page that show the metrics of runs."""
+"""Tables, plots and HTML pages of the metrics of runs."""

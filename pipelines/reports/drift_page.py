@@ -1,4 +1,4 @@
-"""The distance of a scoring job's windows from the model's profile, as one page of HTML."""
+"""The drift of a scoring job's windows from the model's profile, as one HTML page."""
 
 from collections.abc import Mapping
 from html import escape
@@ -6,11 +6,11 @@ from typing import Any
 
 from pipelines.reports import page, plots
 
-Windows = Mapping[str, list[dict[str, Any]]]  # window -> its statistics, each with value, by_chance, limit, drifted
+Windows = Mapping[str, list[dict[str, Any]]]  # window -> its statistics, each with value, by_chance, limit and drifted
 
 
 def html(job: str, windows: Windows, rule: str, alarm: bool) -> str:
-    """The page: a picture of each statistic over the windows, and the table of all numbers, the newest window first."""
+    """The page: a plot of each statistic over the windows, and a table of all numbers, the newest window first."""
     lines = [
         (
             shift["window"],

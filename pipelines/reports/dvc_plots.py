@@ -1,4 +1,4 @@
-"""The data that `dvc plots` draws: a folder of CSV files for each picture, with a file for each run."""
+"""The data for `dvc plots`: a folder of CSV files for each plot, with a file for each run."""
 
 import csv
 from collections.abc import Iterator, Sequence

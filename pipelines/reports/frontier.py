@@ -1,11 +1,11 @@
-"""The frontier of cost and score: the runs that no other beats in both (Pareto 1896, *Cours d'économie politique*)."""
+"""The frontier of cost and score: the runs that no other run beats (Pareto 1896, *Cours d'économie politique*)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A run in a picture. `x` is what it costs, in any unit: less is better. Of `score` more is better."""
+    """A run in a plot. `x` is its cost, in any unit; lower is better. A higher `score` is better."""
 
     name: str
     x: float

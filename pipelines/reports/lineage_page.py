@@ -1,4 +1,4 @@
-"""The origin of a registered version, as one page of HTML: a picture of its stages, and what each read and wrote."""
+"""The lineage of a registered version, as one HTML page: a graph of its stages, and what each read and wrote."""
 
 from html import escape
 from typing import Any
@@ -24,7 +24,7 @@ def html(title: str, facts: list[str], stages: Stages) -> str:
 
 
 def flow(stages: Stages) -> tuple[list[str], list[tuple[str, str]]]:
-    """The paths that none of the stages wrote, and an edge for each that reads one, or reads what another wrote."""
+    """The sources (paths that no stage wrote), and an edge from each source or stage to each stage that reads it."""
     wrote = {path: each["stage"] for each in stages for path in each["wrote"]}
     edges = [(wrote.get(path, path), each["stage"]) for each in stages for path in each["read"]]
     sources = list(dict.fromkeys(start for start, _ in edges if start not in wrote.values()))

@@ -1,4 +1,4 @@
-"""The report as one page of HTML, with its pictures inside."""
+"""The report as one HTML page, with inline plots."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
@@ -24,10 +24,11 @@ figcaption { color: #6b7280; max-width: 24rem; } svg { max-width: 100%; height: 
 def html(
     records: list[dict[str, Any]], qualities: dict[str, dict[str, Any]], pretrained: Sequence[dict[str, Any]] = ()
 ) -> str:
-    """The page: a section per task and one per pretrained encoder.
+    """The page: a section per task, and one per pretrained encoder.
 
-    A task has its table, scores by size, compressed runs beside their teachers, its rows by length and label, and in
-    detail the errors of its teacher or best model beside the best baseline's; an encoder has its learning curve.
+    A task's section has a table of runs, scores by size, compressed runs next to their teachers, and the rows by length
+    and label. For the teacher or the best model and for the best baseline it also shows the errors in detail. An
+    encoder's section has its learning curve.
     """
     sections = "".join(
         _section(task, list(group), qualities.get(task))
@@ -39,7 +40,7 @@ def html(
 
 
 def document(title: str, body: str) -> str:
-    """A whole page that opens without a network."""
+    """A complete HTML document that loads nothing from a network."""
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -65,10 +66,9 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
 
 
 def detailed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The record that is shown in detail, and the best baseline's beside it, from the ranked records of a task.
+    """The records to show in detail, from the ranked records of a task: of one model and of the best baseline.
 
-    The record in detail is that of the compressed runs' teacher, else that of the best model. Where there is no model,
-    only the baseline's record is left.
+    The model is the teacher of the compressed runs, or else the best model. Either record may be missing.
     """
     scored = [record for record in records if record["metrics"]]
     teachers = [group.own["run"] for group in variants.groups(records) if group.own and group.own["metrics"]]
@@ -94,7 +94,7 @@ def _calibrations(records: list[dict[str, Any]]) -> Iterator[Picture]:
 
 
 def _variants(group: variants.Group) -> str:
-    """A teacher and what was made of it: the answer in a sentence, the table, a picture for each cost."""
+    """The section of a teacher and its compressed runs: a summary sentence, the table, and a plot for each cost."""
     pictures = [
         picture for cost in (variants.SIZE, variants.FLOPS) for picture in _pareto(group.runs, cost, group.teacher)
     ]
@@ -108,7 +108,7 @@ def _variants(group: variants.Group) -> str:
 
 
 def _pareto(records: list[dict[str, Any]], cost: variants.Cost, teacher: str = "") -> list[Picture]:
-    """Score by a cost, if there are two runs to compare."""
+    """A plot of the score by a cost; empty if there are fewer than two runs."""
     points = variants.points(records, cost, teacher)
     if len(points) < 2:
         return []
@@ -118,7 +118,7 @@ def _pareto(records: list[dict[str, Any]], cost: variants.Cost, teacher: str = "
 
 
 def _ranking(group: variants.Group) -> list[Picture]:
-    """The runs by score, and the scores of each method by a param of which there are several values."""
+    """A plot of the runs by score, and a plot for each sweep of a method's param."""
     scored, metric = [record for record in group.variants if record["metrics"]], group.variants[0]["metric"]
     level = variants.score(group.own) if group.own else None
     if len(scored) < 2:
@@ -146,7 +146,7 @@ def _pretraining(record: dict[str, Any]) -> str:
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]], text: int) -> str:
-    """A table; the first `text` columns are words, the others numbers."""
+    """An HTML table; the first `text` columns are words, the others numbers."""
 
     def row(cells: Sequence[str], tag: str) -> str:
         parts = (f"<{tag}{' class=number' if i >= text else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells))

@@ -1,4 +1,4 @@
-"""Plots as SVG text, the same bytes for the same numbers."""
+"""Plots as SVG text; the same numbers give the same bytes."""
 
 import io
 import warnings
@@ -12,11 +12,11 @@ from pipelines.reports import point_labels, tables
 from pipelines.reports.frontier import Point, frontier
 
 INK, SOFT, BLUE = "#6b7280", "#d1d5db", "#2563eb"  # readable on white and on black
-SHADES = (BLUE, "#f59e0b", "#10b981", "#a855f7", "#ef4444")  # of splits
+SHADES = (BLUE, "#f59e0b", "#10b981", "#a855f7", "#ef4444")  # the colors of splits
 
 
 def confusion(table: list[list[int]], labels: list[str]) -> str:
-    """Gold labels down, predicted labels across; a cell's blue is its share of its row."""
+    """A confusion matrix: gold labels down, predicted labels across; the shade of a cell is its share of the row."""
     counts = np.array(table)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     figure, axes = _figure(1.5 + 0.55 * len(labels), 1.2 + 0.5 * len(labels))
@@ -32,7 +32,7 @@ def confusion(table: list[list[int]], labels: list[str]) -> str:
 
 
 def reliability(bins: list[dict[str, Any]]) -> str:
-    """Confidence across, accuracy up: a point per bin, as large as its rows are many. On the diagonal they agree."""
+    """A reliability diagram: accuracy by confidence, a point per bin; the size of a point shows its number of rows."""
     figure, axes = _figure(3.8, 3.6)
     axes.plot([0, 1], [0, 1], "--", color=SOFT, linewidth=1)
     rows = np.array([each["rows"] for each in bins])
@@ -47,9 +47,9 @@ def reliability(bins: list[dict[str, Any]]) -> str:
 
 
 def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -> str:
-    """Score up, cost across on a logarithmic scale: a point a run, and a step line through those that none beats.
+    """The score by cost on a logarithmic scale: a point per run, and a step line through the Pareto frontier.
 
-    The teacher is a diamond; a dashed line lies `budget`, a part of a score, below it.
+    The teacher is a diamond. A dashed line lies `budget` (as a part of the score, such as 0.01) below it.
     """
     figure, axes = _figure(7.2, 4.2)
     best = frontier(points)
@@ -83,7 +83,7 @@ def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -
 
 
 def ranked(scores: Mapping[str, tuple[float, float, float]], label: str, level: float | None) -> str:
-    """A point a run with its interval, in their order from the top; a dashed line at the teacher's score, `level`."""
+    """A point per run with its interval, in order from the top; a dashed line at the teacher's score, `level`."""
     figure, axes = _figure(7.2, 0.9 + 0.2 * len(scores))
     places = range(len(scores))
     middles, lows, highs = zip(*scores.values(), strict=True)
@@ -98,7 +98,7 @@ def ranked(scores: Mapping[str, tuple[float, float, float]], label: str, level: 
 
 
 def sweep(lines: Mapping[str, list[tuple[float, float]]], x_label: str, y_label: str, level: float | None) -> str:
-    """Scores by a param, a line for each setting of the others; a dashed line at the teacher's score, `level`."""
+    """Scores by a param, a line for each setting of the other params; a dashed line at the teacher's score, `level`."""
     figure, axes = _figure(6.4, 3.2)
     for i, (label, points) in enumerate(lines.items()):
         axes.plot(*zip(*points, strict=True), "o-", color=SHADES[i % len(SHADES)], label=label, markersize=4)
@@ -113,7 +113,7 @@ def sweep(lines: Mapping[str, list[tuple[float, float]]], x_label: str, y_label:
 
 
 def _by_logarithm(axes: Any, values: list[float]) -> None:
-    """A logarithmic scale across with plain numbers at its ticks, however narrow it is."""
+    """Set a logarithmic x axis with plain numbers at its ticks, even for a narrow range."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
@@ -142,7 +142,7 @@ def learning(curve: list[list[Any]]) -> str:
 
 
 def drift(windows: Mapping[str, list[dict[str, Any]]]) -> str:
-    """A panel for each statistic: its value in each window, what chance gives (shaded), its limit (dashed)."""
+    """A panel for each statistic: its value in each window, the range of chance (shaded), its limit (dashed)."""
     lines = [shift for shifts in windows.values() for shift in shifts]
     names, order = list(dict.fromkeys(shift["statistic"] for shift in lines)), list(windows)
     figure, panels = _figure(2.6 * len(names), 2.8, columns=len(names))
@@ -162,9 +162,9 @@ def drift(windows: Mapping[str, list[dict[str, Any]]]) -> str:
 
 
 def layers(names: list[str], edges: list[tuple[str, str]]) -> str:
-    """Names in boxes, from left to right: each stands to the right of all that an edge leads from to it.
+    """A layered graph, from left to right: each name is a box to the right of all its predecessors.
 
-    A name that no edge leads to stands just before the first that it leads to.
+    A name without predecessors stands directly before the first of its successors.
     """
     depth, read = dict.fromkeys(names, 0), {end for _, end in edges}
     for _ in names:
@@ -211,7 +211,7 @@ def parallel_coordinates(axes_values: dict[str, list[Any]], scores: list[float],
 
 
 def _places(values: list[Any]) -> list[float]:
-    """Places from 0 to 1 on an axis: numbers by size, or by logarithm if they span a decade; other values in order."""
+    """Positions from 0 to 1 on an axis: numbers by size, or by logarithm over a decade; other values in order."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         numbers = np.array(values, float)
         if numbers.min() > 0 and numbers.max() >= 10 * numbers.min():
@@ -224,7 +224,7 @@ def _places(values: list[Any]) -> list[float]:
 
 
 def lengths_and_labels(quality: dict[str, Any]) -> str:
-    """For each split the share of rows by length, and beside it the number of rows by label."""
+    """Two panels: the share of rows by length in each split, and the number of rows by label."""
     splits = quality["splits"]
     labels = list(dict.fromkeys(label for numbers in splits.values() for label in numbers.get("labels", {})))
     figure, (left, right) = _figure(9.0, max(2.8, 0.9 + 0.22 * len(labels)), columns=2)
@@ -271,7 +271,7 @@ def _svg(figure: Any) -> str:
 
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "bertline", "svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has the font; only widths are guessed here
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # browsers have the font; only widths are estimated here
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     return text[text.index("<svg") :]

@@ -1,4 +1,4 @@
-"""Names beside the points of a picture: where they fit, and small ones only where there is room."""
+"""Place names next to the points of a plot without overlaps; small names are left out if there is no room."""
 
 from typing import Any, NamedTuple
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from pipelines.reports import tables
 
-LARGE, SMALL = 8.0, 6.5  # of letters, in points of a 72nd of an inch
-ROUND = 4.0  # what a marker takes to each side
-# from a marker's middle to the near edge of its label, and which edge that is: -1 the left one or the lower
+LARGE, SMALL = 8.0, 6.5  # font sizes, in points (1/72 inch)
+ROUND = 4.0  # the radius of a marker, in points
+# (right, up, edge): the offset from a marker's center to its label, and the label's edge there (-1 left, 1 right)
 PLACES = (
     *((6, 5, -1), (6, -5, -1), (-6, 5, 1), (-6, -5, 1), (0, 7, 0), (0, -7, 0)),
     *((7, 15, -1), (7, -15, -1), (-7, 15, 1), (-7, -15, 1), (0, 17, 0), (0, -17, 0)),
@@ -37,13 +37,13 @@ def beside(
     lines: list[tuple[float, float, float, float]],
     color: str,
 ) -> None:
-    """Write each name beside its point, in their order; all else of the picture must be drawn.
+    """Write each name next to its point, in the order given. Everything else in the plot must be drawn already.
 
     Args:
-        named: name, x, y, and whether it must be there. The others are small, and left out where they have no room.
-        lines: level and upright ones that no name should cross: from x, to x, from y, to y.
+        named: name, x, y, and whether the name is required. Others are small, and left out if there is no room.
+        lines: horizontal and vertical lines that no name should cross, as (from x, to x, from y, to y).
     """
-    figure.draw_without_rendering()  # which settles where the axes lie
+    figure.draw_without_rendering()  # this fixes the position of the axes
     inside = Box(*(axes.bbox.get_points() * 72 / figure.dpi).flatten())
     middles = _places(figure, axes, [(x, y) for _, x, y, _ in named])
     taken = [Box(x - ROUND, y - ROUND, x + ROUND, y + ROUND) for x, y in middles]
@@ -71,12 +71,12 @@ def beside(
 
 
 def _places(figure: Any, axes: Any, places: list[tuple[float, float]]) -> np.ndarray:
-    """(N, 2) points of the data, in 72nds of an inch from the picture's lower left corner."""
+    """Convert (N, 2) data coordinates to points (1/72 inch) from the lower left corner of the figure."""
     return axes.transData.transform(places) * 72 / figure.dpi
 
 
 def _box(name: str, size: float, middle: np.ndarray, place: tuple[int, int, int]) -> Box:
-    """About where the name will lie, in points: the reader's font is not known here."""
+    """The estimated box of a name, in points; the reader's font is not known here."""
     width, (right, up, edge) = 0.58 * size * tables.width(name), place
     left = middle[0] + right - width * (edge + 1) / 2
     low = middle[1] + (up if up > 0 else up - 1.2 * size)

@@ -1,4 +1,4 @@
-"""The report of the runs that params.yaml names: a page, two tables and what `dvc plots` draws, in a folder."""
+"""The report of the runs in params.yaml: a folder with an HTML page, two tables and the data for `dvc plots`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,14 +9,14 @@ from pipelines.core.errors import InputError
 from pipelines.reports import dvc_plots, page, tables, variants
 
 Sections = Mapping[str, Mapping[str, Any]]
-Records = list[dict[str, Any]]  # of artifacts/metrics/<run>.json
+Records = list[dict[str, Any]]  # contents of artifacts/metrics/<run>.json
 
 
 def write(out: Path, sections: Sections) -> None:
-    """Write index.html, table.md, table.txt and what DVC plots into `out`.
+    """Write index.html, table.md, table.txt and the data for `dvc plots` into `out`.
 
     Args:
-        sections: those of params.yaml.
+        sections: the sections of params.yaml.
 
     Raises:
         InputError: a run has no metrics yet.
@@ -39,7 +39,8 @@ def write(out: Path, sections: Sections) -> None:
 def comparison(sections: Sections) -> str:
     """A table for a terminal of all evaluated runs, with their speed if it was measured on this machine.
 
-    Below it the runs that are smaller than their teacher, but slower.
+    Below the table, name the runs that are smaller than their teacher, but slower. Raises InputError if no run has
+    been evaluated.
     """
     runs = [run for run in names(sections, "evaluate", "baseline") if paths.metrics(run).is_file()]
     if not runs:
@@ -51,12 +52,12 @@ def comparison(sections: Sections) -> str:
 
 
 def names(sections: Sections, *wanted: str) -> list[str]:
-    """The names of the entries of some sections of params.yaml."""
+    """The names of the entries in the `wanted` sections of params.yaml."""
     return [name for section in wanted for name in sections.get(section) or {}]
 
 
 def read(runs: list[str]) -> Records:
-    """The metrics of these runs."""
+    """Read the metrics of these runs. Raises InputError if a run has none."""
     for run in runs:
         if not paths.metrics(run).is_file():
             raise InputError(f"{paths.metrics(run)}: no metrics to report; evaluate and pretrain write them")

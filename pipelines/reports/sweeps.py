@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from pipelines.reports.tables import Metrics
 
-LEAST = 3  # values of a sweep
+LEAST = 3  # the least number of values in a sweep
 
 
 class Sweep(NamedTuple):
     """Scores of a method by one of its params.
 
     Attributes:
-        lines: what else the runs of a line have that others have not -> (the param's value, score), by value.
+        lines: label of a line, made of the other params that differ -> (the param's value, score), sorted by value.
     """
 
     method: str
@@ -50,7 +50,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _labelled(lines: dict[str, list[tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
-    """Each line under those of its params that differ between lines; a single line has no label."""
+    """Label each line by the params that differ between lines; a single line has the label ""."""
     rests = [json.loads(rest) for rest in lines]
     keys = sorted({key for rest in rests for key in rest})
     differing = [key for key in keys if len({json.dumps(rest.get(key)) for rest in rests}) > 1]

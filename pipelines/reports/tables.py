@@ -4,13 +4,13 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-Metrics = dict[str, Any]  # an artifacts/metrics/<run>.json
+Metrics = dict[str, Any]  # the content of artifacts/metrics/<run>.json
 HEADER = ("run", "kind", "task", "metric", "score", "95% interval", "size MB")
 TIMED = (*HEADER, "latency ms", "rows/s")
 
 
 def line(record: Metrics) -> tuple[str, ...]:
-    """A run's cells under HEADER; the interval is the bootstrap's. One answer to all rows is marked."""
+    """A run's cells under HEADER, with the bootstrap interval. A run that gives all rows one answer is marked."""
     return (
         record["run"],
         record["how"] + (" (one answer)" if "only_answer" in record else ""),
@@ -26,7 +26,7 @@ Part = tuple[tuple[str, ...], list[tuple[str, ...]]]  # a header and its lines
 
 
 def classes(records: Sequence[Metrics]) -> Part:
-    """Precision, recall and F1 of each class in the first of these records, and F1 in each other one."""
+    """Precision, recall and F1 of each class in the first record that has classes, and F1 in each of the others."""
     kinds = [record for record in records if record.get("classes")]
     if not kinds:
         return (), []
@@ -44,7 +44,7 @@ def classes(records: Sequence[Metrics]) -> Part:
 
 
 def slices(records: Sequence[Metrics]) -> Part:
-    """The task's metric on parts of the rows: a line for each slice of the first record, a column for each record."""
+    """The task's metric on slices of the rows: a line for each slice of the first record, a column for each record."""
     if not any(record.get("slices") for record in records):
         return (), []
     first = records[0]
@@ -82,12 +82,12 @@ def behaviour(records: list[Metrics]) -> list[tuple[str, ...]]:
 
 
 def ranked(records: list[Metrics]) -> list[Metrics]:
-    """By task, the best first; runs without a score, on a split without labels, come last."""
+    """Sort by task, the best first; runs without a score, on a split without labels, come last."""
     return sorted(records, key=lambda r: (r["task"], -r["metrics"].get(r["metric"], float("-inf")), r["run"]))
 
 
 def points(share: float) -> str:
-    """A part of a score in words: 0.01 is 1 point."""
+    """A part of a score in words: 0.01 gives "1 point"."""
     number = f"{100 * share:g}"
     return f"{number} point{'' if number == '1' else 's'}"
 
@@ -111,7 +111,7 @@ def markdown(records: list[Metrics]) -> str:
 
 
 def aligned(rows: list[tuple[str, ...]], text: int) -> str:
-    """Columns for a terminal, all but the first `text` aligned right; East Asian letters count as two."""
+    """A table for a terminal; all but the first `text` columns are aligned right. East Asian letters count as two."""
     widths = [max(width(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(_pad(cell, widths[i], right=i >= text) for i, cell in enumerate(row)).rstrip() for row in rows
@@ -119,13 +119,13 @@ def aligned(rows: list[tuple[str, ...]], text: int) -> str:
 
 
 def pipes(rows: list[tuple[str, ...]], text: int) -> str:
-    """A Markdown table; `rows` begin with its header, and all columns but the first `text` are aligned right."""
+    """A Markdown table; `rows` begin with the header. All but the first `text` columns are aligned right."""
     rule = ("---",) * text + ("---:",) * (len(rows[0]) - text)
     return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
 
 
 def width(text: str) -> int:
-    """Columns that `text` takes on a terminal."""
+    """The number of columns that `text` takes on a terminal."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 

@@ -11,11 +11,11 @@ from pipelines.reports import page, plots, tables
 
 @dataclass(frozen=True)
 class Trials:
-    """The trials for one run, in their order."""
+    """The trials for one run, in the order in which they ran."""
 
     run: str
     metric: str
-    split: str  # that the scores are of
+    split: str  # the split that was scored
     tried: list[tuple[dict[str, Any], float]]  # params, score
 
     @property
@@ -28,7 +28,7 @@ class Trials:
 
     @property
     def lines(self) -> list[tuple[str, ...]]:
-        """The best first."""
+        """The cells of each trial, the best first."""
         ranked = sorted(enumerate(self.tried, start=1), key=lambda each: -each[1][1])
         return [
             (str(number), *(_cell(values[name]) for name in self.names), f"{score:.4f}")

@@ -1,4 +1,4 @@
-"""Compressed runs beside their teacher: what each loses and what it saves, and the least that loses little."""
+"""Compressed runs compared with their teacher: what each loses and saves, and the cheapest that loses little."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -7,16 +7,16 @@ from pipelines.reports import tables
 from pipelines.reports.frontier import Point
 from pipelines.reports.tables import Metrics, Part
 
-BUDGET = 0.01  # of a score: what a compressed run may lose
+BUDGET = 0.01  # how much of the score a compressed run may lose
 
 
 class Group(NamedTuple):
-    """The runs that were made from one teacher and scored on the same rows.
+    """The runs that were compressed from one teacher and scored on the same rows.
 
     Attributes:
-        teacher: the run that stands first in their chains, which no method made.
-        own: its metrics; None if it was not scored on these rows.
-        variants: metrics of the compressed runs, the largest first.
+        teacher: the first run in their chains, which is not itself compressed.
+        own: the teacher's metrics; None if it was not scored on these rows.
+        variants: the metrics of the compressed runs, the largest first.
     """
 
     teacher: str
@@ -29,7 +29,13 @@ class Group(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The horizontal axis of a picture: a word for its least value, its label, and a run's value, None if unknown."""
+    """A cost, as the x axis of a plot.
+
+    Attributes:
+        least: words for the run of the least cost.
+        label: the label of the axis.
+        of: returns a run's cost; None if unknown.
+    """
 
     least: str
     label: str
@@ -66,7 +72,8 @@ def groups(records: Sequence[Metrics]) -> list[Group]:
 def table(group: Group) -> Part:
     """A header, and a line for the teacher and for each compressed run; the first two columns are words.
 
-    Points are 100 times the difference from the teacher's score. Percents are of the teacher's bytes and operations.
+    Points are 100 times the difference from the teacher's score. Percentages are relative to the teacher's bytes and
+    operations.
     """
     sparse = any(_sparsity(record) for record in group.variants)
     metric = group.variants[0]["metric"]
@@ -106,23 +113,23 @@ def _line(record: Metrics, teacher: Metrics | None, sparse: bool) -> tuple[str, 
 
 
 def methods(record: Metrics) -> str:
-    """The methods that made a compressed run, in their order."""
+    """The methods that made a compressed run, in the order of the chain."""
     return ", ".join(step["method"] for step in record["variant"]["chain"] if step["method"])
 
 
 def change(record: Metrics, teacher: Metrics | None) -> float | None:
-    """The score of a run less the score of its teacher, in points of a hundredth; None if one of them has no score."""
+    """A run's score minus its teacher's, in points of 0.01; None if one of them has no score."""
     own, before = score(record), score(teacher) if teacher else None
     return None if own is None or before is None else difference(own, before)
 
 
 def difference(own: float, other: float) -> float:
-    """`own` less `other` in points of a hundredth: 0.75 less 0.76 is -1, though in floats it is a little more."""
+    """`own` - `other` in points of 0.01, rounded to hide float noise: 0.75 and 0.76 give exactly -1."""
     return round(100 * (own - other), 6)
 
 
 def answer(group: Group, budget: float = BUDGET) -> str:
-    """One sentence: the cheapest compressed runs that lose at most `budget` of the teacher's score."""
+    """A sentence that names the cheapest compressed runs that lose at most `budget` of the teacher's score."""
     changes = [(record, change(record, group.own)) for record in group.variants]
     if group.own is None or all(found is None for _, found in changes):
         return f"{group.teacher} has no score on these rows, so what was lost is not known."
@@ -134,7 +141,7 @@ def answer(group: Group, budget: float = BUDGET) -> str:
 
 
 def _least(records: list[Metrics], teacher: Metrics, cost: Cost) -> str:
-    """The run of the least cost, and of those the best."""
+    """Words that name the run of the least cost; the better score decides between equal costs."""
     known = [record for record in records if cost.of(record) is not None]
     if not known:
         return f"{cost.least} is not known"
@@ -143,10 +150,10 @@ def _least(records: list[Metrics], teacher: Metrics, cost: Cost) -> str:
 
 
 def slower(group: Group, timings: Mapping[str, Metrics]) -> str:
-    """One sentence: the runs that are smaller than their teacher and take longer for a row; "" if there are none.
+    """A sentence that names the runs that are smaller than their teacher, but slower for one row; "" if there are none.
 
-    A run whose spread reaches into the teacher's is not named. They were timed one after the other, perhaps on other
-    days; `bertline compress` times them in turn.
+    A run is left out if its spread overlaps the teacher's, because the two were timed one after the other, perhaps on
+    different days. `bertline compress` times them in turn.
     """
     if group.own is None or not (took := _spread(timings.get(group.teacher))):
         return ""
@@ -157,13 +164,13 @@ def slower(group: Group, timings: Mapping[str, Metrics]) -> str:
 
 
 def _spread(timing: Metrics | None) -> tuple[float, float] | None:
-    """The least and the greatest median latency; None if there is none, or only one, as of earlier versions."""
+    """The least and the greatest median latency; None without a timing, or in an older format without them."""
     found = timing and timing["latency_ms"].get("p50_spread")
     return (found[0], found[1]) if found else None
 
 
 def points(records: Sequence[Metrics], cost: Cost, teacher: str = "") -> list[Point]:
-    """A point for each run that has a score and costs something; a logarithmic scale has no zero."""
+    """A point for each run that has a score and a cost above zero, as a logarithmic scale requires."""
     return [
         Point(record["run"], x, found, record["run"] == teacher)
         for record in records
@@ -172,7 +179,7 @@ def points(records: Sequence[Metrics], cost: Cost, teacher: str = "") -> list[Po
 
 
 def score(record: Metrics) -> float | None:
-    """The task's metric; None on a split without labels."""
+    """A run's score by the task's metric; None on a split without labels."""
     return record["metrics"].get(record["metric"])
 
 
@@ -181,7 +188,7 @@ def _sparsity(record: Metrics) -> float:
 
 
 def _share(record: Metrics, teacher: Metrics | None, cost: Cost) -> float | None:
-    """Percent of what the teacher costs."""
+    """A run's cost in percent of the teacher's."""
     own, whole = cost.of(record), cost.of(teacher) if teacher else None
     return 100 * own / whole if own is not None and whole else None
 
