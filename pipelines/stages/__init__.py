@@ -1,1 +1,1 @@
-"""The stages of dvc.yaml: each reads its entry of params.yaml, calls the packages below and writes one artefact."""
+"""The stages of dvc.yaml: each reads its entry of params.yaml, calls the other packages and writes one artefact."""

@@ -1,4 +1,4 @@
-"""baseline: score what needs no network on the same rows, such as a TF-IDF linear SVM; a model must beat it."""
+"""baseline: score a method without a neural network, such as a TF-IDF linear SVM, that a model has to beat."""
 
 from pipelines.core import params, paths, schema, stage, tables
 from pipelines.core.task import Task

@@ -1,4 +1,4 @@
-"""evaluate: predict a split, score it officially, measure size and latency."""
+"""evaluate: predict a split, score it with the official metric, and measure size and latency."""
 
 from pipelines.core import params, paths, provenance, resources, stage
 from pipelines.entries.evaluate import Evaluate

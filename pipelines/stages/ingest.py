@@ -1,4 +1,4 @@
-"""ingest: fetch a corpus and check every file against what its source declares."""
+"""ingest: fetch a corpus, and check every file against the size and digest that its source declares."""
 
 import shutil
 from pathlib import Path
@@ -26,7 +26,7 @@ def main(key: str) -> None:
 
 
 def _take(file: Path, target: Path) -> None:
-    """`file` under another name, without a copy where the file system can."""
+    """Put `file` at `target`: a hard link if the file system allows it, else a copy."""
     try:
         target.hardlink_to(file)
     except OSError:  # on another volume, or a file system without links
