@@ -1,8 +1,9 @@
-"""Manifests of the code that stages run: the stage `code`, on whose files the other stages depend.
+"""Manifests of the code that stages run; the stage `code` writes them, and the other stages depend on them.
 
-A manifest has a line for each file of an import closure: a digest and the path. `artifacts/code/stages/` has one for
-each stage, and a folder for each package of plugins has one for each plugin, since DVC has one list of deps for all
-entries of a stage. The digest is of a file's statements: an edited comment, docstring or line break changes none.
+A manifest has a line for each file of an import closure: a digest and the path. `artifacts/code/stages/` has one
+manifest for each stage. Plugins have manifests of their own, in a folder for each package of plugins, because DVC has
+one list of deps for all entries of a stage. The digest covers only a file's statements: an edited comment, docstring
+or line break does not change it.
 """
 
 import ast
@@ -23,15 +24,15 @@ from pipelines.graph.import_closure import ROOT, Closure, closure, parsed, plugi
 FILE = "dvc.yaml"
 STAGE = "code"
 COMMAND = re.compile(r"python -m (pipelines\.stages\.\w+)")
-# what differs between versions of Python, or says nothing of what is run
+# fields of ast nodes that differ between versions of Python, or do not affect what runs
 LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores"}
 
 
 def stages(root: Path = ROOT, imported: dict[str, list[str]] | None = None) -> dict[str, Closure]:
-    """Each stage of dvc.yaml with the closure of its module, which is the same for every entry.
+    """Map each stage of dvc.yaml to the import closure of its module, which is the same for every entry.
 
     Args:
-        imported: as that of `closure`.
+        imported: the cache of imports, as in `closure`.
     """
     imported = {} if imported is None else imported
     listed = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))["stages"]
@@ -41,7 +42,7 @@ def stages(root: Path = ROOT, imported: dict[str, list[str]] | None = None) -> d
 
 
 def first(command: str | list[str]) -> str:
-    """The first of a stage's commands, which may be several."""
+    """The first command of a stage, which may have several."""
     return command if isinstance(command, str) else command[0]
 
 
@@ -56,7 +57,7 @@ def of_plugin(package: str, plugin: str) -> Path:
 
 
 def manifests(root: Path = ROOT) -> dict[Path, str]:
-    """The path of each manifest and its text."""
+    """Map the path of each manifest to the text that it should have."""
     imported: dict[str, list[str]] = {}
     closures = stages(root, imported)
     texts = {of_stage(name): text(each.files, root) for name, each in closures.items()}
@@ -67,24 +68,24 @@ def manifests(root: Path = ROOT) -> dict[Path, str]:
 
 
 def text(files: Mapping[str, str], root: Path = ROOT) -> str:
-    """The text of a manifest of these files."""
+    """The text of a manifest for these files."""
     return "".join(f"{digest(root / file)} {file}\n" for file in sorted(files))
 
 
 def read(manifest: str) -> dict[str, str]:
-    """The digest of each file of a manifest's text."""
+    """Parse a manifest's text: map each file to its digest."""
     lines = (line.partition(" ") for line in manifest.splitlines())
     return {file: number for number, _, file in lines}
 
 
 def written() -> dict[Path, str]:
-    """The path of each manifest that is there and its text."""
+    """Map the path of each manifest on disk to its text."""
     there = (path for path in sorted(paths.CODE.rglob("*")) if path.is_file())
     return {path: path.read_text(encoding="utf-8", errors="replace") for path in there}
 
 
 def write(texts: Mapping[Path, str]) -> None:
-    """Write the manifests that are not there already, and remove any other file."""
+    """Write the manifests that are missing or differ, and remove every other file in their folder."""
     there = written()
     for path in there.keys() - texts.keys():
         path.unlink()
@@ -95,9 +96,9 @@ def write(texts: Mapping[Path, str]) -> None:
 
 
 def digest(file: Path) -> str:
-    """The sha256 of a Python file's statements, without comments, docstrings and format.
+    """The sha256 of a Python file's statements, without comments, docstrings and formatting.
 
-    It is the same by every Python that reads the file. Raises InputError if the file is no Python.
+    The digest does not depend on the version of Python. Raises InputError if the file is not valid Python.
     """
     return _digest(file, file.stat().st_mtime_ns)
 
@@ -108,15 +109,15 @@ def _digest(file: Path, changed: int) -> str:
 
 
 def _plain(node: Any) -> Any:
-    """A syntax tree as tuples and lists, without positions and without text that is no value of anything."""
+    """A syntax tree as tuples and lists, without positions and without strings that stand alone, such as docstrings."""
     if isinstance(node, list):
         return [_plain(part) for part in node if not (isinstance(part, ast.Expr) and _is_text(part.value))]
     if not isinstance(node, ast.AST):
         return node
     if isinstance(node, ast.JoinedStr):
-        node.values = [part for part in node.values if not _is_empty(part)]  # Python 3.12 ends some with one
+        node.values = [part for part in node.values if not _is_empty(part)]  # Python 3.12 ends some f-strings with one
     fields = ((name, _plain(value)) for name, value in ast.iter_fields(node) if name not in LEFT_OUT)
-    # later versions of Python add fields, which are empty in code of earlier ones
+    # newer versions of Python add fields; they are empty in code that older versions can parse
     return type(node).__name__, [(name, value) for name, value in fields if value not in (None, [])]
 
 
@@ -129,14 +130,14 @@ def _is_empty(node: ast.expr) -> bool:
 
 
 def is_code(path: str) -> bool:
-    """Return whether a path in dvc.yaml or dvc.lock leads to code, rather than to data."""
+    """Return whether a path in dvc.yaml or dvc.lock is code rather than data."""
     return path.endswith(".py") or Path(path).is_relative_to(paths.CODE)
 
 
 def runs(code: Closure, entry: Mapping[str, Any], root: Path = ROOT, where: str = "") -> set[str]:
-    """The files that a stage runs for an entry of params.yaml, the plugins that the entry names among them.
+    """The files that a stage runs for an entry of params.yaml, including the plugins that the entry names.
 
-    Raises UsageError, which begins with `where`, if there is no such plugin.
+    Raises UsageError if there is no such plugin; its message begins with `where`.
     """
     files = set(code.files)
     for package, key in code.named:
@@ -148,7 +149,7 @@ def runs(code: Closure, entry: Mapping[str, Any], root: Path = ROOT, where: str 
 
 
 def main() -> None:
-    """Write the manifests of the checkout, and say which files changed; the stage `code`."""
+    """Run the stage `code`: write the manifests of the checkout, and print which files changed."""
     was, texts = set("".join(written().values()).splitlines()), manifests(Path())
     write(texts)
     now = set("".join(texts.values()).splitlines())

@@ -1,4 +1,4 @@
-"""The code and the params that a run began with, stage by stage."""
+"""The code and the params at the start of a run, for each stage."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,18 +7,18 @@ from pipelines.core import params, resources
 from pipelines.core.errors import InputError
 from pipelines.graph import code_manifest, import_closure
 
-# libraries that start threads of their own when imported; a forked child lacks these, and waits for them at its end
+# libraries that start threads on import; a forked child does not have these threads, and waits for them when it exits
 NEVER_AHEAD = {"onnxruntime"}
 
 
 def ahead(files: Iterable[str], root: Path) -> tuple[str, ...]:
-    """The modules that a process may import before it forks children that run these files."""
+    """The modules that a process may import before it forks children to run these files."""
     every = import_closure.modules(files, root)
     return tuple(module for module in every if module.partition(":")[0].partition(".")[0] not in NEVER_AHEAD)
 
 
 class CodeSnapshot:
-    """The code that a run began with. A stage is not started if a statement that it imports was edited since."""
+    """The code at the start of a run. A stage does not start if the code that it imports was edited since."""
 
     def __init__(self) -> None:
         self.closures, self.values = code_manifest.stages(Path()), params.read()
@@ -26,7 +26,7 @@ class CodeSnapshot:
         self.seen: dict[str, str] = {}  # the digest of each file
 
     def files(self, name: str) -> set[str]:
-        """The files that a stage imports; none for a command that is no stage of the project."""
+        """The files that a stage imports; empty for a command that is not a stage of the project."""
         if name not in self.found:
             section, _, key = name.partition("@")
             entry = (self.values.get(section) or {}).get(key) or {}
@@ -47,7 +47,7 @@ class CodeSnapshot:
         return ahead(sorted(self.files(name)), Path())
 
     def check(self, name: str) -> None:
-        """Raises InputError if a file that the stage imports is not what it was."""
+        """Raise InputError if a file that the stage imports was edited since the run began."""
         for file in sorted(self.files(name)):
             if _digest(file) != self.seen[file]:
                 raise InputError(f"{file} was edited while the graph ran; run again, with the code as it is now")

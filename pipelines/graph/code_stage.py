@@ -1,4 +1,4 @@
-"""The stage `code` in a run of the graph: the code as it is now, what it makes stale, and its entry of dvc.lock."""
+"""The stage `code` in a run of the graph: the current code, the stages that it makes stale, its entry of dvc.lock."""
 
 import hashlib
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from pipelines.graph import code_manifest, dvc_steps
 
 @dataclass(frozen=True)
 class CodeStage:
-    """The manifests of the code as it is now. They need not be written yet, so a question changes no file.
+    """The manifests of the current code. They are kept in memory, so that asking what is stale changes no file.
 
     Attributes:
-        stage: DVC's; None in a graph that has none.
+        stage: DVC's stage `code`; None if the graph has none.
         texts: maps the path of each manifest to its text.
     """
 
@@ -23,7 +23,7 @@ class CodeStage:
 
     @classmethod
     def of(cls, stages: Iterable[Any]) -> "CodeStage":
-        """The code stage among DVC's stages."""
+        """Find the stage `code` among DVC's stages, and compute its manifests."""
         for stage in stages:
             if stage.addressing == code_manifest.STAGE:
                 texts = code_manifest.manifests(Path())
@@ -31,7 +31,7 @@ class CodeStage:
         return cls()
 
     def would_run(self, stage: Any) -> bool:
-        """Return whether a stage differs from dvc.lock: command, outputs, params, or the files and code it reads."""
+        """Return whether a stage's command, outputs, params, files or code differ from dvc.lock."""
         if stage.changed_stage() or stage.changed_outs():
             return True
         if stage.frozen:
@@ -39,16 +39,16 @@ class CodeStage:
         return bool(stage.is_callback or stage.always_changed or any(map(self.differs, stage.deps)))
 
     def differs(self, dep: Any) -> bool:
-        """Return whether a dep differs from dvc.lock; a manifest is compared as it would be written."""
+        """Return whether a dep differs from dvc.lock; for a manifest, compare the text that would be written."""
         text = self.texts.get(str(dep))
         if text is None:
             return bool(dep.status())
         return bool(dep.hash_info.value != hashlib.md5(text.encode(), usedforsecurity=False).hexdigest())
 
     def write(self, repo: Any) -> None:
-        """Write the manifests and the stage's entry of dvc.lock, as its command and DVC would.
+        """Write the manifests and the stage's entry of dvc.lock, as `dvc repro code` would.
 
-        Raises InputError if another DVC command reads manifests that differ.
+        Raises InputError if the manifests have to change while another DVC command reads them.
         """
         texts = {Path(path): text for path, text in self.texts.items()}
         if self.stage is None or (texts == code_manifest.written() and not self._is_stale()):

@@ -1,7 +1,7 @@
-"""DVC's part of a run: the plan, what is stale, and what DVC does before and after a stage's command.
+"""DVC's part of a run: the plan, and what DVC does before and after a stage's command.
 
-The calls and their order are those of `dvc repro` (dvc.repo.reproduce, dvc.stage.run), so that dvc.lock, the cache and
-the run-cache are what it would have left. docs/private-names.md has the names that DVC does not document.
+The calls and their order are those of `dvc repro` (dvc.repo.reproduce, dvc.stage.run), so dvc.lock, the cache and the
+run-cache end as `dvc repro` would leave them. docs/private-names.md lists the undocumented names of DVC used here.
 """
 
 import json
@@ -19,18 +19,18 @@ from pipelines.core import paths
 from pipelines.core.errors import InputError
 
 LOCK = Path("dvc.lock")
-KEPT = Path("state/run/dvc.lock")  # dvc.lock as it was, while DVC writes it; DVC does not write it aside
-PATIENCE_SECONDS = 60  # for another DVC command that holds the repository for a moment
+KEPT = Path("state/run/dvc.lock")  # a copy of dvc.lock while DVC overwrites it; DVC does not write to a temporary file
+PATIENCE_SECONDS = 60  # to wait for another DVC command that holds the repository
 
 
 @contextmanager
 def opened() -> Iterator[Any]:
-    """The checkout as a `dvc.repo.Repo`; DVC's errors become sentences."""
+    """Open the checkout as a `dvc.repo.Repo`; DVC's errors become InputErrors of one line."""
     from dvc.repo import Repo
 
-    logging.getLogger("dvc").setLevel(logging.WARNING)  # what it tells of every stage, the board tells
+    logging.getLogger("dvc").setLevel(logging.WARNING)  # the board shows what DVC would log of every stage
     with sentences(), Repo(".") as repo, repo.scm_context(quiet=True):
-        with held(repo):  # what is half written may be another's, who goes on
+        with held(repo):  # under the lock, since another command may be writing the file
             _remove_stale_locks(Path(repo.tmp_dir) / "rwlock")
         yield repo
 
@@ -47,16 +47,16 @@ def sentences() -> Iterator[None]:
 
 
 def sentence(error: BaseException) -> str:
-    """An error of DVC on one line, with its cause."""
+    """An error of DVC and its cause on one line."""
     told = [" ".join(str(each).split()) for each in (error, error.__cause__) if each and str(each)]
     return ": ".join(dict.fromkeys(told))
 
 
 @contextmanager
 def held(repo: Any) -> Iterator[None]:
-    """Hold DVC's lock, as every DVC command does, and wait for one that does.
+    """Hold DVC's lock, as every DVC command does; wait if another command holds it.
 
-    Who was killed while holding it may have left dvc.lock half written; it is as before then.
+    A process that was killed while it held the lock may have left dvc.lock half written. It is restored first.
     """
     from dvc.lock import LockError
 
@@ -76,7 +76,7 @@ def held(repo: Any) -> Iterator[None]:
 
 
 def planned(repo: Any, targets: Sequence[str] = ()) -> tuple[list[Any], dict[str, set[str]]]:
-    """The stages of a run, each after those that it depends on, and the names that each depends on."""
+    """The stages of a run in order of dependency, and for each stage the names of those that it depends on."""
     from dvc.repo.reproduce import collect_stages, get_active_graph, plan_repro
 
     graph = get_active_graph(repo.index.graph)
@@ -87,9 +87,9 @@ def planned(repo: Any, targets: Sequence[str] = ()) -> tuple[list[Any], dict[str
 
 @contextmanager
 def writing(repo: Any, stages: Sequence[Any]) -> Iterator[None]:
-    """Tell other DVC commands that these stages' outputs are being written, as `dvc repro` does for one stage.
+    """Mark the outputs of these stages as being written, as `dvc repro` does for one stage.
 
-    They refuse to read or write them, and name this process.
+    Other DVC commands then refuse to read or write them, and name this process in their error.
     """
     from dvc.lock import LockError
     from dvc.rwlock import rwlock
@@ -104,11 +104,14 @@ def writing(repo: Any, stages: Sequence[Any]) -> Iterator[None]:
 
 
 def _remove_stale_locks(file: Path) -> None:
-    """Remove DVC's list of readers and writers if none of them runs: DVC takes any process of that number for one."""
+    """Remove DVC's list of readers and writers if none of them still runs.
+
+    DVC itself looks only at the process id, which may belong to an unrelated process by now.
+    """
     try:
         lists = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        _remove(file)  # DVC could not read it either
+        _remove(file)  # DVC cannot read it either
         return
     try:
         every = [
@@ -117,7 +120,7 @@ def _remove_stale_locks(file: Path) -> None:
         ]
         alive = any(_runs_dvc(int(each["pid"])) for each in every)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        alive = False  # as above
+        alive = False  # DVC cannot read it either
     if not alive:
         _remove(file)
 
@@ -129,7 +132,7 @@ def _remove(place: Path) -> None:
 
 
 def _runs_dvc(pid: int) -> bool:
-    """Return whether another process with this number runs DVC or bertline."""
+    """Return whether another process with this id runs DVC or bertline."""
     import psutil
 
     try:
@@ -140,10 +143,10 @@ def _runs_dvc(pid: int) -> bool:
 
 
 def begin(stage: Any) -> bool:
-    """Do what DVC does before a stage's command; return whether the command has to run, or its result was cached."""
+    """Do what DVC does before a stage's command; return whether the command has to run (False if it was cached)."""
     from dvc.stage.cache import RunCacheNotFoundError
 
-    if stage.frozen or not stage.cmd:  # nothing to run here: DVC fetches an import, or looks at what is there
+    if stage.frozen or not stage.cmd:  # no command to run: DVC fetches an import, or only checks the outputs
         if stage.reproduce():
             _write_lock(stage)
         return False
@@ -161,16 +164,16 @@ def begin(stage: Any) -> bool:
 
 
 def finish(stage: Any) -> None:
-    """Do what DVC does after a stage's command, but record the files that the stage read as they were when it began.
+    """Do what DVC does after a stage's command, but record its deps as they were when the stage began.
 
-    DVC looks at the files again, and so takes a file that was edited meanwhile for one that the stage has read.
+    DVC would hash the deps again at the end, and record a file edited meanwhile as the one that the stage read.
     """
     stage.save_outs()
     stage.md5 = stage.compute_md5()
     if all(out.use_cache or out.is_metric or out.is_plot for out in stage.outs):
         stage.repo.stage_cache.save(stage)
     stage.commit()
-    for out in stage.outs:  # of a folder DVC only logs the files that its cache did not take
+    for out in stage.outs:  # if a file of a folder cannot be cached, DVC only logs it
         if out.use_cache and out.changed_cache():
             raise InputError(f"{out}: DVC's cache has not all of its files; is its disk full?")
     _write_lock(stage)
@@ -183,7 +186,7 @@ def _write_lock(stage: Any) -> None:
 
 @contextmanager
 def _kept_lock() -> Iterator[None]:
-    """Keep dvc.lock as it is until the block has written it whole."""
+    """Keep a copy of dvc.lock until the block has written the new one completely; restore it on an error."""
     with paths.fresh_file(KEPT) as aside:
         if LOCK.is_file():
             shutil.copyfile(LOCK, aside)
@@ -198,7 +201,7 @@ def _kept_lock() -> Iterator[None]:
 
 
 def _mend_lock() -> None:
-    """Put dvc.lock back as it was if a run was killed while DVC wrote it."""
+    """Restore dvc.lock if a run was killed while DVC wrote it."""
     if KEPT.is_file():
         os.replace(KEPT, LOCK)
 

@@ -1,7 +1,7 @@
-"""Run the graph: stages side by side under limits, each forked from a warm process; `bertline run`.
+"""Run the graph (`bertline run`): stages in parallel under limits, each forked from a warm process.
 
-What others wait for longest starts first (its critical path, by the seconds of earlier runs). dvc.lock and the cache
-are as `dvc repro` would leave them.
+The stage with the longest critical path, by the seconds of earlier runs, starts first. dvc.lock and the cache end as
+`dvc repro` would leave them.
 """
 
 import json
@@ -28,13 +28,13 @@ from pipelines.graph.plan import Plan
 from pipelines.graph.run_display import Board, last_lines
 
 LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
-WORKSPACE = ("run", "all")  # the lock of a run of the graph
+WORKSPACE = ("run", "all")  # the name of the lock that a run of the graph holds
 TICK_SECONDS = 0.2
-REST_SECONDS = 10.0  # before a failed stage runs again
+REST_SECONDS = 10.0  # before the first retry of a failed stage
 
 
 class StageError(InputError):
-    """Stages failed, each for the reason in `failed`; what depends on them was not started, and is in `left`."""
+    """Stages failed. `failed` maps each to its reason; `left` lists the stages that were not started."""
 
     def __init__(self, said: str, failed: dict[str, str], left: list[str]) -> None:
         super().__init__(said)
@@ -47,13 +47,13 @@ def run(
     """Bring the graph, or `targets` and what they depend on, up to date; returns the stages that ran.
 
     Args:
-        jobs: the most stages at the same time; 0: as many as the limits allow.
-        keep_going: run all that does not depend on a failed stage.
-        board: where the run is shown; on this terminal if nowhere else.
-        held: the caller holds WORKSPACE. (Of a file that a process locks twice, the first unlock frees both.)
+        jobs: the most stages at the same time; 0 for as many as the limits allow.
+        keep_going: after a failure, still run every stage that does not depend on the failed one.
+        board: the display of the run; by default one on this terminal.
+        held: the caller already holds the lock WORKSPACE. (If a process locks it twice, the first unlock frees both.)
 
     Raises:
-        InputError: a stage failed (StageError). What runs at that time runs to its end, and is kept.
+        InputError: a stage failed (StageError). Stages that run at that time finish, and their results are kept.
     """
     with nullcontext() if held else alone(*WORKSPACE), dvc_steps.opened() as repo:
         with dvc_steps.held(repo):
@@ -90,7 +90,7 @@ class Executor:
         self.warm = Warm(dict.fromkeys(module for name in here for module in self.code.modules(name)))
         self.placed = Placed()
         self.tries: dict[str, int] = {}  # how often a stage has failed
-        self.rests: dict[str, float] = {}  # until when it does not run again, on the monotonic clock
+        self.rests: dict[str, float] = {}  # failed stage -> when it may run again, on the monotonic clock
 
     def run(self) -> list[str]:
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -111,11 +111,11 @@ class Executor:
         return self.ran
 
     def _underway(self) -> list[str]:
-        """The stages that run, or wait for a place."""
+        """The stages that run, or wait for a place on a Ray node."""
         return [*self.board.running, *self.placed.waiting]
 
     def _events(self) -> list[Any]:
-        """The events that have happened, after at most a tick."""
+        """Wait at most one tick, and return the events so far."""
         wait([pipe for pipe in (self.warm.pipe, self.placed.pipe) if pipe], TICK_SECONDS)
         try:
             return [*self.placed.events(), *self.warm.events(0)]
@@ -140,14 +140,14 @@ class Executor:
             self._fail(event.name, event.why)
 
     def _may_start(self, rested: bool = True) -> list[str]:
-        """The stages whose upstream is complete, the most urgent first; without those that rest before another try."""
+        """The stages whose upstream is complete, most urgent first; `rested` leaves out those that await a retry."""
         if self.failed and not self.keep_going:
             return []
         now = time.monotonic() if rested else math.inf
         return [name for name in self.left if self.plan.upstream[name] <= self.done and self.rests.get(name, 0) <= now]
 
     def _start_all(self) -> None:
-        """Start what the limits allow; nothing overtakes a more urgent stage that waits for room here."""
+        """Start what the limits allow. If a stage has to wait for this machine, less urgent ones here wait too."""
         full = False
         while ready := [name for name in self._may_start() if not full or self.wanted[name].placement != "here"]:
             name = ready[0]
@@ -168,7 +168,7 @@ class Executor:
                 self.board.start(name, log_of(name), self.seconds.get(name, 0.0))
 
     def _go(self, name: str, node: str) -> None:
-        """Start a stage whose place is ready. What it reads may be other files than when the place was asked for."""
+        """Start a stage whose place on a Ray node is ready; first check again whether it has to run."""
         if not self._begins(name):
             self.placed.drop(name)
             return
@@ -178,7 +178,7 @@ class Executor:
         self.board.start(name, log_of(name), self.seconds.get(name, 0.0), node)
 
     def _begins(self, name: str) -> bool:
-        """Begin a stage; return whether its command has to run, and can."""
+        """Begin a stage; return whether its command has to run. An error fails the stage, and returns False."""
         try:
             return self._begin(name)
         except (InputError, OSError) as error:
@@ -229,7 +229,7 @@ class Executor:
         self.ran.append(name)
 
     def _again(self, name: str) -> bool:
-        """Let a failed stage run once more, if it has tries left; each rest is twice as long as the one before."""
+        """Queue a failed stage again, and return whether it had retries left; the wait doubles with each retry."""
         failures = self.tries[name] = self.tries.get(name, 0) + 1
         if failures > self.wanted[name].retries:
             return False
@@ -240,10 +240,10 @@ class Executor:
         return True
 
     def _fail(self, name: str, why: str) -> None:
-        """A stage failed: what depends on it will not start."""
+        """Record a failed stage. Without `keep_going`, give back the places of stages that have not begun."""
         self.failed[name] = why
         if not self.keep_going:
-            for other in [each for each in self.placed.waiting if each != name]:  # it has not begun, so it need not
+            for other in [each for each in self.placed.waiting if each != name]:  # not begun, so need not run
                 self.placed.drop(other)
                 self.left.append(other)
         if not self.keep_going and self.board.running:
@@ -255,12 +255,12 @@ class Executor:
 
 
 def log_of(name: str) -> Path:
-    """The file that keeps a stage's lines until the stage runs again."""
+    """The log with a stage's output; the next run of the stage overwrites it."""
     return LOGS / f"{name.replace('/', '-')}.log"
 
 
 def _reason(status: int, log: Path) -> str:
-    """The reason for which a stage failed: its last line, or what ended it."""
+    """The reason why a stage failed: the last line of its log, or the signal that killed it."""
     lines = last_lines(log)
     last_line = lines[-1] if lines else "it printed nothing"
     if status < 0:
@@ -270,6 +270,6 @@ def _reason(status: int, log: Path) -> str:
 
 
 def _seconds() -> dict[str, float]:
-    """The seconds that each stage took when it last ran; empty if the file is damaged: it is made anew at the end."""
+    """The seconds that each stage took in its last run. A damaged file counts as empty, and is written again."""
     found = json_file.cached(SECONDS)
     return {name: took for name, took in found.items() if type(took) in (int, float) and 0 <= took < math.inf}

@@ -1,8 +1,7 @@
-"""A warm process: it imports what stages import, once, and forks a process for each command.
+"""A warm process: it imports once what stages import, and forks a child for each command.
 
-The executor talks to it over a pipe. A forked child runs its
-command as `python -m` would, in a session of its own, with its output in a log file. When the executor ends, in
-whatever way, the warm process kills its children and ends too.
+The executor talks to it over a pipe. A child runs its command as `python -m` would, in its own session, with its
+output in a log file. When the executor ends, even by a kill, the warm process kills its children and ends too.
 """
 
 import atexit
@@ -27,16 +26,16 @@ from typing import Any, NamedTuple
 
 from pipelines.core import paths
 
-IMPORT_SECONDS = 3  # that an executor waits for the warm process, which may import for longer
+IMPORT_SECONDS = 3  # how long an executor that ends waits for the warm process, which may be in the middle of an import
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
-SHELL = set('|&;<>()$`\\"*?[]#~=%\n!{}')  # with any of these a command is the shell's
+SHELL = set('|&;<>()$`\\"*?[]#~=%\n!{}')  # a command with any of these runs in the shell
 
 
 class Command(NamedTuple):
-    """The command that a child is to run.
+    """The command that a child runs.
 
     Attributes:
-        modules: the modules that it imports, each as "module" or "module:name"; they are imported before the fork.
+        modules: the modules to import before the fork, each as "module" or "module:name".
         environment: the variables that differ from the executor's environment.
     """
 
@@ -48,7 +47,7 @@ class Command(NamedTuple):
     environment: dict[str, str]
 
     def elsewhere(self, environment: dict[str, str]) -> "Command":
-        """The same for another machine, with nothing imported ahead."""
+        """The same command for another machine: with this environment, and without modules to import ahead."""
         return Command(self.name, self.line, self.folder, self.log, (), environment)
 
 
@@ -58,21 +57,21 @@ class Started(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A child's end; `status` is its exit status, or the negative number of the signal that killed it."""
+    """The end of a child; `status` is its exit status, or minus the number of the signal that killed it."""
 
     name: str
     status: int
 
 
 class Warm:
-    """The executor's side. Leaving the block kills the children that still run.
+    """The executor's side of the pipe. Leaving the block kills the children that still run.
 
-    There is one warm process at a time in a `folder`.
+    In each `folder` only one warm process runs at a time.
     """
 
     def __init__(self, ahead: Iterable[str] = (), folder: Path = Path()) -> None:
         self._ahead, self._folder, self._groups = tuple(ahead), folder, dict[str, int]()
-        self._asked: set[str] = set()  # commands that were sent, of whose start nothing is known yet
+        self._asked: set[str] = set()  # commands that were sent, but not yet reported as started
         self.pipe: Any = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -83,10 +82,10 @@ class Warm:
         self._end(signal.SIGINT, 3)
         self._end(signal.SIGKILL, 1)
         if self._process:
-            if self._asked:  # it may have started one just now, which alone it knows
+            if self._asked:  # the warm process may have started a child and not reported it yet
                 with suppress(OSError):
                     self.pipe.send(None)
-                with suppress(subprocess.TimeoutExpired):  # it imports, and starts nothing meanwhile
+                with suppress(subprocess.TimeoutExpired):  # it is in an import, and starts nothing meanwhile
                     self._process.wait(IMPORT_SECONDS)
                 self._end(signal.SIGKILL, 1)
             self._process.kill()
@@ -94,7 +93,7 @@ class Warm:
             self.pipe.close()
 
     def start(self, command: Command) -> None:
-        """Have `command` run in a new child. The first one starts the warm process."""
+        """Run `command` in a new child. The first call starts the warm process."""
         if self._process is None:
             self.pipe, other = Pipe()
             call = [sys.executable, "-c", f"from pipelines.graph import forkserver; forkserver.main({other.fileno()})"]
@@ -113,11 +112,11 @@ class Warm:
 
     @staticmethod
     def _code() -> str:
-        """The PYTHONPATH that leads to the code, for a process that does not begin there."""
+        """The PYTHONPATH with the current folder in front, for a warm process that starts in another folder."""
         return os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")]))
 
     def events(self, seconds: float) -> list[Started | Ended]:
-        """The events that have happened, after at most `seconds`. Raises EOFError if the warm process has died."""
+        """Wait at most `seconds`, and return the events so far. Raises EOFError if the warm process has died."""
         events: list[Started | Ended] = []
         while self.pipe is not None and self.pipe.poll(0 if events else seconds):
             event = self.pipe.recv()
@@ -130,7 +129,7 @@ class Warm:
         return events
 
     def _end(self, by: signal.Signals, seconds: float) -> None:
-        """Send a signal to every child, and wait until they have ended, but no longer than `seconds`."""
+        """Send a signal to every child, and wait at most `seconds` until they have ended."""
         with suppress(EOFError, OSError):
             self.events(0)
         for pid in self._groups.values():
@@ -157,11 +156,11 @@ class Server:
         self.ahead = deque[str](pipe.recv())
         self.woken, self.wakes = os.pipe()
         os.set_blocking(self.wakes, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing is written to `wakes`
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler, no byte is written to `wakes`
         signal.set_wakeup_fd(self.wakes, warn_on_full_buffer=False)
 
     def serve(self) -> Command | None:
-        """Import and fork; returns the command in a child, and None in the warm process when the executor has gone."""
+        """Import and fork until the executor has gone. A child gets its command returned, the warm process None."""
         while True:
             for command in self.waiting:
                 if self.imported.issuperset(command.modules) and self._fork(command):
@@ -185,18 +184,18 @@ class Server:
                 self._import()
 
     def _import(self) -> None:
-        """Import one module that a command waits for, or else one that a later command will."""
+        """Import one module: one that a waiting command needs, else one that later commands need."""
         wanted = (module for command in self.waiting for module in command.modules if module not in self.imported)
         module = next(wanted, "") or self.ahead.popleft()
         self.imported.add(module)
-        with suppress(Exception):  # a child meets the error where it imports the module, and says so
+        with suppress(Exception):  # the child fails with the same error when it imports the module
             package, _, name = module.partition(":")
             found = importlib.import_module(package)
             if name:
-                getattr(found, name)  # transformers imports a class's module when it is asked for the class
+                getattr(found, name)  # transformers imports a class's module on access
 
     def _fork(self, command: Command) -> bool:
-        """Fork a child that will run the command; return whether this process is the child."""
+        """Fork a child for the command; return whether this process is the child."""
         pid = os.fork()
         if pid:
             self.children[pid] = command.name
@@ -218,24 +217,24 @@ class Server:
                 return
             name, code = self.children.pop(pid), os.waitstatus_to_exitcode(status)
             if code:
-                kill_group(pid, signal.SIGKILL)  # what a failed stage has started and left
+                kill_group(pid, signal.SIGKILL)  # processes that the failed stage left behind
             self.pipe.send(Ended(name, code))
 
 
 def module_call(line: str) -> list[str]:
-    """The module and its arguments of a plain `python -m MODULE ...`; nothing for a command that is the shell's."""
+    """The module and arguments of a plain `python -m MODULE ...`; empty if the command needs the shell."""
     words = shlex.split(line) if not SHELL & set(line) else []
     return words[2:] if words[:2] == ["python", "-m"] else []
 
 
 def end_with_parent() -> None:
-    """Let the system kill this process when its parent has ended."""
+    """Have the system kill this process when its parent ends (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run(command: Command, parent: int) -> None:
-    """In a child: what `python -m`, or else the shell, does with the command."""
+    """Run the command in a forked child, as `python -m` or the shell would."""
     end_with_parent()
     if os.getppid() != parent:
         sys.exit("the warm process has ended")
@@ -249,13 +248,13 @@ def run(command: Command, parent: int) -> None:
     if not words:
         os.execv("/bin/sh", ["sh", "-c", command.line])
     module, sys.argv = words[0], words
-    sys.modules.pop(module, None)  # runpy warns of a module that is there already
+    sys.modules.pop(module, None)  # runpy warns if the module is imported already
     sys.path[0] = os.getcwd()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def _alone() -> Any:
-    """Wait until the warm process of an earlier executor, and so its children, have ended."""
+    """Take the lock of warm processes; waits until an earlier executor's warm process and its children have ended."""
     place = paths.lock("warm", "all")
     place.parent.mkdir(parents=True, exist_ok=True)
     file = place.open("a", encoding="utf-8")
@@ -264,17 +263,17 @@ def _alone() -> Any:
 
 
 def main(pipe: int) -> None:
-    """The warm process, and every child of it, from its beginning to its end."""
+    """The main function of the warm process and of each child that it forks."""
     status = 0
 
     def leave() -> None:
-        """End without freeing piece by piece what the system frees at once; that takes longer than many a stage."""
+        """Exit without Python's own cleanup, which can take longer than a short stage."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(status)
 
-    atexit.register(leave)  # the first that is registered is called last, after those of all libraries
+    atexit.register(leave)  # registered first, so it is called last, after the handlers of libraries
     held, parent = _alone(), os.getpid()
     command = Server(Connection(pipe)).serve()
     if command is None:

@@ -1,4 +1,4 @@
-"""The files that a module runs: itself and all that it imports, inside functions and as plugins too.
+"""Import closures: the files that a module runs, with imports inside functions and plugins.
 
 DVC does not follow imports itself (treeverse/dvc#9195). A plugin is a module that `plugins.load` opens by name. If an
 entry of params.yaml names it (`plugins.load("pipelines.objectives", entry.objective)`), only that entry depends on it.
@@ -21,7 +21,7 @@ PACKAGE = "pipelines"
 
 
 class Plugins(NamedTuple):
-    """The plugins of a package. `key` is the key of an entry that names one of them; "" if no entry does."""
+    """The plugins of a package. `key` is the key of the entry that names the plugin; "" if no entry names it."""
 
     package: str
     key: str
@@ -32,7 +32,7 @@ class Closure:
     """The code that a file runs.
 
     Attributes:
-        files: maps each file to the file that imports it, and the first file to itself; paths as in Git.
+        files: maps each file to the file that imports it, and the first file to itself; paths relative to the root.
         named: the plugins that an entry of params.yaml names.
     """
 
@@ -51,7 +51,7 @@ def closure(start: str, root: Path = ROOT, imported: dict[str, list[str]] | None
     """The closure of the file `start`, a path below `root`; nearest imports first.
 
     Args:
-        imported: maps files to those that they import. Closures of one moment share it, and add to it.
+        imported: a cache that maps files to the files that they import; several calls may share one dict.
     """
     imported = {} if imported is None else imported
     files, named, waiting = {start: start}, set[Plugins](), [start]
@@ -67,7 +67,7 @@ def closure(start: str, root: Path = ROOT, imported: dict[str, list[str]] | None
 
 
 def copy(start: str, to: Path, root: Path = ROOT) -> Path:
-    """Copy what the file `start` runs, with the packages above, into the folder `to`; returns the copy of `start`."""
+    """Copy the closure of the file `start`, and the packages above it, into `to`; returns the copy of `start`."""
     files = [root / file for file in closure(start, root).files]
     above = {folder / "__init__.py" for file in files for folder in file.relative_to(root).parents if folder.name}
     for file in {*files, *(root / each for each in above)}:
@@ -84,28 +84,28 @@ def plugin_files(package: str, root: Path = ROOT) -> list[str]:
 
 
 def modules(files: Iterable[str], root: Path = ROOT) -> list[str]:
-    """The modules that a process imports to run these files: libraries, as "module" or "module:name", and the files."""
+    """The modules to import before running these files: libraries as "module" or "module:name", then the files."""
     libraries = dict.fromkeys(library for file in files for library in _imports(root / file).libraries)
     return [*libraries, *(PurePosixPath(file).with_suffix("").as_posix().replace("/", ".") for file in files)]
 
 
 def parsed(file: Path) -> ast.Module:
-    """The syntax tree of a Python file. Raises InputError if it is none."""
+    """The syntax tree of a Python file. Raises InputError if the file is not valid Python."""
     try:
         return ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError) as error:  # ValueError: a NUL
+    except (SyntaxError, ValueError) as error:  # ValueError: a NUL byte
         raise InputError(f"{file}: line {getattr(error, 'lineno', 1)}: it is no Python ({one_line(error)})") from None
 
 
 def _imported(file: str, root: Path) -> list[str]:
-    """The files that a file imports, and the plugins that no entry names."""
+    """The files that a file imports, and the plugins that it loads by a name from no entry."""
     modules, loads, _, _ = _imports(root / file)
     files = [path for module in modules for path in _files(module, root)]
     return files + [path for plugins in loads if not plugins.key for path in plugin_files(plugins.package, root)]
 
 
 def _files(module: str, root: Path) -> Iterator[str]:
-    """The files that importing `module` runs: itself and the packages above it."""
+    """The files that run when `module` is imported: its own and those of the packages above it."""
     parts = module.split(".")
     places = [PurePosixPath(*parts).with_suffix(".py")]
     places += [PurePosixPath(*parts[:n], "__init__.py") for n in range(1, len(parts) + 1)]
@@ -113,8 +113,9 @@ def _files(module: str, root: Path) -> Iterator[str]:
 
 
 class _Imports(NamedTuple):
-    """Modules of the project that a file imports anywhere, the plugins that it loads, whether it holds code, and what
-    it imports of libraries.
+    """The imports of a file, anywhere in it: modules of the project, plugins, and libraries.
+
+    `holds_code` is False for an __init__.py with nothing but a docstring.
     """
 
     modules: list[str]
@@ -145,7 +146,7 @@ def _read(file: Path, changed: int) -> _Imports:
             if isinstance(package, ast.Constant):
                 by_entry = isinstance(name, ast.Attribute) and ast.unparse(name.value) == "entry"
                 loads.append(Plugins(str(package.value), name.attr if by_entry else ""))  # type: ignore[attr-defined]
-    # a package file that holds nothing but a docstring changes nothing
+    # an __init__.py with only a docstring runs nothing
     holds_code = file.name != "__init__.py" or len(tree.body) > 1
     ours = [name for name in modules if name.split(".")[0] == PACKAGE]
     return _Imports(ours, loads, holds_code, [name for name in libraries if re.split("[.:]", name)[0] != PACKAGE])

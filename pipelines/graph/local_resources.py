@@ -1,4 +1,4 @@
-"""The resources that stages may use together when they run at the same time: cores, memory, GPUs."""
+"""The resources of this machine that stages share when they run at the same time: cores, memory, GPUs."""
 
 import os
 from dataclasses import dataclass, field
@@ -6,22 +6,22 @@ from pathlib import Path
 
 from pipelines.core.resources import Resources
 
-GPUS = Path("/proc/driver/nvidia/gpus")  # a folder a GPU; to ask torch would start its driver in the wrong process
+GPUS = Path("/proc/driver/nvidia/gpus")  # one folder for each GPU; torch would start the GPU's driver in this process
 
 
 def cores() -> int:
-    """The cores that this process may use, or the threads that OMP_NUM_THREADS allows, as for torch."""
+    """The number of threads that OMP_NUM_THREADS sets, as for torch; else the cores that this process may use."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     return int(said) if said.isdecimal() and int(said) else len(os.sched_getaffinity(0))
 
 
 def memory_gb() -> float:
-    """The machine's memory."""
+    """The machine's memory in gigabytes of 10**9 bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
 def gpus() -> tuple[str, ...]:
-    """The names of the GPUs for CUDA_VISIBLE_DEVICES."""
+    """The names of the GPUs, as in CUDA_VISIBLE_DEVICES."""
     said = os.environ.get("CUDA_VISIBLE_DEVICES")
     if said is not None:
         return tuple(name for name in said.split(",") if name.strip())
@@ -30,9 +30,9 @@ def gpus() -> tuple[str, ...]:
 
 @dataclass
 class Limits:
-    """The resources of this machine, and the part of them that the running stages take.
+    """The resources of this machine, and those that the running stages hold.
 
-    A stage that wants more than there is runs alone.
+    A stage that requires more than the machine has runs alone.
     """
 
     cores: int = field(default_factory=cores)
@@ -41,9 +41,9 @@ class Limits:
     running: dict[str, tuple[int, float, tuple[str, ...]]] = field(default_factory=dict)
 
     def take(self, name: str, wanted: Resources) -> dict[str, str] | None:
-        """The environment of a stage that may start, which says the GPUs that it gets; None if it has to wait.
+        """Reserve resources for a stage; returns its environment, which names its GPUs, or None if it has to wait.
 
-        A placed stage takes nothing of this machine: Ray decides when it runs.
+        A stage that runs on Ray takes nothing of this machine: Ray decides when it runs.
         """
         if wanted.placement == "ray":
             return {}
@@ -51,7 +51,7 @@ class Limits:
         threads, gigabytes = (wanted.threads or self.cores) * workers, wanted.memory_gb * workers
         taken = {gpu for _, _, held in self.running.values() for gpu in held}
         free = [gpu for gpu in self.gpus if gpu not in taken]
-        # torch takes a GPU that is there, whether asked to or not
+        # torch uses any GPU that it sees, so each stage gets at least one, if there are GPUs
         count = min(len(self.gpus), max(1, -int(-wanted.gpus * workers // 1)))
         fits = (
             threads <= self.cores - sum(each for each, _, _ in self.running.values())
@@ -64,5 +64,5 @@ class Limits:
         return {"CUDA_VISIBLE_DEVICES": ",".join(free[:count])} if self.gpus else {}
 
     def give_back(self, name: str) -> None:
-        """The stage has ended."""
+        """Free what the stage held."""
         self.running.pop(name, None)

@@ -1,4 +1,4 @@
-"""The work of a run of the graph: the stages that are affected, in order, and the time from each stage to the end."""
+"""The plan of a run of the graph: the affected stages, in order, and the time from each of them to the end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,19 +7,20 @@ from typing import Any
 from pipelines.graph import dvc_steps
 from pipelines.graph.code_stage import CodeStage
 
-# of a stage that has never run here: what the quickstart's take, so that the longest way is known from the first run on
+# for stages that have never run here: the times of the quickstart, so that the first run has a critical path too
 GUESSED_SECONDS = {"pretrain": 30.0, "finetune": 15.0, "compress": 10.0, "export": 15.0, "evaluate": 4.0}
 
 
 @dataclass
 class Plan:
-    """The stages in an order in which each comes after what it depends on.
+    """The stages of a run, in order of dependency.
 
     Attributes:
-        upstream: the stages that each depends on.
-        stale: those that would run now.
-        affected: these and all that depend on them.
-        code: the code as it is now, which the stage `code` writes; that is none of `stages`.
+        stages: maps names to DVC's stages. The stage `code` is not among them.
+        upstream: maps each stage to the stages that it depends on.
+        stale: the stages that would run now.
+        affected: the stale stages, and all that depend on them.
+        code: the stage `code`, with the current code.
     """
 
     stages: dict[str, Any]
@@ -42,7 +43,11 @@ class Plan:
         return cls(stages, upstream, stale, affected, code)
 
     def paths_to_end(self, seconds: dict[str, float]) -> dict[str, float]:
-        """The seconds from the start of each stage to the end of the last stage that waits for it."""
+        """The critical path of each affected stage: the seconds from its start to the end of the last stage after it.
+
+        Args:
+            seconds: the seconds that stages took before; GUESSED_SECONDS stand for the others.
+        """
         longest: dict[str, float] = {}
         for name in reversed(self.affected):
             after = [longest[other] for other in longest if name in self.upstream[other]]

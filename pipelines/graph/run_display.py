@@ -1,4 +1,4 @@
-"""The display of a run: on a terminal a line for each running stage, elsewhere plain lines."""
+"""The display of a run: a live line for each running stage on a terminal, plain lines elsewhere."""
 
 import os
 import sys
@@ -11,12 +11,12 @@ from typing import Any
 from pipelines.core.errors import printable
 from pipelines.core.progress import say
 
-TAIL_BYTES = 1 << 16  # of a log, for its last lines
+TAIL_BYTES = 1 << 16  # how much of a log's end is read for its last lines
 
 
 @dataclass
 class Shown:
-    """A running stage: its log, how far it is read, and how long the stage took the last time."""
+    """A running stage: its log, the bytes read of it, and the seconds that the stage took the last time (`before`)."""
 
     log: Path
     before: float
@@ -30,7 +30,7 @@ class Shown:
 
 
 class Board:
-    """Shows the running stages. `refresh` reads their logs."""
+    """The display of the running stages. `refresh` reads their logs."""
 
     def __init__(self) -> None:
         self.running: dict[str, Shown] = {}
@@ -45,13 +45,13 @@ class Board:
         return self.live or nullcontext()
 
     def start(self, name: str, log: Path, before: float, node: str = "") -> None:
-        """`before` is how many seconds the stage took the last time; 0 if that is not known."""
+        """Show that a stage starts; `before` is the seconds that it took the last time, 0 if unknown."""
         self.running[name] = Shown(log, before)
         where = f" on {node}" if node else ""
         self._say(f"{name}: starts{where}{f', took {before:.0f} s the last time' if before else ''}")
 
     def end(self, name: str, how: str) -> float:
-        """Say how a stage ended; returns its seconds."""
+        """Print how a stage ended; returns the seconds that it took."""
         self._read(name)
         seconds = self.running.pop(name).seconds
         self.tell(f"{name}: {how} after {seconds:.1f} s")
@@ -64,14 +64,14 @@ class Board:
             self.live.update(self._table())
 
     def tell(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays above the live display."""
         if self.live:
             self.live.console.print(line, highlight=False, markup=False)
         else:
             say(line)
 
     def line(self, name: str, line: str) -> None:
-        """A line that a stage has printed."""
+        """Show a line that a stage has printed."""
         self.running[name].last = line
         self._say(f"{name} | {line}")
 
@@ -80,7 +80,7 @@ class Board:
             say(line)
 
     def _read(self, name: str) -> None:
-        """Show the lines that the stage has printed since the last time."""
+        """Show the lines that the stage has printed since the last call."""
         shown = self.running[name]
         try:
             with shown.log.open("rb") as file:

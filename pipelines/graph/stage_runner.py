@@ -1,4 +1,4 @@
-"""Stages in a folder with params of its own, one after the other, each forked from a warm process."""
+"""Run stages in a folder with its own params.yaml, one after the other, each forked from a warm process."""
 
 import shlex
 from pathlib import Path
@@ -9,11 +9,11 @@ from pipelines.graph.executor import log_of
 from pipelines.graph.forkserver import Command, Ended, Warm
 from pipelines.graph.run_display import last_lines
 
-TICK_SECONDS = 60  # of waiting for an event, again and again
+TICK_SECONDS = 60  # of one wait for an event; waits repeat until the stage ends
 
 
 class StageRunner:
-    """Runs stages in `place`. Leaving the block ends the one that runs."""
+    """Runs stages in the folder `place`. Leaving the block ends the running stage."""
 
     def __init__(self, place: Path) -> None:
         self.place = place.resolve()
@@ -26,7 +26,7 @@ class StageRunner:
         self.warm.__exit__(*error)
 
     def run(self, stage: str, key: str) -> None:
-        """Run an entry of a stage. Raises InputError with the stage's own sentence if it fails."""
+        """Run an entry of a stage. If it fails, raises InputError with the last line that the stage printed."""
         name, files = f"{stage}@{key}", code_manifest.stages()[stage].files
         log = self.place / log_of(name)
         log.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The reasons for which a stage would run: params with both values, files, and the imports that lead to code."""
+"""The reasons why a stage would run: params with both values, files, and code with the chain of imports to it."""
 
 import hashlib
 import json
@@ -12,12 +12,12 @@ from pipelines.graph import code_manifest, dvc_steps, import_closure
 from pipelines.graph.code_stage import CodeStage
 from pipelines.graph.plan import Plan
 
-NOTHING = "nothing"  # in place of a param that is not there
-SHOWN = 20  # files of a folder that are named
+NOTHING = "nothing"  # shown for a param that is absent
+SHOWN = 20  # the most changed files of a folder that are listed
 
 
 def why(name: str) -> list[str]:
-    """The lines to print about a stage. Raises InputError if there is no such stage."""
+    """Lines that say why a stage would run, or that it is up to date. Raises InputError if there is no such stage."""
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, [name])
         stage = plan.stages.get(name)
@@ -35,7 +35,7 @@ def why(name: str) -> list[str]:
 
 
 def would_run(targets: list[str]) -> list[str]:
-    """The lines to print about a run of `targets`: the stages that would run, in a possible order."""
+    """Lines that list the stages that a run of `targets` would run, in a possible order, each with a reason."""
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, targets)
         if not plan.affected:
@@ -50,9 +50,10 @@ def would_run(targets: list[str]) -> list[str]:
 
 
 def changed_sources() -> dict[str, str]:
-    """The files and folders that stages read, that none writes and that are no code: those that differ from dvc.lock.
+    """The source data that differs from dvc.lock: each changed file or folder with its current md5.
 
-    Each with its md5 as it is now. What has never been read is no change: the first run is a person's.
+    Source data is what stages read and none writes, without code and params. Data that no stage has read yet is left
+    out, so the first run is never automatic.
     """
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan, changed = Plan.of(repo, []), {}
@@ -66,7 +67,7 @@ def changed_sources() -> dict[str, str]:
 
 
 def _before(plan: Plan, name: str) -> list[str]:
-    """The stages that would run before it, those that it reads from last."""
+    """The affected stages upstream of a stage, in order of dependency."""
     above, waiting = set[str](), [name]
     for each in waiting:
         new = plan.upstream[each] - above
@@ -76,7 +77,7 @@ def _before(plan: Plan, name: str) -> list[str]:
 
 
 def _reasons(stage: Any, code: CodeStage) -> Iterator[str]:
-    """The command, params, files, code and outputs of a stage that differ from dvc.lock."""
+    """A line for each difference of a stage from dvc.lock: command, code, params, files and outputs."""
     if stage.is_callback or stage.always_changed:
         yield "it runs every time"
     if not any(each.hash_info for each in (*stage.deps, *stage.outs)):
@@ -101,7 +102,7 @@ def _reasons(stage: Any, code: CodeStage) -> Iterator[str]:
 
 
 def _differences(key: str, was: Any, now: Any) -> Iterator[str]:
-    """`key: before -> now` for every value below `key` that differs."""
+    """A line `key: before -> now` for every value at or below `key` that differs."""
     if isinstance(was, dict) and isinstance(now, dict):
         for inner in dict.fromkeys([*was, *now]):
             yield from _differences(f"{key}.{inner}", was.get(inner, NOTHING), now.get(inner, NOTHING))
@@ -110,7 +111,7 @@ def _differences(key: str, was: Any, now: Any) -> Iterator[str]:
 
 
 def _inside(repo: Any, tracked: Any) -> str:
-    """The files of a folder that differ, where DVC's cache still has the list of what was there."""
+    """The files of a folder that differ, in parentheses; "" if DVC's cache no longer has the earlier list of files."""
     place = Path(tracked.fs_path)
     if not tracked.hash_info or not tracked.hash_info.isdir or not place.is_dir():
         return ""
@@ -131,7 +132,7 @@ def _md5(file: Path) -> str:
 
 
 def _edits(stage: Any, code: CodeStage) -> Iterator[str]:
-    """The files of code that differ from those of dvc.lock, each with how the stage comes to import it."""
+    """A line for each code file that differs from dvc.lock, with the chain of imports that leads to it."""
     chains, changed = _Chains(stage), dict[str, str]()
     for dep in stage.deps:
         if (path := str(dep)) in code.texts and code.differs(dep):
@@ -146,7 +147,7 @@ def _edits(stage: Any, code: CodeStage) -> Iterator[str]:
 
 
 def _manifest(repo: Any, dep: Any) -> dict[str, str] | None:
-    """A manifest as dvc.lock has it: the digest of each file. None where DVC's cache does not have it."""
+    """The manifest that dvc.lock records: the digest of each file. None if DVC's cache does not have it."""
     try:
         return code_manifest.read(Path(repo.cache.local.oid_to_path(dep.hash_info.value)).read_text(encoding="utf-8"))
     except (OSError, TypeError, ValueError):

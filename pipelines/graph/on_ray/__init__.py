@@ -1,1 +1,1 @@
-"""Stages on the nodes of a Ray cluster: the executor's client, the driver that speaks to Ray, and a node's side."""
+"""Stages on the nodes of a Ray cluster: the executor's client, Ray's driver, and the command on a node."""

@@ -1,8 +1,8 @@
 """Stages on the nodes of a Ray cluster: the executor's side.
 
-It talks over a pipe to a process that speaks to Ray (driver.py). A stage is placed in two steps. First it is reserved
-what it asks for, as soon as a node has that. Only then the executor looks at the files that the stage reads, as it does
-for a stage that starts here, and lets it go.
+It talks over a pipe to Ray's driver, a process of its own (driver.py). A stage is placed in two steps. First Ray
+reserves the resources that the stage requires, as soon as a node has them. Only then does the executor check the files
+that the stage reads, as it does for a stage on this machine, and send its command.
 """
 
 import os
@@ -19,11 +19,11 @@ from pipelines.core.resources import Resources
 from pipelines.graph.forkserver import Command, Ended
 from pipelines.graph.on_ray import node_command
 
-LOG = Path("state/run/ray.log")  # what Ray prints
-# settings that a stage has wherever it runs; a stage needs no password, and its node has its own
+LOG = Path("state/run/ray.log")  # the output of Ray
+# settings that are passed to a stage on a node; passwords are not: a stage needs none
 PASSED = ("HF_HUB_OFFLINE", *(f"BERTLINE_{name}" for name in ("QUIET", "MIRROR", "OFFLINE", "STRICT", "BACKOFF")))
 ASKED = {"CPU": ("CPUs", "threads"), "GPU": ("GPUs", "gpus"), "memory": ("GB of memory", "memory_gb")}
-LEAVING_SECONDS = 20  # for Ray to end what it runs
+LEAVING_SECONDS = 20  # for Ray to end the stages that it runs
 
 
 class Asks(NamedTuple):
@@ -31,7 +31,7 @@ class Asks(NamedTuple):
 
     Attributes:
         cpus: the number of CPUs; None for all CPUs of the node that has the most.
-        joins: the stage trains with Ray Train on this cluster; its workers ask for what they need themselves.
+        joins: the stage trains with Ray Train on this cluster; its workers reserve their own resources.
     """
 
     cpus: int | None
@@ -46,17 +46,17 @@ class Asks(NamedTuple):
         return cls(wanted.threads or None, wanted.gpus, int(wanted.memory_gb * 1e9), False)
 
     def on(self, nodes: Sequence[Mapping[str, float]]) -> dict[str, float]:
-        """As Ray's resources, on nodes that have these."""
+        """The request as Ray's resources; `nodes` are the resources of each node."""
         most = int(max((node.get("CPU", 0) for node in nodes), default=0))
         cpus = max(1, most) if self.cpus is None else self.cpus
         return {"CPU": cpus, "GPU": self.gpus, "memory": self.memory_bytes}
 
 
 def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
-    """The reason for which no node can ever take the stage, with the resource; "" if one can.
+    """The reason why no node can ever take the stage, with the missing resource; "" if one can.
 
     Args:
-        nodes: what each node of the cluster has, whether in use or not.
+        nodes: the resources of each node of the cluster, in use or not.
     """
     wanted = asks.on(nodes)
     for name, amount in wanted.items():
@@ -78,41 +78,41 @@ def _told(name: str, amount: float) -> str:
 
 
 class Reserve(NamedTuple):
-    """To Ray's process: keep for the stage what it asks for."""
+    """Message to the driver: reserve these resources for the stage."""
 
     name: str
     asks: Asks
 
 
 class Drop(NamedTuple):
-    """To Ray's process: give back what was reserved for the stage, and end it."""
+    """Message to the driver: give back what was reserved for the stage, and end the stage if it runs."""
 
     name: str
 
 
 class Reserved(NamedTuple):
-    """From Ray's process: the stage may run, on the node with this address."""
+    """Message from the driver: the stage may run, on the node with this address."""
 
     name: str
     node: str
 
 
 class Lost(NamedTuple):
-    """From Ray's process: the node or the process of the stage died, and nothing of it runs any more."""
+    """Message from the driver: the node or the process of the stage died, and nothing of the stage runs any more."""
 
     name: str
     why: str
 
 
 class Refused(NamedTuple):
-    """From Ray's process: the stage cannot run."""
+    """Message from the driver: the stage cannot run."""
 
     name: str
     why: str
 
 
 class Gone(NamedTuple):
-    """From Ray's process, its last word: there is no Ray."""
+    """Last message from the driver: Ray could not be reached, or has ended."""
 
     why: str
 
@@ -121,7 +121,7 @@ Event = Reserved | Lost | Refused | Ended
 
 
 class Placed:
-    """Speaks to Ray's process. Leaving the block ends what is placed."""
+    """The executor's connection to the driver. Leaving the block ends the stages on nodes."""
 
     def __init__(self) -> None:
         self.waiting, self.running = dict[str, Resources](), dict[str, Resources]()
@@ -146,7 +146,7 @@ class Placed:
                 say(f"{name}: it may run on for a moment, as {who}")
 
     def reserve(self, name: str, wanted: Resources) -> None:
-        """Ask Ray for a place. The first call starts Ray's process."""
+        """Ask Ray for a place for the stage. The first call starts the driver."""
         self.waiting[name] = wanted
         if self._process is None:
             self._pipe, other = Pipe()
@@ -165,18 +165,18 @@ class Placed:
         self._send(Reserve(name, Asks.of(wanted)))
 
     def go(self, command: Command) -> None:
-        """Run the stage at its place."""
+        """Run the stage at the place that was reserved for it."""
         self.running[command.name] = self.waiting.pop(command.name)
         self._went.add(command.name)
         self._send(command.elsewhere(passed_on(os.environ) | command.environment))
 
     def drop(self, name: str) -> None:
-        """Give the place back."""
+        """Give the reserved place back."""
         del self.waiting[name]
         self._send(Drop(name))
 
     def events(self) -> list[Event]:
-        """The events that have happened. A lost stage waits for another place, unless it has been lost too often."""
+        """The events so far. A lost stage is reserved again, unless it was lost too often (resources.max_failures)."""
         events: list[Event] = []
         while self.pipe is not None:
             try:
@@ -197,7 +197,7 @@ class Placed:
 
     @property
     def pipe(self) -> Any:
-        """The pipe that events come from; None if no more will come."""
+        """The pipe that events come from; None before the driver starts, and after it has gone."""
         return None if self._gone else self._pipe
 
     def _seen(self, event: Event) -> Event:
@@ -214,10 +214,10 @@ class Placed:
         return event
 
     def _send(self, what: Reserve | Command | Drop) -> None:
-        with suppress(OSError):  # its process has ended: `events` says so
+        with suppress(OSError):  # the driver has ended: `events` reports it
             self._pipe.send(what)
 
 
 def passed_on(own: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the executor's environment that a placed stage gets."""
+    """The variables of the executor's environment that a stage on a node gets."""
     return {name: own[name] for name in PASSED if name in own}

@@ -1,7 +1,7 @@
-"""The process that speaks to Ray for the executor: Ray's driver. It reserves places for stages, and runs them there.
+"""Ray's driver, a process of the executor: it reserves places for stages on nodes, and runs them there.
 
-A place is an actor of Ray's with the resources that the stage asks for. When this process ends, in whatever way, Ray
-ends the actors, and with them the stages (node_command.py).
+A place is a Ray actor with the resources that the stage requires. When this process ends, even by a kill, Ray ends the
+actors, and with them the stages (node_command.py).
 """
 
 import os
@@ -22,20 +22,20 @@ from pipelines.graph.on_ray.client import Asks, Drop, Gone, Lost, Refused, Reser
 from pipelines.training import workers
 
 TICK_SECONDS = 0.1
-LOOK_SECONDS = 2  # between two looks at the nodes
-PATIENCE_SECONDS = 20  # for a node that can take a stage: one may just be starting
+LOOK_SECONDS = 2  # between two checks of the nodes
+PATIENCE_SECONDS = 20  # to wait for a node that can take a stage: one may just be starting
 LEAVING_SECONDS = 10
-MARK = Path("state/run/checkout")  # has another text in each run, by which a node shows that it shares state/
+MARK = Path("state/run/checkout")  # a new text in each run; a node that reads the same text shares this checkout
 
 
 class Place:
-    """On a node, in a process of Ray's: where one stage runs."""
+    """The Ray actor that runs one stage on a node."""
 
     def __init__(self, root: str, mark: str, cpus: int, gpus: float, joins: bool) -> None:
         self.root, self.mark, self.cpus, self.gpus, self.joins = root, mark, cpus, gpus, joins
 
     def node(self) -> str:
-        """Ray's name of the node. Raises InputError if it does not share the checkout."""
+        """Ray's id of the node. Raises InputError if the node does not share the checkout."""
         import ray
 
         there = Path(self.root) / MARK
@@ -59,13 +59,13 @@ class Place:
 
 @dataclass
 class Held:
-    """A place: reserved, or asked for.
+    """A place that is reserved, or still requested.
 
     Attributes:
-        waits_for: Ray's handle of the next answer: the node, then the exit status.
-        node: Ray's name of it; "" until there is one.
-        runs: the stage's command was sent.
-        without_node: since when no node of the cluster can take it; 0 while one can.
+        waits_for: Ray's handle of the next result: first the node, then the exit status. None while none is pending.
+        node: Ray's id of the node; "" until there is one.
+        runs: whether the stage's command was sent.
+        without_node: the time since which no node of the cluster can take it; 0 while one can.
     """
 
     asks: Asks
@@ -78,7 +78,7 @@ class Held:
 
 @dataclass
 class Driver:
-    """Ray's driver, for the executor at the other end of the pipe."""
+    """The driver's loop; the executor is at the other end of the pipe."""
 
     pipe: Connection
     mark: str = field(default_factory=lambda: token_hex(8))
@@ -87,7 +87,7 @@ class Driver:
     looked: float = 0
 
     def serve(self) -> None:
-        """Do what the executor asks for until it closes the pipe."""
+        """Serve the executor's messages until it closes the pipe."""
         MARK.parent.mkdir(parents=True, exist_ok=True)
         MARK.write_text(self.mark, encoding="utf-8")
         try:
@@ -115,7 +115,7 @@ class Driver:
             self.ending.pop(what.name, None)
             if what.name in self.places:
                 self._give_back(what.name)
-        elif held := self.places.get(what.name):  # else the place was lost meanwhile
+        elif held := self.places.get(what.name):  # otherwise the place was lost in the meantime
             held.waits_for, held.runs = held.actor.run.remote(what), True
 
     def _reserve(self, name: str, asks: Asks) -> None:
@@ -136,7 +136,7 @@ class Driver:
         return held
 
     def _look_at_places(self) -> None:
-        """Report what the places have answered."""
+        """Report the results of the places to the executor."""
         import ray
 
         answers = {held.waits_for: name for name, held in self.places.items() if held.waits_for is not None}
@@ -167,7 +167,7 @@ class Driver:
                     self.pipe.send(Reserved(name, _address(result)))
 
     def _look_at_nodes(self) -> None:
-        """Refuse what no node can take; Ray would wait for ever."""
+        """Refuse stages that no node can take; Ray itself would wait for ever."""
         waiting = {name: held for name, held in self.places.items() if not held.node}
         now = time.monotonic()
         if not waiting or now - self.looked < LOOK_SECONDS:
@@ -191,14 +191,14 @@ def _nodes() -> list[dict[str, float]]:
 
 
 def _address(node: str) -> str:
-    """The address of a node, dead or alive."""
+    """The address of a node, dead or alive; its id if Ray does not know it."""
     import ray
 
     return next((each["NodeManagerAddress"] for each in ray.nodes() if each["NodeID"] == node), node)
 
 
 def _reason(node: str, error: Exception) -> str:
-    """The reason for which a place was lost."""
+    """The reason why a place was lost."""
     import ray
 
     if not node:
@@ -208,7 +208,7 @@ def _reason(node: str, error: Exception) -> str:
 
 
 def main(pipe: int) -> None:
-    """Ray's driver, from its beginning to its end."""
+    """Start Ray or join the cluster, and serve the executor until it ends."""
     connection = Connection(pipe)
     options = {"num_cpus": local_resources.cores()} if workers.address() == "local" else {}
     try:

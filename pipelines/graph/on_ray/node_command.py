@@ -1,9 +1,9 @@
-"""On a node of a Ray cluster: run a stage's command, and end it when whoever asked for it has gone.
+"""Run a stage's command on a node of a Ray cluster, and end it when the executor has gone.
 
 Ray's worker (driver.py) starts `python -m pipelines.graph.on_ray.node_command`, writes the command to its stdin, and
-leaves that open. When the worker ends, in whatever way, stdin does too, and the command's process group is killed.
-While the command may run a lock is held in the checkout that all nodes share, so that no stage is ever run twice at a
-time.
+keeps stdin open. When the worker ends, even by a kill, stdin closes, and the command's process group is killed. While
+the command may run, this process holds a lock in the checkout that all nodes share, so a stage never runs twice at the
+same time.
 """
 
 import fcntl
@@ -27,13 +27,13 @@ from pipelines.training import workers
 
 TICK_SECONDS, FLUSH_SECONDS = 0.05, 1.0
 GRACE_SECONDS = 3  # between an interrupt and a kill
-RAY_VARIABLES = ("RAY_", "__RAY_", "PYTHONBREAKPOINT")  # names that Ray sets in its workers
-KEPT = ("RAY_AUTH_", workers.LOOPBACK)  # what it takes to join their cluster
-PATIENCE_SECONDS = 180  # for a lock: a server of NFS frees those of a machine without power after its lease, 90 seconds
+RAY_VARIABLES = ("RAY_", "__RAY_", "PYTHONBREAKPOINT")  # prefixes of the variables that Ray sets in its workers
+KEPT = ("RAY_AUTH_", workers.LOOPBACK)  # prefixes of those that are needed to join the cluster
+PATIENCE_SECONDS = 180  # to wait for a lock: NFS frees the locks of a dead machine after its lease, 90 seconds
 
 
 def main() -> None:
-    """Reads a `warm.Command` from stdin as JSON, and prints the exit status, or why there is none, as JSON."""
+    """Read a `forkserver.Command` from stdin as JSON; print its exit status, or why there is none, as JSON."""
     read, write = os.pipe()
     if child := os.fork():
         os.close(write)
@@ -56,9 +56,10 @@ def main() -> None:
 
 
 def _stay_between(child: int, pipe: int) -> None:
-    """Wait for the process that attends the command. If that is killed, kill the command's group.
+    """Wait for `child`, the process that attends the command. If it is killed, kill the command's process group.
 
-    When Ray ends a worker it kills the worker's own child, this process, at once. So the other one is not that child.
+    When Ray ends a worker, it kills the worker's direct child at once. This process is that child, so the process that
+    attends the command survives and can end it.
     """
     for stream in (0, 1):
         os.close(stream)
@@ -69,7 +70,10 @@ def _stay_between(child: int, pipe: int) -> None:
 
 
 def attend(command: forkserver.Command, tells: int) -> int | None:
-    """Run the command while stdin is open, and write its group to `tells`; returns its status, None if it was ended."""
+    """Run the command while stdin is open, and write its process group to the pipe `tells`.
+
+    Returns the exit status; None if the command was ended because stdin closed.
+    """
     if _gone():
         return None
     log = os.open(command.log, os.O_WRONLY | os.O_APPEND)
@@ -91,16 +95,16 @@ def attend(command: forkserver.Command, tells: int) -> int | None:
         if _gone(TICK_SECONDS):
             _end(process)
             return None
-        if time.monotonic() - flushed > FLUSH_SECONDS:  # a network file system shows it to others only then
+        if time.monotonic() - flushed > FLUSH_SECONDS:  # only then do others see the log on a network disk
             os.fsync(log)
             flushed = time.monotonic()
     if status:
-        forkserver.kill_group(process.pid, signal.SIGKILL)  # what a failed stage has started and left
+        forkserver.kill_group(process.pid, signal.SIGKILL)  # processes that the failed stage left behind
     return status
 
 
 def _gone(seconds: float = 0) -> bool:
-    """Return whether stdin has ended. Nothing more is written to it, so it is readable only at its end."""
+    """Return whether stdin has closed. The worker writes nothing more to it, so it becomes readable only then."""
     return bool(select.select([0], [], [], seconds)[0])
 
 
@@ -113,14 +117,14 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def run(command: forkserver.Command) -> int:
-    """In Ray's worker: have the command run; returns its exit status. Raises InputError where it cannot begin."""
+    """Run the command from Ray's worker; returns its exit status. Raises InputError if it cannot start."""
     call = [sys.executable, "-m", "pipelines.graph.on_ray.node_command"]
     with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdin
         assert process.stdout
         process.stdin.write(json.dumps(command).encode() + b"\n")
         process.stdin.flush()
-        output = process.stdout.read()  # to its end: that of the command
+        output = process.stdout.read()  # until the command has ended
     result = json.loads(output) if output else -signal.SIGKILL
     if not isinstance(result, int):
         raise InputError(f"{result or 'it was ended'} (on {gethostname()})")
@@ -128,12 +132,12 @@ def run(command: forkserver.Command) -> int:
 
 
 def lock_of(name: str) -> Path:
-    """The lock that is held while a placed stage may run."""
+    """The lock file that is held while a stage may run on a node."""
     return paths.lock("placed", name)
 
 
 def holder(name: str) -> str:
-    """The process and the machine on which a placed stage may still run; "" if it does nowhere."""
+    """The process and machine where a stage may still run on a node; "" if it runs nowhere."""
     with suppress(FileNotFoundError), lock_of(name).open("r+", encoding="utf-8") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,7 +147,10 @@ def holder(name: str) -> str:
 
 
 def wait_for(names: Iterable[str], seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until none of these stages runs on a node, as one may for a moment after its executor was killed."""
+    """Wait until none of these stages runs on a node; one may run on briefly after its executor was killed.
+
+    Raises InputError if one still runs after `seconds`.
+    """
     until = time.monotonic() + seconds
     for name in names:
         if who := holder(name):
@@ -160,11 +167,11 @@ def environment(
     """The environment of a command on a node.
 
     Args:
-        of_worker: the environment of Ray's worker. What Ray sets there for itself is left out.
-        passed_on: what the executor passes on.
-        cpus: how many threads libraries begin.
-        gpus: what Ray lends; without any no library sees a GPU, for it would take it.
-        cluster: the address of Ray for a stage that trains with Ray Train; "" for another one.
+        of_worker: the environment of Ray's worker. Variables that Ray sets for itself are left out.
+        passed_on: the variables from the executor.
+        cpus: the number of threads for libraries; 0 to leave it to them.
+        gpus: the GPUs that Ray reserved. If 0, all GPUs are hidden, since libraries would use them.
+        cluster: the address of Ray for a stage that trains with Ray Train; "" for other stages.
     """
     inherited = {
         name: value for name, value in of_worker.items() if name.startswith(KEPT) or not name.startswith(RAY_VARIABLES)
