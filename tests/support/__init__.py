@@ -1,1 +1,1 @@
-"""What several tests share: a file a thing."""
+"""Helpers that several tests share."""

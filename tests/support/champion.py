@@ -1,4 +1,4 @@
-"""A champion of the model `tiny`, and texts that it is asked about."""
+"""A champion of the registered model `tiny`, and texts for it to predict."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ EXAMPLE = {"text": "犬"}
 
 
 def registered(place: Path) -> registry.Version:
-    """Register a tiny classifier, and promote it; `place` is the working folder, and has no store yet."""
+    """Register a tiny classifier, and promote it; `place` is the working folder, without a store yet."""
     stores.place_in(place)
     version = registry.register("tiny", tiny.classifier(place / "model"), CODE, "single", EXAMPLE, {"run": "tiny"})
     ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")

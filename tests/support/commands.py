@@ -1,4 +1,4 @@
-"""The command `bertline` in this process: what a new one imports takes it longer than most commands."""
+"""Run the command `bertline` in this process, since in a new process the imports take longer than most commands."""
 
 import io
 import os
@@ -21,26 +21,26 @@ from flows.local import temporary_server
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended, as a shell sees it."""
+    """The status and output of a command that has ended, as a shell sees them."""
 
     status: int
     out: str
     err: str
 
     def require(self, status: int) -> "Ended":
-        """Fail, with all that it said, if it ended with another status."""
+        """Fail, with the command's output, if it ended with another status."""
         assert self.status == status, f"status {self.status}\n{self.out}{self.err}"
         return self
 
 
 def bertline(*words: str, **environment: str) -> Ended:
-    """Run `bertline WORDS`; the environment is as before afterwards. One word is split as a shell splits it."""
+    """Run `bertline WORDS`, then restore the environment. A single word is split as in a shell."""
     with _as_it_was(environment):
         return _ended(["bertline", *_split(words)])
 
 
 def started(*words: str, **how: Any) -> subprocess.Popen[Any]:
-    """Start `bertline WORDS` as a process of its own; its flows use the server that those of this process use."""
+    """Start `bertline WORDS` as a new process; its flows use the same Prefect server as this process."""
     temporary_server.use()
     with get_client(sync_client=True) as client:
         environment = os.environ | {"PREFECT_API_URL": str(client.api_url)}
@@ -49,7 +49,7 @@ def started(*words: str, **how: Any) -> subprocess.Popen[Any]:
 
 @contextmanager
 def using_prefect(api: str) -> Iterator[None]:
-    """Have commands of this process, which has read Prefect's settings long ago, use this server."""
+    """Let commands in this process use this Prefect server, although Prefect has read its settings already."""
     with patch.dict(os.environ, PREFECT_API_URL=api), temporary_settings({PREFECT_API_URL: api}):
         yield
 
@@ -60,7 +60,7 @@ def _split(words: tuple[str, ...]) -> list[str]:
 
 @contextmanager
 def _as_it_was(environment: dict[str, str]) -> Iterator[None]:
-    """What a process would leave behind when it ends: nothing."""
+    """Restore the state of this process after a command, as if the command had been a process of its own."""
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     with patch.dict(os.environ, environment):
         try:

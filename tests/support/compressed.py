@@ -1,4 +1,4 @@
-"""One compression method on a tiny model of any family and kind, as the compress stage runs it but for its entry."""
+"""Run a compression method on a tiny model of any family and kind, like the compress stage but without an entry."""
 
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from pipelines.training.distributed import fitting
 from tests.support import kinds, tiny
 
 METHODS = "pipelines.compression.methods"
-TWO_STEPS = {"epochs": 0.67, "batch_size": 8, "learning_rate": 1e-3}  # of 24 rows
-# what a method cannot do without, on a model of two layers with two heads each
+TWO_STEPS = {"epochs": 0.67, "batch_size": 8, "learning_rate": 1e-3}  # on 24 rows
+# the required params of each method, for a model of two layers with two heads each
 OPTIONS: dict[str, dict[str, Any]] = {
     "drop_layers": {"layers": 1},
     "prune_heads": {"share": 0.5},
@@ -31,7 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "factorize_embeddings": {"size": 8},
     "prune_vocab": {},
 }
-# of a teacher of four layers
+# for a teacher of four layers
 STUDENTS: dict[str, dict[str, Any]] = {
     "soft_targets": {"layers": 2, "hidden_size": 16},
     "distilbert": {},
@@ -41,43 +41,43 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "bilstm_student": {"hidden_size": 16},
     "mobile": {"bottleneck": 8, "intermediate_size": 8, "feed_forwards": 1, "embedding_size": 8, "transfer_epochs": 1},
 }
-SAME_SIZE = ("prune_magnitude",)  # methods whose weights take as many bytes as before
+SAME_SIZE = ("prune_magnitude",)  # methods that keep the size in bytes
 
 
 def options(name: str, **more: Any) -> dict[str, Any]:
-    """The least that params.yaml must say for this method."""
+    """The required params of this method, with changes."""
     trains = "epochs" in plugins.load(METHODS, name).Params.model_fields
     return OPTIONS.get(name, {}) | STUDENTS.get(name, {}) | (TWO_STEPS if trains else {}) | more
 
 
 def teacher(family: str, kind: str, folder: Path, layers: int = 2) -> Path:
-    """The folder of a fine-tuned model (of random weights); a BiLSTM has a head of ours."""
+    """The folder of a fine-tuned model with random weights; a BiLSTM gets a head of this project."""
     source = tiny.of_family(family, folder.parent / f".{folder.name}.encoder", layers=layers)
     torch.manual_seed(5)
     model = new_head.for_task(source, kinds.TASKS[kind], "linear" if family == "bilstm" else "native")
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter *= 4  # large enough that answers differ
+                parameter *= 4  # large enough that predictions differ
     folder.mkdir(parents=True)
     model_folder.save(model, folder, source, kinds.TASKS[kind])
     return folder
 
 
 def can(family: str, kind: str) -> bool:
-    """Whether a tiny teacher of the family has a head for the kind; our own heads read labels and numbers."""
+    """Return whether a tiny teacher of the family has a head for the kind; a BiLSTM has one for single and tagging."""
     return family != "bilstm" or kind in ("single", "tagging")
 
 
 def context(folder: Path, fit: Any, kind: str, place: Path, key: str = "it") -> Context:
-    """All that a method is given for the teacher in `folder`, with the rows of `kinds`."""
+    """The Context that a method gets for the teacher in `folder`, with the rows of `kinds`."""
     model, task = model_folder.load_tuned(folder)
     texts, data = tokenizer.load(folder), kinds.encoded(kind, place / f"{key}.encoded", folder)
     return Context(model, task, Data(data, None, texts.pad_id), texts, None, 1, fit, place / f"{key}.cache", folder)
 
 
 def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """The model that the method makes of the teacher in `folder`, saved in `out`, and what the method found."""
+    """Compress the teacher in `folder` into `out`; returns the model, and what the method recorded."""
     method = plugins.load(METHODS, name)
     params = method.Params(**options(name, **more))
     with fitting("compress", out.name, Resources()) as fit:
@@ -90,17 +90,17 @@ def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tu
 
 
 def families(name: str) -> tuple[str, ...]:
-    """The families that a method claims."""
+    """The families that a method claims to support."""
     return getattr(plugins.load(METHODS, name), "FAMILIES", ())
 
 
 def claiming() -> list[str]:
-    """The methods that claim families."""
+    """The methods that claim to support families."""
     return [name for name in plugins.names(METHODS) if families(name)]
 
 
 def check_answers(one: Predictor, other: Predictor, kind: str, within: float = 1e-5) -> None:
-    """Both say the same of the rows of `kinds`, up to `within` of a number."""
+    """Assert that both predict the same for the rows of `kinds`; numbers may differ by `within`."""
     given = kinds.rows(kind)
     answers, wanted = (each.predict(given).to_pylist() for each in (one, other))
     assert len(answers) == 24
@@ -111,5 +111,5 @@ def check_answers(one: Predictor, other: Predictor, kind: str, within: float = 1
 
 
 def logits(predictor: Predictor) -> np.ndarray:
-    """What it says of the rows of `kinds`, single texts: (24, labels)."""
+    """The logits for the rows of `kinds` of kind single, (24, labels)."""
     return np.array(predictor.forward([predictor.encode(kinds.rows("single"))])[0])

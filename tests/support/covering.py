@@ -1,4 +1,4 @@
-"""Combinations of several axes: in CI enough that any two values meet, in `make soak` the whole product."""
+"""Pairwise testing: in CI, enough combinations that every two values occur together; in `make soak`, all of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
@@ -10,9 +10,9 @@ Row = tuple[Any, ...]
 
 
 def pairwise(*axes: Sequence[Any], where: Callable[..., bool] = lambda *_: True) -> list[Any]:
-    """The whole product as parameters of pytest, in its order; what shows no new pair of values is marked soak.
+    """The product of the axes as pytest parameters, in order; combinations without a new pair are marked soak.
 
-    `where` tells which combinations there are at all.
+    `where` returns whether a combination exists at all.
     """
     rows = [row for row in product(*axes) if where(*row)]
     chosen = covering(rows)
@@ -21,7 +21,7 @@ def pairwise(*axes: Sequence[Any], where: Callable[..., bool] = lambda *_: True)
 
 
 def covering(rows: list[Row]) -> set[Row]:
-    """Rows among these in which every two values meet that meet in any: each time the one with most new pairs."""
+    """A subset of rows that has every pair of values; greedy: each step takes the row with the most new pairs."""
     left, chosen = {pair for row in rows for pair in _pairs(row)}, set()
     while left:
         best = max(rows, key=lambda row: len(left.intersection(_pairs(row))))
@@ -31,5 +31,5 @@ def covering(rows: list[Row]) -> set[Row]:
 
 
 def _pairs(row: Row) -> Iterator[tuple[tuple[int, Any], tuple[int, Any]]]:
-    """Each two values of a row, with their places."""
+    """Every pair of values in a row, with their positions."""
     return combinations(enumerate(row), 2)

@@ -1,4 +1,4 @@
-"""Past days for jobs that score by the day."""
+"""Past days, for jobs that score by the day."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -9,9 +9,10 @@ from pipelines.core.windows import Window
 
 @cache
 def last_five(lasting_seconds: float) -> list[str]:
-    """The five days before today, named when a process first asks; waits for midnight UTC if today ends sooner.
+    """The five days before today, fixed at the first call in a process.
 
-    Across a midnight a sixth window would end in the middle of a test.
+    If today ends (UTC) within `lasting_seconds`, wait for midnight first; otherwise a sixth window would end during a
+    test.
     """
     left = (Window.at(datetime.now(UTC), "day").end - datetime.now(UTC)).total_seconds()
     if left < lasting_seconds:

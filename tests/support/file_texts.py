@@ -1,4 +1,4 @@
-"""What corpora's official files hold, in a few lines of each form."""
+"""A few lines in each format of the official files of corpora."""
 
 SQUAD = {
     "data": [
@@ -17,7 +17,7 @@ SQUAD = {
         }
     ]
 }
-# CoNLL's columns, in both kinds of IOB
+# the columns of CoNLL, in IOB1 and IOB2
 IOB1 = """-DOCSTART- -X- O O
 
 EU NNP I-NP I-ORG

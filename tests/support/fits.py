@@ -1,4 +1,4 @@
-"""Fitting on a few rows of random ids, in this process or in Ray's workers."""
+"""Train on a few rows of random ids, in this process or in Ray's workers."""
 
 from pathlib import Path
 
@@ -26,18 +26,18 @@ def rows(count: int = 24, vocab: int = 60, seed: int = 0) -> Encoded:
 
 
 def model(folder: Path) -> torch.nn.Module:
-    """A random one for these rows, under a head of ours; `folder` is to hold its encoder."""
+    """A random model for these rows, with a head of this project; its encoder is written to `folder`."""
     torch.manual_seed(1)
     return new_head.for_task(tiny.encoder(folder / "encoder"), tiny.TASK, "linear")
 
 
 def weights(model: torch.nn.Module) -> Weights:
-    """A copy, which stays as it is while the model learns."""
+    """A copy of the weights, which does not change while the model learns."""
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
-    """The model, which from now on draws nothing: each worker, and each part of a batch, would draw for itself."""
+    """The model with dropout turned off, since each worker and each part of a batch would draw different numbers."""
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -48,14 +48,14 @@ def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def params(epochs: int) -> Fit:
-    """SGD: Adam would turn the rounding of a gradient that is nothing but rounding into a whole step."""
+    """Params with SGD. If a gradient is only rounding noise, Adam would scale it to a full step."""
     return Fit(epochs=epochs, batch_size=4, optimizer="sgd", momentum=0.9, learning_rate=0.02)
 
 
 def trained(
     folder: Path, workers: int | tuple[int, int], params: Fit, often: bool = False
 ) -> tuple[Weights, list[float]]:
-    """Weights and loss curve of one training without dropout."""
+    """Train without dropout; returns the weights and the loss curve."""
     torch.manual_seed(1)
     model = without_dropout(new_head.for_task(tiny.encoder(folder / f"encoder-{workers}"), tiny.TASK, "linear"))
     curve: list[float] = []

@@ -1,7 +1,7 @@
-"""Commands and stages in processes forked from one that has imported what they import.
+"""Run commands and stages in processes forked from one that has their imports loaded.
 
-Each is a process of its own, which can be killed; it has the environment and the folder of the test that starts it. A
-`python -m` would import torch, transformers and MLflow anew, which takes longer than most of what the tests start.
+Each runs in its own process, which can be killed, with the environment and the folder of the test that starts it.
+`python -m` would import torch, transformers and MLflow again, which takes longer than most commands in the tests.
 """
 
 import multiprocessing
@@ -22,13 +22,13 @@ PRELOADED = [
     "transformers.models.bert.modeling_bert",
     "mlflow.pyfunc",
     "flows.promote",
-]  # not Ray, which reads its settings of the environment when it is imported
+]  # without Ray, which reads the environment on import
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(PRELOADED)
 
 
 class Forked:
-    """What `python -m MODULE ARGUMENTS` runs, and what it says."""
+    """A forked process that does the same as `python -m MODULE ARGUMENTS`, and its output."""
 
     def __init__(self, place: Path, words: tuple[str, ...], environment: dict[str, str], leads: bool) -> None:
         self._files = [place / "stdout", place / "stderr"]
@@ -45,7 +45,7 @@ class Forked:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Its exit status if it has ended; of a signal that killed it, the negative number."""
+        """The exit status, or minus the number of the signal that killed it; None while it runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float = 300) -> int:
@@ -54,7 +54,7 @@ class Forked:
         return self._process.exitcode
 
     def until(self, true: Callable[[], object], seconds: float = 300) -> None:
-        """Wait for what it does; looks often, so that a kill meets it in the middle of its work."""
+        """Wait until `true()` holds; checks often, so that a kill hits the process in the middle of its work."""
         deadline = time.monotonic() + seconds
         while not true():
             assert self.poll() is None or true(), f"{self.args} ended with {self.poll()}: {self.said()}"
@@ -66,18 +66,18 @@ class Forked:
         self._process.join()
 
     def kill_all(self) -> None:
-        """Kill it and what it has started, if it leads a group; before it does, there is nothing else to kill."""
+        """Kill the process and its group; until it has made a group, it has no children."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             self.kill()
 
     def printed(self) -> str:
-        """What stands on stdout by now."""
+        """The stdout so far."""
         return self._text(0)
 
     def said(self) -> str:
-        """What stands on stderr by now."""
+        """The stderr so far."""
         return self._text(1)
 
     def _text(self, number: int) -> str:
@@ -85,13 +85,13 @@ class Forked:
         return self._kept[number] if self._kept else file.read_text(errors="replace") if file.exists() else ""
 
     def end(self) -> None:
-        """Kill it if it still runs; what it said stays known when its files are gone."""
+        """Kill the process if it still runs; keep its output, whose files will be removed."""
         self.kill()
         self._kept = [self.printed(), self.said()]
 
 
 def _run(words: tuple[str, ...], folder: str, environment: dict[str, str], files: list[Path], leads: bool) -> None:
-    """In the child; `leads` makes it the first of a group of processes, which can be killed together."""
+    """The child's main function; `leads` makes the child lead a process group, which can be killed as a whole."""
     if leads:
         os.setsid()
     for file, number in zip(files, (1, 2), strict=True):
@@ -103,13 +103,13 @@ def _run(words: tuple[str, ...], folder: str, environment: dict[str, str], files
     os.environ.update(environment)
     sys.path.insert(0, folder)
     sys.argv = list(words)
-    sys.modules.pop(words[0], None)  # runpy warns of a module that is there already
+    sys.modules.pop(words[0], None)  # runpy warns if the module is imported already
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
 @contextmanager
 def started(*words: str, leads: bool = False, **environment: str) -> Iterator[Forked]:
-    """A process that runs a module with arguments; killed at the end of the block if it still runs."""
+    """Start a process that runs a module with arguments; it is killed at the end of the block if it still runs."""
     with tempfile.TemporaryDirectory(prefix="bertline-forked-") as place:
         process = Forked(Path(place), words, environment, leads)
         try:
@@ -119,7 +119,7 @@ def started(*words: str, leads: bool = False, **environment: str) -> Iterator[Fo
 
 
 def run(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """As subprocess.run with what it says captured."""
+    """Run to the end, like subprocess.run with captured output."""
     with started(*words, **environment) as process:
         status = process.wait()
         return subprocess.CompletedProcess(words, status, process.printed(), process.said())

@@ -9,7 +9,7 @@ from pipelines.tracking.registry import Version
 
 
 def client(version: Version, predictor: Predictor) -> TestClient:
-    """A client of a service that answers with this version."""
+    """A client of a service with this version and predictor."""
     api = FastAPI(exception_handlers=app.api.exception_handlers)
 
     @api.post("/predict", response_model_exclude_none=True)

@@ -1,4 +1,4 @@
-"""Rows of every kind that a model predicts, as readable rows and as ids, and models of every family for them."""
+"""Rows of every kind, as readable rows and as ids, and models of every family for them."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ TASKS = {
 
 
 def rows(kind: str, count: int = 24) -> pa.Table:
-    """Rows that can be learned by heart."""
+    """Rows that a model can memorize."""
     words = ["犬", "映画", "試合", "公開日"]
     made: list[dict[str, Any]] = []
     for i in range(count):
@@ -51,13 +51,13 @@ def rows(kind: str, count: int = 24) -> pa.Table:
 
 
 def batch(kind: str, *rows: dict[str, Any]) -> pa.RecordBatch:
-    """Rows of one's own, numbered."""
+    """These rows as a record batch, with ids."""
     numbered = [{"id": str(i), **row} for i, row in enumerate(rows)]
     return pa.RecordBatch.from_pylist(numbered, schema=schema.ROWS[kind])
 
 
 def encoded(kind: str, folder: Path, source: Path) -> Encoded:
-    """The same as ids of the tokenizer in `source`, by way of a Parquet file in `folder`."""
+    """The rows of a kind, encoded by the tokenizer in `source` and read from a Parquet file in `folder`."""
     loaded, task = tokenizer.load(source), TASKS[kind]
     (whole,) = rows(kind).combine_chunks().to_batches()
     ids, _ = encoding.for_kind(kind).encode(whole, loaded, task, 32)
@@ -67,7 +67,7 @@ def encoded(kind: str, folder: Path, source: Path) -> Encoded:
 
 
 def model_and_rows(kind: str, family: str, place: Path, head: str = "native") -> tuple[torch.nn.Module, Encoded]:
-    """A model of `family` that does not drop anything, and rows for it; skips where the family has no such head."""
+    """A model of `family` without dropout, and rows for it; skips the test if the family has no such head."""
     source = tiny.of_family(family, place / "encoder")
     torch.manual_seed(2)
     try:

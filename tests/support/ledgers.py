@@ -1,4 +1,4 @@
-"""A ledger under test: changes to it, and what must be true of it at any time."""
+"""Random changes to a ledger, and checks of what must always hold for it."""
 
 import random
 import tempfile
@@ -11,7 +11,7 @@ VERSIONS = (1, 2, 3, 4)
 
 
 def register_versions() -> None:
-    """Four versions of `m`, none of which is champion, and none of which holds a model."""
+    """Register four versions of `m`, without files of a model, and without a champion."""
     store.connect().create_registered_model("m")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, registry.MLMODEL).write_text("flavors: {python_function: {artifacts: {}}}")
@@ -20,7 +20,7 @@ def register_versions() -> None:
 
 
 def upload(name: str, folder: Path) -> int:
-    """Any files as the next version of a model, by MLflow's own client."""
+    """Register any files as the next version of a model, with MLflow's own client."""
     client = store.connect()
     run = client.create_run(store.experiment(client))
     client.log_artifacts(run.info.run_id, str(folder), "model")
@@ -29,12 +29,12 @@ def upload(name: str, folder: Path) -> int:
 
 
 def other(draw: random.Random, champion: int | None) -> int:
-    """A version that is not the champion."""
+    """Choose a version that is not the champion."""
     return draw.choice([number for number in VERSIONS if number != champion])
 
 
 def change(draw: random.Random) -> bool:
-    """Promote some version, or roll back; returns whether it counts."""
+    """Promote a random version, or roll back; returns whether the event counts."""
     known = ledger.read("m")
     try:
         if len(known.champions) > 1 and draw.random() < 0.4:
@@ -49,16 +49,16 @@ def change(draw: random.Random) -> bool:
 
 
 def alias() -> int | None:
-    """The version that MLflow calls champion."""
+    """The version with MLflow's alias champion."""
     held = store.connect().get_registered_model("m").aliases.get("champion")
     return int(held) if held else None
 
 
 def require_order(entries: int | None = None, settled: bool = True) -> ledger.State:
-    """The ledger, after a check that it is whole and that the alias follows it.
+    """Check that the ledger is complete and that the alias follows it; returns its state.
 
     Args:
-        settled: false after a kill, when only the next command has to put the alias in its place.
+        settled: whether the alias must be right. False after a kill, since the next command sets it.
     """
     state = ledger.read("m")
     assert not state.damage

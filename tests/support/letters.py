@@ -15,7 +15,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", *(f"##{c}
 
 
 class Tokenizer:
-    """By default five special tokens, ten words, ten pieces that go on with a word."""
+    """A tokenizer of, by default, five special tokens, ten words and ten continuation pieces (##)."""
 
     pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
 
@@ -30,7 +30,7 @@ TOKENIZER = Tokenizer()
 
 
 def model(family: str, auto: Any) -> torch.nn.Module:
-    """A tiny one of a family, of transformers' class `auto`, in eval mode."""
+    """A tiny model of a family, of transformers' class `auto`, in eval mode."""
     return pretrained.start(tiny.SHAPES / f"{family}.json", tiny.SMALL[family], auto, TOKENIZER, seed=1).eval()
 
 
@@ -41,7 +41,7 @@ def sentences(rows: int = 200, length: int = 64) -> dict[str, torch.Tensor]:
 
 
 def documents(rows: int = 400) -> dict[str, torch.Tensor]:
-    """Two segments a row; document d is made of letters that no other has, so that every segment tells its own."""
+    """Rows of two segments. Each segment of each document has its own letter, so it can be recognized."""
     rng = np.random.default_rng(2)
     number = rng.integers(0, 5, rows)
     sizes = rng.integers(2, 9, (rows, 2))
@@ -51,6 +51,6 @@ def documents(rows: int = 400) -> dict[str, torch.Tensor]:
 
 
 def text(*lengths: int) -> Encoded:
-    """Documents whose tokens tell their place: 1,000 times the document's number, and the token's own."""
+    """Documents whose token ids encode their position: 1,000 times the document's number plus the token's index."""
     ids = np.concatenate([1000 * (d + 1) + np.arange(n) for d, n in enumerate(lengths)])
     return Encoded(ids.astype(np.uint16), offsets(np.array(lengths)))

@@ -1,4 +1,4 @@
-"""Texts that tokenizers may stumble over."""
+"""Unusual texts that tokenizers may handle wrongly."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""An export whose answers are off on purpose."""
+"""An export with wrong logits, on purpose."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ ONE, ALL = slice(1), slice(None)
 
 
 class Off(runtimes.Onnx):
-    """An export whose logits are off by `error`: those of the first row of a batch, or of all rows."""
+    """An export whose logits are off by `error`, in the first row of a batch or in all rows."""
 
     def __init__(self, folder: Path, error: float, rows: slice) -> None:
-        self.error, self.rows = 0.0, rows  # an export that opens computes two rows, which are right
+        self.error, self.rows = 0.0, rows  # opening an export computes two rows, without the error
         super().__init__(folder)
         self.error = error
 

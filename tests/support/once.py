@@ -1,4 +1,4 @@
-"""Folders that take seconds to make: made once in a run of the tests, whichever of its processes is first."""
+"""Folders that take seconds to make: made once in a run of the tests, by the first process that needs them."""
 
 import os
 import shutil
@@ -10,9 +10,9 @@ from filelock import FileLock
 
 
 def made(places: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder that `make` fills. All tests see the same one: who writes into it takes a copy."""
+    """The folder that `make` fills. All tests share it; a test that writes must take a copy."""
     base = places.getbasetemp()
-    # processes of pytest-xdist have folders of their own below the run's
+    # each process of pytest-xdist has its own folder below that of the run
     root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = root / f"once-{name}"
     with FileLock(root / f".once-{name}.lock"):
@@ -26,5 +26,5 @@ def made(places: pytest.TempPathFactory, name: str, make: Callable[[Path], objec
 
 
 def copied(source: Path, target: Path) -> Path:
-    """A copy of such a folder, to write into."""
+    """A copy of a shared folder, to write into."""
     return Path(shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True))

@@ -1,4 +1,4 @@
-"""A tiny fine-tuned model in each of the formats that this project alone reads, without a training."""
+"""A tiny fine-tuned model, without training, in each format that only this project reads."""
 
 import copy
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def _shared(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-# name -> what a model of two layers becomes
+# name -> function that converts a model of two layers
 MADE: dict[str, Callable[[PreTrainedModel], PreTrainedModel]] = {
     "int8": int8.quantize,
     "qdq": _qdq,
@@ -60,16 +60,16 @@ MADE: dict[str, Callable[[PreTrainedModel], PreTrainedModel]] = {
     "factorized": _factorized,
     "shared": _shared,
 }
-# name -> pooling, features, head of ours
+# name -> pooling, features, head of this project
 HEADS = {"mlp": ("mean", "second_to_last", "mlp"), "lstm": ("cls", "weighted_sum", "bilstm")}
 NAMES = (*MADE, *HEADS, "bilstm", "packed under a head")
 
 
 def save(name: str, encoder: Path, out: Path, task: Task) -> None:
-    """Write such a model for rows of kind single into `out`, on the encoder of a folder."""
+    """Write a model in format `name` for rows of kind single into `out`, with the encoder of a folder."""
     torch.manual_seed(3)
     model: Any = _model(name, encoder, task)
-    for parameter in heads.head_parameters(model):  # large enough that answers differ
+    for parameter in heads.head_parameters(model):  # large enough that predictions differ
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.5)
     with torch.no_grad():
@@ -81,7 +81,7 @@ def save(name: str, encoder: Path, out: Path, task: Task) -> None:
 
 
 def forget_config(folder: Path) -> None:
-    """Let the weights in a folder say nothing of their config.json, as those that were written before November 2026."""
+    """Remove the record of config.json from the weights in a folder, as in the format before November 2026."""
     file = folder / loading.OWN_WEIGHTS
     if file.is_file():
         metadata = {key: text for key, text in loading.header(file).metadata.items() if key != loading.CONFIG_DIGEST}

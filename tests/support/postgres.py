@@ -1,4 +1,4 @@
-"""PostgreSQL on loopback, in a scratch folder."""
+"""PostgreSQL on loopback, in a temporary folder."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ USER = "postgres"
 
 
 def program(name: str) -> str:
-    """The path of one of PostgreSQL's programs; Debian keeps them out of PATH."""
+    """The path of a PostgreSQL program; on Debian they are not in PATH."""
     debian = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(debian[::-1])) or ""
 
@@ -31,11 +31,11 @@ needed = pytest.mark.skipif(not program("initdb"), reason="PostgreSQL is not ins
 
 
 class Postgres:
-    """A server that asks for no password, and can be killed and started again at the same port."""
+    """A server without a password, which can be killed and started again at the same port."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.port = place, free_port()
-        # it refuses to run as root
+        # PostgreSQL refuses to run as root
         self.user: dict[str, Any] = {"user": USER, "group": USER, "extra_groups": []} if os.getuid() == 0 else {}
         self.process: subprocess.Popen | None = None
 
@@ -62,7 +62,7 @@ class Postgres:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """kill -9 of the first process; the others see it and end."""
+        """Kill the first process with SIGKILL; the others then end."""
         assert self.process
         rest = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
@@ -71,13 +71,13 @@ class Postgres:
         assert not alive
 
     def stop(self) -> None:
-        """Stop it as an administrator does; clients are cut off."""
+        """Stop the server as an administrator would; clients lose their connections."""
         assert self.process
         self.process.send_signal(signal.SIGINT)
         self.process.wait(60)
 
     def execute(self, database: str, statement: str) -> list[tuple[Any, ...]]:
-        """The rows that a statement returns."""
+        """Execute a statement; returns its rows."""
         address = f"host=127.0.0.1 port={self.port} user={USER} dbname={database}"
         with closing(psycopg2.connect(address)) as connection, connection.cursor() as cursor:
             connection.autocommit = True
@@ -85,7 +85,7 @@ class Postgres:
             return cursor.fetchall() if cursor.description else []
 
     def database(self, name: str, driver: str = "psycopg2") -> str:
-        """Create a database; returns its address for SQLAlchemy, with the driver that is to be used."""
+        """Create a database; returns its SQLAlchemy address with this driver."""
         self.execute(USER, f"CREATE DATABASE {name}")
         return self.address(name, driver)
 
@@ -95,7 +95,7 @@ class Postgres:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """A running server in a folder of its own: its user may not enter those of root's tests."""
+    """A running server, in its own folder, since its user may not enter the folders of tests that root runs."""
     with tempfile.TemporaryDirectory(prefix="bertline-postgres-", ignore_cleanup_errors=True) as name:
         place = Path(name)
         if os.getuid() == 0:

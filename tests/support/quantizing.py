@@ -1,4 +1,4 @@
-"""Quantize a tiny model of any family, and keep both it and what it was made of in folders."""
+"""Quantize a tiny model of any family; both the teacher and the result are kept in folders."""
 
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ FAMILIES = sorted({*kinds.FAMILIES} - {"xlnet"})  # xlnet's attention has no lin
 
 
 def teacher(kind: str, family: str, place: Path) -> Context:
-    """The context of a compression; its teacher, a model of random weights, is in `place`/teacher."""
+    """The context of a compression; its teacher, with random weights, is in `place`/teacher."""
     model, data = kinds.model_and_rows(kind, family, place, "linear" if family == "bilstm" else "native")
-    for parameter in heads.head_parameters(model):  # large enough that logits differ, small enough that steps tell
+    for parameter in heads.head_parameters(model):  # so large that logits differ, so small that rounding shows
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.2)
     task, texts = kinds.TASKS[kind], tokenizer.load(place / "encoder")
@@ -37,7 +37,7 @@ def teacher(kind: str, family: str, place: Path) -> Context:
 
 
 def quantized(method: str, context: Context, resources: Resources | None = None, **options: Any) -> Path:
-    """The folder of what a method makes of the context's teacher."""
+    """Quantize the context's teacher by a method; returns the folder of the result."""
     plugin = plugins.load("pipelines.compression.methods", method)
     with fitting("compress", method, resources or Resources()) as fit:
         given = Context(**{**vars(context), "fit": fit})

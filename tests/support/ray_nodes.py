@@ -1,4 +1,4 @@
-"""Nodes of a Ray cluster on this machine, started as on several: by `ray start`, each at an address of its own."""
+"""Nodes of a Ray cluster on this machine, started by `ray start` as on several machines, each with its own address."""
 
 import shutil
 import subprocess
@@ -19,17 +19,17 @@ from pipelines.training import workers
 RAY = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus=1"]
 SMALL = ["--object-store-memory=100000000", "--dashboard-agent-listen-port=0"]
 SETTINGS = {
-    "RAY_AUTH_MODE": "disabled",  # a head would take up the token of an earlier Ray of this user
+    "RAY_AUTH_MODE": "disabled",  # a head would use the token of an earlier Ray of this user
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "3",
-    workers.LOOPBACK: "1",  # a Ray of this process alone may have been told to listen nowhere else: no cluster then
+    workers.LOOPBACK: "1",  # a local Ray in this process may have limited Ray to loopback, and then no cluster works
 }
-SECOND = "127.0.0.2"  # the other node's address, or a driver might join that instead of the head
+SECOND = "127.0.0.2"  # the second node's address; with the same one, a driver might join that node instead of the head
 
 
 @dataclass
 class Cluster:
-    """A head, and what else was started; `session` is the folder of their files."""
+    """A head node and other started nodes; `session` is the folder of their files."""
 
     session: str
     port: int = field(default_factory=free_port)
@@ -41,7 +41,7 @@ class Cluster:
 
     @property
     def log(self) -> Path:
-        """What `ray start` says."""
+        """The output of `ray start`."""
         return Path(self.session, "nodes.log")
 
     def head(self) -> None:
@@ -49,7 +49,7 @@ class Cluster:
         wait_until(lambda: listens("127.0.0.1", self.port), f"no head at {self.address}")
 
     def second(self) -> subprocess.Popen[bytes]:
-        """Another node, which listens. It ends at once while the head, which listens too, knows no node yet."""
+        """Start another node that listens. Retries, as a node ends at once if the head is not ready yet."""
         for _ in range(10):
             node = self._start(f"--address={self.address}", f"--node-ip-address={SECOND}")
             wait_until(partial(ended_or_listens, node), "no second node")
@@ -59,7 +59,7 @@ class Cluster:
         raise TimeoutError(f"no second node for {self.address}: {self.log.read_text()[-2000:]}")
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A node, whose processes are this one's children."""
+        """Start a node; its processes are children of this process."""
         command = [*RAY, *SMALL, f"--temp-dir={self.session}", *arguments]
         with self.log.open("ab") as log:
             self.nodes.append(subprocess.Popen(command, stdout=log, stderr=log))
@@ -67,7 +67,7 @@ class Cluster:
 
 
 def listens(address: str, port: int = 0) -> bool:
-    """Whether a process listens there; on any port if none is named."""
+    """Return whether a process listens at the address, on `port` or on any port (0)."""
     every = [each.laddr for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN and each.laddr]
     return any(each.port == port if port else each.ip == address for each in every)
 
@@ -85,17 +85,17 @@ def wait_until(true: Callable[[], bool], why: str) -> None:
 
 
 def kill(node: subprocess.Popen[bytes]) -> None:
-    """The whole node at once, as when its power goes."""
+    """Kill all processes of a node at once, as by a power failure."""
     for process in [psutil.Process(node.pid), *psutil.Process(node.pid).children(recursive=True)]:
-        with suppress(psutil.NoSuchProcess):  # a child may end in between, since its parent did
+        with suppress(psutil.NoSuchProcess):  # a child may have ended after its parent
             process.kill()
     node.wait()
 
 
 @contextmanager
 def started() -> Iterator[Cluster]:
-    """A cluster with a head alone. Its processes end with the block."""
-    session = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: sockets lie in it
+    """A cluster with only a head node. Its processes end with the block."""
+    session = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # a short path, since sockets are in it
     found = Cluster(session)
     try:
         found.head()

@@ -1,4 +1,4 @@
-"""The files of params/ with few rows and few steps, on the corpora of the mirror."""
+"""The files of params/, reduced to few rows and few steps, for the corpora of the mirror."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import yaml
 
 from tests.support.places import MIRROR, ROOT
 
-# file -> the share of its rows to take, by the entry of prepare
+# file -> entry of prepare -> the share of its rows to take
 FILES: dict[str, dict[str, float]] = {
     "glue": {"cola": 0.03, "sst2": 0.003, "stsb": 0.03, "rte": 0.06, "wnli": 0.3},  # the others are not in the mirror
     "squad": {"squad1": 0.02, "squad2": 0.02},
@@ -21,7 +21,7 @@ FILES: dict[str, dict[str, float]] = {
     "objectives": {"text-ja": 0.02, "jsts": 0.02, "ner": 0.05},
 }
 
-# file -> some of its runs, so that each kind of rows is there once, and pretraining; the part of the few rows to take
+# file -> runs of finetune, chosen to cover each kind of rows and pretraining, and the share of the few rows to take
 KINDS: dict[str, tuple[tuple[str, ...], float]] = {
     "glue": (("cola", "stsb", "rte"), 1.0),
     "squad": (("squad1", "squad2"), 0.2),
@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[tuple[str, ...], float]] = {
     "masking": (("jsts-mask80-same10-random10",), 1.0),
 }
 
-# the mirror has a part of SQuAD, in files of its own names
+# the mirror has a part of SQuAD, in files with other names
 _SQUAD = {
     "corpus": "custom",
     "source": str(MIRROR.resolve() / "squad"),
@@ -46,7 +46,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 
 
 def few(file: str) -> dict[str, Any]:
-    """The file's entries for the tasks that are named in FILES, with few rows and one epoch."""
+    """The file's entries for the tasks in FILES, with few rows and one epoch."""
     values, shares = yaml.safe_load((ROOT / "params" / f"{file}.yaml").read_text(encoding="utf-8")), FILES[file]
     known = values["prepare"] | OTHERWISE
     values["prepare"] = {task: known[task] | {"sample": share} for task, share in shares.items()}
@@ -65,7 +65,7 @@ def few(file: str) -> dict[str, Any]:
 
 
 def one_of_each_kind(file: str) -> dict[str, Any]:
-    """Of few(file) the runs of finetune in KINDS, and what they are made of."""
+    """The entries of few(file) that the runs in KINDS require."""
     values, (runs, part) = few(file), KINDS[file]
     values["finetune"] = {name: values["finetune"][name] for name in runs}
     encoders = {Path(entry["encoder"]).name for entry in values["finetune"].values()}

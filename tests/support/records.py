@@ -1,4 +1,4 @@
-"""Metrics of runs, as their files hold them."""
+"""Metrics of runs, in the format of their files."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ RECORDS = [record("worse", 0.5), record("日本語", 0.75), record("other", 0.1,
 
 
 def variant(run: str, accuracy: float, methods: list[str], teacher: str = "big", **changes: Any) -> dict[str, Any]:
-    """The metrics of a run that these methods made of `teacher`, one after the other."""
+    """The metrics of a run that was compressed from `teacher` by these methods in turn."""
     model = {"size_bytes": 2_000_000, "parameters": 1_000_000, "flops_per_token": 4_000_000}
     own = {name: changes.pop(name, value) for name, value in model.items()}
     sparsity, params = changes.pop("sparsity", 0.0), changes.pop("params", {})

@@ -1,4 +1,4 @@
-"""Servers on loopback that tests start, and stop by their own pid."""
+"""Servers on loopback for tests, which stop each by its process id."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def stop(process: subprocess.Popen) -> None:
     except psutil.NoSuchProcess:
         return
     for member in family:
-        with suppress(psutil.NoSuchProcess):  # a child may end in between, since its parent did
+        with suppress(psutil.NoSuchProcess):  # a child may have ended after its parent
             member.kill()
     psutil.wait_procs(family, 20)
     process.wait(20)
@@ -48,7 +48,7 @@ class Server(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What starts it."""
+        """The command that starts the server."""
 
     health = "/health"
 
@@ -77,7 +77,7 @@ class Server(ABC):
 
 
 class Mlflow(Server):
-    """An MLflow server over SQLite and a folder, or over the database and the artefact store that are named."""
+    """An MLflow server over SQLite and a folder, or over a given database and artefact store."""
 
     def __init__(self, place: Path, *more: str, database: str = "", artifacts: str = "", **environment: str) -> None:
         super().__init__(place, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false", **environment)
@@ -93,7 +93,7 @@ class Mlflow(Server):
 
 
 class Prefect(Server):
-    """A Prefect server, which keeps its leases in its folder."""
+    """A Prefect server that stores its leases in its folder."""
 
     health = "/api/health"
 
@@ -113,7 +113,7 @@ class Prefect(Server):
 
 
 class Worker(Server):
-    """A worker of Prefect's pool `bertline`; it has no address of its own."""
+    """A worker of Prefect's pool `bertline`; it has no address."""
 
     def command(self) -> list[str]:
         return [str(BIN / "prefect"), "worker", "start", "--pool", "bertline"]
@@ -123,7 +123,7 @@ class Worker(Server):
 
 
 class S3(Server):
-    """moto's server with one bucket. It forgets what it holds when it is killed; starting it makes the bucket again."""
+    """A moto server (S3) with one bucket. It loses its objects when it is killed; `start` creates the bucket again."""
 
     health = "/moto-api/"
 
@@ -144,7 +144,7 @@ class S3(Server):
         )
 
     def for_mlflow(self) -> dict[str, str]:
-        """What makes an MLflow server use it; to be given with `artifacts`."""
+        """The environment for an MLflow server that uses this bucket; pass it together with `artifacts`."""
         return {"MLFLOW_S3_ENDPOINT_URL": self.address, **KEYS}
 
 
@@ -157,7 +157,7 @@ def wait_until(true: Callable[[], object], why: str, seconds: float = START_SECO
 
 @contextmanager
 def running(server: Kind) -> Iterator[Kind]:
-    """A server while the block runs; killed at the end."""
+    """Start a server for the block; it is killed at the end."""
     try:
         server.start()
         yield server

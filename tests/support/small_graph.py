@@ -1,4 +1,4 @@
-"""The graph of dvc.yaml on the samples, with small models: run once for all tests that look at it."""
+"""The graph of dvc.yaml on the samples, with small models; it runs once for all tests that read its results."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ class Made(NamedTuple):
 
 
 def made(places: pytest.TempPathFactory) -> Made:
-    """The repository, in which nothing may be written."""
+    """The repository; tests must not write into it."""
     folder = once.made(places, "graph", _make)
     return Made(folder / "repository", json.loads((folder / "ran.json").read_text()))
 
@@ -43,7 +43,7 @@ def _make(folder: Path) -> None:
 
 
 def small(file: Path) -> None:
-    """The quickstart's graph with a tiny encoder, one run of each kind and few steps."""
+    """Reduce the quickstart's graph to a tiny encoder, one run of each kind and few steps."""
     params = yaml.safe_load(file.read_text())
     params["prepare"]["bodies"] = params["prepare"]["headlines"] | {"task": "bodies"}
     params["encode"]["bodies"] = params["encode"]["headlines"] | {"task": "bodies"}

@@ -1,4 +1,4 @@
-"""A random two-layer model with a tokenizer and a task, as small as one can be and still whole."""
+"""The smallest complete model: two layers with random weights, a tokenizer and a task."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ TEXTS = [
 ] * 4
 LABELS = ("film", "phone", "sport")
 TASK = Task("tiny", "single", LABELS, "accuracy")
-# a params.yaml in which such a model is the run `tiny`
+# a params.yaml with such a model as the run `tiny`
 PARAMS = """
 resources: {threads: 1}
 import_weights: {e: {source: x}}
@@ -37,7 +37,7 @@ promote: {tiny: {run: tiny}}
 """
 SHAPES = ROOT / "encoders/shapes"
 _SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-# what makes each of encoders/shapes a tiny one
+# settings that make each of encoders/shapes tiny
 SMALL: dict[str, dict[str, Any]] = {
     "bert": _SMALL | {"max_position_embeddings": 64},
     "roberta": _SMALL | {"max_position_embeddings": 66},
@@ -54,13 +54,13 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def of_kind(kind: str) -> Task:
-    """A task of that kind, with the same labels if it has any."""
+    """A task of this kind; kinds with labels have the same ones."""
     labels = LABELS if kind in ("single", "pair", "tagging", "choice") else ()
     return TASK.with_(kind=kind, labels=labels, metric=METRICS[kind][0])
 
 
 def tokenizer(folder: Path, japanese: bool = True, name: str = "") -> Path:
-    """A tokenizer's folder, its vocabulary learned from TEXTS; `name` is that of a plugin."""
+    """The folder of a tokenizer with a vocabulary learned from TEXTS; `name` is the tokenizer plugin."""
     folder.mkdir(parents=True, exist_ok=True)
     name = name or ("mecab_wordpiece" if japanese else "wordpiece")
     plugin: Any = plugins.load("pipelines.text.tokenizers", name)
@@ -69,13 +69,13 @@ def tokenizer(folder: Path, japanese: bool = True, name: str = "") -> Path:
 
 
 def describe(encoded: Path, task: Task, max_length: int, vocab_size: int) -> None:
-    """What `encode` writes beside the ids."""
+    """Write the description that the stage `encode` writes next to the ids."""
     task.save(encoded)
     (encoded / "encoding.json").write_text(json.dumps({"max_length": max_length, "vocab_size": vocab_size}))
 
 
 def shape(family: str, folder: Path) -> Path:
-    """The config file of a family: one of encoders/shapes, or one that names the family alone."""
+    """The config file of a family: one of encoders/shapes, or a new one with only the family."""
     if (SHAPES / f"{family}.json").is_file():
         return SHAPES / f"{family}.json"
     path = folder / f"{family}.json"
@@ -86,7 +86,7 @@ def shape(family: str, folder: Path) -> Path:
 
 
 def of_family(family: str, folder: Path, dropout: bool = True, tokens: str = "", layers: int = 2) -> Path:
-    """A random encoder's folder, of any family, with the tokenizer plugin of that name."""
+    """The folder of a random encoder of any family; `tokens` is the tokenizer plugin."""
     loaded = text_tokenizer.load(tokenizer(folder, name=tokens))
     drops = {name: 0.0 for name, value in _config(family).items() if "drop" in name and isinstance(value, float)}
     torch.manual_seed(1)
@@ -101,7 +101,7 @@ def _config(family: str) -> dict[str, Any]:
 
 
 def encoder(folder: Path, japanese: bool = True, layers: int = 2) -> Path:
-    """A random masked-language model's folder."""
+    """The folder of a random masked-language model."""
     tokenizer(folder, japanese)
     torch.manual_seed(3)
     config = BertConfig(
@@ -118,7 +118,7 @@ def encoder(folder: Path, japanese: bool = True, layers: int = 2) -> Path:
 
 
 def classifier(folder: Path, kind: str = "single", head: str = "native", seed: int = 5, layers: int = 2) -> Path:
-    """A fine-tuned model's folder (of random weights)."""
+    """The folder of a fine-tuned model with random weights."""
     base = encoder(folder.parent / f".{folder.name}.encoder", layers=layers)
     torch.manual_seed(seed)
     task = of_kind(kind)

@@ -9,7 +9,7 @@ OPTIONS = ("--app-name", "basic-auth", "--workers", "1")
 
 
 def settings(place: Path, password: str) -> dict[str, str]:
-    """The environment of such a server, whose owner is `admin`."""
+    """The environment of such a server; its administrator is `admin`."""
     text = Path(auth.__file__).with_name("basic_auth.ini").read_text()
     text, cached = re.subn("# auth_cache_ttl_seconds = 0", "auth_cache_ttl_seconds = 60", text)
     assert cached, "a password is looked at again in each request, which takes a second on a busy machine"

@@ -1,4 +1,4 @@
-"""recorder: a compression method of the tests' own; it writes down what it is given, and trains a student."""
+"""recorder: a compression method for tests; it records its inputs, and trains a student."""
 
 from pathlib import Path
 
@@ -13,20 +13,20 @@ from pipelines.models.batch import Batch
 from pipelines.training import losses
 
 given: list[Context] = []
-events: list[tuple[str, int]] = []  # ("before", step) and ("loss", step), as they come
-scores: list[tuple[float, dict[str, torch.Tensor]]] = []  # of every evaluation, and the weights then
-cut_at = -1  # the step before which somebody interrupts it
+events: list[tuple[str, int]] = []  # ("before", step) and ("loss", step), in order
+scores: list[tuple[float, dict[str, torch.Tensor]]] = []  # the score of every evaluation, and the weights at that time
+cut_at = -1  # the step before which the training is interrupted
 
 
 class Params(Fit):
-    """The student's folder, and how it is trained."""
+    """The student's folder, and the params of its training."""
 
     student: str
-    unlearns_from: int = 10**9  # the step from which on the loss is turned round
+    unlearns_from: int = 10**9  # from this step on the sign of the loss is reversed
 
 
 def compress(context: Context, params: Params) -> PreTrainedModel:
-    """The student, trained on the rows."""
+    """Train the student on the rows, and return it."""
     given.append(context)
     (context.cache / "outputs").write_text("what the teacher says")
 
