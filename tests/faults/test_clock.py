@@ -1,4 +1,4 @@
-"""The clock of MLflow's store is set back between two promotions: order comes from the numbers, and nothing is lost."""
+"""If the clock of MLflow's store is set back between promotions, event numbers keep the order, and nothing is lost."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def database(checkout: Path) -> Iterator[Path]:
 
 
 def promote_at(clock: str, version: int, database: Path) -> None:
-    """Promote when the store's clock shows `clock`: that is all that MLflow writes of the time of an event."""
+    """Promote, then set the time of the event in MLflow's database to `clock`."""
     state = ledger.append("m", ledger.read("m"), "promote", version, "a test")
     at_ms = datetime.fromisoformat(f"2026-01-01T{clock}").replace(tzinfo=UTC).timestamp() * 1000
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -50,7 +50,7 @@ def test_a_clock_that_is_set_back(database: Path) -> None:
         (2, 2, 1),
         (3, 3, 2),
     ]
-    assert [row["at"][11:16] for row in found["events"]] == ["10:00"] * 3  # none before the one that it follows
+    assert [row["at"][11:16] for row in found["events"]] == ["10:00"] * 3  # no entry is earlier than the one before it
     assert (found["champion"], found["overtaken"], found["damage"]) == (3, [], [])
     assert [version_at(clock) for clock in ("09:30", "09:59", "10:00", "11:00")] == ["none", "none", "3", "3"]
 

@@ -1,4 +1,4 @@
-"""Two Ray nodes on this machine, started as on a cluster: one of them dies, and training goes on with the other."""
+"""Two Ray nodes on this machine, started as in a cluster: if one dies, training continues on the other."""
 
 import subprocess
 import threading

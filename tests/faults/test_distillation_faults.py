@@ -1,4 +1,4 @@
-"""Distillation that is killed goes on to the same student; with several workers it learns the same as with none."""
+"""A killed distillation resumes to the same student, and several workers train the same student as one process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.fits import EACH_STEP
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
-EPOCHS = 12  # of 3 steps: enough for a kill to come before their end
+EPOCHS = 12  # of 3 steps each: long enough for a kill before the end
 SGD = {"optimizer": "sgd", "momentum": 0.9, "learning_rate": 0.01, "batch_size": 8}
 TINYBERT = {"method": "tinybert", "layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 2}
 PKD = {"method": "pkd", "layers": 2}
@@ -30,7 +30,7 @@ THESEUS = {"method": "theseus", "layers": 2, "replacing_epochs": 4, "rate": 0.5}
 
 @pytest.fixture
 def place(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A teacher that drops nothing, and encoded rows."""
+    """A checkout with a teacher without dropout, and encoded rows."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     source = tiny.of_family("bert", checkout / "encoder", dropout=False, layers=4)
     torch.manual_seed(2)
@@ -47,7 +47,7 @@ def place(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(entries: dict[str, dict[str, Any]], **resources: Any) -> None:
-    """params.yaml with these entries of compress."""
+    """Write params.yaml with these entries of compress."""
     values = {
         "resources": {"checkpoint_minutes": EACH_STEP} | resources,
         "encode": {"it": {"task": "it", "vocab": str(paths.model("teacher")), "max_length": 32}},
@@ -60,7 +60,7 @@ STAGE = "pipelines.stages.compress"
 
 
 def killed_after(checkpoint: Path) -> None:
-    """Compress `cut`, and kill the process when it has this checkpoint."""
+    """Compress `cut`, and kill the process when it has written this checkpoint."""
     with forked.started(STAGE, "cut") as process:
         process.until(checkpoint.exists)
     assert not paths.model("cut").exists(), "it was killed before its end"
@@ -93,13 +93,13 @@ def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> 
 
 
 def look(first: Path, before: int, said: dict[str, int]) -> bool:
-    """Whether what the first stage left is there; it is as it was before the kill."""
+    """Return whether the first stage's files are there; assert that they have not changed since the kill."""
     now = paths.teacher_outputs("cut")
     try:
         found = {path.name: path.stat().st_mtime_ns for path in now.iterdir()}
         assert found == said or not found.items() - said.items(), "the teacher is not asked again"
         assert first.stat().st_mtime_ns == before, "the first stage does not run again"
-    except FileNotFoundError:  # at its end it removes them
+    except FileNotFoundError:  # the process removes them at its end
         return False
     return True
 
@@ -123,9 +123,9 @@ def require_same_student() -> None:
 def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
     entry: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a fit learns besides weights, such as q8bert's ranges of activations, goes on too; so do draws and stages.
+    """A resumed fit also restores other state: q8bert's ranges of activations, random draws, the number of the fit.
 
-    Theseus draws which modules are replaced, and its first fit goes on from a kill; so does the first of mobile.
+    Theseus draws at random which modules are replaced. Theseus and mobile are killed in the first of several fits.
     """
     monkeypatch.setenv("BERTLINE_QUIET", "")
     entry = {**entry, "epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}
@@ -141,7 +141,7 @@ def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
 
 
 def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed compression goes on, but not where its `dev` is another now: the scores of both cannot be compared."""
+    """A killed compression does not resume if `dev` names another split: scores on two splits cannot be compared."""
     scores = {"easy": [0.9, 0.8], "hard": [0.1, 0.3, 0.2, 0.2]}
     seen: list[dict[str, torch.Tensor]] = []
 
@@ -172,7 +172,7 @@ def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypa
 
 
 def test_checkpoints_stay_until_the_model_has_its_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill in between must find one of them."""
+    """At any moment either the checkpoints or the finished model exist, so a kill loses neither."""
     there: list[bool] = []
     remove = distributed.shutil.rmtree
 
@@ -204,7 +204,7 @@ def test_what_another_method_left_behind_is_not_taken_up(place: Path, monkeypatc
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    """The Ray that the first training with workers starts; the others find it."""
+    """End Ray after the module; the first training with workers starts it, and the others reuse it."""
     import ray
 
     yield
@@ -217,13 +217,13 @@ def cluster() -> Iterator[None]:
         pytest.param(TINYBERT, 4.0, id="tinybert-kept"),
         pytest.param(PKD, 0.0, id="pkd-asked again"),
         pytest.param(TINYBERT, 0.0, id="tinybert-asked again", marks=pytest.mark.soak),
-        pytest.param(THESEUS, 4.0, id="theseus"),  # which asks the teacher nothing
+        pytest.param(THESEUS, 4.0, id="theseus"),  # does not use the teacher's outputs
     ],
 )
 def test_two_workers_make_the_student_that_one_process_makes(
     entry: dict[str, Any], cache_gb: float, place: Path, cluster: None
 ) -> None:
-    """Whether workers read what the teacher said from files, or each has the teacher and asks it."""
+    """The teacher's outputs come from files, or (without room for them) from a teacher in each worker."""
     entry = {**entry, "epochs": 2, **SGD}
     asked({"alone": entry, "both": entry})
     compress.main("alone")

@@ -1,4 +1,4 @@
-"""`bertline run` killed at random moments: the next run ends with what an unbroken one would have left."""
+"""`bertline run` killed at random moments: the next run leaves the same files as an uninterrupted one."""
 
 import json
 import os
@@ -22,15 +22,15 @@ from tests.support.forked import Forked
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
-MOMENTS = int(os.environ.get("BERTLINE_KILLS", "3"))  # of each kind, where one is not enough
-MOST = 20  # until one breaks a run
+MOMENTS = int(os.environ.get("BERTLINE_KILLS", "3"))  # kills of each kind of process in soak tests
+MOST = 20  # the most attempts until a kill interrupts a run
 ABOVE = {"a": (), "b": (), "c": ("a",), "d": ("a", "b"), "e": ("c", "d")}
 LOCKS = ("dvc.lock", "a.txt", "b.txt", "c.txt", "d.txt", "e.txt")
 
 
 @pytest.fixture
 def repository(checkout: Path) -> Path:
-    """Five stages that take half a second each, and write in two steps."""
+    """A checkout with five stages that take half a second each, and write their output in two steps."""
     Repo.init(no_scm=True).close()
     stages = {}
     for name, deps in ABOVE.items():
@@ -47,7 +47,7 @@ def start() -> AbstractContextManager[Forked]:
 
 
 def finish() -> str:
-    """A run that is to succeed; returns what it said."""
+    """Run the graph to its end; returns what it printed to stderr."""
     done = forked.run("flows.cli", "run", OMP_NUM_THREADS="2")
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -58,7 +58,7 @@ def texts() -> dict[str, bytes]:
 
 
 def victim(run: Forked, kind: str) -> int:
-    """The process to kill: the executor, the warm process, or one of its children if there is any by then."""
+    """The id of the process to kill: the executor, the warm process, or one of the warm process's children."""
     executor = psutil.Process(run.pid)
     if kind == "executor":
         return run.pid
@@ -87,7 +87,7 @@ def test_killed_and_run_again(repository: Path, kind: str, moments: int) -> None
         with start() as run:
             run.until(Path("state/locks").exists)
             time.sleep(draw.uniform(0, 2))
-            with suppress(ProcessLookupError):  # the last stage may end between the look and the kill
+            with suppress(ProcessLookupError):  # the last stage may end before the kill
                 if run.poll() is None:
                     os.kill(victim(run, kind), signal.SIGKILL)
             broken += run.wait() != 0
@@ -107,14 +107,14 @@ def test_after_a_kill_dvc_repro_goes_on_too(repository: Path) -> None:
 def test_a_lock_file_that_was_half_written_is_put_back(repository: Path) -> None:
     finish()
     whole = Path("dvc.lock").read_bytes()
-    Path("state/run/dvc.lock").write_bytes(whole)  # as it stands while DVC writes
+    Path("state/run/dvc.lock").write_bytes(whole)  # the state of dvc.lock while DVC writes it
     Path("dvc.lock").write_bytes(whole[:100])
     finish()
     assert Path("dvc.lock").read_bytes() == whole
 
 
 def test_a_lock_file_that_another_run_is_writing_is_left_to_it(repository: Path) -> None:
-    """`bertline why` waits for a run that writes dvc.lock, and does not take it for one that was killed."""
+    """`bertline why` waits for a run that writes dvc.lock, instead of treating the run as killed."""
     finish()
     with repository_of_dvc.opened() as repo, repository_of_dvc.held(repo), repository_of_dvc._kept_lock():
         why = [sys.executable, "-m", "flows.cli", "why", "a"]
@@ -129,7 +129,7 @@ def test_a_lock_file_that_another_run_is_writing_is_left_to_it(repository: Path)
 
 
 def test_an_entry_of_a_process_that_has_ended_is_no_hindrance(repository: Path) -> None:
-    """DVC takes any process that has the number now for the one that wrote the entry."""
+    """DVC looks only at the process id of an entry, which another process may have by now."""
     busy = {"pid": 1, "cmd": "dvc repro"}
     Path(".dvc/tmp").mkdir(exist_ok=True)
     Path(".dvc/tmp/rwlock").write_text(json.dumps({"write": {f"{repository}/a.txt": busy}}))
@@ -139,7 +139,7 @@ def test_an_entry_of_a_process_that_has_ended_is_no_hindrance(repository: Path) 
 
 def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:
     stages = yaml.safe_load(Path("dvc.yaml").read_text())["stages"]
-    stages["a"]["cmd"] = "trap '' INT; sleep 98 & sleep 99; echo a > a.txt"  # does not heed the interrupt
+    stages["a"]["cmd"] = "trap '' INT; sleep 98 & sleep 99; echo a > a.txt"  # ignores the interrupt
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     with subprocess.Popen(["sleep", "600"]) as bystander:
         try:
@@ -150,7 +150,7 @@ def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:
                 assert run.wait(20) == 130
                 assert run.said().strip().splitlines()[-1] == "bertline: interrupted"
             _, left = psutil.wait_procs(started, timeout=1)
-            # init has not buried them yet
+            # init has not reaped them yet
             assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
             assert bystander.poll() is None
         finally:
@@ -168,10 +168,10 @@ def commands(pid: int) -> list[str]:
 
 
 def test_a_folder_that_the_cache_did_not_take_whole_is_no_result(repository: Path) -> None:
-    """A disk that is full after the first file; a limit of a file's size stands for it."""
+    """The disk is full after the first file; a limit of the file size simulates this."""
     large = "ulimit -S -f unlimited; mkdir out; echo small > out/a; head -c 900000 /dev/zero > out/b"
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"a": {"cmd": large, "outs": ["out"]}}}))
-    command = f"ulimit -S -f 1400 && exec {sys.executable} -m flows.cli run"  # in 512 bytes
+    command = f"ulimit -S -f 1400 && exec {sys.executable} -m flows.cli run"  # in blocks of 512 bytes
     done = subprocess.run(
         ["sh", "-c", command], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Promotions and rollbacks at once, and killed: the ledger stays ordered and complete."""
+"""Concurrent and killed promotions and rollbacks: the ledger stays ordered and complete."""
 
 import os
 import random
@@ -19,14 +19,14 @@ from tests.support.forked import FORKS
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-KILLS = int(os.environ.get("BERTLINE_KILLS", "5"))  # of each action, where one is not enough
+KILLS = int(os.environ.get("BERTLINE_KILLS", "5"))  # kills of each action in soak tests
 WRITERS = 4
 EXAMPLE = {"text": "犬"}
 PARAMS = """
 evaluate: {m: {task: rows}}
 promote: {m: {run: m, gate: off}}
 """
-OPENED = (5, 6)  # versions that were registered whole, in a test of rollbacks
+OPENED = (5, 6)  # versions with a model that can be opened, for tests of rollbacks
 
 
 Running = Callable[[str], servers.Mlflow]
@@ -34,7 +34,7 @@ Running = Callable[[str], servers.Mlflow]
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The server over a database of this kind, which starts when it is first asked for."""
+    """A function that returns the server over a kind of database, and starts it at the first call."""
     found: dict[str, servers.Mlflow] = {}
     with ExitStack() as stack:
 
@@ -56,7 +56,7 @@ def over_postgres(stack: ExitStack) -> str:
 def server(
     running: Running, checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[servers.Mlflow]:
-    """A server, over SQLite unless the test names PostgreSQL, with four versions of `m`, none of which is champion."""
+    """A server, over SQLite unless the test names PostgreSQL, with four versions of `m` and no champion."""
     (checkout / "params.yaml").write_text(PARAMS)
     found = running(getattr(request, "param", "sqlite"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", found.address)
@@ -70,13 +70,13 @@ on_both = pytest.mark.parametrize("server", ["sqlite", pytest.param("postgres", 
 
 
 def move_in(folder: str, address: str) -> None:
-    """A forked process has the environment and the folder of the test that forked first."""
+    """Set the folder and the store: a forked process starts with those of the first test that forked."""
     os.chdir(folder)
     os.environ["MLFLOW_TRACKING_URI"] = address
 
 
 def changes(seed: int, each: int) -> int:
-    """How many of these changes counted."""
+    """Make `each` random changes; returns how many counted."""
     os.environ["BERTLINE_ACTOR"] = f"writer {seed}"
     draw = random.Random(seed)
     return sum(ledgers.change(draw) for _ in range(each))
@@ -85,7 +85,7 @@ def changes(seed: int, each: int) -> int:
 @pytest.mark.parametrize("each", [4, pytest.param(25, marks=pytest.mark.soak)])
 @on_both
 def test_changes_at_once_have_one_order(server: servers.Mlflow, each: int) -> None:
-    """However few changes each writer makes: they begin again until two have met."""
+    """Repeat until two writers have met, so that few changes for each writer are enough."""
     counted = rounds = 0
     with FORKS.Pool(WRITERS, move_in, (os.getcwd(), server.address)) as pool:
         while not (rounds and ledgers.require_order(counted).overtaken):
@@ -118,7 +118,7 @@ def forked(action: str, seed: int, begun: Any, folder: str, address: str) -> Non
 
 
 def act(action: str, seed: int) -> None:
-    """What a command does; outside a flow run, so that Prefect needs no server of its own."""
+    """Do what the command does, but outside a flow run, so that no Prefect server is needed."""
     if action == "register":
         registry.register("m", Path("model"), CODE, "single", EXAMPLE, {"run": "m", "md5": f"of {seed}"})
         return
@@ -130,21 +130,21 @@ def act(action: str, seed: int) -> None:
 
 
 def register_champions() -> None:
-    """Two versions that can be opened and asked, and have been champions."""
+    """Register two versions that can be opened, and promote both."""
     for seed, number in enumerate(OPENED):
         act("register", seed)
         assert flow.promote.fn("m", number).promoted
 
 
 class Killed(NamedTuple):
-    """An action in a process of its own, and how long it was let run."""
+    """The result of an action in its own process."""
 
     seconds: float
     killed: bool
 
 
 def run(action: str, seed: int, address: str, seconds: float | None) -> Killed:
-    """Kill the action after `seconds`, if it has not ended before; None lets it end."""
+    """Run an action in its own process; kill it after `seconds`, unless that is None."""
     begun = FORKS.Event()
     process = FORKS.Process(target=forked, args=(action, seed, begun, os.getcwd(), address))
     process.start()
@@ -175,7 +175,7 @@ def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: st
         assert len(state.entries) - entries in (0, 1)
         entries = len(state.entries)
         require_whole()
-        act(action, seed)  # the next command goes on
+        act(action, seed)  # the next command succeeds
         entries += action != "register"
         ledgers.require_order(entries)
     found = [version.tags.get("md5", "") for version in store.connect().search_model_versions("name='m'")]
@@ -184,7 +184,7 @@ def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: st
 
 
 def require_whole() -> None:
-    """Each version that `register` made is whole, or it is not there."""
+    """Assert that each version that `register` made is complete."""
     for version in store.connect().search_model_versions("name='m'"):
         if int(version.version) > len(ledgers.VERSIONS):
             assert version.tags["md5"].startswith("of ")

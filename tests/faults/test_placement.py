@@ -1,4 +1,4 @@
-"""Stages placed on two Ray nodes of this machine: what they leave, and what is left when something is killed."""
+"""Stages placed on two Ray nodes of this machine: their results, and what remains if something is killed."""
 
 import os
 import re
@@ -23,10 +23,10 @@ from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 Write = Callable[..., None]
-# each says when it began, and leaves an output that is not whole until its end; `sleep` is what a kill must find
+# each stage prints when it begins, and its output is incomplete until its end; a kill has to end its `sleep`
 SLOW = "echo {0} >> began; echo {0} > {0}.txt; sleep {1} & wait; echo whole >> {0}.txt"
 WAITS = "echo {0} >> began; echo {0} > {0}.txt; until test -e go; do sleep 0.1; done; echo whole >> {0}.txt"
-SLEEP = "86.9"  # no other process of this machine sleeps so long
+SLEEP = "86.9"  # no other process on this machine sleeps for this time
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def second(cluster: ray_nodes.Cluster) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def graph(checkout: Path) -> Write:
-    """Writes dvc.yaml and params.yaml of a new repository."""
+    """A function that writes dvc.yaml and params.yaml of a new repository."""
     Repo.init(no_scm=True).close()
 
     def write(commands: dict[str, str], resources: dict[str, Any], **deps: str) -> None:
@@ -64,7 +64,7 @@ def graph(checkout: Path) -> Write:
 
 
 class Run:
-    """`bertline run`, and the lines that it says."""
+    """A process of `bertline run`, and the lines that it prints."""
 
     def __init__(self, process: Forked) -> None:
         self.process = process
@@ -74,7 +74,7 @@ class Run:
         return self.process.said().split("\n")[:-1]
 
     def until(self, line: str) -> str:
-        """Wait for the line that begins so, and return it."""
+        """Wait for a line that begins with `line`, and return it."""
         self.process.until(lambda: self._line(line))
         return self._line(line)
 
@@ -93,14 +93,14 @@ def running(address: str, *words: str) -> Iterator[Run]:
 
 
 def finish(address: str, *words: str) -> list[str]:
-    """What a run says that is to succeed."""
+    """Run to the end; returns the lines that the run printed."""
     with running(address, *words) as run:
         assert run.end() == 0, run.lines
         return run.lines
 
 
 def sleepers() -> list[psutil.Process]:
-    """The processes of stages that take long."""
+    """The `sleep` processes of stages that still run."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -112,7 +112,7 @@ def sleepers() -> list[psutil.Process]:
 
 
 def starts(lines: list[str]) -> list[str]:
-    """What a run said of starts, without addresses and earlier times."""
+    """The lines of a run about started stages, without addresses and earlier times."""
     told = [line.partition(",")[0] for line in lines if ": starts" in line]
     return [re.sub(r"starts on [\d.]+", "starts on NODE", line) for line in told]
 
@@ -125,7 +125,7 @@ def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
 
 
 def forget() -> None:
-    """Back to before the first run."""
+    """Remove the results of earlier runs."""
     for path in ("dvc.lock", ".dvc/cache", "state", "artifacts"):
         shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink(missing_ok=True)
 
@@ -171,7 +171,7 @@ def test_a_node_dies_and_its_stage_runs_again_elsewhere(
         there = next(line[0] for line in run.lines if line.endswith(f"starts on {ray_nodes.SECOND}"))
         wait_for(lambda: Path("began").exists() and there in Path("began").read_text())
         ray_nodes.kill(second)
-        # Ray may see that the process is gone before it sees that of the node
+        # Ray may notice the dead process before the dead node
         assert f"the node {ray_nodes.SECOND} died, after" in run.until(f"{there}: lost, for ")
         Path("go").touch()
         assert run.end() == 0
@@ -220,7 +220,7 @@ def test_no_stage_outlives_its_executor(cluster: ray_nodes.Cluster, graph: Write
             for process in [run.process, *(driver if "driver" in who else [])]:
                 process.kill()
     graph({"a": quick, "b": "echo b > b.txt"}, {"threads": 1, "placement": "ray"})
-    finish(cluster.address)  # at once: it waits until what is left has ended
+    finish(cluster.address)  # at once: the run waits until leftover stages have ended
     assert not sleepers()
     assert Path("a.txt").read_text() == "a\nwhole\n"
     assert Path("began").read_text() == "a\na\n"
@@ -244,7 +244,7 @@ def test_after_a_failure_a_stage_without_a_place_is_not_started(cluster: ray_nod
     fails = {"a": "sleep 3; echo the disk is gone; exit 4", "b": SLOW.format("b", 0)}
     graph(fails, {"threads": 1, "placement": "ray"})
     Path("state/run").mkdir(parents=True)
-    Path("state/run/seconds.json").write_text('{"a": 9, "b": 1}')  # so a starts first; there is one CPU
+    Path("state/run/seconds.json").write_text('{"a": 9, "b": 1}')  # so `a` starts first; there is one CPU
     with running(cluster.address) as run:
         assert run.end() == 1
     log = "state/logs/a.log"
@@ -268,7 +268,7 @@ Path("a.txt").write_text(f"{ray.cluster_resources()['CPU']:.0f}")
 def test_a_placed_stage_with_workers_joins_the_cluster_it_is_placed_on(
     cluster: ray_nodes.Cluster, graph: Write, where: str
 ) -> None:
-    """It holds no CPU itself, or its worker would wait for it for ever where there is one."""
+    """The stage itself reserves no CPU; otherwise its worker would wait for ever on a node with one CPU."""
     Path("join.py").write_text(JOINS)
     graph({"a": "python join.py 2>&1"}, {"threads": 1, "placement": "ray", "workers": 1})
     finish(cluster.address if where == "a cluster" else "")

@@ -1,4 +1,4 @@
-"""Prefect's server ends during a run of the graph, a worker or a command with its flow run: nothing is stuck."""
+"""Prefect's server is killed during a run of the graph, a worker or a command with its flow run: nothing hangs."""
 
 import json
 import os
@@ -44,7 +44,7 @@ PULL = [{"prefect.deployments.steps.set_working_directory": {"directory": "{{ $P
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Prefect]:
-    """Prefect over PostgreSQL, which looks often for a free slot."""
+    """A Prefect server over PostgreSQL, set to check often for a free slot."""
     with ExitStack() as stack:
         database = stack.enter_context(postgres.postgres()).database("prefect", "asyncpg")
         often = {"PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "2"}
@@ -69,14 +69,14 @@ def post(server: servers.Prefect, path: str, **body: Any) -> Any:
 
 
 def states(server: servers.Prefect, flow: str) -> dict[str, str]:
-    """The states of the flow's runs, by their names."""
+    """Map the names of the flow's runs to their states."""
     runs = post(server, "flow_runs/filter", flows={"name": {"any_": [flow]}})
     return {run["name"]: run["state_name"] for run in runs}
 
 
 @pytest.fixture
 def graph(checkout: Path) -> None:
-    """One stage, which waits for the file `go` and then copies a model folder."""
+    """A graph of one stage, which waits for the file `go` and then copies a model folder."""
     Repo.init(no_scm=True).close()
     stores.place_in(checkout)
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": STAGES}))
@@ -116,7 +116,7 @@ def test_a_retrain_outlives_its_server(server: servers.Prefect) -> None:
 def test_a_temporary_server_ends_with_its_flow(by: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C goes to the whole process group, other signals to one process."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PREFECT_HOME", str(PREFECT))  # whose database is made once
+    monkeypatch.setenv("PREFECT_HOME", str(PREFECT))  # its database is created once for all tests
     run = subprocess.Popen(
         [sys.executable, "-m", "flows.cli", "retrain"], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -134,7 +134,7 @@ def test_a_temporary_server_ends_with_its_flow(by: signal.Signals, monkeypatch: 
 
 
 def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Prefect, checkout: Path) -> None:
-    """As when a machine goes down. The server is started again too: it must know the lease still."""
+    """Simulates a machine that goes down. The server restarts too, and must still know the lease."""
     Path("waits.py").write_text(FLOW)
     Path("prefect.yaml").write_text(yaml.safe_dump({"name": "t", "pull": PULL, "deployments": [DEPLOYMENT]}))
     prefect("work-pool", "create", "bertline", "--type", "process")
@@ -148,10 +148,10 @@ def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Pre
         servers.wait_until(
             lambda: states(server, "wait")["second"] == "AwaitingConcurrencySlot", "the second run is not held back"
         )
-        worker.kill()  # and its children, one of which is the run
+        worker.kill()  # this kills its children too, one of which is the run
     (first,) = [run for run in post(server, "flow_runs/filter") if run["name"] == "first"]
     lease = first["state"]["state_details"]["deployment_concurrency_lease_id"]
-    # a run asks for five minutes at a time; Prefect takes no less than one
+    # a run renews its lease for five minutes; Prefect's minimum is one
     post(server, f"v2/concurrency_limits/leases/{lease}/renew", lease_duration=60)
     server.kill()
     server.start()
@@ -159,7 +159,7 @@ def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Pre
         servers.wait_until(Path("begun-2").exists, "the slot does not come free")
         Path("go").touch()
         servers.wait_until(lambda: states(server, "wait")["second"] == "Completed", "the second run does not end")
-    assert states(server, "wait")["first"] == "Running"  # which nobody can know better
+    assert states(server, "wait")["first"] == "Running"  # nothing has reported its end
 
 
 def prefect(*arguments: str) -> None:

@@ -1,4 +1,4 @@
-"""Ray Train with real workers: as many as one likes give one curve, and a killed one changes nothing."""
+"""Ray Train with real workers: any number of workers gives the same curve, and a killed worker changes nothing."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def started_once() -> Iterator[None]:
-    """The Ray that the first training starts; the others find it."""
+    """End Ray after the module; the first training starts it, and the others reuse it."""
     import ray
 
     yield

@@ -1,4 +1,4 @@
-"""The artefact store is full or gone while a model is registered: one sentence, and nothing half that could serve."""
+"""The artefact store is full or gone during a registration: one line of error, and no incomplete version."""
 
 import os
 import random
@@ -19,8 +19,8 @@ from tests.support import servers, stores, tiny
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-ROUNDS = (int(os.environ.get("BERTLINE_KILLS", "5")) + 1) // 2  # where one is not enough
-MOST = 20  # until one strikes in the middle of a registration
+ROUNDS = (int(os.environ.get("BERTLINE_KILLS", "5")) + 1) // 2  # in soak tests
+MOST = 20  # the most attempts until a fault interrupts a registration
 ROOM = 64 * 2**20  # bytes
 
 
@@ -36,7 +36,7 @@ def require_whole(version: registry.Version) -> None:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path]:
-    """A file system of ROOM bytes; only root may mount one."""
+    """Mount a file system of ROOM bytes; skips the test if the user may not (only root may)."""
     place.mkdir(parents=True)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", place], capture_output=True, check=False
@@ -50,7 +50,7 @@ def small_disk(place: Path) -> Iterator[Path]:
 
 
 def fill(place: Path, leave: int) -> Path:
-    """Take all room but `leave` bytes; returns the file that holds it."""
+    """Fill the disk but for `leave` bytes; returns the file that fills it."""
     ballast = place / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while file.write(bytes(2**16)):
@@ -66,7 +66,7 @@ class Fault(NamedTuple):
 
 @pytest.fixture
 def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Fault]:
-    """A model folder, a store, and what is done to it."""
+    """A model folder and a store; yields functions that break and mend the store."""
     tiny.classifier(checkout / "model")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def test_a_store_that_takes_nothing(fault: Fault) -> None:
 @pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", ["s3"], indirect=True)
 def test_s3_ends_in_the_middle(fault: Fault, rounds: int) -> None:
-    """moto forgets what it held, so what it took whole before its end is not asked for."""
+    """moto loses its objects when it ends, so versions that were complete before are not checked."""
     draw, failed, number = random.Random(1), 0, 0
     while number < rounds or not failed:
         number += 1

@@ -1,4 +1,4 @@
-"""`bertline score` killed at random moments, two jobs to one target: no wrong file ever has the final name."""
+"""`bertline score` killed at random moments, with two jobs for one target: the target is never a wrong file."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.support.forked import Forked
 from tests.support.places import CODE, ROOT
 
 pytestmark = pytest.mark.slow
-KILLS = int(os.environ.get("BERTLINE_KILLS", "3"))  # where one is not enough
+KILLS = int(os.environ.get("BERTLINE_KILLS", "3"))  # in soak tests
 ROWS = 2_000
 JOBS = {"a": "映画の公開日が決定", "b": "試合は延長の末に決着した"}
 
@@ -48,7 +48,7 @@ def ends_well(job: str) -> None:
 
 
 def is_whole(target: Path) -> bool:
-    """Whether there is a file; every row of it is of the job that it names."""
+    """Return whether the target exists; assert that it is complete, and all its rows are of the job that it names."""
     if not target.exists():
         return False
     source = json.loads((pq.read_metadata(target).metadata or {})[b"bertline.score"])["source"]

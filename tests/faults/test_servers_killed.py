@@ -1,4 +1,4 @@
-"""MLflow's server or its database is killed in the middle of promotions: the ledger stays ordered and complete."""
+"""MLflow's server or its database is killed during promotions: the ledger stays ordered and complete."""
 
 import os
 import random
@@ -18,13 +18,13 @@ from pipelines.tracking import ledger
 from tests.support import ledgers, postgres, servers, stores
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROUNDS = (int(os.environ.get("BERTLINE_KILLS", "5")) + 1) // 2  # where one is not enough
-MOST = 20  # until one strikes in the middle of a promotion
+ROUNDS = (int(os.environ.get("BERTLINE_KILLS", "5")) + 1) // 2  # in soak tests
+MOST = 20  # the most attempts until a fault interrupts a promotion
 PARAMS = """
 evaluate: {m: {task: rows}}
 promote: {m: {run: m, gate: off}}
 """
-SECONDS = 0.8  # of a few promotions
+SECONDS = 0.8  # about the time of a few promotions
 FAULTS = [
     "mlflow over sqlite",
     *(
@@ -47,7 +47,7 @@ def base() -> Iterator[postgres.Postgres]:
 
 @pytest.fixture
 def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Fault]:
-    """The servers with four versions of `m`, and what is done to them."""
+    """Servers with four versions of `m`; yields functions that kill and restart one of them."""
     (checkout / "params.yaml").write_text(PARAMS)
     with ExitStack() as stack:
         name, database = request.param, ""
@@ -67,7 +67,7 @@ def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 
 
 def promote_some(draw: random.Random) -> None:
-    """What `bertline promote m --version N` does; outside a flow run, so that Prefect needs no server of its own."""
+    """Promote like `bertline promote m --version N`, but outside a flow run, so that no Prefect server is needed."""
     version = ledgers.other(draw, ledger.read("m").champion)
     assert promote.fn("m", version, reason="a test").promoted
 
@@ -95,7 +95,7 @@ def test_a_server_ends_in_the_middle_of_a_promotion(fault: Fault, rounds: int) -
         with pytest.raises(InputError, match=r"MLflow's store does not answer at http.*"):
             ledger.read("m")
         fault.mend()
-        promote_some(draw)  # the next command goes on, and mends what is to be mended
+        promote_some(draw)  # the next command succeeds, and repairs the alias if needed
         state = ledger.read("m")
         assert ledgers.alias() == state.champion == state.entries[-1].event.version
-        assert len(state.entries) - entries - 1 in (done, done + 1)  # the last may have been entered unsaid
+        assert len(state.entries) - entries - 1 in (done, done + 1)  # the last may have been entered without an answer

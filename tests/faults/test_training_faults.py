@@ -1,4 +1,4 @@
-"""Faults of one process: a full disk, a folder that cannot be written, a GPU's memory, the same stage twice."""
+"""Faults in one process: a full disk, a read-only folder, too little GPU memory, the same stage twice."""
 
 import errno
 import subprocess
@@ -50,7 +50,7 @@ def test_a_full_disk_costs_one_checkpoint_and_no_step(
 
     def loss(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
         steps.append(len(steps))
-        if steps[-1] == 3:  # the third checkpoint meets a full disk, and the fourth room again
+        if steps[-1] == 3:  # the disk is full at the third checkpoint, and has room at the fourth
             CHECKPOINT.with_suffix(".partial").symlink_to("/dev/full")
         return losses.classification(model, batch, step)
 
