@@ -1,4 +1,4 @@
-"""A champion that the tests of serving share."""
+"""The champion that the tests of serving share."""
 
 import shutil
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def champion(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, registry.V
 
 @pytest.fixture
 def version(champion: tuple[Path, registry.Version], checkout: Path) -> Iterator[registry.Version]:
-    """The champion of a copy of that store. The files of the model are the same, and nobody writes them."""
+    """The champion in a copy of that store. The files of the model are shared, as no test writes them."""
     place, found = champion
     shutil.copytree(place / store.HOME, checkout / store.HOME, ignore=shutil.ignore_patterns("artifacts"))
     yield found

@@ -1,4 +1,4 @@
-"""bertline serve in a Ray cluster that others use: they stay as they are, and only one model is served at a time."""
+"""`bertline serve` in a shared Ray cluster: other applications keep running, and only one model is served at a time."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def head() -> Iterator[ray_nodes.Cluster]:
 def cluster(
     head: ray_nodes.Cluster, version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ray_nodes.Cluster:
-    """A head, and a champion."""
+    """A cluster with a head node, and a champion."""
     (checkout / "params.yaml").write_text(tiny.PARAMS)
     for name, value in ray_nodes.SETTINGS.items():
         monkeypatch.setenv(name, value)
@@ -61,7 +61,7 @@ def serve(port: int) -> AbstractContextManager[Forked]:
 
 @contextmanager
 def served(port: int) -> Iterator[str]:
-    """`bertline serve`; yields the address that it prints, and ends it as Ctrl-C does."""
+    """Run `bertline serve`; yields the address that it prints. At the end it is stopped as by Ctrl-C."""
     with serve(port) as process:
         process.until(lambda: "\n" in process.printed())
         said = process.printed()
@@ -73,7 +73,7 @@ def served(port: int) -> Iterator[str]:
 
 @contextmanager
 def another(port: int) -> Iterator[None]:
-    """An application of somebody else, with Serve's proxy at this port. Serve ends with the block."""
+    """Run another application, with Serve's proxy at this port. Serve ends with the block."""
     subprocess.run([sys.executable, "-c", OTHER, str(port)], check=True)
     yield
     subprocess.run([sys.executable, "-c", "from ray import serve; serve.shutdown()"], check=True)

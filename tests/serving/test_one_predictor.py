@@ -1,4 +1,4 @@
-"""evaluate, the HTTP service, the batch job and the registered model answer alike."""
+"""evaluate, the HTTP service, the batch job and the registered model give the same predictions."""
 
 import json
 import os

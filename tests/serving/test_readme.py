@@ -1,4 +1,4 @@
-"""README's way from a clone to an answer: its commands, in a copy of this checkout, on a smaller params.yaml."""
+"""The commands of README, from a clone to a prediction, in a copy of this checkout with a smaller params.yaml."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.support import forked
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-SECRETS = {  # of a registry, a Prefect server, a bucket and a hub that a user of this machine has elsewhere
+SECRETS = {  # for a registry, a Prefect server, a bucket and a hub elsewhere
     "MLFLOW_TRACKING_PASSWORD": "planted-registry",
     "PREFECT_API_AUTH_STRING": "me:planted-schedules",
     "AWS_SECRET_ACCESS_KEY": "planted-bucket",
@@ -31,14 +31,14 @@ BLOCKS = re.findall(r"^```(?:sh|json)\n(.*?)^```$", (ROOT / "README.md").read_te
 
 @pytest.fixture
 def clone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every file that git would clone, and a virtual environment that is installed already."""
+    """A folder with every file that git would clone, and an installed virtual environment."""
     listed = ["git", "ls-files", "-co", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     for name in names:
         if (ROOT / name).is_file():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, checkout / name, follow_symlinks=False)
-    os.utime("requirements.lock", (0, 0))  # older than what is installed
+    os.utime("requirements.lock", (0, 0))  # older than the installed packages
     Path(".venv").mkdir()
     Path(".venv/bin").symlink_to(Path(sys.executable).parent)
     Path(".venv/.installed").touch()
@@ -47,7 +47,7 @@ def clone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PREFECT_HOME", str(PREFECT))
     monkeypatch.delenv("BERTLINE_QUIET")
     shell("dvc init -q --no-scm --force")
-    Path(".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")  # as it is committed
+    Path(".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")  # without git
     for name in NO_TELEMETRY:
         monkeypatch.delenv(name, raising=False)
     (checkout / "state/home").mkdir(parents=True)
@@ -58,7 +58,7 @@ def clone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def small(file: Path) -> None:
-    """One run of the quickstart and its baseline, an epoch long, with a gate that lets anything pass."""
+    """Reduce the quickstart to one run of one epoch and its baseline, with a gate that passes anything."""
     params = yaml.safe_load(file.read_text(encoding="utf-8"))
     for section in ("prepare", "encode", "finetune", "evaluate"):
         params[section] = {"headlines": params[section]["headlines"]}
@@ -71,19 +71,19 @@ def small(file: Path) -> None:
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
-    """A command of README, run in the environment that README puts first."""
+    """Run a command of README in the environment that README creates first."""
     done = subprocess.run(["bash", "-c", with_environment(command)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
 
 def with_environment(command: str) -> str:
-    tested = "CI PYTEST_CURRENT_TEST"  # MLflow sends nothing where it sees one of these
+    tested = "CI PYTEST_CURRENT_TEST"  # MLflow sends no telemetry if it sees one of these
     return f"source .venv/bin/activate && unset {tested} && exec {command}"
 
 
 def said(*words: str) -> str:
-    """What a command of `bertline` prints, from a process that has imported what it imports."""
+    """The output of a `bertline` command, run in a process with its imports already loaded."""
     done = forked.run("flows.cli", *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -104,7 +104,7 @@ def check_where_the_champion_came_from() -> None:
 
 
 def check_that_no_secret_was_written(clone: Path) -> None:
-    """Neither below the checkout, the home folder in it included, nor where Prefect and Ray keep their own."""
+    """Check the checkout, with the home folder inside it, and the files of Prefect and Ray."""
     began = (clone / ".venv").lstat().st_mtime
     sessions = [place for place in Path("/tmp/ray").glob("session_2*") if place.stat().st_mtime >= began]
     places = [place for place in clone.iterdir() if place.name not in ("tests", ".venv")]
@@ -117,7 +117,7 @@ def check_that_no_secret_was_written(clone: Path) -> None:
 def has_secret(file: Path) -> bool:
     try:
         return b"planted-" in file.read_bytes()
-    except OSError:  # of another test's session, which has ended
+    except OSError:  # the session of another test, which has ended
         return False
 
 
@@ -148,7 +148,7 @@ def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
             server.wait(60)
     home = Path("state/home")
     left = [str(each.relative_to(home)) for each in sorted(home.rglob("*")) if each.is_file()]
-    expected = (".cache/matplotlib/fontlist-", ".ray/auth_token")  # docs/security.md names them
+    expected = (".cache/matplotlib/fontlist-", ".ray/auth_token")  # listed in docs/security.md
     assert [each for each in left if not each.startswith(expected)] == []
     check_that_no_secret_was_written(clone)
     told = json.loads(answer)

@@ -1,4 +1,4 @@
-"""What the HTTP service refuses before any model sees it."""
+"""Requests that the HTTP service refuses before they reach a model."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from pipelines.serving import admission, app, bodies, page, schemas
 
 
 def refused(body: dict[str, Any]) -> str:
-    """What a client is told of the body of its request."""
+    """The error that a client gets for the body of its request."""
     with pytest.raises(ValidationError) as found:
         schemas.Request.model_validate(body)
     sent = asyncio.run(app._refused(None, RequestValidationError(found.value.errors())))
@@ -35,7 +35,7 @@ def test_no_text_is_repeated_and_of_an_unknown_key_a_line() -> None:
 
 
 def answered(parts: list[bytes], pause: float = 0, **headers: str) -> tuple[int, str]:
-    """Status and text of what a limit of 1,000 bytes and 0.2 s lets through to an application that counts bytes."""
+    """Status and text of the reply of an application that counts bytes, behind limits of 1,000 bytes and 0.2 s."""
 
     async def counts(scope: Any, receive: Any, send: Any) -> None:
         size = str(len((await receive())["body"])).encode()
@@ -73,7 +73,7 @@ def test_a_body_has_a_size_and_a_time() -> None:
         ('{"rows": [{"text": "a"}], "rows": [{"text": "b"}]}', "'rows'"),
         ('{"rows": [{"text": "a", "text": "a"}]}', "'text'"),
         ('{"rows": [], "r\\u006fws": []}', "'rows'"),  # one key in two spellings
-        ('{"a": 1, "\\ud800": 1, "\\ud800": 2}', "'\\\\ud800'"),  # half a letter, as JSON allows it
+        ('{"a": 1, "\\ud800": 1, "\\ud800": 2}', "'\\\\ud800'"),  # a lone surrogate, which JSON allows
         (f'{{"{"k" * 200}": 1, "{"k" * 200}": 2}}', f"'{'k' * 40}'"),
         ('{"\\n\\u001b[2J": 1, "\\n\\u001b[2J": 2}', "'\\\\n\\\\x1b[2J'"),
     ],
@@ -82,7 +82,7 @@ def test_a_key_that_stands_twice_is_refused_and_named(body: str, key: str) -> No
     wanted = (
         f'{{"detail":"the body: the key {key} stands twice in one object; which of its values is meant is unknown"}}'
     )
-    for coding in ("utf-8", "utf-16"):  # as json.loads reads bytes
+    for coding in ("utf-8", "utf-16"):  # json.loads accepts both as bytes
         encoded = body.encode(coding)
         assert answered([encoded[:10], encoded[10:]]) == (422, wanted)
 

@@ -1,4 +1,4 @@
-"""The services answer as the predictor does: ours over HTTP, MLflow's own, and the batch job on Ray."""
+"""The HTTP service, MLflow's own service and the batch job on Ray give the same predictions as the predictor."""
 
 import importlib
 import json
@@ -81,7 +81,7 @@ def test_sigterm_lets_requests_be_answered_and_ends_all(
 
 
 def _check_that_a_generated_client_works(address: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What openapi-python-client makes of /openapi.json reads an answer, and a refusal."""
+    """A client that openapi-python-client generates from /openapi.json reads an answer, and an error."""
     with urllib.request.urlopen(f"{address}/openapi.json") as answer:
         Path("openapi.json").write_bytes(answer.read())
     make = ["generate", "--path", "openapi.json", "--output-path", "generated", "--meta", "none"]
@@ -111,14 +111,14 @@ def _check_that_it_follows(address: str, checkout: Path) -> None:
 
 
 def _check_that_it_goes_on_without_a_ledger(address: str) -> None:
-    """A file that is moved away would stay open in the replica; this one is no database any more."""
+    """Damage the database's file in place, because the replica would keep a removed file open."""
     (store.HOME / "mlflow.db").write_bytes(b"no database" * 1000)
     servers.wait_until(lambda: "tiny version 2 goes on answering" in _said_in_ray(), "it has looked at the ledger", 120)
     assert ask(address, "/predict", {"rows": [{"text": "犬"}]})["version"] == 2
 
 
 def _said_in_ray() -> str:
-    """What the processes of this Ray have written to stderr."""
+    """The text that the processes of this Ray have written to stderr."""
     words = [word for child in psutil.Process().children(recursive=True) for word in child.cmdline()]
     places = {word.partition("=")[2] for word in words if word.startswith("--log_dir=")}
     assert places
@@ -139,7 +139,7 @@ with deployment.started("127.0.0.1", 0):
 
 
 def test_no_other_machine_reaches_rays_processes(version: registry.Version) -> None:
-    """Every port on which they listen is of 127.0.0.1. In a process of its own: Ray reads its switch when imported."""
+    """Ray's processes listen on 127.0.0.1 only. The test runs in a new process, as Ray reads the setting on import."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     code = LISTENING.replace('0.1", 0', f'0.1", {free_port()}')
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -154,7 +154,7 @@ def test_ray_data_answers_as_the_predictor_does(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS})
     wanted = {row["id"]: row for row in Predictor.load(registry.folder(version)).predict(rows).to_pylist()}
-    source = checkout / "day=2026-11-01" / "in.pq"  # for Ray the folder would be a column, and the file no Parquet
+    source = checkout / "day=2026-11-01" / "in.pq"  # Ray would take the folder as a column, and reject the suffix
     source.parent.mkdir()
     pq.write_table(rows, source, row_group_size=2)
     pq.write_table(rows.slice(0, 0), checkout / "none.parquet")
@@ -180,7 +180,7 @@ def test_mlflows_own_server_answers_as_the_predictor_does(version: registry.Vers
     served = ["-m", "models:/tiny@champion", "--env-manager", "local", *address]
     command = [str(tools / "mlflow"), "models", "serve", *served]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": store.uri(), "PYTHONPATH": str(ROOT)}
-    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"  # where it looks for uvicorn
+    environment["PATH"] = f"{tools}{os.pathsep}{environment['PATH']}"  # MLflow looks for uvicorn there
     with open("serve.log", "w") as log:
         server = psutil.Popen(command, env=environment, stdout=log, stderr=log)
     try:
@@ -212,7 +212,7 @@ def _check_service(address: str, wanted: dict[str, dict]) -> None:
         {"rows": [{"txt": "a"}]},
         {"rows": [{"text": "a", "text_pair": "b"}]},
         {"rows": [{"text": 1}]},
-        {"rows": [{"text": float("nan")}]},  # JSON has no NaN, but Python writes and reads it
+        {"rows": [{"text": float("nan")}]},  # not valid JSON, but Python writes and reads it
         {"rows": [{"text": "\ud800"}]},
     ):
         with pytest.raises(InputError, match=": 422: "):
@@ -220,7 +220,7 @@ def _check_service(address: str, wanted: dict[str, dict]) -> None:
 
 
 def _check_what_openapi_says(address: str) -> None:
-    """What a client that was generated from it relies on: every answer is one of those that it declares."""
+    """Every response matches one that openapi.json declares, as generated clients require."""
     spec = ask(address, "/openapi.json")
     seen = set()
     good = json.dumps({"rows": [{"text": "犬"}]}).encode()
@@ -246,7 +246,7 @@ def _check_what_openapi_says(address: str) -> None:
 
 
 def _check_bodies_that_attack(address: str) -> None:
-    """More slow ones than are answered at a time keep nobody; one without an end is cut off; no key counts twice."""
+    """Many slow bodies do not block other requests, an endless body is cut off, and a duplicate key is refused."""
     host, _, port = address.removeprefix("http://").partition(":")
     head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
     twice = '{"rows": [{"text": "a"}], "rows": [{"text": "b"}]}'

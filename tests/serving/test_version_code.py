@@ -1,4 +1,4 @@
-"""The code that goes with a registered version: what opens it, and no more."""
+"""The code stored with a registered version: what is needed to open it, and nothing else."""
 
 import ast
 import json
@@ -29,7 +29,7 @@ print(json.dumps([len(said), ours]))
 
 
 def test_a_version_brings_the_code_and_names_the_packages_that_it_needs(checkout: Path) -> None:
-    """Opened where there is no checkout, as whoever restores its environment would."""
+    """The version is opened without the checkout, as in a restored environment."""
     stores.place_in(checkout)
     folder, exported = tiny.classifier(checkout / "model"), checkout / "exported"
     exported.mkdir()
@@ -54,7 +54,7 @@ def test_a_version_brings_the_code_and_names_the_packages_that_it_needs(checkout
 
 
 def _opened_elsewhere(runtime: str, checkout: Path) -> tuple[int, list[str]]:
-    """How many rows it answers by `runtime` in a process without the checkout, and the project's files that it uses."""
+    """Open the version in a process without the checkout; returns the rows predicted, and the project's files used."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     code = f"import sys; sys.path.insert(0, '{_code(checkout)}')\nRUNTIME = '{runtime}'\n{RESTORED}"
     done = subprocess.run(
@@ -70,7 +70,7 @@ def _code(checkout: Path) -> Path:
 
 
 def _imported(file: Path) -> set[str]:
-    """The packages that a file imports when it is imported itself."""
+    """The packages that a file imports at its top level."""
     found = set()
     for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.Import):
