@@ -1,7 +1,7 @@
 """The choice of an attention kernel: on a CPU, torch's fused kernel is faster only for long rows in fp32.
 
-Measured by `benchmarks/pretrain.py`, and for long rows in docs/log.md. All other rows use plain attention: the matrix
-products, the softmax and `fast_dropout`, one after another.
+Measured by `benchmarks/pretrain.py`, and for long rows in docs/log/2026-11-training.md. All other rows use plain
+attention: the matrix products, the softmax and `fast_dropout`, one after another.
 """
 
 from collections.abc import Iterator

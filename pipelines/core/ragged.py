@@ -63,7 +63,8 @@ def padded(rows: Ragged, chosen: np.ndarray, fill: int, limit: int) -> tuple[np.
     """The chosen rows padded with `fill`, (B, T) int64, and a mask that is True at values, (B, T) bool.
 
     T is the length of the longest row, rounded up to a multiple of `ROUND`, and at most `limit`. Rounding keeps the
-    number of shapes small: the allocator and oneDNN keep memory for every new shape (docs/log.md).
+    number of shapes small: the allocator and oneDNN keep memory for every new shape
+    (docs/log/2026-11-training.md).
     """
     starts = rows.offsets[chosen]
     lengths = rows.offsets[chosen + 1] - starts

@@ -2,7 +2,7 @@
 
 MeCab's lattice takes kilobytes of memory per character, so a text of millions of characters would end the process. A
 piece ends where the cut does not change the ids: no word of a tokenizer crosses white space, and MeCab's words after a
-sentence seldom depend on that sentence (docs/log.md).
+sentence seldom depend on that sentence (docs/log/2026-11-text.md).
 """
 
 import re

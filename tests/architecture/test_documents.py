@@ -138,8 +138,8 @@ def test_a_page_is_wrapped_and_leads_somewhere(page: str) -> None:
 def test_what_is_wrong_with_a_page_is_found() -> None:
     assert {"README.md", "CHANGELOG.md", "docs/glossary.md", "encoders/mini-ja/README.md"} < set(pages())
     assert long_lines(f"| {'x' * 100} |\n```\n{'x' * 101}\n```\n{'x' * 101}\n{'x' * 100}") == ["x" * 101]
-    links = "[a](README.md) [b](nothing.md) [c](docs/log.md#nothing) [d](#one-two) [e](#three) [f](https://x.y)"
-    assert broken_links(f"{links}\n# One, two", ROOT) == ["nothing.md", "docs/log.mdnothing", "three"]
+    links = "[a](README.md) [b](nothing.md) [c](docs/log/README.md#nothing) [d](#one-two) [e](#three) [f](https://x.y)"
+    assert broken_links(f"{links}\n# One, two", ROOT) == ["nothing.md", "docs/log/README.mdnothing", "three"]
     told = "```sh\nmake run  # all\ncurl -d '{}' x\n```\n`bertline\nserve it`, `params.yaml`, `python docs/none.py`"
     assert commands(told) == {"make run", "curl", "bertline serve it", "python docs/none.py"}
     wrong = ["make rum", "bertline server", "python -m pipelines.stages.tune x", "python docs/none.py"]

@@ -23,7 +23,7 @@ OLD = {
     r"\blooks:": "evaluations",
 }
 # they tell of then
-HISTORY = ("CHANGELOG.md", "docs/log.md", "docs/decisions/", "tests/architecture/test_words.py")
+HISTORY = ("CHANGELOG.md", "docs/log/", "docs/decisions/", "tests/architecture/test_words.py")
 TEXT = (".py", ".md", ".yaml", ".toml", ".txt")
 
 
