@@ -31,7 +31,7 @@ def backfill(
     prefect_settings.before_a_flow([job], "score")
     from flows.score_windows import backfill as run
 
-    print("\n".join(run(job, since, until)) or f"{job}: no window from {since} to {until} is its own")
+    print("\n".join(run(job, since, until)) or f"{job} has no windows between {since} and {until}")
 
 
 @cli.command()

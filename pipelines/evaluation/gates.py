@@ -160,7 +160,7 @@ def _against(
     if rules.least_agreement:
         yield _least("least_agreement", "agreement with the champion", same, rules.least_agreement)
     if rules.at_tie == "keep" and same == 1:
-        yield Finding("at_tie", 1, 1, False, "it says what the champion says of every row, and at_tie is keep")
+        yield Finding("at_tie", 1, 1, False, "its predictions equal the champion's on every row (at_tie: keep)")
     if rules.max_latency_ratio:
         assert latency_ratio is not None, "the rule max_latency_ratio needs both measured in turn"
         said = "latency as a multiple of the champion's, in turn with it,"

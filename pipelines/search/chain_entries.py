@@ -69,6 +69,6 @@ def say_of_stricter_gates(run: str, budget: Budget) -> None:
     for name, rules in gates_of(run).items():
         if rules.gate == "enforce" and 100 * rules.may_lose < budget.max_loss:
             say(
-                f"compress {run}: {tables.points(budget.max_loss / 100)} may be lost, but the gate of {name} takes "
-                f"nothing that may have lost more than {tables.points(rules.may_lose)}"
+                f"compress {run}: --max-loss allows {tables.points(budget.max_loss / 100)}, but the gate {name} rejects "
+                f"losses above {tables.points(rules.may_lose)}"
             )

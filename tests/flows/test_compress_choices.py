@@ -310,8 +310,7 @@ def test_a_gate_that_is_stricter_than_the_budget_is_told_first(
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     chain_entries.say_of_stricter_gates("big", Budget(max_loss=1.0))
     assert capsys.readouterr().err.splitlines() == [
-        "compress big: 1 point may be lost, but the gate of titles "
-        "takes nothing that may have lost more than 0.5 points"
+        "compress big: --max-loss allows 1 point, but the gate titles rejects losses above 0.5 points"
     ]
 
 
