@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipelines.core import checking, params, paths, tables
+from pipelines.core import params, paths, tables
 from pipelines.core.progress import say
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.graph import executor
+from pipelines.graph import checking, executor
 from pipelines.reports import report
 
 TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/scored/quickstart.parquet")

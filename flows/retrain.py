@@ -8,9 +8,9 @@ from prefect.cache_policies import NO_CACHE
 from flows import prefect_events
 from flows.failure_hook import HOOKS
 from flows.stage_task_runs import TaskRuns
-from pipelines.core import checking, params, stage
+from pipelines.core import params, stage
 from pipelines.entries.promote import Promote
-from pipelines.graph import executor
+from pipelines.graph import checking, executor
 from pipelines.lifecycle import registration
 from pipelines.tracking import ledger, registry
 

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from flows.cli.arguments import group
-from pipelines.core import checking, params
+from pipelines.core import params
 from pipelines.core.errors import UsageError
+from pipelines.graph import checking
 
 cli = group()
 SHOWN = 20  # problems of params.yaml, if there are several

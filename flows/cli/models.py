@@ -7,8 +7,9 @@ import typer
 
 from flows.cli.arguments import REFUSED, AsJson, Name, Reason, group, print_answer
 from flows.local import prefect_settings
-from pipelines.core import checking, paths
+from pipelines.core import paths
 from pipelines.core.errors import UsageError, printable
+from pipelines.graph import checking
 
 cli = group()
 

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from flows.local import prefect_key, temporary_server
-from pipelines.core import checking
+from pipelines.graph import checking
 
 HOME, PIDS = Path("state/prefect"), Path("state/pids")
 

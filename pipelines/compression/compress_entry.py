@@ -24,7 +24,7 @@ from pipelines.training.distributed import fitting
 def compress(key: str, entry: Compress, target: Path, resources: Resources) -> None:
     """Run the entry's method and write its result as the model folder `target`."""
     method = plugins.load("pipelines.compression.methods", entry.method)
-    options = params.options(entry, method.Params, f"compress.{key}", seed=entry.seed)
+    options = params.options(entry, method.Params, f"compress.{key}", **entry.shared())
     if getattr(options, "patience", 0) and not entry.dev:
         raise UsageError(f"params.yaml: compress.{key}.patience: {options.patience}; it needs a split as dev")
     teacher_folder, data = paths.model(entry.teacher), paths.encoded(entry.data)

@@ -1,6 +1,6 @@
 """Base classes of the entries of params.yaml. The entries of each section are in pipelines/entries."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
 
@@ -29,6 +29,11 @@ class Section(BaseModel):
 
     refers: ClassVar[dict[str, tuple[str, ...]]] = {}  # key -> the sections whose entries it may name
     named_after: ClassVar[tuple[str, ...]] = ()  # an entry has the same name as an entry of one of these
+    plugins: ClassVar[tuple[str, str]] = ("", "")  # the key that names a plugin, and the package of the plugins
+
+    def shared(self) -> dict[str, Any]:
+        """The entry's own keys that a plugin may declare too, with their values."""
+        return {}
 
 
 class PluginSection(Section):

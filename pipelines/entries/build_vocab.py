@@ -9,6 +9,7 @@ from pipelines.core.section import Name, PluginSection
 
 class BuildVocab(PluginSection):
     refers: ClassVar = {"rows": ("prepare",)}
+    plugins: ClassVar = ("tokenizer", "pipelines.text.tokenizers")
 
     rows: Name
     tokenizer: str

@@ -1,6 +1,6 @@
 """prepare: the corpus to turn into rows, and the expectations of the rows."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -21,6 +21,8 @@ class Expect(Section):
 
 
 class Prepare(PluginSection):
+    plugins: ClassVar = ("corpus", "pipelines.data.corpora")
+
     corpus: str
     source: str  # the folder or file to read: artifacts/raw/NAME, or a path of your own
     task: str = ""  # a key of the corpus's TASKS, if it has any

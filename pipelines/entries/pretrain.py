@@ -10,6 +10,7 @@ from pipelines.entries.parts.fit import Fit
 
 class Pretrain(Fit):
     refers: ClassVar = {"data": ("encode",)}
+    plugins: ClassVar = ("objective", "pipelines.objectives")
 
     data: Name
     start: str  # a model folder to continue from, or a config (a JSON file), for random weights

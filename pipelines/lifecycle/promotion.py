@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pipelines.core import checking, params, resources
+from pipelines.core import params, resources
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.entries.baseline import Baseline
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
+from pipelines.graph import checking
 from pipelines.inference.predictor import Predictor
 from pipelines.measurement import gate_measurements
 from pipelines.tracking import ledger, registry

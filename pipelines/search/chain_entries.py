@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pipelines.compression.chains import Budget
-from pipelines.core import checking, params
+from pipelines.core import params
 from pipelines.core.errors import UsageError
 from pipelines.core.progress import say
 from pipelines.entries.compress import Compress
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.graph import executor
+from pipelines.graph import checking, executor
 from pipelines.reports import tables
 
 
@@ -69,6 +69,6 @@ def say_of_stricter_gates(run: str, budget: Budget) -> None:
     for name, rules in gates_of(run).items():
         if rules.gate == "enforce" and 100 * rules.may_lose < budget.max_loss:
             say(
-                f"compress {run}: --max-loss allows {tables.points(budget.max_loss / 100)}, but the gate {name} rejects "
-                f"losses above {tables.points(rules.may_lose)}"
+                f"compress {run}: --max-loss allows {tables.points(budget.max_loss / 100)}, "
+                f"but the gate {name} rejects losses above {tables.points(rules.may_lose)}"
             )

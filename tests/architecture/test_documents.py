@@ -20,8 +20,9 @@ from ray.serve.schema import ServeDeploySchema
 from docs import generate
 from flows import failure_hook
 from flows.cli import cli
-from pipelines.core import checking, params, plugins
+from pipelines.core import params, plugins
 from pipelines.core.resources import Resources
+from pipelines.graph import checking
 from tests.support.places import ROOT
 
 WALK = "tests/serving/test_readme.py::test_the_way_from_a_clone_to_an_answer"

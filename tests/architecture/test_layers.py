@@ -151,6 +151,21 @@ def reads(place: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{name}: it is read at {', '.join(READ_ENVIRONMENT)} alone"
 
 
+# params.yaml has a section for each file of entries/, and `params` reads the whole of it
+NAMED_IN_CORE = {"pipelines/core/params.py": "pipelines.entries"}
+
+
+def named_above(place: Path, tree: ast.AST) -> Iterator[str]:
+    """Rooms above that a file of core names in a string, from which it would import them."""
+    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    for name in strings:
+        top, _, rest = name.partition(".")
+        named = top == "pipelines" and rest.split(".")[0] in RANK and name.replace(".", "").replace("_", "").isalnum()
+        allowed = name.startswith("pipelines.core") or NAMED_IN_CORE.get(str(place)) == name
+        if room_of(place) == "core" and named and not allowed:
+            yield f"{name!r}: core names no room above it"
+
+
 def violations(place: Path, source: str) -> list[str]:
     """Every rule that the file at `place` breaks, as sentences."""
     tree, here, found = ast.parse(source), room_of(place), []
@@ -175,6 +190,7 @@ def violations(place: Path, source: str) -> list[str]:
             found.append(f"{place}: {node.name} has over 40 lines")
     found += [f"{place}: {patched}" for patched in patches(tree)]
     found += [f"{place}: {read}" for read in reads(place, tree)]
+    found += [f"{place}: {named}" for named in named_above(place, tree)]
     if str(place).startswith(WRITTEN_BY_OTHERS):
         found += [f"{place}: {joined}" for joined in joins(tree)]
     if not ast.get_docstring(tree):
@@ -251,6 +267,11 @@ PLANTED = {
         "pipelines/compression/a.py",
         '"""x"""\nimport os\nREMOTE = bool(os.environ.get("RAY_ADDRESS"))\n',
         "os.environ: it is read at",
+    ),
+    "a room above, by its name": (
+        "pipelines/core/a.py",
+        '"""x"""\nPACKAGE = "pipelines.data.corpora"\n',
+        "core names no room above",
     ),
     "a shadowing name": ("pipelines/stages/tokenize.py", '"""x"""\n', "shadows"),
 }

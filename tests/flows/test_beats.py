@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from flows.promote import promote
-from pipelines.core import checking, paths, schema, tables
+from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError, UsageError
+from pipelines.graph import checking
 from pipelines.inference.predictor import Predictor
 from pipelines.stages import baseline
 from pipelines.tracking import ledger, registry

@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from pipelines.core import checking, paths
+from pipelines.core import paths
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.schema import INPUTS
 from pipelines.data.corpora import livedoor
+from pipelines.graph import checking
 from pipelines.lifecycle import history, lineage
 from pipelines.serving import batch
 from pipelines.stages import encode, prepare

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.core import checking, params, paths
+from pipelines.core import params, paths
 from pipelines.core.errors import InputError
+from pipelines.graph import checking
 from pipelines.stages import prepare
 
 ROWS = [{"text": f"t{i}", "label": "ab"[i % 2]} for i in range(4)]

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.core import checking, paths
+from pipelines.core import paths
+from pipelines.graph import checking
 from pipelines.stages import baseline, encode, evaluate, finetune, ingest, prepare, pretrain, report
 from tests.support.places import MIRROR, ROOT, needs_mirror
 from tests.support.ready_made import FILES, KINDS, few, one_of_each_kind

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.core import checking
 from pipelines.core.errors import UsageError
 from pipelines.data import references
+from pipelines.graph import checking
 from tests.support import commands
 
 ROWS = "text,label\n" + "a,x\nb,y\n" * 4

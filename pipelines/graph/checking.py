@@ -12,12 +12,6 @@ from pipelines.core.section import Section
 
 # groups of sections that share a folder: artifacts/models; artifacts/predictions and artifacts/metrics
 TOGETHER = (("import_weights", "pretrain", "finetune", "compress"), ("baseline", "evaluate"))
-PLUGINS = {  # section -> the package of its plugins, and the key of an entry that names a plugin
-    "prepare": ("pipelines.data.corpora", "corpus"),
-    "build_vocab": ("pipelines.text.tokenizers", "tokenizer"),
-    "pretrain": ("pipelines.objectives", "objective"),
-    "compress": ("pipelines.compression.methods", "method"),
-}
 Entries = dict[str, dict[str, Section]]  # section -> name -> entry
 
 
@@ -53,13 +47,18 @@ def check_options(checked: Entries, file: Path = params.FILE) -> None:
 
     The check imports the plugins; some of them import torch, which takes seconds.
     """
-    for section, (package, field) in PLUGINS.items():
-        for name, entry in checked[section].items():
-            where = f"{section}.{name}"
-            if (plugin := getattr(entry, field)) not in (known := plugins.names(package)):
-                raise UsageError(f"{file}: {where}: {choices(field, plugin, known)}")
-            shared = {"seed": entry.seed} if section == "compress" else {}  # type: ignore[attr-defined]
-            params.options(entry, plugins.load(package, plugin).Params, where, **shared)
+    for section, entries in checked.items():
+        for name, entry in entries.items():
+            if any(entry.plugins):
+                _check_options(entry, f"{section}.{name}", file)
+
+
+def _check_options(entry: Section, where: str, file: Path) -> None:
+    key, package = entry.plugins
+    plugin, known = getattr(entry, key), plugins.names(package)
+    if plugin not in known:
+        raise UsageError(f"{file}: {where}: {choices(key, plugin, known)}")
+    params.options(entry, plugins.load(package, plugin).Params, where, **entry.shared())
 
 
 def activate(file: Path, force: bool) -> None:

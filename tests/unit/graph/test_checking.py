@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pipelines.core import checking, params, plugins, resources
+from pipelines.core import params, plugins, resources
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Section
+from pipelines.graph import checking
 from tests.support.places import ROOT
 
 GOOD = """
