@@ -64,7 +64,7 @@ def context(place: Path, family: str = "bert", kind: str = "single", layers: int
 def made(name: str, given: Context, **more: Any) -> Any:
     method = plugins.load("pipelines.compression.methods", name)
     given.fit.folder.mkdir(parents=True, exist_ok=True)
-    return method.compress(given, method.Params(**FEW | STUDENTS[name] | more))
+    return method.compress(given, method.Params(**FEW | method.EXAMPLE | more))
 
 
 def size(model: torch.nn.Module) -> int:

@@ -3,7 +3,6 @@
 import inspect
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,15 +24,6 @@ from tests.support.fits import rows
 CORPORA, TOKENIZERS = "pipelines.data.corpora", "pipelines.text.tokenizers"
 METHODS = "pipelines.compression.methods"
 FEW = {"epochs": 1, "batch_size": 8}
-OPTIONS: dict[str, dict[str, Any]] = {  # what a method cannot do without
-    "soft_targets": {"layers": 1, "hidden_size": 16, **FEW},
-    "distilbert": FEW,
-    "pkd": {"layers": 2, **FEW},
-    "tinybert": {"layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 1, **FEW},
-    "theseus": {"replacing_epochs": 1, **FEW},
-    "bilstm_student": {"hidden_size": 8, **FEW},
-    "mobile": {"bottleneck": 8, "intermediate_size": 8, "feed_forwards": 1, "embedding_size": 8, **FEW},
-}
 # test_smaller_models.py has those that claim families
 AS_IT_IS = [name for name in plugins.names(METHODS) if not compressed.families(name)]
 
@@ -113,7 +103,8 @@ def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checko
     folder = tiny.classifier(checkout / "teacher", layers=4)
     teacher, task = model_folder.load_tuned(folder)
     inputs = {"input_ids": torch.randint(5, 50, (3, 9)), "attention_mask": torch.ones(3, 9, dtype=torch.int64)}
-    params = method.Params(**OPTIONS.get(name, {}))
+    trains = name in compressed.STUDENTS
+    params = method.Params(**method.EXAMPLE | (FEW if trains else {}))
     with fitting("compress", name, Resources()) as fit:
         texts, data = tokenizer.load(folder), Data(rows(vocab=50), None, 0)
         smaller = method.compress(Context(teacher, task, data, texts, None, 1, fit, checkout / "cache"), params)

@@ -17,15 +17,16 @@ from pipelines.inference.predictor import Predictor
 from pipelines.measurement import cost
 from pipelines.models.quantization import fake_quantization
 from tests.support import kinds, own_formats
+from tests.support.compressed import QUANTIZING
 from tests.support.fits import EACH_STEP
-from tests.support.quantizing import FAMILIES, OPTIONS, quantized, teacher
+from tests.support.quantizing import FAMILIES, quantized, teacher
 
 METHODS = "pipelines.compression.methods"
 FORMS = {"dynamic_int8": "int8", "static_int8": "qdq", "q8bert": "qdq", "group_quant": "packed"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("method", QUANTIZING)
 def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> None:
     context = teacher("single", family, checkout)
     options = {"learning_rate": 1e-9} if method == "q8bert" else {}
@@ -43,7 +44,7 @@ def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds.TASKS if kind != "single"])
-@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("method", QUANTIZING)
 def test_a_method_does_a_kind_of_rows(method: str, kind: str, checkout: Path) -> None:
     out = quantized(method, teacher(kind, "bert", checkout))
     assert Predictor.load(out).predict(kinds.rows(kind)).num_rows == 24
@@ -91,7 +92,7 @@ def test_a_value_out_of_range_is_one_sentence(name: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["a layer less", "another form"])
-@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("method", QUANTIZING)
 def test_a_folder_whose_files_do_not_fit_is_refused(method: str, damage: str, checkout: Path) -> None:
     out = quantized(method, teacher("single", "bert", checkout))
     file, mark = out / "config.json", f"bertline_{FORMS[method]}"

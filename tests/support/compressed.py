@@ -21,33 +21,24 @@ from tests.support import kinds, tiny
 
 METHODS = "pipelines.compression.methods"
 TWO_STEPS = {"epochs": 0.67, "batch_size": 8, "learning_rate": 1e-3}  # on 24 rows
-# the required params of each method, for a model of two layers with two heads each
-OPTIONS: dict[str, dict[str, Any]] = {
-    "drop_layers": {"layers": 1},
-    "prune_heads": {"share": 0.5},
-    "prune_ffn": {"share": 0.5},
-    "prune_magnitude": {"sparsity": 0.75, "rounds": 2, "rewind": "teacher"},
-    "share_layers": {},
-    "factorize_embeddings": {"size": 8},
-    "prune_vocab": {},
-}
-# for a teacher of four layers
-STUDENTS: dict[str, dict[str, Any]] = {
-    "soft_targets": {"layers": 2, "hidden_size": 16},
-    "distilbert": {},
-    "pkd": {"layers": 2},
-    "tinybert": {"layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 1},
-    "theseus": {"layers": 2, "replacing_epochs": 1},
-    "bilstm_student": {"hidden_size": 16},
-    "mobile": {"bottleneck": 8, "intermediate_size": 8, "feed_forwards": 1, "embedding_size": 8, "transfer_epochs": 1},
-}
+QUANTIZING = ("dynamic_int8", "static_int8", "q8bert", "group_quant")
+
+
+def families(name: str) -> tuple[str, ...]:
+    """The families that a method claims to support."""
+    return getattr(plugins.load(METHODS, name), "FAMILIES", ())
+
+
+# the methods that make a student of their own, which the contract tests of students pick up by themselves
+STUDENTS = [name for name in plugins.names(METHODS) if not families(name) and name not in QUANTIZING]
 SAME_SIZE = ("prune_magnitude",)  # methods that keep the size in bytes
 
 
 def options(name: str, **more: Any) -> dict[str, Any]:
-    """The required params of this method, with changes."""
-    trains = "epochs" in plugins.load(METHODS, name).Params.model_fields
-    return OPTIONS.get(name, {}) | STUDENTS.get(name, {}) | (TWO_STEPS if trains else {}) | more
+    """The method's params for a tiny teacher, and two steps of training, with changes."""
+    method = plugins.load(METHODS, name)
+    trains = "epochs" in method.Params.model_fields
+    return method.EXAMPLE | (TWO_STEPS if trains else {}) | more
 
 
 def teacher(family: str, kind: str, folder: Path, layers: int = 2) -> Path:
@@ -87,11 +78,6 @@ def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tu
     out.mkdir()
     model_folder.save(model, out, compress_entry.tokenizer_folder(given), given.task)
     return model, given.found
-
-
-def families(name: str) -> tuple[str, ...]:
-    """The families that a method claims to support."""
-    return getattr(plugins.load(METHODS, name), "FAMILIES", ())
 
 
 def claiming() -> list[str]:

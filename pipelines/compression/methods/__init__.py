@@ -1,1 +1,1 @@
-"""Compression methods, one file each: Params, and compress(context, params) -> model."""
+"""Compression methods, one file each: Params, an EXAMPLE of them, and compress(context, params) -> model."""

@@ -10,7 +10,7 @@ optimizer is AdamW instead of AdaDelta.
 """
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import ConfigDict, Field
@@ -28,6 +28,8 @@ from pipelines.models.batch import Batch
 from pipelines.models.bilstm import BilstmConfig
 from pipelines.models.features import FeaturesConfig
 from pipelines.training import losses
+
+EXAMPLE: dict[str, Any] = {"hidden_size": 16}
 
 
 class Params(Fit):

@@ -12,7 +12,7 @@ paper's architecture drops. Of twelve layers it starts from 0, 2, 4, 6, 8, 10; t
 """
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import ConfigDict, Field, model_validator
@@ -26,6 +26,7 @@ from pipelines.models.batch import Batch
 from pipelines.training import losses
 
 Weight = Annotated[float, Field(ge=0)]
+EXAMPLE: dict[str, Any] = {}
 
 
 class Params(Fit):

@@ -21,6 +21,7 @@ from pipelines.core.section import Count
 from pipelines.models import backbones
 
 FAMILIES = tuple(name for name in backbones.BACKBONES if name != "albert")  # ALBERT's layers share weights
+EXAMPLE: dict[str, Any] = {"layers": 1}
 
 
 class Params(FineTuneAfter):

@@ -6,11 +6,15 @@ range of the whole batch, so the prediction for a row may depend on the other ro
 `q8bert` avoid this.
 """
 
+from typing import Any
+
 from transformers import PreTrainedModel
 
 from pipelines.compression.context import Context
 from pipelines.core.section import Section
 from pipelines.models.quantization import int8, matrices
+
+EXAMPLE: dict[str, Any] = {}
 
 
 class Params(Section):

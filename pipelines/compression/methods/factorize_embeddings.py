@@ -21,6 +21,7 @@ from pipelines.models import backbones, shapes
 from pipelines.models.factorized import Factorized
 
 FAMILIES = tuple(backbones.BACKBONES)
+EXAMPLE: dict[str, Any] = {"size": 8}
 
 
 class Params(FineTuneAfter):

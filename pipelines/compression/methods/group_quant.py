@@ -8,7 +8,7 @@ Differences from the paper: activations stay fp32 instead of 8 bits, and the bit
 Hessian.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 from torch import nn
@@ -21,6 +21,7 @@ from pipelines.models.quantization import fake_quantization, matrices, packed
 from pipelines.training import losses
 
 Bits = Annotated[int, Field(ge=2, le=8)]
+EXAMPLE: dict[str, Any] = {"bits": 4, "rows": 2}
 
 
 class Params(Fit):

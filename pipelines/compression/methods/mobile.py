@@ -12,7 +12,7 @@ once (section 3.6, joint knowledge transfer).
 """
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import ConfigDict, Field
@@ -27,6 +27,13 @@ from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, heads, shapes
 
 LONGEST = 512  # MobileBERT's maximum of tokens; longer training rows raise it, up to the teacher's maximum
+EXAMPLE: dict[str, Any] = {
+    "bottleneck": 8,
+    "intermediate_size": 8,
+    "feed_forwards": 1,
+    "embedding_size": 8,
+    "transfer_epochs": 1,
+}
 
 
 class Params(Fit):

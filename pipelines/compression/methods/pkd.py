@@ -11,7 +11,7 @@ Difference from the paper: soft targets are multiplied by the square of the temp
 """
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import ConfigDict, Field
@@ -24,6 +24,8 @@ from pipelines.core.section import Count, Fraction
 from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
 from pipelines.training import losses
+
+EXAMPLE: dict[str, Any] = {"layers": 2}
 
 
 class Params(Fit):

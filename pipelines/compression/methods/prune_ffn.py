@@ -7,7 +7,7 @@ the result is a native model with a smaller `intermediate_size`. With `among: mo
 config.json notes how many each layer has (`bertline_reshaped`), and bertline opens the folder.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from transformers import PreTrainedModel
@@ -21,6 +21,7 @@ from pipelines.training import losses
 
 # not MobileBERT, whose layers have several feed-forward parts
 FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "deberta-v2", "modernbert")
+EXAMPLE: dict[str, Any] = {"share": 0.5}
 
 
 class Params(FineTuneAfter):

@@ -9,7 +9,7 @@ Differences from the paper: it prunes without training afterwards, and may remov
 keeps `least` heads.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from transformers import PreTrainedModel
@@ -22,6 +22,7 @@ from pipelines.models import shapes
 from pipelines.training import losses
 
 FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "mobilebert", "modernbert")
+EXAMPLE: dict[str, Any] = {"share": 0.5}
 
 
 class Params(FineTuneAfter):

@@ -12,7 +12,7 @@ numbers. `sparsity` in variant.json is the share of zeros in the file.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -29,6 +29,7 @@ from pipelines.models import backbones
 
 FAMILIES = tuple(name for name in backbones.BACKBONES if name != "xlnet")  # XLNet's weights have three dimensions
 REWIND = "params.yaml: compress: rewind: encoder"
+EXAMPLE: dict[str, Any] = {"sparsity": 0.75, "rounds": 2, "rewind": "teacher"}
 
 
 class Params(FineTuneAfter):

@@ -26,6 +26,7 @@ from pipelines.text import tokenizer as text_tokenizer
 from pipelines.text import vocabulary_pruning
 
 FAMILIES = tuple(backbones.BACKBONES)
+EXAMPLE: dict[str, Any] = {}
 
 
 class Params(Section):

@@ -12,7 +12,7 @@ follows faster.
 """
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import ConfigDict, Field
@@ -24,6 +24,8 @@ from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
 from pipelines.models.quantization import fake_quantization, int8, matrices, qdq
 from pipelines.training import losses
+
+EXAMPLE: dict[str, Any] = {"ema_decay": 0.9}
 
 
 class Params(Fit):

@@ -44,6 +44,7 @@ SAME = (  # config values with the same name in both
     "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
     "initializer_range", "layer_norm_eps", "pad_token_id", "bos_token_id", "eos_token_id",
 )  # fmt: skip
+EXAMPLE: dict[str, Any] = {}
 
 
 class Params(FineTuneAfter):

@@ -7,7 +7,7 @@ half the weight of the soft targets, which is `soft: 0.667` here. By default bot
 """
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from transformers import PreTrainedModel
@@ -15,6 +15,8 @@ from transformers import PreTrainedModel
 from pipelines.compression import distillation, students, teacher_outputs
 from pipelines.compression.context import Context
 from pipelines.core.section import Fraction
+
+EXAMPLE: dict[str, Any] = {"layers": 2, "hidden_size": 16}
 
 
 class Params(students.Sized):

@@ -6,7 +6,7 @@ section 2.1, applied after training: inputs have a scale and a zero, weights hav
 QuantizeLinear and DequantizeLinear.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from transformers import PreTrainedModel
@@ -15,6 +15,8 @@ from pipelines.compression import calibration
 from pipelines.compression.context import Context
 from pipelines.core.section import Count, Section
 from pipelines.models.quantization import int8, matrices, qdq
+
+EXAMPLE: dict[str, Any] = {"rows": 24}
 
 
 class Params(Section):

@@ -29,6 +29,8 @@ from pipelines.models import backbones, shapes
 from pipelines.models.batch import Batch
 from pipelines.training import losses, optim
 
+EXAMPLE: dict[str, Any] = {"layers": 2, "replacing_epochs": 1}
+
 
 class Params(DistillationFit):
     """The number of remaining layers, how they replace the teacher's, and the settings of both fits."""

@@ -29,6 +29,7 @@ from pipelines.models.batch import Batch
 from pipelines.training import losses
 
 Weight = Annotated[float, Field(ge=0)]
+EXAMPLE: dict[str, Any] = {"layers": 2, "hidden_size": 16, "heads": 2, "intermediate_epochs": 1}
 
 
 class Params(students.Sized):
