@@ -21,7 +21,7 @@ from pipelines.core import json_file, params, paths, tables
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import significance
-from pipelines.evaluation.score import metric_of_rows
+from pipelines.evaluation.prediction_scores import metric_of_rows
 from pipelines.graph.dvc_steps import LOCK
 
 Entries = dict[str, dict[str, Any]]

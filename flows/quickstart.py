@@ -14,7 +14,7 @@ from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.graph import checking, executor
-from pipelines.reports import report
+from pipelines.reports import report_folder
 
 TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/scored/quickstart.parquet")
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def quickstart() -> str:
         answer = _timed("one request to the service", lambda: _one_request(name, address.result(), unlabelled))
     gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
     return (
-        f"\n{report.comparison(params.read())}\n\n{gate}\n"
+        f"\n{report_folder.comparison(params.read())}\n\n{gate}\n"
         f"asked   {' | '.join(map(str, unlabelled.values()))}\nanswer  {answer}\n"
         f"report  {paths.reports() / 'index.html'}\n"
         f"scored  {SCORED} ({count:,} rows)\n"

@@ -1,5 +1,5 @@
 """bertline: the command line, a file a group of commands."""
 
-from flows.cli.app import cli, main
+from flows.cli.command import cli, main
 
 __all__ = ["cli", "main"]

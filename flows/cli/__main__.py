@@ -1,5 +1,5 @@
 """`python -m flows.cli` is `bertline`."""
 
-from flows.cli.app import main
+from flows.cli.command import main
 
 main()

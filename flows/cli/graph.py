@@ -69,6 +69,6 @@ def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")])
 @cli.command()
 def table() -> None:
     """Print every run's score and size, and how fast it is on this machine."""
-    from pipelines.reports import report
+    from pipelines.reports import report_folder
 
-    print(report.comparison(params.read()))
+    print(report_folder.comparison(params.read()))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipelines.core.errors import UsageError
-from pipelines.reports import tables
+from pipelines.reports import run_tables
 
 FIRST = ("prune_vocab",)  # later methods train with the smaller vocabulary
 LAST = ("dynamic_int8", "static_int8", "q8bert", "group_quant")  # no method changes rounded weights
@@ -166,7 +166,7 @@ def power_of(rows: int, budget: Budget) -> str:
     (McNemar 1947).
     """
     part = budget.max_loss / 100
-    most = tables.points(part)
+    most = run_tables.points(part)
     share = min(1.0, rows * (part / Z) ** 2)
     needed = f"for 5% it takes {0.05 * (Z / part) ** 2:,.0f} rows" if part else "no number of rows shows that"
     return (

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from pipelines.compression.chains import SURE, Budget, Chain, Tried
-from pipelines.reports import page, plots, tables
+from pipelines.reports import page, plots, run_tables
 from pipelines.reports.frontier import Point
 
 HEADER = ("chain", "score", "points lost", "at most", "MB", "of the bytes", "of the latency", "by", "")
@@ -43,14 +43,20 @@ def write(out: Path, search: Searched) -> None:
     """Write index.html, table.md and, if params.yaml lacks entries of the winner, winner.yaml into `out`."""
     (out / "index.html").write_text(html(search), encoding="utf-8")
     reasons = "".join(f"\n{reason}\n" for reason in _reasons(search))
-    (out / "table.md").write_text(tables.pipes([HEADER, *_lines(search)], text=1) + reasons, encoding="utf-8")
+    (out / "table.md").write_text(run_tables.pipes([HEADER, *_lines(search)], text=1) + reasons, encoding="utf-8")
     if any(search.entries.values()):
         (out / "winner.yaml").write_text(_yaml(search), encoding="utf-8")
 
 
 def plain(search: Searched) -> str:
     """The text for a terminal: the table, the winner, the gates' reports, and the entries to add to params.yaml."""
-    lines = [tables.aligned([HEADER, *_lines(search)], text=1), *_reasons(search), "", _sentence(search), *search.gate]
+    lines = [
+        run_tables.aligned([HEADER, *_lines(search)], text=1),
+        *_reasons(search),
+        "",
+        _sentence(search),
+        *search.gate,
+    ]
     if any(search.entries.values()):
         lines += [f"to make it part of the graph, add to params.yaml:\n{_yaml(search).rstrip()}"]
     return "\n".join(lines)
@@ -90,7 +96,7 @@ def _listed(lines: Sequence[str]) -> str:
 
 def _sentence(search: Searched) -> str:
     budget = search.budget
-    limit = f"at most {tables.points(budget.max_loss / 100)} below {search.run}"
+    limit = f"at most {run_tables.points(budget.max_loss / 100)} below {search.run}"
     if search.unfit and not search.winner:
         return (
             f"the gate accepts none of the {len(search.unfit)} chains, of {len(search.tried)} tried, that are {limit}"

@@ -12,7 +12,7 @@ from pipelines.core.errors import UsageError
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.evaluation import significance
-from pipelines.evaluation.score import joined, metric_of_rows
+from pipelines.evaluation.prediction_scores import joined, metric_of_rows
 from pipelines.evaluation.significance import OfRows
 
 BINS = 15  # of confidence, as in Guo et al. 2017

@@ -11,8 +11,8 @@ from pipelines.core.schema import SAYS, TARGETS
 from pipelines.entries.parts.scored import Scored
 from pipelines.evaluation import one_answer
 from pipelines.evaluation.analysis import analysis
+from pipelines.evaluation.prediction_scores import labelled, score
 from pipelines.evaluation.predictions import submission
-from pipelines.evaluation.score import labelled, score
 from pipelines.evaluation.split import Split
 
 

@@ -17,7 +17,7 @@ from pipelines.core import tables
 from pipelines.core.errors import InputError
 from pipelines.core.schema import INPUTS, ROWS, TARGETS
 from pipelines.core.task import Task
-from pipelines.evaluation.score import score
+from pipelines.evaluation.prediction_scores import score
 
 PART_ROWS = 2048  # enough rows of each length for full batches
 PART_BYTES = 512 << 10  # of texts; their windows, offsets and logits take a hundred times as much

@@ -8,7 +8,7 @@ from pipelines.core import stage
 from pipelines.core.errors import InputError
 from pipelines.core.windows import Window
 from pipelines.entries.score import Score
-from pipelines.serving import batch
+from pipelines.serving import batch_scoring
 from pipelines.tracking import registry
 
 ScoreOne = Callable[[Window, Score, Path, Path], int]  # of a window: its source and target; returns the rows
@@ -47,4 +47,4 @@ def score(job: str, entry: Score, windows: Sequence[Window], must: int, score_wi
 
 def score_one(entry: Score, source: Path, target: Path) -> int:
     """Score a window's file with the champion; returns the number of rows."""
-    return batch.score(source, target, registry.get(entry.model, registry.CHAMPION), entry.prefix)
+    return batch_scoring.score(source, target, registry.get(entry.model, registry.CHAMPION), entry.prefix)

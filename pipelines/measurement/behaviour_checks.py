@@ -14,7 +14,7 @@ import pyarrow as pa
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.schema import INPUTS, ROWS, SAYS, TARGETS
 from pipelines.entries.evaluate import Check
-from pipelines.evaluation import squad
+from pipelines.evaluation import answer_scores
 from pipelines.inference.predictor import Predictor
 
 CLASSED = ("single", "pair", "choice")  # kinds with a probability for every label
@@ -130,7 +130,7 @@ def _right(kind: str, answer: Answer, wanted: Any, check: Check, normalization: 
     if kind == "regression":
         return abs(answer["value"] - wanted) <= check.tolerance
     if kind == "span":
-        return squad.best_of(answer["answer"], wanted, normalization)[0] == 1
+        return answer_scores.best_of(answer["answer"], wanted, normalization)[0] == 1
     if kind == "tagging":
         return answer["entities"] == wanted
     return answer["label"] == wanted

@@ -12,7 +12,7 @@ from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import analysis
 from pipelines.evaluation.gates import Measured
-from pipelines.evaluation.score import metric_of_rows, score
+from pipelines.evaluation.prediction_scores import metric_of_rows, score
 from pipelines.evaluation.significance import OfRows
 from pipelines.evaluation.split import Split
 from pipelines.inference import onnx_numbers

@@ -5,7 +5,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from pipelines.reports import plots, sweeps, tables, variants
+from pipelines.reports import plots, run_tables, sweeps, variants
 
 Picture = tuple[str, str]  # SVG and a caption
 STYLE = """
@@ -32,7 +32,7 @@ def html(
     """
     sections = "".join(
         _section(task, list(group), qualities.get(task))
-        for task, group in groupby(tables.ranked(records), key=lambda r: r["task"])
+        for task, group in groupby(run_tables.ranked(records), key=lambda r: r["task"])
     )
     sections += "".join(map(_pretraining, pretrained))
     says = "Intervals are 95% bootstrap intervals. `bertline table` shows how fast each run is on this machine."
@@ -54,13 +54,13 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
     pictures += [*_confusions(shown), *_calibrations(shown)]
     if quality:
         pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))
-    every = [table(tables.HEADER, map(tables.line, records), text=4)]
-    for part in (tables.classes(shown), tables.slices(shown)):
+    every = [table(run_tables.HEADER, map(run_tables.line, records), text=4)]
+    for part in (run_tables.classes(shown), run_tables.slices(shown)):
         if part[1]:
             every.append(table(*part, text=1))
-    checks = tables.behaviour(records)
+    checks = run_tables.behaviour(records)
     if checks:
-        every.append(table(tables.CHECKS, checks, text=3))
+        every.append(table(run_tables.CHECKS, checks, text=3))
     compressed = "".join(map(_variants, groups))
     return f"<h2>{escape(task)}</h2>\n{''.join(every)}{compressed}{_figures(pictures)}"
 
@@ -123,7 +123,7 @@ def _ranking(group: variants.Group) -> list[Picture]:
     level = variants.score(group.own) if group.own else None
     if len(scored) < 2:
         return []
-    order = tables.ranked(scored)
+    order = run_tables.ranked(scored)
     scores = {record["run"]: (record["metrics"][metric], *record["interval"]) for record in order}
     pictures = [(plots.ranked(scores, metric, level), "By score, with 95% intervals; dashed: the teacher")]
     for sweep in sweeps.found(scored):

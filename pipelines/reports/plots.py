@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.reports import point_labels, tables
+from pipelines.reports import point_labels, run_tables
 from pipelines.reports.frontier import Point, frontier
 
 INK, SOFT, BLUE = "#6b7280", "#d1d5db", "#2563eb"  # readable on white and on black
@@ -64,7 +64,11 @@ def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -
             axes.plot([p.x for p in shown], [p.score for p in shown], form, color=color, label=label)
     for teacher in teachers:
         axes.axhline(
-            teacher.score - budget, linestyle="--", color=INK, linewidth=1, label=f"{tables.points(budget)} below it"
+            teacher.score - budget,
+            linestyle="--",
+            color=INK,
+            linewidth=1,
+            label=f"{run_tables.points(budget)} below it",
         )
     _by_logarithm(axes, [p.x for p in points])
     axes.margins(x=0.12, y=0.15)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines.reports import tables
+from pipelines.reports import run_tables
 
 LARGE, SMALL = 8.0, 6.5  # font sizes, in points (1/72 inch)
 ROUND = 4.0  # the radius of a marker, in points
@@ -77,7 +77,7 @@ def _places(figure: Any, axes: Any, places: list[tuple[float, float]]) -> np.nda
 
 def _box(name: str, size: float, middle: np.ndarray, place: tuple[int, int, int]) -> Box:
     """The estimated box of a name, in points; the reader's font is not known here."""
-    width, (right, up, edge) = 0.58 * size * tables.width(name), place
+    width, (right, up, edge) = 0.58 * size * run_tables.width(name), place
     left = middle[0] + right - width * (edge + 1) / 2
     low = middle[1] + (up if up > 0 else up - 1.2 * size)
     return Box(left, low, left + width, low + 1.2 * size)

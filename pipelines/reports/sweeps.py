@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from pipelines.reports.tables import Metrics
+from pipelines.reports.run_tables import Metrics
 
 LEAST = 3  # the least number of values in a sweep
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.reports import page, plots, tables
+from pipelines.reports import page, plots, run_tables
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ def best(trials: Trials) -> str:
 
 
 def plain(trials: Trials) -> str:
-    return tables.aligned([trials.header, *trials.lines], text=0)
+    return run_tables.aligned([trials.header, *trials.lines], text=0)
 
 
 def markdown(trials: Trials) -> str:
-    return tables.pipes([trials.header, *trials.lines], text=0)
+    return run_tables.pipes([trials.header, *trials.lines], text=0)
 
 
 def html(trials: Trials) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from pipelines.reports import tables
+from pipelines.reports import run_tables
 from pipelines.reports.frontier import Point
-from pipelines.reports.tables import Metrics, Part
+from pipelines.reports.run_tables import Metrics, Part
 
 BUDGET = 0.01  # how much of the score a compressed run may lose
 
@@ -84,12 +84,12 @@ def table(group: Group) -> Part:
 
 def markdown(group: Group) -> str:
     header, lines = table(group)
-    return f"{_title(group)}\n\n{tables.pipes([header, *lines], text=2)}\n{answer(group)}\n"
+    return f"{_title(group)}\n\n{run_tables.pipes([header, *lines], text=2)}\n{answer(group)}\n"
 
 
 def plain(group: Group) -> str:
     header, lines = table(group)
-    return f"{_title(group)}\n{tables.aligned([header, *lines], text=2)}\n{answer(group)}\n"
+    return f"{_title(group)}\n{run_tables.aligned([header, *lines], text=2)}\n{answer(group)}\n"
 
 
 def _title(group: Group) -> str:
@@ -135,9 +135,9 @@ def answer(group: Group, budget: float = BUDGET) -> str:
         return f"{group.teacher} has no score on these rows, so what was lost is not known."
     within = [record for record, found in changes if found is not None and found >= -100 * budget]
     if not within:
-        return f"Every compressed run loses more than {tables.points(budget)} against {group.teacher}."
+        return f"Every compressed run loses more than {run_tables.points(budget)} against {group.teacher}."
     said = ", and ".join(_least(within, group.own, cost) for cost in (SIZE, FLOPS))
-    return f"Of the compressed runs that lose at most {tables.points(budget)} against {group.teacher}, {said}."
+    return f"Of the compressed runs that lose at most {run_tables.points(budget)} against {group.teacher}, {said}."
 
 
 def _least(records: list[Metrics], teacher: Metrics, cost: Cost) -> str:

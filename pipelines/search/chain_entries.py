@@ -11,7 +11,7 @@ from pipelines.entries.compress import Compress
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.graph import checking, executor
-from pipelines.reports import tables
+from pipelines.reports import run_tables
 
 
 def of_teacher(run: str) -> dict[str, dict[str, Any]]:
@@ -69,6 +69,6 @@ def say_of_stricter_gates(run: str, budget: Budget) -> None:
     for name, rules in gates_of(run).items():
         if rules.gate == "enforce" and 100 * rules.may_lose < budget.max_loss:
             say(
-                f"compress {run}: --max-loss allows {tables.points(budget.max_loss / 100)}, "
-                f"but the gate {name} rejects losses above {tables.points(rules.may_lose)}"
+                f"compress {run}: --max-loss allows {run_tables.points(budget.max_loss / 100)}, "
+                f"but the gate {name} rejects losses above {run_tables.points(rules.may_lose)}"
             )

@@ -14,7 +14,7 @@ from pipelines.core import schema
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import admission, bodies, page, schemas
+from pipelines.serving import admission, bodies, docs_page, schemas
 from pipelines.tracking import registry
 
 ARGUMENTS = ("model", "alias", "runtime")
@@ -42,7 +42,7 @@ PROBLEM: dict[int | str, dict[str, Any]] = {
 
 @api.get("/docs", include_in_schema=False)
 async def docs() -> Any:
-    return page.response()
+    return docs_page.response()
 
 
 @api.exception_handler(InputError)

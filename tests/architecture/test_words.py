@@ -3,7 +3,7 @@
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -126,3 +126,25 @@ def test_a_planted_opening_is_found() -> None:
         "Whether it is so.",
     ]
     assert openings('"""The digest of the rows."""\ndef f():\n    """Return whether it is so."""\n') == []
+
+
+# rooms with one file for each section of params.yaml, or for each flow; any other basename stands once
+BY_NAME = ("entries", "stages", "flows")
+
+
+def basenames_twice(files: Iterable[Path]) -> list[str]:
+    """Basenames that stand twice outside the rooms that are named after the sections of params.yaml."""
+    by_name: dict[str, list[Path]] = {}
+    for file in files:
+        if file.stem not in ("__init__", "__main__"):
+            by_name.setdefault(file.stem, []).append(file)
+    return sorted(
+        name for name, places in by_name.items() if sum(place.parent.name not in BY_NAME for place in places) > 1
+    )
+
+
+def test_a_basename_stands_once() -> None:
+    files = [file for top in ("pipelines", "flows") for file in (ROOT / top).rglob("*.py")]
+    assert basenames_twice(files) == []
+    assert basenames_twice([Path("pipelines/core/tables.py"), Path("pipelines/reports/tables.py")]) == ["tables"]
+    assert basenames_twice([Path("pipelines/entries/tune.py"), Path("flows/tune.py")]) == []

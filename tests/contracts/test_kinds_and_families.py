@@ -18,7 +18,7 @@ from pipelines.core.resources import Resources
 from pipelines.entries.baseline import Baseline
 from pipelines.entries.finetune import Finetune
 from pipelines.evaluation import baselines
-from pipelines.evaluation.score import score
+from pipelines.evaluation.prediction_scores import score
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.training import losses, strategies

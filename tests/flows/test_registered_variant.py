@@ -16,7 +16,7 @@ from pipelines.core import paths, provenance, schema, tables
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import registration
-from pipelines.serving import batch
+from pipelines.serving import batch_scoring
 from pipelines.stages import compress, encode
 from pipelines.tracking import registry
 from tests.support import kinds, tiny
@@ -82,7 +82,7 @@ def test_a_version_names_its_teacher_and_answers_as_the_run_does(exported: bool,
     wanted = Predictor.load(onnx or small).predict(rows)
     assert Predictor.load(registry.folder(found)).predict(rows).equals(wanted)
     pq.write_table(rows.select(["id", "text"]), checkout / "in.parquet")
-    assert batch.score(checkout / "in.parquet", checkout / "scored.parquet", found, ray=False) == 24
+    assert batch_scoring.score(checkout / "in.parquet", checkout / "scored.parquet", found, ray=False) == 24
     scored = pq.read_table(checkout / "scored.parquet")
     assert scored.column("label").to_pylist() == wanted.column("label").to_pylist()
     assert scored.column("score").to_pylist() == pytest.approx(wanted.column("score").to_pylist(), abs=1e-6)

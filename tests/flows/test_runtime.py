@@ -22,7 +22,7 @@ from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Onnx, Torch
 from pipelines.measurement import interleaved
-from pipelines.serving import batch
+from pipelines.serving import batch_scoring
 from pipelines.serving.app import Service
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
@@ -116,7 +116,7 @@ def test_everything_opens_what_the_version_was_registered_with(
     plain = Predictor.predict
     monkeypatch.setattr(Predictor, "predict", lambda self, rows: served.append(self) or plain(self, rows))
     pq.write_table(pa.table({"text": ["犬"]}), "in.parquet")
-    batch.score(Path("in.parquet"), Path("out.parquet"), registry.get("tiny", "champion"))
+    batch_scoring.score(Path("in.parquet"), Path("out.parquet"), registry.get("tiny", "champion"))
     assert served
     assert all(isinstance(each.runtime, opened) for each in served)
 

@@ -20,7 +20,7 @@ from pipelines.core.schema import INPUTS
 from pipelines.data.corpora import livedoor
 from pipelines.graph import checking
 from pipelines.lifecycle import history, lineage
-from pipelines.serving import batch
+from pipelines.serving import batch_scoring
 from pipelines.stages import encode, prepare
 from pipelines.tracking.ledger_events import Kept, replay
 from pipelines.tracking.registry import Version
@@ -129,7 +129,7 @@ def scoring(rng: random.Random) -> Run:
     kind = rng.choice(list(seeds.KINDS))
     content = (Path("seeds") / kind / "rows/train.parquet").read_bytes()
     Path("in.parquet").write_bytes(files.parquet(content, rng))
-    return lambda: list(batch.scored_here(Path("in.parquet"), seeds.scorer(kind)))
+    return lambda: list(batch_scoring.scored_here(Path("in.parquet"), seeds.scorer(kind)))
 
 
 def request(rng: random.Random) -> Run:

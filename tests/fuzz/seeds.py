@@ -19,7 +19,7 @@ from pipelines.data.corpora import livedoor
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.measurement import drift_profile
-from pipelines.serving import batch
+from pipelines.serving import batch_scoring
 from pipelines.text import encoding, tokenizer
 from pipelines.tracking.ledger_events import Event, digest
 from pipelines.tracking.registry import Version
@@ -165,14 +165,14 @@ def predictor(kind: str) -> Predictor:
 
 
 @cache
-def scorer(kind: str) -> batch.Scorer:
-    return batch.Scorer("it", 1, "said_", str(Path("seeds") / kind / "model"))
+def scorer(kind: str) -> batch_scoring.Scorer:
+    return batch_scoring.Scorer("it", 1, "said_", str(Path("seeds") / kind / "model"))
 
 
 @cache
 def scored(kind: str) -> pa.Table:
     """The rows, as a job has scored them."""
-    return pa.concat_tables(batch.scored_here(Path("seeds") / kind / "rows/train.parquet", scorer(kind)))
+    return pa.concat_tables(batch_scoring.scored_here(Path("seeds") / kind / "rows/train.parquet", scorer(kind)))
 
 
 @cache

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from pipelines.core.task import Task
-from pipelines.evaluation import correlation, entities, squad
-from pipelines.evaluation.score import score
+from pipelines.evaluation import answer_scores, correlation, entities
+from pipelines.evaluation.prediction_scores import score
 
 numbers = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 8)), min_size=3, max_size=40)
 
@@ -42,8 +42,8 @@ def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
     ],
 )
 def test_answers_are_compared_as_the_official_scripts_do(said: str, meant: str, exact: float, f1: float) -> None:
-    assert squad.exact(said, meant) == exact
-    assert squad.f1(said, meant) == pytest.approx(f1)
+    assert answer_scores.exact(said, meant) == exact
+    assert answer_scores.f1(said, meant) == pytest.approx(f1)
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_answers_are_compared_as_the_official_scripts_do(said: str, meant: str, 
     ],
 )
 def test_japanese_answers_are_compared_by_character(said: str, meant: str, exact: float, f1: float) -> None:
-    assert squad.exact(said, meant, "nfkc") == exact
-    assert squad.f1(said, meant, "nfkc") == pytest.approx(f1)
+    assert answer_scores.exact(said, meant, "nfkc") == exact
+    assert answer_scores.f1(said, meant, "nfkc") == pytest.approx(f1)
 
 
 def test_the_best_of_several_answers_counts_and_no_answer_is_right_where_there_is_none() -> None:
-    found = squad.scores(["Paris", "in 1999", ""], [["London", "Paris"], ["1999"], []])
+    found = answer_scores.scores(["Paris", "in 1999", ""], [["London", "Paris"], ["1999"], []])
     assert found == pytest.approx(
         {
             "exact": 2 / 3,
@@ -85,11 +85,11 @@ questions = st.lists(
 @given(questions)
 def test_the_best_threshold_is_the_best_of_all(rows: list[tuple[str, float, list[str]]]) -> None:
     best, gaps, gold = (list(column) for column in zip(*rows, strict=True))
-    found = squad.best_threshold(best, gaps, gold)
+    found = answer_scores.best_threshold(best, gaps, gold)
 
     def f1_at(threshold: float) -> float:
         said = [b if gap <= threshold else "" for b, gap in zip(best, gaps, strict=True)]
-        return squad.scores(said, gold)["f1"]
+        return answer_scores.scores(said, gold)["f1"]
 
     assert found["best_f1"] == pytest.approx(max(f1_at(t) for t in [min(gaps) - 1, *gaps]))
     assert f1_at(found["best_f1_threshold"]) == pytest.approx(found["best_f1"])

@@ -15,8 +15,8 @@ from pipelines.core import schema
 from pipelines.core.task import Task
 from pipelines.data.corpora import custom, jaquad, jglue
 from pipelines.data.corpora import squad as english
-from pipelines.evaluation import squad
-from pipelines.evaluation.score import score
+from pipelines.evaluation import answer_scores
+from pipelines.evaluation.prediction_scores import score
 
 texts = st.text("東京都 \u3000。、ＡＢab「」.\t", max_size=8)
 
@@ -57,7 +57,7 @@ def by_jaquad(said: str, meant: str) -> tuple[float, float]:
 def test_an_answer_scores_as_by_the_published_scripts(said: str, meant: str) -> None:
     for normalization, script in (("jglue", by_jglue), ("jaquad", by_jaquad)):
         wanted = script(said, meant)
-        found = squad.exact(said, meant, normalization), squad.f1(said, meant, normalization)
+        found = answer_scores.exact(said, meant, normalization), answer_scores.f1(said, meant, normalization)
         assert found == pytest.approx(wanted), normalization
 
 
@@ -78,8 +78,8 @@ def test_an_answer_scores_as_by_the_published_scripts(said: str, meant: str) -> 
     ],
 )
 def test_what_the_scripts_keep_and_drop(normalization: str, said: str, meant: str, exact: float, f1: float) -> None:
-    assert squad.exact(said, meant, normalization) == exact
-    assert squad.f1(said, meant, normalization) == pytest.approx(f1)
+    assert answer_scores.exact(said, meant, normalization) == exact
+    assert answer_scores.f1(said, meant, normalization) == pytest.approx(f1)
 
 
 def test_each_corpus_names_its_normalization() -> None:
@@ -87,14 +87,14 @@ def test_each_corpus_names_its_normalization() -> None:
     assert jaquad.TASKS["jaquad"].normalization == "jaquad"
     assert {task.compared_by for task in english.TASKS.values()} == {"squad"}
     assert jglue.TASKS["jnli"].compared_by == ""  # rows of other kinds have none
-    assert set(squad.NORMALIZATIONS) == set(schema.NORMALIZATIONS)
+    assert set(answer_scores.NORMALIZATIONS) == set(schema.NORMALIZATIONS)
 
 
 def test_the_metrics_file_names_it_and_only_for_questions() -> None:
     rows = pa.table({"id": ["1"], "answers": [[{"text": "東京都", "start": 0}]]})
     said = pa.table({"id": ["1"], "answer": ["「東京都」"]})
     task = Task("t", "span", (), "f1", language="ja")
-    found = {name: score(rows, said, task.with_(normalization=name)) for name in squad.NORMALIZATIONS}
+    found = {name: score(rows, said, task.with_(normalization=name)) for name in answer_scores.NORMALIZATIONS}
     assert {name: (each["normalization"], each["metrics"]["exact"]) for name, each in found.items()} == {
         "squad": ("squad", 0.0),
         "nfkc": ("nfkc", 1.0),

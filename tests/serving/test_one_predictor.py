@@ -17,7 +17,7 @@ from pipelines.core.errors import InputError
 from pipelines.export import onnx_export
 from pipelines.inference import runtimes
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import batch
+from pipelines.serving import batch_scoring
 from pipelines.tracking import registry
 from tests.support import stores, tiny
 from tests.support.champion import TEXTS
@@ -116,7 +116,7 @@ def test_the_registered_model_answers_in_plain_columns(version: registry.Version
 def test_the_batch_job_keeps_every_column_and_stamps_every_row(version: registry.Version, checkout: Path) -> None:
     rows = pa.table({"id": [str(i) for i in range(len(TEXTS))], "text": TEXTS, "extra": list(range(len(TEXTS)))})
     pq.write_table(rows, checkout / "in.parquet")
-    assert batch.score(checkout / "in.parquet", checkout / "out.parquet", version) == len(TEXTS)
+    assert batch_scoring.score(checkout / "in.parquet", checkout / "out.parquet", version) == len(TEXTS)
     found = pq.read_table(checkout / "out.parquet")
     assert found.select(rows.column_names).equals(rows)
     wanted = Predictor.load(registry.folder(version)).predict(rows)
@@ -125,17 +125,19 @@ def test_the_batch_job_keeps_every_column_and_stamps_every_row(version: registry
     assert set(found.column("model_name").to_pylist()) == {"tiny"}
     assert set(found.column("model_version").to_pylist()) == {version.version}
     with pytest.raises(InputError, match="it has a column 'label' already"):
-        batch.score(checkout / "out.parquet", checkout / "again.parquet", version)
+        batch_scoring.score(checkout / "out.parquet", checkout / "again.parquet", version)
     assert not (checkout / "again.parquet").exists()
-    assert batch.score(checkout / "out.parquet", checkout / "again.parquet", version, prefix="new_") == len(TEXTS)
+    assert batch_scoring.score(checkout / "out.parquet", checkout / "again.parquet", version, prefix="new_") == len(
+        TEXTS
+    )
 
 
 def test_the_batch_job_replaces_what_it_wrote_and_nothing_else(version: registry.Version, checkout: Path) -> None:
     source, target = checkout / "in.parquet", checkout / "out.parquet"
     pq.write_table(pa.table({"text": TEXTS}), source)
-    batch.score(source, target, version)
+    batch_scoring.score(source, target, version)
     pq.write_table(pa.table({"text": TEXTS[:2]}), source)
-    assert batch.score(source, target, version) == 2
+    assert batch_scoring.score(source, target, version) == 2
     assert pq.read_metadata(target).num_rows == 2
     pq.write_table(pa.table({"text": TEXTS}), checkout / "other.parquet")
     for place in (target, source, checkout / "notes.txt", checkout / "folder", checkout / "dangling"):
@@ -145,21 +147,21 @@ def test_the_batch_job_replaces_what_it_wrote_and_nothing_else(version: registry
             )(place)
         before = place.read_bytes() if place.is_file() else sorted(checkout.iterdir())
         with pytest.raises(InputError, match="there already, and not from scoring"):
-            batch.score(checkout / "other.parquet", place, version)
+            batch_scoring.score(checkout / "other.parquet", place, version)
         assert (place.read_bytes() if place.is_file() else sorted(checkout.iterdir())) == before
     assert not list(checkout.glob(".*.partial"))
 
 
 def test_a_row_of_five_million_characters_is_scored(version: registry.Version, checkout: Path) -> None:
     pq.write_table(pa.table({"text": ["映画の公開日が決定、監督が語る。" * 320_000, "犬"]}), checkout / "in.parquet")
-    assert batch.score(checkout / "in.parquet", checkout / "out.parquet", version) == 2
+    assert batch_scoring.score(checkout / "in.parquet", checkout / "out.parquet", version) == 2
 
 
 def test_a_row_without_text_is_named_before_any_is_scored(
     version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "Scorer", None)
+    monkeypatch.setattr(batch_scoring, "Scorer", None)
     pq.write_table(pa.table({"text": ["犬"] * 4500 + [None]}), checkout / "in.parquet")
     for ray in (False, True):
         with pytest.raises(InputError, match=r"in\.parquet: the column 'text': row 4500 has no text"):
-            batch.score(checkout / "in.parquet", checkout / "out.parquet", version, ray=ray)
+            batch_scoring.score(checkout / "in.parquet", checkout / "out.parquet", version, ray=ray)

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from pipelines.serving import admission, app, bodies, page, schemas
+from pipelines.serving import admission, app, bodies, docs_page, schemas
 
 
 def refused(body: dict[str, Any]) -> str:
@@ -127,8 +127,8 @@ def test_the_largest_request_that_is_right_is_no_body_too_large() -> None:
 
 
 def test_the_page_needs_no_other_host() -> None:
-    assert re.findall(r"(?:https?:)?//\w", page.HTML) == []
-    assert "default-src 'none'" in page.response().headers["Content-Security-Policy"]
+    assert re.findall(r"(?:https?:)?//\w", docs_page.HTML) == []
+    assert "default-src 'none'" in docs_page.response().headers["Content-Security-Policy"]
     assert isinstance(app.api, FastAPI)
     assert (app.api.docs_url, app.api.redoc_url) == (None, None)
 

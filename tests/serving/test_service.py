@@ -23,7 +23,7 @@ import pytest
 from flows.local.http_service import ask, free_port, serving, wait_for
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import batch, bodies, page
+from pipelines.serving import batch_scoring, bodies, docs_page
 from pipelines.tracking import ledger, registry, store
 from tests.support import forked, servers, tiny
 from tests.support.champion import TEXTS
@@ -158,15 +158,15 @@ def test_ray_data_answers_as_the_predictor_does(
     source.parent.mkdir()
     pq.write_table(rows, source, row_group_size=2)
     pq.write_table(rows.slice(0, 0), checkout / "none.parquet")
-    batch.score(source, checkout / "out.parquet", version, ray=True)
+    batch_scoring.score(source, checkout / "out.parquet", version, ray=True)
     found = pq.read_table(checkout / "out.parquet").to_pylist()
-    assert batch.score(checkout / "none.parquet", checkout / "no row.parquet", version, ray=True) == 0
+    assert batch_scoring.score(checkout / "none.parquet", checkout / "no row.parquet", version, ray=True) == 0
     import ray
 
     ray.shutdown()
     assert [row["id"] for row in found] == list(wanted)
     assert pq.read_schema(checkout / "no row.parquet").names == list(found[0])
-    batch.score(source, checkout / "out.parquet", version)
+    batch_scoring.score(source, checkout / "out.parquet", version)
     assert pq.read_table(checkout / "out.parquet").column_names == list(found[0])
     for row in found:
         assert row["label"] == wanted[row["id"]]["label"]
@@ -242,7 +242,7 @@ def _check_what_openapi_says(address: str) -> None:
         jsonschema.Draft202012Validator(schema).validate(json.loads(text))
     assert seen >= {200, 413, 422}
     with urllib.request.urlopen(f"{address}/docs", timeout=60) as found:
-        assert found.read().decode() == page.HTML
+        assert found.read().decode() == docs_page.HTML
 
 
 def _check_bodies_that_attack(address: str) -> None:

@@ -15,7 +15,7 @@ import mlflow
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.cli import app
+from flows.cli import command
 from flows.local import temporary_server
 
 
@@ -66,7 +66,7 @@ def _as_it_was(environment: dict[str, str]) -> Iterator[None]:
         try:
             yield
         finally:
-            app.DEBUG["on"] = False
+            command.DEBUG["on"] = False
             mlflow.set_tracking_uri(uri)
 
 
@@ -74,7 +74,7 @@ def _ended(argv: list[str]) -> Ended:
     out, err, status = io.StringIO(), io.StringIO(), 0
     with patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
         try:
-            app.main()
+            command.main()
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
     return Ended(status, out.getvalue(), err.getvalue())

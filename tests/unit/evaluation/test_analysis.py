@@ -11,7 +11,7 @@ from pipelines.core import schema
 from pipelines.core.errors import UsageError
 from pipelines.core.task import Task
 from pipelines.evaluation import analysis
-from pipelines.evaluation.score import metric_of_rows, score
+from pipelines.evaluation.prediction_scores import metric_of_rows, score
 
 RNG = np.random.default_rng(0)
 COUNT = 60

@@ -12,7 +12,7 @@ from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import one_answer, record
 from pipelines.evaluation.split import Split
-from pipelines.reports.tables import plain
+from pipelines.reports.run_tables import plain
 
 SPAN = Task("t", "span", (), "f1")
 TEXTS = {"question": ["a", "b", "c"], "context": ["d", "e", "f"]}

@@ -5,7 +5,7 @@ import pytest
 
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
-from pipelines.evaluation.score import labelled, score
+from pipelines.evaluation.prediction_scores import labelled, score
 
 TASK = Task("t", "single", ("a", "b"), "accuracy")
 ROWS = pa.table({"id": ["1", "2", "3"], "text": ["x", "y", "z"], "label": ["a", "b", "b"]})

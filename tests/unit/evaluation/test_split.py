@@ -12,7 +12,7 @@ from pipelines.core import schema, tables
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.evaluation import split as splits
-from pipelines.evaluation.score import labelled, score
+from pipelines.evaluation.prediction_scores import labelled, score
 from pipelines.evaluation.split import Split
 
 TASK = Task("t", "single", ("short", "long"), "accuracy")

@@ -2,7 +2,7 @@
 
 import re
 
-from pipelines.reports import page, plots, tables
+from pipelines.reports import page, plots, run_tables
 from tests.support.records import RECORDS, record, variant
 
 
@@ -24,9 +24,9 @@ def test_the_page_holds_a_section_for_each_task_and_nothing_unescaped() -> None:
 def test_the_teacher_is_shown_in_detail_beside_the_best_baseline() -> None:
     svm, weak = record("svm", 0.9, how="baseline"), record("weak-svm", 0.3, how="baseline")
     best, teacher = record("best", 0.8), record("big", 0.7)
-    ranked = tables.ranked([svm, weak, best, teacher, variant("small", 0.85, ["drop_layers"])])
+    ranked = run_tables.ranked([svm, weak, best, teacher, variant("small", 0.85, ["drop_layers"])])
     assert [each["run"] for each in page.detailed(ranked)] == ["big", "svm"]
-    assert [each["run"] for each in page.detailed(tables.ranked([svm, weak, best]))] == ["best", "svm"]
+    assert [each["run"] for each in page.detailed(run_tables.ranked([svm, weak, best]))] == ["best", "svm"]
     assert [each["run"] for each in page.detailed([svm, weak])] == ["svm"]
     assert page.detailed([record("blind", 0, metrics={})]) == []
     html = page.html([svm, best], {})
@@ -41,8 +41,8 @@ def test_a_run_without_a_score_comes_last_and_has_no_picture() -> None:
     unscored = record("blind", 0, metrics={}, task="another")
     for name in ("confusion", "interval", "classes", "slices", "calibration"):
         del unscored[name]
-    assert [r["run"] for r in tables.ranked([unscored, *RECORDS])][:2] == ["other", "blind"]
-    assert tables.line(unscored)[4] == "-"
+    assert [r["run"] for r in run_tables.ranked([unscored, *RECORDS])][:2] == ["other", "blind"]
+    assert run_tables.line(unscored)[4] == "-"
     assert page.html([unscored], {}).count("<svg") == 0
 
 

@@ -1,33 +1,33 @@
 """Tables of runs, for a terminal and as Markdown."""
 
-from pipelines.reports import tables
+from pipelines.reports import run_tables
 from tests.support.records import RECORDS
 
 
 def test_the_best_of_each_task_comes_first() -> None:
-    assert [r["run"] for r in tables.ranked(RECORDS)] == ["other", "日本語", "worse"]
+    assert [r["run"] for r in run_tables.ranked(RECORDS)] == ["other", "日本語", "worse"]
 
 
 def test_columns_align_on_a_terminal() -> None:
-    lines = tables.plain(RECORDS).splitlines()
+    lines = run_tables.plain(RECORDS).splitlines()
     assert lines[2] == "日本語  full      headlines  accuracy  0.750  0.650 to 0.850      2.5"
     assert lines[3] == "worse   full      headlines  accuracy  0.500  0.400 to 0.600      2.5"
-    assert len({tables.width(line) for line in lines}) == 1
+    assert len({run_tables.width(line) for line in lines}) == 1
 
 
 def test_what_a_run_took_here_stands_beside_it() -> None:
     timings = {"日本語": {"latency_ms": {"p50": 1.25}, "rows_per_second": 12345}}
-    lines = tables.timed(RECORDS, timings).splitlines()
-    assert lines[0].split() == [*" ".join(tables.HEADER).split(), "latency", "ms", "rows/s"]
+    lines = run_tables.timed(RECORDS, timings).splitlines()
+    assert lines[0].split() == [*" ".join(run_tables.HEADER).split(), "latency", "ms", "rows/s"]
     assert lines[2] == "日本語  full      headlines  accuracy  0.750  0.650 to 0.850      2.5        1.25  12,345"
     assert lines[3] == "worse   full      headlines  accuracy  0.500  0.400 to 0.600      2.5           -       -"
     assert [line.split("      2.5")[0] for line in lines[1:]] == [
-        line.split("      2.5")[0] for line in tables.plain(RECORDS).splitlines()[1:]
+        line.split("      2.5")[0] for line in run_tables.plain(RECORDS).splitlines()[1:]
     ]
 
 
 def test_markdown_has_a_row_for_each_run() -> None:
-    lines = tables.markdown(RECORDS).splitlines()
+    lines = run_tables.markdown(RECORDS).splitlines()
     assert lines[1] == "| --- | --- | --- | --- | ---: | ---: | ---: |"
     assert lines[2] == "| other | baseline | another | accuracy | 0.100 | 0.000 to 0.200 | 2.5 |"
     assert len(lines) == 5

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipelines.core import json_file, params, paths
-from pipelines.reports import page, report, tables, variants
+from pipelines.reports import page, report_folder, run_tables, variants
 from tests.support.records import RECORDS, record, variant
 
 TEACHER = record("big", 0.76, model={"size_bytes": 8_000_000, "parameters": 2_000_000, "flops_per_token": 4_000_000})
@@ -86,7 +86,7 @@ def test_the_same_as_text() -> None:
     (group,) = variants.groups(ALL)
     lines = variants.plain(group).splitlines()
     assert lines[0] == "headlines, compressed from big:"
-    assert len({tables.width(line) for line in lines[1:6]}) == 1
+    assert len({run_tables.width(line) for line in lines[1:6]}) == 1
     assert lines[-1] == variants.answer(group)
     assert "| int8 | dynamic_int8 | 0.750 | -1.00 |" in variants.markdown(group)
 
@@ -107,7 +107,7 @@ def test_the_reports_files_hold_it(checkout: Path) -> None:
     for each in (TEACHER, INT8):
         json_file.write(paths.metrics(each["run"]), each)
     Path("params.yaml").write_text("evaluate: {big: {task: headlines}, int8: {task: headlines}}\n")
-    report.write(checkout, params.read())
+    report_folder.write(checkout, params.read())
     (group,) = variants.groups([TEACHER, INT8])
     assert (checkout / "table.md").read_text().endswith(f"\n\n{variants.markdown(group)}")
     assert (checkout / "table.txt").read_text().endswith(f"\n\n{variants.plain(group)}")

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.checkpoints import folder
 from pipelines.core import paths, tables
-from pipelines.evaluation.score import score
+from pipelines.evaluation.prediction_scores import score
 from pipelines.inference.predictor import Predictor
 from pipelines.training import dev_scores
 from tests.support import kinds

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.core import json_file, params, paths
 from pipelines.core.errors import InputError
-from pipelines.reports import dvc_plots, page, tables, variants
+from pipelines.reports import dvc_plots, page, run_tables, variants
 
 Sections = Mapping[str, Mapping[str, Any]]
 Records = list[dict[str, Any]]  # contents of artifacts/metrics/<run>.json
@@ -30,8 +30,8 @@ def write(out: Path, sections: Sections) -> None:
     (out / "index.html").write_text(page.html(records, qualities, pretrained), encoding="utf-8")
     dvc_plots.write(out / "plots", records, pretrained)
     compressed = variants.groups(records)
-    markdown = [tables.markdown(records), *(variants.markdown(group) for group in compressed)]
-    plain = [tables.plain(records) + "\n", *(variants.plain(group) for group in compressed)]
+    markdown = [run_tables.markdown(records), *(variants.markdown(group) for group in compressed)]
+    plain = [run_tables.plain(records) + "\n", *(variants.plain(group) for group in compressed)]
     (out / "table.md").write_text("\n".join(markdown), encoding="utf-8")
     (out / "table.txt").write_text("\n".join(plain), encoding="utf-8")
 
@@ -48,7 +48,7 @@ def comparison(sections: Sections) -> str:
     timings = {run: json_file.mapping(paths.timings(run)) for run in runs if paths.timings(run).is_file()}
     records = read(runs)
     slower = [said for group in variants.groups(records) if (said := variants.slower(group, timings))]
-    return "\n\n".join([tables.timed(records, timings), *slower])
+    return "\n\n".join([run_tables.timed(records, timings), *slower])
 
 
 def names(sections: Sections, *wanted: str) -> list[str]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pipelines.core.errors import InputError
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
-from pipelines.evaluation import correlation, entities, metrics, squad
+from pipelines.evaluation import answer_scores, correlation, entities, metrics
 from pipelines.evaluation.significance import OfRows
 
 
@@ -76,8 +76,8 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
         return lambda chosen: correlation.scores(numbers[chosen], values[chosen])[name]
     if task.kind == "span":
         gold, answers = joined(rows, predictions, "answers")
-        each = squad.table(_each(answers.column("answer")), _texts(gold), task.compared_by)
-        return lambda chosen: float(each[chosen, squad.NAMES.index(name)].mean())
+        each = answer_scores.table(_each(answers.column("answer")), _texts(gold), task.compared_by)
+        return lambda chosen: float(each[chosen, answer_scores.NAMES.index(name)].mean())
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
         counts = entities.counts(_each(gold), _each(answers.column("entities")))
@@ -89,10 +89,10 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
 
 def _answers(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, float]:
     gold, answers = joined(rows, predictions, "answers")
-    scores = squad.scores(_each(answers.column("answer")), _texts(gold), task.compared_by)
+    scores = answer_scores.scores(_each(answers.column("answer")), _texts(gold), task.compared_by)
     if task.unanswerable:
         no_answer = answers.column("no_answer").to_numpy()
-        scores |= squad.best_threshold(_each(answers.column("best")), no_answer, _texts(gold), task.compared_by)
+        scores |= answer_scores.best_threshold(_each(answers.column("best")), no_answer, _texts(gold), task.compared_by)
     return scores
 
 
