@@ -86,6 +86,7 @@ from flows.local import prefect_settings
 prefect_settings.use_local_state()
 from prefect import flow
 from flows.stage_task_runs import TaskRuns
+from pipelines.graph import executor
 
 @flow(name="graph")
 def graph():

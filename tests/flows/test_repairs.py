@@ -12,7 +12,7 @@ from mlflow.exceptions import MlflowException
 
 from flows import promote as flow
 from pipelines.core.errors import InputError
-from pipelines.lifecycle import history
+from pipelines.lifecycle import history, promotion
 from pipelines.tracking import ledger, registry, store
 from tests.support import ledgers
 
@@ -27,7 +27,7 @@ def client(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MlflowCl
     """A store with four versions of `m`, of which none is champion; what is said is not silenced."""
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     (checkout / "params.yaml").write_text(PARAMS)
-    monkeypatch.setattr(flow, "require_answer", lambda version: None)  # they cannot be opened
+    monkeypatch.setattr(promotion, "require_answer", lambda version: None)  # they cannot be opened
     ledgers.register_versions()
     yield store.connect()
     mlflow.set_tracking_uri(None)

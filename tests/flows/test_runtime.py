@@ -21,6 +21,7 @@ from pipelines.core.errors import InputError
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Onnx, Torch
+from pipelines.lifecycle import registration
 from pipelines.measurement import interleaved
 from pipelines.serving import batch_scoring
 from pipelines.serving.app import Service
@@ -60,7 +61,7 @@ def trained(checkout: Path, folders: Path, monkeypatch: pytest.MonkeyPatch) -> I
     answers = Predictor.load(folder).predict(rows)
     tables.write(paths.predictions("tiny") / "test.parquet", answers.to_batches(), answers.schema)
     md5s = {"md5": "1" * 32, "md5_onnx": "2" * 32}
-    monkeypatch.setattr(retrain, "provenance_tags", lambda run: {"run": run} | md5s)
+    monkeypatch.setattr(registration, "provenance_tags", lambda run, commit: {"run": run} | md5s)
     yield
     mlflow.set_tracking_uri(None)
 
