@@ -64,5 +64,5 @@ def _send(what: str, about: str, payload: dict[str, str]) -> bool:
             client.request("POST", "/events", json=[event.model_dump(mode="json")]).raise_for_status()
     except (HTTPError, OSError) as error:
         why = one_line(error)
-        raise InputError(f"Prefect's server at {url} was not told bertline.{what} of {about}: {why}") from None
+        raise InputError(f"Prefect's server at {url} did not take bertline.{what} of {about}: {why}") from None
     return True

@@ -39,7 +39,7 @@ def backfill(job: str, since: str, until: str) -> list[str]:
     if begin > end:
         raise UsageError(f"--from {since} is after --to {until}")
     if end.end > now:
-        raise UsageError(f"--to {until}: the window {end.name} ends on {end.end:%Y-%m-%d %H:%M} UTC only")
+        raise UsageError(f"--to {until}: the window {end.name} is not over; it ends on {end.end:%Y-%m-%d %H:%M} UTC")
     windows = between(max(begin, scored_windows.first(entry)), end)
     return scored_windows.score(job, entry, windows, 0, _score_window)
 

@@ -25,9 +25,9 @@ def trigger(deployment: str, params: Iterable[str] = ()) -> str:
     try:
         run: Any = run_deployment(deployment, parameters=values, timeout=0)
     except ObjectNotFound:
-        raise UsageError(f"no deployment {deployment!r}; prefect.yaml has them, as FLOW/NAME") from None
+        raise UsageError(f"no deployment {deployment!r}; name one of prefect.yaml, as FLOW/NAME") from None
     except (HTTPError, PrefectHTTPStatusError, OSError, ValueError) as error:
-        raise InputError(f"{deployment}: Prefect's server did not take it: {one_line(error)}") from None
+        raise InputError(f"{deployment}: Prefect's server did not start the run: {one_line(error)}") from None
     return str(run.name)
 
 
@@ -35,7 +35,7 @@ def _value(param: str) -> tuple[str, Any]:
     """NAME=VALUE; a value is JSON if it can be, else a text."""
     name, equals, value = param.partition("=")
     if not equals:
-        raise UsageError(f"--param {param}: no value; NAME=VALUE is wanted")
+        raise UsageError(f"--param {param}: no value; write NAME=VALUE")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -14,8 +14,8 @@ DRIFTED = 4  # windows of a scoring job
 
 Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
 Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml")]
-AsJson = Annotated[bool, typer.Option("--json", help="as JSON")]
-Reason = Annotated[str, typer.Option(help="why, for the ledger")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+Reason = Annotated[str, typer.Option(help="the reason, for the ledger")]
 
 
 def group() -> typer.Typer:

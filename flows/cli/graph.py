@@ -17,7 +17,7 @@ Targets = Annotated[list[str] | None, typer.Argument(help="stages, such as finet
 
 @cli.command()
 def check() -> None:
-    """Check params.yaml: every key, every name, and each file, column and split that is named."""
+    """Check params.yaml: its keys and names, and the files, columns and splits that it names."""
     sections = checking.check()
     checking.check_options(sections)
     from pipelines.data import references
@@ -26,9 +26,7 @@ def check() -> None:
     if len(wrong) > 1:
         for complaint in wrong[:SHOWN]:
             typer.echo(f"{params.FILE}: {complaint}", err=True)
-        raise UsageError(
-            f"{params.FILE}: {len(wrong)} names lead nowhere; the first {min(SHOWN, len(wrong))} are above"
-        )
+        raise UsageError(f"{params.FILE}: {len(wrong)} wrong names; the first {min(SHOWN, len(wrong))} are above")
     if wrong:
         raise UsageError(f"{params.FILE}: {wrong[0]}")
     print(f"params.yaml: {sum(map(len, sections.values()))} entries, all well-formed")
@@ -45,8 +43,8 @@ def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml"
 def run_graph(
     targets: Targets = None,
     jobs: Annotated[int, typer.Option(min=0, help="stages at the same time; 0: as many as resources allow")] = 0,
-    keep_going: Annotated[bool, typer.Option(help="run all that does not depend on a failed stage")] = False,
-    dry: Annotated[bool, typer.Option(help="say what would run, and run nothing")] = False,
+    keep_going: Annotated[bool, typer.Option(help="after a failure, run the stages that do not depend on it")] = False,
+    dry: Annotated[bool, typer.Option(help="print what would run, but run nothing")] = False,
 ) -> None:
     """Bring the graph up to date, as `dvc repro` does, with stages side by side."""
     from pipelines.graph import executor, why
@@ -60,7 +58,7 @@ def run_graph(
 
 @cli.command()
 def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")]) -> None:
-    """Say why STAGE would run, or would not: which param, which file, imported by what."""
+    """Print why STAGE would run, or why not: the params and files that changed, and what imports them."""
     from pipelines.graph import why as reasons
 
     print("\n".join(reasons.why(stage)))

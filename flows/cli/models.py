@@ -27,7 +27,7 @@ def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of p
 @cli.command()
 def promote(
     name: Name,
-    version: Annotated[int | None, typer.Option(min=1, help="another version than the challenger")] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="a version other than the challenger")] = None,
     instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
     reason: Reason = "",
 ) -> None:
@@ -45,7 +45,7 @@ def promote(
 @cli.command()
 def rollback(
     name: Name,
-    to: Annotated[int | None, typer.Option(help="a version that was champion; the one before if not said")] = None,
+    to: Annotated[int | None, typer.Option(help="a former champion; by default the last one before this")] = None,
     reason: Reason = "",
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
@@ -61,7 +61,7 @@ def history(
     at: Annotated[str, typer.Option(help="a time, such as 2026-11-23T09:00; UTC unless it names a zone")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say who made which version champion, when and why; with --at, which was champion then."""
+    """Print who made which version champion, when and why; with --at, the champion at that time."""
     from pipelines.lifecycle import history as ledger
 
     found, plain = (ledger.champion_at(name, at), ledger.plain_at) if at else (ledger.history(name), ledger.plain)
@@ -70,12 +70,14 @@ def history(
 
 @cli.command()
 def lineage(
-    what: Annotated[Literal["model", "data"], typer.Argument(help="what is asked about")],
-    which: Annotated[str, typer.Argument(help="NAME@champion or NAME/3; or an md5 of dvc.lock, or its first letters")],
+    what: Annotated[Literal["model", "data"], typer.Argument(help="a model, or data")],
+    which: Annotated[str, typer.Argument(help="NAME@champion or NAME/3; or an md5 from dvc.lock, or its first digits")],
     as_json: AsJson = False,
-    page: Annotated[Path | None, typer.Option(help="write a page with a picture there; of a model")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="write a page with a picture to this file; only for a model")
+    ] = None,
 ) -> None:
-    """Say what a registered version was made of, or which versions were made of some data."""
+    """Print what a registered version was made of, or which versions were made of some data."""
     from pipelines.lifecycle import lineage as of
 
     lineage = of.of_model(which) if what == "model" else of.of_data(which)

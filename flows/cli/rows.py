@@ -22,7 +22,7 @@ def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
 
 @cli.command()
 def backfill(
-    what: Annotated[Literal["score"], typer.Argument(help="what is made up for")],
+    what: Annotated[Literal["score"], typer.Argument(help="what to backfill")],
     job: Job,
     since: Annotated[str, typer.Option("--from", help="the first window, such as 2026-11-01, or 2026-11-01T09")],
     until: Annotated[str, typer.Option("--to", help="the last window")],
@@ -36,7 +36,7 @@ def backfill(
 
 @cli.command()
 def watch(job: Job) -> None:
-    """Say whether the scored windows of a job drift from what its model was trained on."""
+    """Print whether the scored windows of a job drift from what its model was trained on."""
     prefect_settings.before_a_flow([job], "watch")
     from flows.watch import watch as run
     from pipelines.lifecycle import window_drift

@@ -12,28 +12,28 @@ cli = group()
 
 @cli.command()
 def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml")]) -> None:
-    """Search for better params of a finetune entry; an interrupted search goes on where it was."""
+    """Search for better params of a finetune entry; an interrupted search continues where it stopped."""
     prefect_settings.before_a_flow([run], "tune")
     from flows.tune import tune as search
     from pipelines.reports import tuning_page
 
     trials = search(run)
     print(tuning_page.plain(trials))
-    print(f"the best of them, to put into finetune.{run}:\n{tuning_page.best(trials)}", end="")
+    print(f"the best params; put them into finetune.{run}:\n{tuning_page.best(trials)}", end="")
 
 
 @cli.command()
 def compress(
-    run: Annotated[str, typer.Argument(help="the teacher: a run that compress entries of params.yaml name")],
-    max_loss: Annotated[float, typer.Option(min=0, help="points that a result may score below it")] = 1.0,
-    target: Annotated[Literal["size", "latency"], typer.Option(help="what is to be small")] = "size",
-    steps: Annotated[int, typer.Option(min=1, help="methods in a chain")] = 3,
-    width: Annotated[int, typer.Option(min=1, help="results of a round that the next goes on from")] = 2,
+    run: Annotated[str, typer.Argument(help="the teacher that compress entries of params.yaml name")],
+    max_loss: Annotated[float, typer.Option(min=0, help="points that a result may score below the teacher")] = 1.0,
+    target: Annotated[Literal["size", "latency"], typer.Option(help="what to make small")] = "size",
+    steps: Annotated[int, typer.Option(min=1, help="the most methods in a chain")] = 3,
+    width: Annotated[int, typer.Option(min=1, help="results of each round that the next round extends")] = 2,
     trust_point: Annotated[
-        bool, typer.Option("--trust-point", help="take the score alone, not what rows show")
+        bool, typer.Option("--trust-point", help="judge by the score alone, without its uncertainty")
     ] = False,
 ) -> None:
-    """Search methods and chains for the smallest or fastest model; an interrupted search goes on where it was."""
+    """Search methods and chains for the smallest or fastest model; an interrupted search continues where it stopped."""
     prefect_settings.before_a_flow([run], "finetune", "compress")
     from flows.compress import compress as search
     from pipelines.compression import searched

@@ -16,7 +16,7 @@ def serve(
     name: Name,
     host: str = "127.0.0.1",
     port: int = 8000,
-    runtime: Annotated[str, typer.Option(help="onnx or torch; by default what the version's tag says")] = "",
+    runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",
 ) -> None:
     """Serve the champion over HTTP until interrupted."""
     from flows.local.http_service import serving
@@ -49,18 +49,18 @@ def down() -> None:
     from flows.local import servers
 
     stopped = servers.down()
-    print(f"stopped: {', '.join(stopped)}" if stopped else "nothing of ours was running")
+    print(f"stopped: {', '.join(stopped)}" if stopped else "nothing to stop")
 
 
 @cli.command()
 def trigger(
     deployment: Annotated[str, typer.Argument(help="FLOW/NAME of prefect.yaml, such as retrain/weekly")],
-    param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, as often as wanted")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated")] = None,
 ) -> None:
-    """Have the worker that `up` started run a deployment now."""
+    """Run a deployment now, in the worker that `up` started."""
     from flows.trigger import trigger as ask
 
-    print(f"{deployment}: the run {ask(deployment, param or [])} is asked for; its log is in Prefect's pages")
+    print(f"{deployment}: requested the run {ask(deployment, param or [])}; see its log in Prefect's pages")
 
 
 @cli.command()

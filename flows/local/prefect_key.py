@@ -24,7 +24,7 @@ def read_or_make() -> str:
     finally:
         aside.unlink(missing_ok=True)
     if FILE.stat().st_mode & 0o077:
-        raise InputError(f"{FILE}: others may read it; `bertline down`, remove it, and `bertline up` makes another")
+        raise InputError(f"{FILE}: other users can read it; run `bertline down`, remove it, and run `bertline up`")
     return read()
 
 

@@ -11,7 +11,7 @@ OWN_HOSTS = "127.0.0.1,localhost"
 
 def app() -> FastAPI:
     """Prefect's application; it does not start without a key in PREFECT_SERVER_API_AUTH_STRING."""
-    assert os.environ.get("PREFECT_SERVER_API_AUTH_STRING"), "whoever reached the port could run commands"
+    assert os.environ.get("PREFECT_SERVER_API_AUTH_STRING"), "no key: everybody who reaches the port could run commands"
     from prefect.server.api.server import create_app
 
     application = create_app(final=True)

@@ -116,7 +116,7 @@ def test_the_key_is_made_once_and_refused_where_others_may_read_it(checkout: Pat
     assert prefect_key.read_or_make() == prefect_key.read() == key
     assert [each.name for each in Path("state").glob("prefect*")] == ["prefect.key"]
     prefect_key.FILE.chmod(0o644)
-    with pytest.raises(InputError, match="others may read it"):
+    with pytest.raises(InputError, match="other users can read it"):
         prefect_key.read_or_make()
 
 
@@ -157,7 +157,7 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
     check_that_prefect_is_closed(int(environment["BERTLINE_PREFECT_PORT"]))
     check_that_mlflow_knows_its_names(int(environment["BERTLINE_MLFLOW_PORT"]))
     options = ["--param", "source=rows.parquet", "--param", "target=scored.parquet"]
-    assert "is asked for" in bertline(environment, "trigger", "score/file", *options)
+    assert ": requested the run " in bertline(environment, "trigger", "score/file", *options)
     servers.wait_until((workspace / "scored.parquet").exists, "the worker has not run it")
     log = Path("state/logs/worker.log").read_text()
     assert "Worker 'ProcessWorker" in log
@@ -167,4 +167,4 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
 
     assert "stopped: worker, mlflow, prefect" in bertline(environment, "down")
     assert not any(process.is_running() for process in processes if isinstance(process, psutil.Process))
-    assert "nothing of ours was running" in bertline(environment, "down")
+    assert "nothing to stop" in bertline(environment, "down")

@@ -95,7 +95,7 @@ def test_a_deaf_address_does_not_hide_the_failure_and_is_not_told(
     with pytest.raises(ValueError, match="the disk is full"):
         breaks()
     said = capsys.readouterr().err
-    assert "the address in BERTLINE_NOTIFY was not told: " in said
+    assert "BERTLINE_NOTIFY: the message was not sent: " in said
     assert "s3cr3t" not in said
 
 
@@ -192,10 +192,10 @@ def test_an_event_that_did_not_arrive_is_not_taken_for_told(
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     port = free_port()
     with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}):
-        with pytest.raises(InputError, match=r"server at http://\S+ was not told bertline.data of data: "):
+        with pytest.raises(InputError, match=r"server at http://\S+ did not take bertline.data of data: "):
             prefect_events.tell_once("data", "new", "data", "data")
         prefect_events.tell("champion", "m", version="1")  # it is champion, whoever hears of it
-        assert "was not told bertline.champion of m: " in capsys.readouterr().err
+        assert "did not take bertline.champion of m: " in capsys.readouterr().err
         with listening(port) as (_, found):
             for _ in range(2):
                 prefect_events.tell_once("data", "new", "data", "data")
