@@ -67,7 +67,7 @@ def held(repo: Any) -> Iterator[None]:
             break
         except LockError:
             if time.monotonic() > until:
-                raise InputError("another DVC command has this checkout; wait until it ends, or stop it") from None
+                raise InputError("another DVC command is using this checkout; wait until it ends, or stop it") from None
     try:
         _mend_lock()
         yield
@@ -100,7 +100,7 @@ def writing(repo: Any, stages: Sequence[Any]) -> Iterator[None]:
         with rwlock(repo.tmp_dir, repo.fs, " ".join(sys.argv), [], outs, hardlink):
             yield
     except LockError as error:
-        raise InputError(f"another DVC command writes what this run would: {sentence(error)}") from None
+        raise InputError(f"another DVC command is writing the same outputs: {sentence(error)}") from None
 
 
 def _remove_stale_locks(file: Path) -> None:
@@ -175,7 +175,7 @@ def finish(stage: Any) -> None:
     stage.commit()
     for out in stage.outs:  # if a file of a folder cannot be cached, DVC only logs it
         if out.use_cache and out.changed_cache():
-            raise InputError(f"{out}: DVC's cache has not all of its files; is its disk full?")
+            raise InputError(f"{out}: DVC's cache lacks some of its files; is its disk full?")
     _write_lock(stage)
 
 

@@ -121,7 +121,7 @@ class Executor:
             return [*self.placed.events(), *self.warm.events(0)]
         except EOFError:
             names = ", ".join(self.board.running)
-            raise InputError(f"the warm process was killed, and {names} with it; run again") from None
+            raise InputError(f"the process that runs the stages was killed, and {names} with it; run again") from None
 
     def _take(self, event: Started | Ended | Reserved | Lost | Refused) -> None:
         if isinstance(event, Ended):
@@ -131,7 +131,7 @@ class Executor:
                 self._go(event.name, event.node)
         elif isinstance(event, Lost):
             if event.name in self.board.running:
-                self.board.end(event.name, f"lost, for {event.why},")
+                self.board.end(event.name, f"lost ({event.why})")
             if event.name in self.placed.waiting:
                 self.board.tell(f"{event.name}: waits for another node")
         elif isinstance(event, Refused):
@@ -247,7 +247,7 @@ class Executor:
                 self.placed.drop(other)
                 self.left.append(other)
         if not self.keep_going and self.board.running:
-            self.board.tell(f"waiting for {', '.join(self.board.running)}, which runs already")
+            self.board.tell(f"waiting for {', '.join(self.board.running)} to end")
 
     def _reasons(self) -> str:
         told = "; ".join(f"{name} failed: {why}" for name, why in self.failed.items())
@@ -264,7 +264,7 @@ def _reason(status: int, log: Path) -> str:
     lines = last_lines(log)
     last_line = lines[-1] if lines else "it printed nothing"
     if status < 0:
-        memory = "; the memory may not have sufficed" if status == -9 else ""
+        memory = "; perhaps out of memory" if status == -9 else ""
         return f"killed by signal {-status}{memory} (its last line: {last_line}; {log})"
     return f"{last_line} (exit status {status}; {log})"
 

@@ -237,7 +237,7 @@ def run(command: Command, parent: int) -> None:
     """Run the command in a forked child, as `python -m` or the shell would."""
     end_with_parent()
     if os.getppid() != parent:
-        sys.exit("the warm process has ended")
+        sys.exit("the process that runs the stages has ended")
     log = os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(log, stream)

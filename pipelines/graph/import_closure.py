@@ -94,7 +94,7 @@ def parsed(file: Path) -> ast.Module:
     try:
         return ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:  # ValueError: a NUL byte
-        raise InputError(f"{file}: line {getattr(error, 'lineno', 1)}: it is no Python ({one_line(error)})") from None
+        raise InputError(f"{file}: line {getattr(error, 'lineno', 1)}: not valid Python ({one_line(error)})") from None
 
 
 def _imported(file: str, root: Path) -> list[str]:

@@ -36,7 +36,7 @@ class StageRunner:
         self.warm.start(Command(name, line, str(self.place), str(log), modules, {}))
         if self._status():
             lines = last_lines(log)
-            raise InputError(lines[-1] if lines else f"{name} was ended")
+            raise InputError(lines[-1] if lines else f"{name} failed, and printed nothing")
 
     def _status(self) -> int:
         try:
@@ -47,4 +47,4 @@ class StageRunner:
         except EOFError:
             self.warm.__exit__()
             self.warm = Warm(folder=self.place)  # for the next stage
-            raise InputError("the warm process was killed, and the stage with it; run again") from None
+            raise InputError("the process that runs the stages was killed, and the stage with it; run again") from None

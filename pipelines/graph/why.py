@@ -24,7 +24,7 @@ def why(name: str) -> list[str]:
         if name == code_manifest.STAGE:
             return [f"{name} runs every time: it lists the code that the other stages run"]
         if stage is None:
-            raise InputError(f"{name} is no stage, but {', '.join(list(plan.stages)[-3:])} and others are; name one")
+            raise InputError(f"no stage {name}; name one, such as {', '.join(list(plan.stages)[-3:])}")
         reasons = list(_reasons(stage, plan.code))
         before = [f"{other} would run first, and may change it" for other in _before(plan, name)]
         if reasons:
@@ -84,7 +84,7 @@ def _reasons(stage: Any, code: CodeStage) -> Iterator[str]:
         yield "it has never run: dvc.lock does not have it"
         return
     if stage.changed_stage():
-        yield f"its command is another than in dvc.lock: {stage.cmd}"
+        yield f"its command differs from dvc.lock: {stage.cmd}"
     yield from _edits(stage, code)
     for dep in stage.deps:
         status = {} if str(dep) in code.texts else dep.status()
@@ -138,7 +138,7 @@ def _edits(stage: Any, code: CodeStage) -> Iterator[str]:
         if (path := str(dep)) in code.texts and code.differs(dep):
             was, now = _manifest(stage.repo, dep), code_manifest.read(code.texts[path])
             if was is None:
-                yield f"{path}: modified; DVC's cache does not have the one of dvc.lock, which would tell the files"
+                yield f"{path}: modified; DVC's cache lacks the earlier list, so the changed files are unknown"
                 continue
             for file in sorted(was.keys() | now.keys()):
                 if was.get(file) != now.get(file):

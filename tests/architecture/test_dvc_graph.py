@@ -226,7 +226,7 @@ def test_a_digest_is_of_statements(change: str, tmp_path: Path) -> None:
 def test_a_file_that_is_no_python_is_one_sentence(copy: Path) -> None:
     file = copy / "pipelines/training/loop.py"
     file.write_text("def f(:\n")
-    with pytest.raises(InputError, match=r"training/loop\.py: line 1: it is no Python \(invalid syntax"):
+    with pytest.raises(InputError, match=r"training/loop\.py: line 1: not valid Python \(invalid syntax"):
         code_manifest.manifests(copy)
 
 

@@ -177,7 +177,7 @@ def test_a_folder_that_the_cache_did_not_take_whole_is_no_result(repository: Pat
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "bertline: a failed: out: DVC's cache has not all of its files; is its disk full?"
+        "bertline: a failed: out: DVC's cache lacks some of its files; is its disk full?"
     )
     assert not Path("dvc.lock").exists()
     finish()

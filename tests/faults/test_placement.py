@@ -172,7 +172,7 @@ def test_a_node_dies_and_its_stage_runs_again_elsewhere(
         wait_for(lambda: Path("began").exists() and there in Path("began").read_text())
         ray_nodes.kill(second)
         # Ray may notice the dead process before the dead node
-        assert f"the node {ray_nodes.SECOND} died, after" in run.until(f"{there}: lost, for ")
+        assert f"the node {ray_nodes.SECOND} died) after" in run.until(f"{there}: lost (")
         Path("go").touch()
         assert run.end() == 0
     assert f"{there}: waits for another node" in run.lines
@@ -196,7 +196,7 @@ def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, w
     wait_for(lambda: not sleepers())
     if who == "Ray's worker":
         assert said.startswith("bertline: a failed: its process on the node ")
-        assert said.endswith(" died; it was placed 1 times (resources.max_failures)")
+        assert said.endswith(" died; lost 1 times, more than resources.max_failures")
     else:
         assert said.startswith("bertline: a failed: killed by signal 9")
 
@@ -233,10 +233,10 @@ def test_what_cannot_be_placed_is_one_sentence(cluster: ray_nodes.Cluster, graph
     with running(cluster.address, "--keep-going") as run:
         assert run.end() == 1
     assert (
-        "a failed: it asks for 64 CPUs (resources.threads), and no node of the Ray cluster has more than 1"
+        "a failed: it requires 64 CPUs (resources.threads), and no node of the Ray cluster has more than 1"
         in (run.lines[-1])
     )
-    assert "b failed: it asks for 1 GPUs (resources.gpus), and no node of the Ray cluster has any" in run.lines[-1]
+    assert "b failed: it requires 1 GPUs (resources.gpus), and no node of the Ray cluster has any" in run.lines[-1]
     assert Path("c.txt").read_text() == "c\nwhole\n"
 
 

@@ -64,13 +64,13 @@ def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
         if amount > most:
             what, key = ASKED[name]
             return (
-                f"it asks for {_told(name, amount)} {what} (resources.{key}), and no node of the Ray cluster has "
+                f"it requires {_told(name, amount)} {what} (resources.{key}), and no node of the Ray cluster has "
                 + (f"more than {_told(name, most)}" if most else "any")
             )
     if any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
         return ""
     every = ", ".join(f"{_told(name, amount)} {ASKED[name][0]}" for name, amount in wanted.items() if amount)
-    return f"it asks for {every}, and no node of the Ray cluster has all of these"
+    return f"it requires {every}, and no node of the Ray cluster has all of these"
 
 
 def _told(name: str, amount: float) -> str:
@@ -143,7 +143,7 @@ class Placed:
         self._process.wait()
         for name in sorted(self._went):
             if who := node_command.holder(name):
-                say(f"{name}: it may run on for a moment, as {who}")
+                say(f"{name}: may still run for a moment, as {who}")
 
     def reserve(self, name: str, wanted: Resources) -> None:
         """Ask Ray for a place for the stage. The first call starts the driver."""
@@ -184,7 +184,7 @@ class Placed:
                     break
                 event = self.pipe.recv()
             except (EOFError, OSError):
-                event = Gone(f"the process that speaks to Ray has ended, or its cluster has ({LOG}); run again")
+                event = Gone(f"the Ray driver or the Ray cluster has ended; see {LOG}, and run again")
             if isinstance(event, Gone):
                 self._gone = event.why
             elif event.name in self.waiting or event.name in self.running:
@@ -209,7 +209,7 @@ class Placed:
             return event
         self._lost[name] = count = self._lost.get(name, 0) + 1
         if 0 <= wanted.max_failures < count:
-            return Refused(name, f"{event.why}; it was placed {count} times (resources.max_failures)")
+            return Refused(name, f"{event.why}; lost {count} times, more than resources.max_failures")
         self.reserve(name, wanted)
         return event
 

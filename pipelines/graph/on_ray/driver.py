@@ -44,7 +44,7 @@ class Place:
         except OSError:
             shared = False
         if not shared:
-            raise InputError(f"the node {gethostname()} does not share this checkout, {self.root}; docs/cluster.md")
+            raise InputError(f"the node {gethostname()} does not share this checkout, {self.root}; see docs/cluster.md")
         return str(ray.get_runtime_context().get_node_id())
 
     def run(self, command: Command) -> int:

@@ -127,7 +127,7 @@ def run(command: forkserver.Command) -> int:
         output = process.stdout.read()  # until the command has ended
     result = json.loads(output) if output else -signal.SIGKILL
     if not isinstance(result, int):
-        raise InputError(f"{result or 'it was ended'} (on {gethostname()})")
+        raise InputError(f"{result or 'it was killed'} (on {gethostname()})")
     return result
 
 
@@ -154,10 +154,10 @@ def wait_for(names: Iterable[str], seconds: float = PATIENCE_SECONDS) -> None:
     until = time.monotonic() + seconds
     for name in names:
         if who := holder(name):
-            say(f"{name}: still ends, as {who}, placed by an earlier run; waiting for it")
+            say(f"{name}: an earlier run of it still runs, as {who}; waiting for its end")
         while who := holder(name):
             if time.monotonic() > until:
-                raise InputError(f"{name} still runs, as {who}, placed by an earlier run; stop it there")
+                raise InputError(f"{name}: an earlier run of it still runs, as {who}; stop it there")
             time.sleep(TICK_SECONDS)
 
 

@@ -34,14 +34,14 @@ def test_what_no_node_has_is_named() -> None:
     assert lacking(Asks.of(Resources()), nodes) == ""
     assert lacking(Asks.of(Resources(workers=9, gpus=9)), nodes) == ""
     assert lacking(Asks.of(Resources(threads=17)), nodes) == (
-        "it asks for 17 CPUs (resources.threads), and no node of the Ray cluster has more than 16"
+        "it requires 17 CPUs (resources.threads), and no node of the Ray cluster has more than 16"
     )
     assert lacking(Asks.of(Resources(threads=1, gpus=1)), [SMALL]).endswith("no node of the Ray cluster has any")
     assert lacking(Asks.of(Resources(threads=1, memory_gb=100)), nodes) == (
-        "it asks for 100.0 GB of memory (resources.memory_gb), and no node of the Ray cluster has more than 64.0"
+        "it requires 100.0 GB of memory (resources.memory_gb), and no node of the Ray cluster has more than 64.0"
     )
     assert lacking(Asks.of(Resources(threads=8, gpus=1)), nodes) == (
-        "it asks for 8 CPUs, 1 GPUs, and no node of the Ray cluster has all of these"
+        "it requires 8 CPUs, 1 GPUs, and no node of the Ray cluster has all of these"
     )
 
 

@@ -78,7 +78,7 @@ def test_a_stage_that_does_not_end_is_named(place: Path) -> None:
     while not (place / "log").read_text():
         assert asks.poll() is None
         time.sleep(0.01)
-    with pytest.raises(InputError, match=r"a still runs, as process \d+ on .*, placed by an earlier run; stop it th"):
+    with pytest.raises(InputError, match=r"a: an earlier run of it still runs, as process \d+ on .*; stop it there"):
         node_command.wait_for(["b", "a"], 0.1)
     asks.send_signal(signal.SIGKILL)
     asks.wait()
