@@ -21,8 +21,8 @@ def of_teacher(run: str) -> dict[str, dict[str, Any]]:
     entries = {name: entry for name, entry in every.items() if entry.get("teacher") == run}
     if not entries:
         raise UsageError(
-            f"params.yaml: no compress entry has the teacher {run}; a search tries the entries that there are, "
-            "and params/compress-livedoor.yaml has one of every method"
+            f"params.yaml: no compress entry has the teacher {run}; add some, "
+            "such as those of params/compress-livedoor.yaml, which has every method"
         )
     for name in entries:
         params.entry("compress", name, Compress)

@@ -167,7 +167,7 @@ class ChainSearch:
             try:
                 both["onnx"] = self.folder.exported(name)
             except InputError as error:
-                say(f"compress {self.run}: {name}: measured by torch alone: {error}")
+                say(f"compress {self.run}: {name}: measured with torch only: {error}")
         return {wanted: both[wanted]} if wanted in both else both
 
     @cached_property
@@ -193,7 +193,7 @@ class ChainSearch:
         And what the gates say, a line each; and the chains that they refuse.
         """
         rules = chain_entries.gates_of(self.run)
-        verdicts = [] if rules else [f"no promote entry has the run {self.run}, so no gate was asked"]
+        verdicts = [] if rules else [f"no promote entry has the run {self.run}, so no gate was checked"]
         unfit: list[Chain] = []
         left = [each for each in chains.best(tried, self.budget) if each.shows(self.budget)]
         while left:

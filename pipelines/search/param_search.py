@@ -88,8 +88,8 @@ def _check(run: str, search: Tune, base: Finetune) -> str:
     evaluated = (params.read().get("evaluate") or {}).get(run)
     if evaluated and search.split == Evaluate.model_validate(evaluated).split:
         raise UsageError(
-            f"params.yaml: tune.{run}.split: evaluate.{run} scores {search.split} too; "
-            "its score would be too high for params that were chosen on it"
+            f"params.yaml: tune.{run}.split: evaluate.{run} scores {search.split} too, and "
+            "params that were chosen on it would score too high; take another split"
         )
     for name, among in search.search.items():
         if search.sampler == "grid" and isinstance(among, Range):

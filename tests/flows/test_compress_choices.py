@@ -148,7 +148,7 @@ def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypa
             True,
             "promote.titles.approval: a person has to approve the version when it is registered",
         ),
-        (None, True, "no promote entry has the run big, so no gate was asked"),
+        (None, True, "no promote entry has the run big, so no gate was checked"),
     ],
 )
 def test_what_each_gate_says_is_told(
