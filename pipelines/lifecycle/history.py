@@ -60,7 +60,7 @@ def champion_at(name: str, at: str) -> dict[str, Any]:
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
-        raise UsageError(f"--at {at}: no time; write it as 2026-11-23T09:00, or with a zone as +09:00") from None
+        raise UsageError(f"--at {at}: not a time; write it as 2026-11-23T09:00, or with a zone as +09:00") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     entry = _read(name).at(round(moment.timestamp() * 1000))
     return {
@@ -88,7 +88,7 @@ def plain(history: dict[str, Any]) -> str:
         said = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
         lines.append(f"{row['number']:4}  {said}")
         lines += [f"      {finding.sentence}" for finding in gates.findings(row["verdict"])]
-    for key, why in (("overtaken", "another was first"), ("repeated", "it is there before")):
+    for key, why in (("overtaken", "another event was first"), ("repeated", "it repeats an earlier event")):
         lines += [
             f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "
             f"does not count, {why}"

@@ -46,7 +46,7 @@ def of_model(which: str) -> dict[str, Any]:
     """The origin of the version `NAME@ALIAS` or `NAME/NUMBER`: its commit, its verdict and each stage before it."""
     parts = re.fullmatch(r"([\w.-]+)(?:@(\w+)|/(\d+))", which)
     if not parts:
-        raise UsageError(f"{which}: no version; write it as NAME@champion or NAME/3")
+        raise UsageError(f"{which}: not a version; write it as NAME@champion or NAME/3")
     name, alias, number = parts.groups()
     version = registry.get(name, alias) if alias else registry.version(name, int(number))
     facts = described(version)
@@ -79,7 +79,7 @@ def teachers(version: registry.Version) -> list[dict[str, Any]]:
 def of_data(md5: str) -> dict[str, Any]:
     """The stages that wrote and read data whose md5 is or begins with `md5`, and the versions that were made of it."""
     if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}(\.dir)?", md5):
-        raise UsageError(f"{md5}: no md5; give {SHORTEST} or more of its letters, as dvc.lock has it")
+        raise UsageError(f"{md5}: not an md5; give {SHORTEST} or more of its digits, as in dvc.lock")
     paths: dict[str, str] = {}
     wrote: set[str] = set()
     read: set[str] = set()
@@ -126,7 +126,7 @@ def page_of_model(version: dict[str, Any]) -> str:
 
 def _facts(version: dict[str, Any]) -> list[str]:
     """The commit of a version, its verdict and the versions that it was made from."""
-    facts = [f"of commit {version['commit'] or 'unknown'}{' with edits' if version['dirty'] else ''}"]
+    facts = [f"of commit {version['commit'] or 'unknown'}{' with uncommitted edits' if version['dirty'] else ''}"]
     facts += map(str, gates.findings(version["verdict"]))
     return facts + [f"made from {each['model']} version {each['version']}" for each in version["parents"]]
 

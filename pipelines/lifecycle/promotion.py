@@ -97,7 +97,7 @@ def _taken_back(challenger: registry.Version, known: ledger.State) -> str:
         return ""
     back = next(entry.event for entry in known.entries[places[-1] :] if entry.event.action == "rollback")
     told = f"{back.actor} rolled it back ({back.reason})"
-    return f"refused: {challenger} was champion until {told}; --version {challenger.version} takes it all the same"
+    return f"refused: {challenger} was champion until {told}; --version {challenger.version} promotes it anyway"
 
 
 def _decide(
@@ -142,7 +142,7 @@ def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Ver
     if to is None:
         to = _champion_before(name, known)
     elif to not in been:
-        raise InputError(f"{name}: {choices('former champion', to, been)}; `bertline promote` is for a new one")
+        raise InputError(f"{name}: {choices('former champion', to, been)}; use `bertline promote` for a new one")
     elif to == known.champion:
         raise InputError(f"{name}: version {to} is the champion already")
     target = registry.version(name, to)

@@ -29,7 +29,7 @@ def score(job: str, entry: Score, windows: Sequence[Window], must: int, score_wi
             source, target = Path(window.path(entry.source)), Path(window.path(entry.target))
             try:
                 if target.is_file():
-                    lines.append(f"{window.name}: scored before, {target}")
+                    lines.append(f"{window.name}: already scored, {target}")
                 elif not source.is_file() and number < len(windows) - must:
                     missing.append(f"{window.name}: no file {source}")
                     lines.append(missing[-1])

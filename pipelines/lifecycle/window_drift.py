@@ -75,7 +75,7 @@ def watch(job: str, entry: Score, rules: Watch, measure_window: Measure, tell: C
     if watched.alarm:
         tell(list(lines_by_window)[-1])
     if failed:
-        others = f"of the others: {verdict(watched)}" if lines_by_window else "no other is scored"
+        others = f"the others: {verdict(watched)}" if lines_by_window else "the others are not scored"
         raise InputError(f"{job}: {len(failed)} windows are not measured: {'; '.join(failed)}; {others}")
     return watched
 
@@ -132,7 +132,7 @@ def scored_by_version(target: Path, prefix: str) -> int | None:
     except (pa.ArrowException, ValueError, OverflowError):  # a date of no year, a text of no letters
         version = str(stamp.type)
     if len(stamp) and (type(version) is not int or version < 1):
-        raise InputError(f"{target}: {number} of the last row is {shown(version)}, no version; score the window again")
+        raise InputError(f"{target}: {number} of the last row is {shown(version)}, not a version; score it again")
     return version
 
 
@@ -145,7 +145,7 @@ def plain(watched: Watched) -> str:
             lines.append(f"{name}  {0:>8,} rows  nothing to measure")
             continue
         rows = shifts[0]["rows"]
-        lines.append(f"{name}  {rows:>8,} rows  {'drifted: ' + ', '.join(shifted) if shifted else 'as before'}")
+        lines.append(f"{name}  {rows:>8,} rows  {'drifted: ' + ', '.join(shifted) if shifted else 'no drift'}")
     if not lines:
         return f"{watched.job}: no window is scored yet"
     return "\n".join([*lines, verdict(watched), f"picture: {watched.page}"])

@@ -87,7 +87,7 @@ def test_what_is_due_is_scored_once() -> None:
     ]
     first = Path(f"out/{days()[4]}.parquet").stat().st_mtime_ns
     arrive(days()[4], OTHER)  # whoever rewrites the past must remove the scores too
-    assert score_windows("daily")[4] == f"{days()[4]}: scored before, out/{days()[4]}.parquet"
+    assert score_windows("daily")[4] == f"{days()[4]}: already scored, out/{days()[4]}.parquet"
     assert Path(f"out/{days()[4]}.parquet").stat().st_mtime_ns == first
 
 
@@ -100,10 +100,10 @@ def test_the_newest_window_alone_by_the_policy_latest_and_the_rest_by_a_backfill
     assert scored() == days()[4:]
     assert backfill("daily", days()[1], days()[4]) == [
         *(f"{day}: 32 rows into out/{day}.parquet" for day in days()[1:4]),
-        f"{days()[4]}: scored before, out/{days()[4]}.parquet",
+        f"{days()[4]}: already scored, out/{days()[4]}.parquet",
     ]
     assert scored() == days()[1:]
-    with pytest.raises(UsageError, match=r"--to \d.*ends on .* UTC only"):
+    with pytest.raises(UsageError, match=r"--to \d.* is not over; it ends on .* UTC"):
         backfill("daily", days()[1], datetime.now(UTC).strftime("%Y-%m-%d"))
     with pytest.raises(UsageError, match="is after --to"):
         backfill("daily", days()[1], days()[0])
@@ -145,7 +145,7 @@ def test_a_pipe_as_target_is_neither_done_nor_waited_for() -> None:
         arrive(day)
     Path("out").mkdir()
     os.mkfifo(f"out/{days()[1]}.parquet")
-    with pytest.raises(InputError, match=rf"1 of 5 windows are not scored: {days()[1]}: out/.*: there already, and no"):
+    with pytest.raises(InputError, match=rf"1 of 5 windows are not scored: {days()[1]}: out/.*: exists, and is not"):
         score_windows("daily")
     assert scored() == days()
 
@@ -193,7 +193,7 @@ def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
     assert kept.stat().st_mtime_ns == measured, "a window is measured once"
     assert tables.read(kept).column("drifted").to_pylist() == [False] * 6
     last = window_drift.plain(found).splitlines()
-    assert last[0].endswith("32 rows  as before")
+    assert last[0].endswith("32 rows  no drift")
     assert last[-2:] == ["drift, by the rule 2 of the last 3 windows, the newest among them", f"picture: {found.page}"]
     page = found.page.read_text()
     assert page.count("<svg") == 1
@@ -233,7 +233,7 @@ def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
     assert told.startswith(f"daily: 2 windows are not measured: {days()[1]}: tiny version 2 has no profile ")
     assert "`bertline retrain` registers it with one" in told
     assert f"; {days()[2]}: out/{days()[2]}.parquet: not a readable Parquet file" in told
-    assert told.endswith("; of the others: drift, by the rule 2 of the last 3 windows, the newest among them")
+    assert told.endswith("; the others: drift, by the rule 2 of the last 3 windows, the newest among them")
     measured = sorted(file.stem for file in paths.drift("daily").glob("*.parquet"))
     assert measured == [days()[0], *days()[3:]]
     assert (paths.drift("daily") / "index.html").is_file()
@@ -253,8 +253,8 @@ def test_rows_without_a_version_are_told_and_not_as_before() -> None:
     with pytest.raises(InputError, match="daily: 4 windows are not measured") as caught:
         watch("daily")
     assert all(day in str(caught.value) for day in wrong)
-    assert str(caught.value).count("no version; score the window again") == 4
+    assert str(caught.value).count("not a version; score it again") == 4
     Path(f"out/{days()[4]}.parquet").unlink()
     for day in wrong:
         Path(f"out/{day}.parquet").unlink()
-    assert "as before" not in window_drift.plain(watch("daily"))
+    assert "rows  no drift" not in window_drift.plain(watch("daily"))
