@@ -24,7 +24,7 @@ class Turns:
         if scope["type"] != "http" or scope["method"] != "POST":  # GET, such as /health, is answered at any time
             await self.app(scope, receive, send)
         elif self.admitted >= self.most:
-            why = f"{self.admitted} requests are being answered or wait; try again"
+            why = f"{self.admitted} requests are running or waiting; try again"
             await JSONResponse({"detail": why}, 503, {"Retry-After": "1"})(scope, receive, send)
         else:
             self.admitted += 1

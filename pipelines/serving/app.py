@@ -31,10 +31,10 @@ api = FastAPI(
 api.add_middleware(admission.Turns)
 api.add_middleware(bodies.LimitedBodies)  # added last, so it runs first
 PROBLEM: dict[int | str, dict[str, Any]] = {
-    400: {"model": schemas.Problem, "description": "The body is no text in UTF-8."},
-    408: {"description": "The body was not sent in time, or no answer was found in time.", **schemas.JSON_OR_TEXT},
+    400: {"model": schemas.Problem, "description": "The body is not UTF-8 text."},
+    408: {"description": "The body was not sent in time, or the answer took too long.", **schemas.JSON_OR_TEXT},
     413: {"model": schemas.Problem, "description": "The body is too large."},
-    422: {"model": schemas.Problem, "description": "The request is not right; `detail` says what, and where."},
+    422: {"model": schemas.Problem, "description": "The request is invalid; `detail` says what is wrong, and where."},
     500: {"description": "The service failed; its log says why.", **schemas.JSON_OR_TEXT},
     503: {"description": "Too many requests wait, or no replica is ready; try again.", **schemas.JSON_OR_TEXT},
 }
@@ -75,7 +75,7 @@ def answer(version: registry.Version, predictor: Predictor, request: schemas.Req
     given = {name for row in request.rows for name in row.model_fields_set if getattr(row, name) is not None}
     wanted = schema.INPUTS[kind]
     if extra := sorted(given - set(wanted)):
-        raise InputError(f"{version} takes {', '.join(wanted)}; {extra[0]} is not among them")
+        raise InputError(f"{version} takes {', '.join(wanted)}, but not {extra[0]}")
     columns = {
         name: pa.array([getattr(row, name) for row in request.rows], schema.ROWS[kind].field(name).type)
         for name in wanted
@@ -130,7 +130,7 @@ class Service:
             self.said = ""
         except Exception as error:  # of any type: the current version keeps answering
             if self.said != (why := one_line(error)):
-                say(f"{self.model_in_use[0]} goes on answering: {why}")
+                say(f"{self.model_in_use[0]} stays in use: {why}")
             self.said = why
 
     def _wanted(self) -> registry.Version:
@@ -147,7 +147,7 @@ class Service:
 
     @api.get("/model", responses={status: PROBLEM[status] for status in (408, 500, 503)})
     def model(self) -> schemas.Model:
-        """The model that answers, and what it can say."""
+        """The model that answers, with its inputs and labels."""
         version, predictor = self.model_in_use
         task = predictor.task
         return schemas.Model(

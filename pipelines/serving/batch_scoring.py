@@ -60,7 +60,7 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     added = [f"{prefix}{name}" for name in (*_says(task.kind), *STAMP)]
     taken = [name for name in added if name in file.schema_arrow.names]
     if taken:
-        raise InputError(f"{source}: it has a column {taken[0]!r} already; a prefix for the new columns makes room")
+        raise InputError(f"{source}: it already has a column {taken[0]!r}; give the new columns a prefix")
     _check(source, task)
     job = {"source": str(source.resolve()), "model": version.name, "prefix": prefix}
     with paths.fresh_file(target) as aside:
@@ -91,13 +91,13 @@ def _refuse_others(target: Path, job: dict[str, str]) -> None:
     if not (target.exists() or target.is_symlink()):
         return
     if target.exists() and not target.is_file():  # reading a pipe would never end
-        raise InputError(f"{target}: there already, and not from scoring; name another")
+        raise InputError(f"{target}: exists, and is not from scoring; name another target")
     try:
         written = json.loads((pq.read_metadata(target).metadata or {}).get(JOB, b"null"))
     except (pa.ArrowException, OSError, ValueError):
         written = None
     if written != job:
-        raise InputError(f"{target}: there already, and not from scoring {job['source']}; move it, or name another")
+        raise InputError(f"{target}: exists, and is not from scoring {job['source']}; move it, or name another")
 
 
 def _write(aside: Path, scored: Iterator[pa.Table], job: dict[str, str], rows: int) -> None:

@@ -41,10 +41,10 @@ class LimitedBodies:
         except TimeoutError:
             await _refuse(408, f"the body was not sent within {self.seconds:g} s", scope, receive, send)
         except _TooLargeError:
-            why = f"the body has more than {self.max_bytes:,} bytes; `bertline score` takes any file"
+            why = f"the body has more than {self.max_bytes:,} bytes; `bertline score` has no limit"
             await _refuse(413, why, scope, receive, send)
         except _RepeatedError as error:
-            why = f"the body: the key {error} stands twice in one object; which of its values is meant is unknown"
+            why = f"the body: the key {error} occurs twice in one object; send it once"
             await _refuse(422, why, scope, receive, send)
         else:
             if body is not None:

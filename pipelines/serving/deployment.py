@@ -35,7 +35,7 @@ def started(host: str, port: int) -> Iterator[str]:
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     running = not ours and bool(serve.status().proxies)  # others may use Serve in this cluster
     if running and NAME in serve.status().applications:
-        raise InputError(f"RAY_ADDRESS={workers.address()}: a model is served in this cluster already; stop it first")
+        raise InputError(f"RAY_ADDRESS={workers.address()}: this cluster already serves a model; stop it first")
     try:
         yield _proxy_on(host, port)
     finally:
@@ -53,7 +53,7 @@ def _proxy_on(host: str, port: int) -> str:
 
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
     client = serve.context._get_global_client()
-    assert client, "it was started"
+    assert client, "Serve was started, so it has a client"
     own = client.http_config  # a running proxy keeps its own options; Serve only logs this
     return f"http://{own.host}:{own.port}"
 

@@ -43,7 +43,7 @@ class Request(BaseModel):
         if count > MAX_IN_ALL:
             raise PydanticCustomError(
                 "too_long",
-                "{count} characters in all rows; a request takes at most {most}, and `bertline score` takes any file",
+                "{count} characters in all rows; a request takes at most {most}, and `bertline score` has no limit",
                 {"count": count, "most": MAX_IN_ALL},
             )
         return self

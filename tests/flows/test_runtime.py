@@ -142,13 +142,13 @@ def test_a_champion_that_does_not_open_is_said_once_and_the_other_goes_on(
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     for _ in range(2):
         its.follow(held)
-    assert capsys.readouterr().err.count("tiny version 0 goes on answering: tiny: no alias 'champion'") == 1
+    assert capsys.readouterr().err.count("tiny version 0 stays in use: tiny: no alias 'champion'") == 1
     ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
     weights = whole.read_bytes()
     for content, told in ((b"", 1), (b"", 0), (weights, 0), (b"", 0)):
         whole.write_bytes(content)
         its.follow(held)
-        assert capsys.readouterr().err.count("tiny version 0 goes on answering: ") == told
+        assert capsys.readouterr().err.count("tiny version 0 stays in use: ") == told
     assert held.model_in_use[0] == version
 
 

@@ -238,7 +238,7 @@ REQUESTS = {
     "half of a surrogate pair": (b'{"rows": [{"text": "\\ud800"}]}', "unable to parse raw data as a unicode string"),
     "NaN": (b'{"rows": [{"text": NaN}]}', "rows.0.text: Input should be a valid string"),
     "an infinite number": (b'{"rows": [{"text": 1e999}]}', "rows.0.text: Input should be a valid string"),
-    "another column": (b'{"rows": [{"text": "a", "text_pair": "b"}]}', "takes text; text_pair is not among them"),
+    "another column": (b'{"rows": [{"text": "a", "text_pair": "b"}]}', "takes text, but not text_pair"),
     "no text": (b'{"rows": [{}]}', "row 0 has no text"),
     "no rows": (b'{"rows": []}', "rows: List should have at least 1 item"),
     "no JSON": (b'{"rows": [', "JSON decode error"),

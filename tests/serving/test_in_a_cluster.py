@@ -87,7 +87,7 @@ def test_applications_of_others_stay(cluster: ray_nodes.Cluster) -> None:
             assert len(ask(address, "/predict", {"rows": [{"text": "犬"}]})["predictions"]) == 1
             with serve(free_port()) as second:
                 assert second.wait() == 1
-            assert second.said().endswith("a model is served in this cluster already; stop it first\n")
+            assert second.said().endswith("this cluster already serves a model; stop it first\n")
             assert len(ask(address, "/predict", {"rows": [{"text": "犬"}]})["predictions"]) == 1
         with urlopen(f"{address}/other", timeout=60) as answer:
             assert answer.read() == b"here"

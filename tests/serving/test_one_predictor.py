@@ -146,7 +146,7 @@ def test_the_batch_job_replaces_what_it_wrote_and_nothing_else(version: registry
                 place.name, lambda p: p.symlink_to("nowhere")
             )(place)
         before = place.read_bytes() if place.is_file() else sorted(checkout.iterdir())
-        with pytest.raises(InputError, match="there already, and not from scoring"):
+        with pytest.raises(InputError, match="exists, and is not from scoring"):
             batch_scoring.score(checkout / "other.parquet", place, version)
         assert (place.read_bytes() if place.is_file() else sorted(checkout.iterdir())) == before
     assert not list(checkout.glob(".*.partial"))

@@ -79,9 +79,7 @@ def test_a_body_has_a_size_and_a_time() -> None:
     ],
 )
 def test_a_key_that_stands_twice_is_refused_and_named(body: str, key: str) -> None:
-    wanted = (
-        f'{{"detail":"the body: the key {key} stands twice in one object; which of its values is meant is unknown"}}'
-    )
+    wanted = f'{{"detail":"the body: the key {key} occurs twice in one object; send it once"}}'
     for coding in ("utf-8", "utf-16"):  # json.loads accepts both as bytes
         encoded = body.encode(coding)
         assert answered([encoded[:10], encoded[10:]]) == (422, wanted)

@@ -95,7 +95,7 @@ def _check_that_a_generated_client_works(address: str, checkout: Path, monkeypat
     (plain,) = ask(address, "/predict", {"rows": [{"text": TEXTS[0]}]})["predictions"]
     assert right.predictions[0].label == plain["label"]
     assert isinstance(wrong, sent.Problem)
-    assert wrong.detail == "tiny version 1 takes text; context is not among them"
+    assert wrong.detail == "tiny version 1 takes text, but not context"
 
 
 def _check_that_it_follows(address: str, checkout: Path) -> None:
@@ -113,7 +113,7 @@ def _check_that_it_follows(address: str, checkout: Path) -> None:
 def _check_that_it_goes_on_without_a_ledger(address: str) -> None:
     """Damage the database's file in place, because the replica would keep a removed file open."""
     (store.HOME / "mlflow.db").write_bytes(b"no database" * 1000)
-    servers.wait_until(lambda: "tiny version 2 goes on answering" in _said_in_ray(), "it has looked at the ledger", 120)
+    servers.wait_until(lambda: "tiny version 2 stays in use" in _said_in_ray(), "it has looked at the ledger", 120)
     assert ask(address, "/predict", {"rows": [{"text": "犬"}]})["version"] == 2
 
 
