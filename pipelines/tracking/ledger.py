@@ -158,14 +158,14 @@ def append(
     given = {"verdict": verdict or {}, "content": content or {}}
     event = Event(uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, **given)
     client = store.connect()
-    with store.explained(f"{name}: {action} of version {version} is not entered"):
+    with store.explained(f"{name}: {action} of version {version} was not recorded"):
         if not create(client, name):
             raise InputError(
-                f"{name}: {action} of version {version} is not entered: there is no {name}{SUFFIX}, and only who owns "
-                f"{name} may create it; ask its owner"
+                f"{name}: {action} of version {version} was not recorded: {name}{SUFFIX} does not exist, and only the "
+                f"owner of {name} may create it; ask the owner"
             )
         error = _write(client, name, event)
-    unsure = f"{name}: whether {action} of version {version} is entered only `bertline history` will say"
+    unsure = f"{name}: see `bertline history` for whether {action} of version {version} was recorded"
     with store.explained(unsure):
         now = ledger_events.replay(_onward(client, name, known.kept))
     _note(client, name, now.kept)
@@ -180,8 +180,8 @@ def append(
 def _overtaken(name: str, event: Event, now: State) -> InputError:
     first = next(entry for entry in now.entries if entry.number > event.after).event
     return InputError(
-        f"{name}: {event.action} of version {event.version} is not entered: {first.actor} was first and made version "
-        f"{first.version} champion; compare with that one"
+        f"{name}: {event.action} of version {event.version} was not recorded: {first.actor} was first and made version "
+        f"{first.version} champion; compare with that version"
     )
 
 
@@ -227,8 +227,8 @@ def create(client: MlflowClient, name: str) -> bool:
                 raise
     if not there and not users.manages(name + SUFFIX, as_administrator=False):
         raise InputError(
-            f"{name}{SUFFIX}: another user made it before there was {name}, and could decide who is champion; unless "
-            f"{name} is being registered just now, have an administrator delete it"
+            f"{name}{SUFFIX}: another user created it before {name}, and could choose the champion; have an "
+            f"administrator delete it, unless {name} is being registered just now"
         )
     return True
 
@@ -254,14 +254,14 @@ def settle(name: str, state: State, tell: bool = True) -> None:
         say(f"{name}: the ledger was tampered with: {damage}")
     client = store.connect()
     with store.explained(
-        f"{name}: by the ledger its champion is version {state.champion}, but the alias cannot be moved"
+        f"{name}: the champion in the ledger is version {state.champion}, but the alias cannot be moved"
     ):
         for _ in range(TRIES):
             held = client.get_registered_model(name).aliases.get(CHAMPION)
             if (int(held) if held else None) == state.champion:
                 return
             if state.champion and not has_version(client, name, state.champion):
-                say(f"{name}: version {state.champion} is the champion by the ledger, but it was deleted")
+                say(f"{name}: version {state.champion} is the champion in the ledger, but it was deleted")
                 return
             if state.champion:
                 client.set_registered_model_alias(name, CHAMPION, str(state.champion))
@@ -270,7 +270,7 @@ def settle(name: str, state: State, tell: bool = True) -> None:
             if tell:
                 was = f"version {held}" if held else "no version"
                 now = f"version {state.champion}" if state.champion else "no version"
-                say(f"{name}: {was} had the alias {CHAMPION}, the ledger says {now}; the alias is mended")
+                say(f"{name}: {was} had the alias {CHAMPION}, but the ledger says {now}; corrected the alias")
             state = ledger_events.replay(_onward(client, name, state.kept))  # another version may be champion by now
 
 

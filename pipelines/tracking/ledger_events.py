@@ -127,7 +127,7 @@ def replay(records: Sequence[Kept]) -> State:
         try:
             event = _EVENT.validate_json(text, strict=True)
         except ValidationError:
-            damage.append(f"event {number} was changed: it is no event any more")
+            damage.append(f"event {number} was changed: it is no longer an event")
             continue
         before = entries[last].at_ms if entries else 0
         entry = Entry(number, max(at_ms, before), event, digest(text))

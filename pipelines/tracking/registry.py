@@ -83,7 +83,7 @@ def register(
         if number is None:
             number = _first(client, name, tags, _log(client, name, tags, **model))
         else:
-            say(f"{name} version {number} is this model already")
+            say(f"{name}: this model is already registered, as version {number}")
         client.set_registered_model_alias(name, CHALLENGER, str(number))
         return _version(client, name, number)
 
@@ -143,7 +143,7 @@ def get(name: str, alias: str) -> Version:
         aliases[CHAMPION] = champion
     if alias not in aliases:
         raise InputError(f"{name}: {choices('alias', alias, aliases)}")
-    with store.explained(f"{name} version {aliases[alias]}, the {alias}, is not there"):
+    with store.explained(f"{name} version {aliases[alias]}, the {alias}, does not exist"):
         return _version(client, name, aliases[alias])
 
 
@@ -214,8 +214,8 @@ def _fetch_as_promoted(version: Version, name: str, path: str) -> Path:
     changed = held and held.get(name) != provenance.contents(place)
     if changed or held.get(RUNTIME, version.tags.get(RUNTIME)) != version.tags.get(RUNTIME):
         raise InputError(
-            f"{version}: its {name if changed else RUNTIME} is not what was promoted: the ledger has another digest. "
-            "It is not opened; find out who changed it, and `bertline rollback` to a version before"
+            f"{version}: its {name if changed else RUNTIME} changed since promotion: the ledger has another digest. "
+            "It is not opened; find out who changed it, and use `bertline rollback` for an earlier version"
         )
     return place
 
@@ -259,7 +259,7 @@ def _described(version: Version) -> Model:
     try:
         return Model.load(str(file))
     except (MlflowException, YAMLError, ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{file}: it describes no model; register the model again") from None
+        raise InputError(f"{file}: it does not describe a model; register the model again") from None
 
 
 def _foreign(version: Version) -> InputError:
@@ -272,7 +272,7 @@ def describe(version: Version, verdict: dict[str, Any]) -> None:
     if len(table) > DESCRIBED:
         cut = "\n\nThe tag `verdict` has all of it."
         table = table[: table.rindex("\n", 0, DESCRIBED - len(cut))] + cut
-    with store.explained(f"{version}: its verdict cannot be kept"):
+    with store.explained(f"{version}: its verdict cannot be saved"):
         client.set_model_version_tag(version.name, str(version.version), "verdict", tag)
         client.update_model_version(version.name, str(version.version), table)
 

@@ -55,7 +55,7 @@ def test_teachers_of_another_shape_are_none(teachers: str) -> None:
 )
 def test_an_event_of_no_version_is_damage(changes: dict[str, Any]) -> None:
     state = ledger_events.replay([kept(**changes)])
-    assert state.damage == ("event 1 was changed: it is no event any more",)
+    assert state.damage == ("event 1 was changed: it is no longer an event",)
     assert state.champion is None
 
 

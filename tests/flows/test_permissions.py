@@ -77,7 +77,7 @@ def test_who_may_only_register_can_promote_nothing(
     become(TRAINER, monkeypatch)
     second = register(folder, "2")
     assert (second.version, registry.get("tiny", "challenger").version) == (2, 2)
-    refused = r"promote of version 2 is not entered at .*: this user has no permission for"
+    refused = r"promote of version 2 was not recorded at .*: this user has no permission for"
     with pytest.raises(InputError, match=refused):  # before anything was promoted too
         ledger.append("tiny", ledger.read("tiny"), "promote", 2, "I want to")
     become(OWNER, monkeypatch)
@@ -107,7 +107,9 @@ def test_a_model_without_a_ledger_gets_one_from_its_owner_only(
     known.grant_user_permission(SECOND[0], "registered_model", "bare", "EDIT")
     become(SECOND, monkeypatch)
     store.connect().create_model_version("bare", "s3://nowhere/m", await_creation_for=0)
-    with pytest.raises(InputError, match=r"no bare\.ledger, and only who owns bare may create it; ask its owner"):
+    with pytest.raises(
+        InputError, match=r"bare\.ledger does not exist, and only the owner of bare may create it; ask the owner"
+    ):
         ledger.append("bare", ledger.read("bare"), "promote", 1, "I want to")
     assert names() - before == {"bare"}
     assert registry.register("own", folder, CODE, "single", {"text": "犬"}, {"md5": "1"}).version == 1
@@ -150,7 +152,7 @@ def test_a_version_writes_nothing_outside_of_its_folder(attacked: str, checkout:
     flavor = {"artifacts": {"model": {"path": place, "uri": "x"}}, "loader_module": "x", "python_version": "3.11"}
     (evil / "MLmodel").write_text(yaml.safe_dump({"flavors": {"python_function": flavor}}))
     version = registry.version(attacked, ledgers.upload(attacked, evil))
-    with pytest.raises(InputError, match="lies outside of it; whoever wrote that name may mean harm"):
+    with pytest.raises(InputError, match="lies outside this folder; the name may be an attack"):
         registry.folder(version)
     assert not target.exists()
 
@@ -161,12 +163,12 @@ def test_another_model_of_the_name_is_not_opened(
     """Who may register renames the model and makes one of its name: its version 1 is another model."""
     store.connect().rename_registered_model(attacked, f"{attacked}-aside")
     other = tiny.classifier(checkout / "other", seed=9)
-    with pytest.raises(InputError, match=rf"{attacked}\.ledger: another user made it"):
+    with pytest.raises(InputError, match=rf"{attacked}\.ledger: another user created it"):
         registry.register(attacked, other, CODE, "single", {"text": "犬"}, {"md5": "2"})
     store.connect().create_registered_model(attacked)
     assert registry.register(attacked, other, CODE, "single", {"text": "犬"}, {"md5": "2"}).version == 1
     become(OWNER, monkeypatch)
-    with pytest.raises(InputError, match=f"{attacked} version 1: its model is not what was promoted"):
+    with pytest.raises(InputError, match=f"{attacked} version 1: its model changed since promotion"):
         registry.folder(registry.get(attacked, "champion"))
 
 
@@ -178,12 +180,12 @@ def test_a_champion_whose_files_were_overwritten_is_not_opened(
     (checkout / "config.json").write_text('{"architectures": ["attacker"]}')
     get_artifact_repository(f"{place}/artifacts/model").log_artifact(str(checkout / "config.json"))
     client.set_model_version_tag(attacked, "1", registry.RUNTIME, "other")
-    with pytest.raises(InputError, match=f"{attacked} version 1: its runtime is not what was promoted"):
+    with pytest.raises(InputError, match=f"{attacked} version 1: its runtime changed since promotion"):
         registry.folder(registry.get(attacked, "champion"), "torch")
     client.set_model_version_tag(attacked, "1", registry.RUNTIME, "torch")
     become(OWNER, monkeypatch)
     shutil.rmtree(files.HOME)  # as on another machine
-    with pytest.raises(InputError, match=f"{attacked} version 1: its model is not what was promoted"):
+    with pytest.raises(InputError, match=f"{attacked} version 1: its model changed since promotion"):
         registry.folder(registry.get(attacked, "champion"))
 
 
@@ -197,7 +199,7 @@ def test_a_ledger_that_another_made_first_is_refused(
     add(third, server)
     for user in (OWNER, third):
         become(user, monkeypatch)
-        with pytest.raises(InputError, match=rf"{fresh}\.ledger: another user made it before there was {fresh}"):
+        with pytest.raises(InputError, match=rf"{fresh}\.ledger: another user created it before {fresh}"):
             registry.register(fresh, folder, CODE, "single", {"text": "犬"}, {"md5": "1"})
         assert fresh not in names()
     become(OWNER, monkeypatch)

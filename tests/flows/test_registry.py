@@ -170,7 +170,7 @@ def test_a_version_that_does_not_answer_is_not_gone_back_to(
     with pytest.raises(InputError, match="version 2 is the champion already"):
         rollback("tiny", to=2)
     (registry.folder(first) / "model.safetensors").write_bytes(b"")
-    with pytest.raises(InputError, match="its model is not what was promoted"):
+    with pytest.raises(InputError, match="its model changed since promotion"):
         rollback("tiny")
     monkeypatch.setattr(ledger, "content", lambda name, version: {})  # as of events of before, which name no content
     with pytest.raises(InputError, match="its weights are not readable"):
@@ -195,7 +195,7 @@ def test_a_version_that_was_taken_back_does_not_come_back_unasked(registered: Pa
         assert (refused.promoted, refused.champion.version) == (False, 1)
         (reason,) = refused.reasons
         assert reason.startswith(f"refused: tiny version {number} was champion until ")
-        assert reason.endswith(f"rolled it back (2 and 3 are slow); --version {number} takes it all the same")
+        assert reason.endswith(f"rolled it back (2 and 3 are slow); --version {number} promotes it anyway")
     assert ledger.read("tiny").last[0] == 4
     assert promote("tiny", version=2).promoted
     register(checkout / "as-good-1")
@@ -214,7 +214,7 @@ def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(
         registry.get("tiny", "champion")
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     ledger.settle("tiny", ledger.read("tiny"))
-    assert "tiny: version 1 had the alias champion, the ledger says no version; the alias is mended" in (
+    assert "tiny: version 1 had the alias champion, but the ledger says no version; corrected the alias" in (
         capsys.readouterr().err
     )
     assert client.get_registered_model("tiny").aliases == {"challenger": 1}
@@ -226,7 +226,7 @@ def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(
     assert client.get_registered_model("tiny").aliases["champion"] == 1
     client.set_model_version_tag("tiny.ledger", "1", "event", "{}")
     ledger.settle("tiny", ledger.read("tiny"))
-    assert "the ledger was tampered with: event 1 was changed: it is no event any more" in capsys.readouterr().err
+    assert "the ledger was tampered with: event 1 was changed: it is no longer an event" in capsys.readouterr().err
 
 
 def test_what_was_read_of_a_ledger_is_not_read_again_and_never_believed_blindly(registered: Path) -> None:

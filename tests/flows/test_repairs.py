@@ -45,7 +45,7 @@ def test_a_champion_that_was_deleted_is_no_dead_end(client: MlflowClient, capsys
     with pytest.raises(InputError, match="no champion before version 1 to roll back to"):
         flow.rollback("m")
     outcome = flow.promote.fn("m", 2)
-    assert "m: version 1 is the champion by the ledger, but it was deleted" in capsys.readouterr().err
+    assert "m: version 1 is the champion in the ledger, but it was deleted" in capsys.readouterr().err
     said = "version 1, the champion, was deleted: no rule holds the challenger against it"
     assert outcome.reasons == [f"passed: {said}"]
     assert ledger.read("m").entries[-1].event.verdict["findings"][0]["sentence"] == said
@@ -82,7 +82,7 @@ def test_whoever_looks_at_the_ledger_mends_the_alias_and_says_so(
         flow.rollback("m")
     else:
         history.champion_at("m", "2999-01-01") if look == "history at" else history.history("m")
-    assert "m: version 3 had the alias champion, the ledger says version 2; the alias is mended" in (
+    assert "m: version 3 had the alias champion, but the ledger says version 2; corrected the alias" in (
         capsys.readouterr().err
     )
     assert ledgers.alias() == (1 if look == "rollback" else 2)
@@ -157,14 +157,14 @@ def test_a_server_whose_answer_is_lost(takes: int, client: MlflowClient, monkeyp
             promote(2)
         else:
             with pytest.raises(
-                InputError, match="m: whether promote of version 2 is entered only `bertline history` will say: the gat"
+                InputError, match="m: see `bertline history` for whether promote of version 2 was recorded: the gat"
             ):
                 promote(2)
     state = ledgers.require_order(2 if takes else 1)
     assert (state.champion, len(state.repeated)) == (2, takes - 1) if takes else (1, 0)
     lines = history.plain(history.history("m")).splitlines()
-    assert sum("another was first" in line for line in lines) == 0
-    assert sum("does not count, it is there before" in line for line in lines) == max(takes - 1, 0)
+    assert sum("another event was first" in line for line in lines) == 0
+    assert sum("does not count, it repeats an earlier event" in line for line in lines) == max(takes - 1, 0)
 
 
 def test_a_long_verdict_is_cut_where_a_database_keeps_less(client: MlflowClient) -> None:

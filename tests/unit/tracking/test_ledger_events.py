@@ -98,7 +98,7 @@ def test_what_was_changed_or_removed_shows() -> None:
     assert removed.damage == ("event 2 was removed",)
     assert removed.champion == 3  # whose writer knew the event that is gone
     broken = ledger_events.replay([kept[0], Kept(2, 2000, "{}"), kept[2]])
-    assert broken.damage == ("event 2 was changed: it is no event any more",)
+    assert broken.damage == ("event 2 was changed: it is no longer an event",)
     assert broken.champion == 3
 
 
