@@ -25,4 +25,4 @@ def require(folder: Path) -> None:
     for name, weight in weights:
         # an attention mask's constant has one number, which may be infinite
         if weight.dtype.kind == "f" and (np.isnan(weight).any() or (weight.size > 1 and np.isinf(weight).any())):
-            raise InputError(f"{path}: {shown(name)} holds what is no number; its weights are damaged, export it again")
+            raise InputError(f"{path}: {shown(name)} holds NaN or infinity; its weights are damaged, export it again")

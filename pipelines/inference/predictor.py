@@ -80,7 +80,7 @@ class Predictor:
             inputs = model_inputs(ids, chosen, first_length, self.tokenizer.pad_id, self.max_length)
             logits = self.runtime.logits(inputs)
             if not np.isfinite(logits).all():  # a weight is infinite, or a sum of large ones overflowed
-                raise InputError("the model answers what is no number: its weights are damaged, or training diverged")
+                raise InputError("the model returns NaN or infinity: its weights are damaged, or training diverged")
             outputs |= zip(chosen.tolist(), logits, strict=True)
         ordered: Iterator[np.ndarray] = (outputs[i] for i in range(len(ids.lengths)))
         return [[next(ordered) for _ in range(_count(request))] for request in requests]

@@ -103,7 +103,7 @@ class Onnx:
         except Exception as error:  # onnxruntime's own share no class
             raise InputError(f"{path}: it cannot be run ({one_line(error)}); was it changed?") from None
         if not np.isfinite(logits).all():
-            raise InputError(f"{path}: it answers what is no number; its weights are damaged, export it again")
+            raise InputError(f"{path}: it returns NaN or infinity; its weights are damaged, export it again")
 
     def logits(self, inputs: Inputs) -> np.ndarray:
         return self.session.run(["logits"], {name: array for name, array in inputs.items() if name in self._names})[0]

@@ -39,7 +39,7 @@ def check(predictor: Predictor, parts: Parts, checks: Mapping[str, Check]) -> li
 def _result(predictor: Predictor, parts: Parts, name: str, check: Check) -> Result:
     where = f"params.yaml: behaviour.{name}"
     if bool(check.rows) == bool(check.replace or check.write):
-        raise UsageError(f"{where}: it has either rows, or a change of the split's own (replace, write)")
+        raise UsageError(f"{where}: give either rows, or a change to the rows of the split (replace, write)")
     if check.rows:
         kind, outcomes = "minimum", _minimum(predictor, check, where)
     else:

@@ -37,7 +37,7 @@ def of_scored(file: Path, folder: Path, prefix: str = "") -> pa.Table:
     there = tables.open_parquet(file).schema_arrow.names
     columns = {f"{prefix}{name}": name for name in SAID if f"{prefix}{name}" in there}
     if not columns:
-        raise InputError(f"{file}: no column says what a model answers, such as {prefix}label; score the window again")
+        raise InputError(f"{file}: no column has answers of a model, such as {prefix}label; score the window again")
     texts_of = {name: schema.ROWS[kind].field(name) for name in schema.INPUTS[kind]}
     wanted = texts_of | {name: pa.field(name, ANSWERS.get(of, pa.string())) for name, of in columns.items()}
     rows = measurable(file, sample(file, [*wanted]), [*wanted.values()])
@@ -64,7 +64,7 @@ def measurable(file: Path, rows: pa.Table, fields: list[pa.Field]) -> pa.Table:
         if pa.types.is_floating(field.type) and pc.all(pc.is_finite(column)).as_py() not in (True, None):
             raise InputError(f"{file}: the column {shown(name)}: a row has NaN or an infinite number")
         if pa.types.is_list(field.type) and column.combine_chunks().flatten().null_count:
-            raise InputError(f"{file}: the column {shown(name)}: a row has nothing in a place of its list")
+            raise InputError(f"{file}: the column {shown(name)}: a row has a null inside its list")
         columns.append(column)
     return pa.table(columns, schema=pa.schema(fields))
 
@@ -103,7 +103,7 @@ def sample(file: Path, columns: list[str] | None = None) -> pa.Table:
         try:
             parts.append(pa.Table.from_batches([batch.take(pa.array(here))]))
         except pa.ArrowException as error:  # `take` does not support some types
-            raise InputError(f"{file}: its rows cannot be drawn ({one_line(error)})") from None
+            raise InputError(f"{file}: its rows cannot be sampled ({one_line(error)})") from None
         at += batch.num_rows
     return pa.concat_tables(parts)
 

@@ -101,7 +101,7 @@ def opened(
     Raises:
         InputError: the folder cannot be opened, or does not fit the rows.
     """
-    assert starts > 0, "a model that is not started does not answer"
+    assert starts > 0, "starts must be at least 1"
     with tempfile.TemporaryDirectory(prefix="bertline-rows-") as place:
         sample = Path(place) / "rows.parquet"
         rows = _write_sample(Task.load(folder), split_file, sample)
@@ -122,8 +122,8 @@ def compare(folders: Mapping[str, Path], split_file: Path, rounds: int = 5, **ho
     Raises:
         InputError: a folder cannot be opened, does not fit the rows, or its process dies. No process is left.
     """
-    assert folders, "at least the reference is to be measured"
-    assert rounds > 0, "a ratio needs a round"
+    assert folders, "folders must contain at least the reference"
+    assert rounds > 0, "rounds must be at least 1"
     (first, at), *others = folders.items()
     with opened(at, split_file, **how) as reference:
         compared = {name: reference.beside(folder, rounds) for name, folder in others}

@@ -99,10 +99,10 @@ class Model:
     def _reason(self) -> str:
         status = self.process.wait()
         if status < 0:
-            return f"by the signal {signal.Signals(-status).name}; is there enough memory?"
+            return f"killed by {signal.Signals(-status).name}; is there enough memory?"
         self.errors.seek(0)
         lines = self.errors.read().decode(errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
         return f"status {status}: {one_line(Exception(last))}"
 
 

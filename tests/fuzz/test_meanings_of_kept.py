@@ -102,7 +102,7 @@ SCORED: dict[str, tuple[str, Callable[[pa.Table], pa.Table], str]] = {
     "nothing said": (
         "single",
         lambda table: table.drop_columns(["said_label", "said_score"]),
-        "no column says what a model answers, such as said_label",
+        "no column has answers of a model, such as said_label",
     ),
     "a missing text": ("single", with_column("text", values(lambda v: [None, *v[1:]])), "'text': a row has no text"),
     "numbers as text": (
@@ -130,7 +130,7 @@ SCORED: dict[str, tuple[str, Callable[[pa.Table], pa.Table], str]] = {
     "a version as text": (
         "single",
         with_column("said_model_version", values(lambda v: ["1"] * len(v))),
-        "said_model_version of the last row is '1', no version",
+        "said_model_version of the last row is '1', not a version",
     ),
     "text as an answer": (
         "span",
@@ -140,7 +140,7 @@ SCORED: dict[str, tuple[str, Callable[[pa.Table], pa.Table], str]] = {
     "a choice that is missing": (
         "choice",
         with_column("choices", values(lambda v: [[None, "a", "b"], *v[1:]])),
-        "'choices': a row has nothing in a place of its list",
+        "'choices': a row has a null inside its list",
     ),
     "choices as text": ("choice", with_column("choices", values(lambda v: ["x"] * len(v))), "'choices' holds string"),
 }
@@ -246,8 +246,8 @@ def test_a_weight_of_an_export_that_is_no_number(word: bool, number: float, plac
     numbers.reshape(-1)[-1] = number
     weight.CopyFrom(onnx.numpy_helper.from_array(numbers, name))
     onnx.save(found, Path("mutant") / ONNX_FILE)
-    with pytest.raises(InputError, match=r"mutant/model\.onnx: .* holds what is no number"):
+    with pytest.raises(InputError, match=r"mutant/model\.onnx: .* holds NaN or infinity"):
         onnx_numbers.require(Path("mutant"))
     if not word:
-        with pytest.raises(InputError, match=r"mutant/model\.onnx: it answers what is no number"):
+        with pytest.raises(InputError, match=r"mutant/model\.onnx: it returns NaN or infinity"):
             Predictor.load(Path("mutant"))

@@ -99,5 +99,5 @@ def test_weights_that_are_no_numbers_answer_nothing(broken: float, checkout: Pat
     with torch.no_grad():  # as of a training that diverged
         model.get_parameter(name)[3, 5] = broken
     predictor = Predictor(runtimes.Torch.of(model, task), folder)
-    with pytest.raises(InputError, match="the model answers what is no number"):
+    with pytest.raises(InputError, match="the model returns NaN or infinity"):
         predictor.predict(pa.table({"text": ["犬"]}))
