@@ -63,7 +63,7 @@ def require_name(name: str, where: str) -> None:
         NAME.validate_python(name)
     except ValidationError:
         raise UsageError(
-            f"{where}: {shown(name)} cannot be a name; it takes at most 100 letters, digits, '_' and '-' of "
+            f"{where}: {shown(name)} is not a valid name; a name has at most 100 letters, digits, '_' and '-' of "
             "ASCII, and begins with a letter, a digit or '_'"
         ) from None
 

@@ -24,7 +24,7 @@ def below(folder: Path, name: str) -> Path:
     except (OSError, RuntimeError, ValueError):  # a cycle of links, or a NUL
         inside = False
     if not inside or "\0" in name:
-        raise InputError(f"{folder}: {shown(name)} lies outside of it; whoever wrote that name may mean harm")
+        raise InputError(f"{folder}: {shown(name)} lies outside this folder; the name may be an attack")
     return place
 
 

@@ -48,7 +48,7 @@ def within(values: dict[str, dict[str, Any]], stage: str, key: str, file: Path =
         if name in resources.stages:
             overrides = resources.stages[name]
             if "stages" in overrides:
-                raise UsageError(f"{file}: resources.stages.{name}.stages: a stage has no stages")
+                raise UsageError(f"{file}: resources.stages.{name}.stages: not allowed inside a stage; remove it")
             params.parse(Resources, overrides, f"resources.stages.{name}", file)
             settings = settings | overrides
     return params.parse(Resources, settings, "resources", file)

@@ -88,7 +88,7 @@ SAYS = dict.fromkeys(("single", "pair", "choice"), "label") | {
 def check_trained(kind: str) -> None:
     """Raise UsageError for a kind of rows that no model predicts."""
     if kind not in PREDICTIONS:
-        raise UsageError(f"rows of kind {kind} are for pretraining; there are models for {', '.join(PREDICTIONS)}")
+        raise UsageError(f"rows of kind {kind} are for pretraining; models predict {', '.join(PREDICTIONS)}")
 
 
 def encoded(kind: str, vocab_size: int) -> pa.Schema:

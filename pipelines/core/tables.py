@@ -146,7 +146,7 @@ def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None,
                 row = first + column.is_null().to_pylist().index(True)
                 raise InputError(f"{path}: a row has no {field.name}: row {row}")
             if pa.types.is_list(column.type) and _has_null(column.flatten()):
-                raise InputError(f"{path}: a row has nothing in a place of its {field.name}")
+                raise InputError(f"{path}: a row has a null inside its {field.name}")
 
 
 def _has_null(values: pa.Array) -> bool:

@@ -44,9 +44,7 @@ class Task:
     def train(self) -> str:
         """The name of the training split. Raises InputError if the task has none."""
         if "train" not in self.splits:
-            raise InputError(
-                f"task {self.name}: none of its splits is named train ({', '.join(self.splits)}); training needs it"
-            )
+            raise InputError(f"task {self.name}: no split is named train ({', '.join(self.splits)}); training needs it")
         return "train"
 
     def with_(self, **changes: Any) -> "Task":

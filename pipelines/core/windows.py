@@ -31,12 +31,12 @@ class Window:
         try:
             time = datetime.fromisoformat(name)
         except ValueError:
-            raise UsageError(f"{name}: no time; write 2026-11-23, or 2026-11-23T09 for an hour") from None
+            raise UsageError(f"{name}: not a time; write 2026-11-23, or 2026-11-23T09 for an hour") from None
         try:
             window = cls.at(time if time.tzinfo else time.replace(tzinfo=UTC), every)
             return cls(window.end - LENGTH[every], every)
         except OverflowError:
-            raise UsageError(f"{name}: the {every} does not lie whole between the years 1 and 9999") from None
+            raise UsageError(f"{name}: the {every} is not entirely within the years 1 to 9999") from None
 
     @property
     def name(self) -> str:

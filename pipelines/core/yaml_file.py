@@ -55,7 +55,7 @@ def _complaints(value: Any, place: str, depth: int) -> Iterator[str]:
     if depth > MAX_DEPTH:
         yield f"{place[:60]}: nested more than {MAX_DEPTH} deep"
     if not isinstance(value, PLAIN):
-        yield f"{place}: {shown(value)} is no text and no number; write it in quotes"
+        yield f"{place}: {shown(value)} is neither a text nor a number; write it in quotes"
     yield f"{place}: {shown(value)} is too large a number" if isinstance(value, int) and abs(value) >= 2**31 else ""
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -84,8 +84,8 @@ class _Loader(yaml.SafeLoader):
         if plain and DISPUTED.fullmatch(node.value) and not SAME.fullmatch(node.value):
             at = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
             raise _DisputedError(
-                f"{at}: {shown(node.value)} is one value in YAML 1.1 and another in YAML 1.2, by which DVC reads it; "
-                "write a text in quotes, and a number in plain decimal digits"
+                f"{at}: {shown(node.value)} is one value in YAML 1.1 and another in YAML 1.2, which DVC uses; "
+                "write text in quotes, and a number in decimal digits"
             )
         return super().construct_scalar(node)
 

@@ -73,7 +73,7 @@ def activate(file: Path, force: bool) -> None:
         kept = [other.read_bytes() for other in Path("params").glob("*.yaml")]
         committed = subprocess.run(["git", "show", f"HEAD:./{active}"], capture_output=True, check=False).stdout
         if active.read_bytes() not in [*kept, committed]:
-            raise UsageError(f"{active} has edits that no commit and no file of params/ holds; commit it, or --force")
+            raise UsageError(f"{active} has edits that are in no commit and no file of params/; commit it, or --force")
     shutil.copyfile(file, active)
 
 
@@ -118,8 +118,8 @@ def _require_unseen_rows(checked: Entries, file: Path) -> None:
             encoded: Any = checked["encode"].get(fitted.data) if fitted.dev and scored else None
             if encoded and (encoded.task, fitted.dev) == (scored.task, scored.split):
                 raise UsageError(
-                    f"{file}: {section}.{name}.dev: {fitted.dev} is the split that evaluate.{name} scores, and weights "
-                    "that were chosen by its rows score too high on them; take another split"
+                    f"{file}: {section}.{name}.dev: {fitted.dev} is the split that evaluate.{name} scores, and "
+                    "weights that were chosen on it would score too high; take another split"
                 )
 
 
@@ -129,7 +129,9 @@ def _require_distinct(checked: Entries, sections: tuple[str, ...], file: Path) -
     for section in sections:
         for name in checked[section]:
             if name in owner:
-                raise UsageError(f"{file}: {owner[name]}.{name} and {section}.{name} would write the same artefact")
+                raise UsageError(
+                    f"{file}: {owner[name]}.{name} and {section}.{name} would write the same artefact; rename one"
+                )
             owner[name] = section
 
 

@@ -14,4 +14,4 @@ def main(key: str, strict: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    stage.run("prepare", main, strict="stop at answers that are not the text at their position")
+    stage.run("prepare", main, strict="fail if an answer is not the text at its position")

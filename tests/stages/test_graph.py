@@ -232,5 +232,5 @@ def test_a_name_that_is_a_command_is_not_run(workspace: Path) -> None:
     for command in (("dvc", "repro"), ("flows.cli", "run"), ("flows.cli", "check")):
         done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
         assert done.returncode != 0
-        assert "'x; touch F #' cannot be a name" in done.stderr
+        assert "'x; touch F #' is not a valid name" in done.stderr
         assert not Path("F").exists()

@@ -117,7 +117,7 @@ def test_a_name_that_others_wrote_stays_below_its_folder(name: str, tmp_path: Pa
     (folder / "link").symlink_to(tmp_path)
     (folder / "circle").symlink_to("circle")
     if len(name) < 300:
-        with pytest.raises(InputError, match="lies outside of it"):
+        with pytest.raises(InputError, match="lies outside this folder"):
             paths.below(folder, name)
     else:  # no file can have the name, and none is opened by it here
         assert paths.below(folder, name).name == name

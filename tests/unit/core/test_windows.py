@@ -49,7 +49,7 @@ def test_windows_are_of_utc_and_weeks_begin_on_monday() -> None:
     assert Window.at(tokyo, "hour").name == "2026-11-23T23"
     assert Window.named("2026-11-29", "week").name == "2026-11-23"  # a Sunday
     assert Window.named("2026-11-23", "day").path("in/{window}/a.parquet") == "in/2026-11-23/a.parquet"
-    with pytest.raises(UsageError, match="yesterday: no time; write 2026-11-23"):
+    with pytest.raises(UsageError, match="yesterday: not a time; write 2026-11-23"):
         Window.named("yesterday", "day")
 
 
@@ -58,7 +58,7 @@ def test_windows_are_of_utc_and_weeks_begin_on_monday() -> None:
     [("9999-12-31", "day"), ("9999-12-31T23", "hour"), ("9999-12-28", "week"), ("0001-01-01T00+01:00", "day")],
 )
 def test_the_calendar_has_an_end(name: str, every: Every) -> None:
-    with pytest.raises(UsageError, match=rf": the {every} does not lie whole between the years 1 and 9999"):
+    with pytest.raises(UsageError, match=rf": the {every} is not entirely within the years 1 to 9999"):
         Window.named(name, every)
     assert Window.named("9999-12-30", "day").name == "9999-12-30"
 

@@ -41,7 +41,7 @@ def test_a_scalar_is_what_dvc_reads_or_is_refused(tmp_path: Path) -> None:
 def test_a_disputed_scalar_names_its_place_and_what_to_write(tmp_path: Path, text: str) -> None:
     file = tmp_path / "params.yaml"
     file.write_text(f"encode:\n  mine:\n    max_length: {text}\n")
-    with pytest.raises(UsageError, match=r"line 3, column 17: .*DVC.*; write a text in quotes, and a number in plain"):
+    with pytest.raises(UsageError, match=r"line 3, column 17: .*DVC.*; write text in quotes, and a number in decimal"):
         yaml_file.read(file, "")
     file.write_text(f"encode:\n  mine:\n    max_length: '{text}'\n")
     assert yaml_file.read(file, "")["encode"]["mine"]["max_length"] == text

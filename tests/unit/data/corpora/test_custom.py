@@ -93,7 +93,7 @@ def test_train_is_learned_from_wherever_it_stands(checkout: Path) -> None:
     baseline.main("svm")
     answers = tables.read(paths.predictions("svm") / "dev.parquet")
     assert answers.column("label").to_pylist()[:2] == ["a", "b"]
-    with pytest.raises(InputError, match=r"task custom: none of its splits is named train \(dev\); training needs it"):
+    with pytest.raises(InputError, match=r"task custom: no split is named train \(dev\); training needs it"):
         baseline.main("none")
 
 
