@@ -124,12 +124,11 @@ def test_the_batch_job_keeps_every_column_and_stamps_every_row(version: registry
     assert found.column("score").to_pylist() == pytest.approx(wanted.column("score").to_pylist(), abs=1e-6)
     assert set(found.column("model_name").to_pylist()) == {"tiny"}
     assert set(found.column("model_version").to_pylist()) == {version.version}
-    with pytest.raises(InputError, match="it has a column 'label' already"):
+    with pytest.raises(InputError, match="it already has a column 'label'"):
         batch_scoring.score(checkout / "out.parquet", checkout / "again.parquet", version)
     assert not (checkout / "again.parquet").exists()
-    assert batch_scoring.score(checkout / "out.parquet", checkout / "again.parquet", version, prefix="new_") == len(
-        TEXTS
-    )
+    again = checkout / "again.parquet"
+    assert batch_scoring.score(checkout / "out.parquet", again, version, prefix="new_") == len(TEXTS)
 
 
 def test_the_batch_job_replaces_what_it_wrote_and_nothing_else(version: registry.Version, checkout: Path) -> None:
