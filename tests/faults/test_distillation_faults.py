@@ -214,8 +214,9 @@ def cluster() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("entry", "cache_gb"),
     [
-        pytest.param(TINYBERT, 4.0, id="tinybert-kept"),
+        pytest.param(PKD, 4.0, id="pkd-kept"),
         pytest.param(PKD, 0.0, id="pkd-asked again"),
+        pytest.param(TINYBERT, 4.0, id="tinybert-kept", marks=pytest.mark.soak),
         pytest.param(TINYBERT, 0.0, id="tinybert-asked again", marks=pytest.mark.soak),
         pytest.param(THESEUS, 4.0, id="theseus"),  # does not use the teacher's outputs
     ],
