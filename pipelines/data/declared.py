@@ -48,7 +48,7 @@ def name_of(path: Path, at: str, value: str, labels: Sequence[str], by_number: b
             raise InputError(f"{path}: {at}: {choices('label', value, labels)}")
         return value
     if not value.isdecimal() or int(value) >= len(labels):
-        raise InputError(f"{path}: {at}: the label {value!r} is none of 0 to {len(labels) - 1}")
+        raise InputError(f"{path}: {at}: the label {value!r} is not a number from 0 to {len(labels) - 1}")
     return labels[int(value)]
 
 

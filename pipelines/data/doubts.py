@@ -14,7 +14,7 @@ NONE = {"rows": 0}
 LIMITS = {
     "empty": ("max_empty", "empty texts"),
     "duplicates": ("max_duplicates", "duplicate rows"),
-    "conflicts": ("max_conflicts", "rows whose text has another label in an earlier row"),
+    "conflicts": ("max_conflicts", "rows whose text has a different label in an earlier row"),
 }
 
 
@@ -25,7 +25,7 @@ def sentences(quality: Mapping[str, Any], expect: Expect) -> Iterator[str]:
             if (some := numbers.get(key, NONE))["rows"] and getattr(expect, limit) == 1:
                 yield f"{split} has {_count(some, what)}; `expect: {{{limit}: 0}}` refuses them"
         if (some := numbers.get("swapped", NONE))["rows"]:
-            yield f"{split} has {_count(some, 'pairs whose sides stand swapped in an earlier row')}"
+            yield f"{split} has {_count(some, 'pairs that an earlier row has with its texts swapped')}"
         if quality["task"] in ("single", "pair", "choice", "tagging"):
             yield from _of_labels(split, numbers["labels"])
     for pair, leak in quality["shared_between_splits"].items():
@@ -39,12 +39,12 @@ def _count(some: Mapping[str, Any], what: str) -> str:
 
 def _of_labels(split: str, labels: Mapping[str, int]) -> Iterator[str]:
     for rare, frequent in alike(labels)[:MOST]:
-        names = f"{shown(rare)} ({labels[rare]:,} rows) is {shown(frequent)} ({labels[frequent]:,})"
-        yield f"{split}: the label {names} but for case, width or spaces; `label_names` maps one to the other"
+        names = f"{shown(rare)} ({labels[rare]:,} rows) and {shown(frequent)} ({labels[frequent]:,})"
+        yield f"{split}: the labels {names} differ only in case, width or spaces; `label_names` can make them one"
     few = [f"{shown(label)} ({count})" for label, count in labels.items() if count <= FEW]
     if split == "train" and few:
-        some = f"{len(few):,} labels of at most {FEW} rows, such as {', '.join(few[:5])}"
-        yield f"train has {some}; `label_names` maps them to others"
+        some = f"{len(few):,} labels with at most {FEW} rows, such as {', '.join(few[:5])}"
+        yield f"train has {some}; `label_names` can map them to others"
 
 
 def alike(labels: Mapping[str, int]) -> list[tuple[str, str]]:

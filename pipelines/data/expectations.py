@@ -106,7 +106,7 @@ def _require_labels(report: dict[str, Any], where: str) -> None:
         rows, without = numbers["rows"], numbers.get("unlabelled", {"rows": 0})
         what = f"{split}: {without['rows']:,} of {rows:,} rows have no label"
         if without["rows"] and split == "train":
-            raise InputError(f"{what}, such as {without['ids']}; training needs one in each")
+            raise InputError(f"{what}, such as {without['ids']}; training needs a label in every row")
         if 0 < without["rows"] < rows:
             say(f"{where}: {what}, such as {without['ids']}; the split cannot be scored")
 
@@ -115,8 +115,8 @@ def _unmet(report: dict[str, Any], expect: Expect) -> Iterator[str]:
     limits = {
         "empty": ("empty texts", expect.max_empty),
         "duplicates": ("duplicate rows", expect.max_duplicates),
-        "conflicts": ("rows whose text has another label in an earlier row", expect.max_conflicts),
-        "near_duplicates": ("rows similar to another", expect.max_near_duplicates),
+        "conflicts": ("rows whose text has a different label in an earlier row", expect.max_conflicts),
+        "near_duplicates": ("rows that are similar to another row", expect.max_near_duplicates),
         "unmatched": (UNMATCHED, expect.max_unmatched),
     }
     for split, numbers in report["splits"].items():

@@ -84,7 +84,7 @@ def _place(source: Source) -> _Place:
         why = "BERTLINE_OFFLINE is set" if source.url else "it has no official address"
         published = f" (it is published at {source.url})" if source.url else ""
         raise InputError(
-            f"{source.name} is missing and {why}; put it at {below} below a folder named by BERTLINE_MIRROR{published}"
+            f"{source.name} is missing and {why}; put it at {below} in the folder that BERTLINE_MIRROR names{published}"
         )
     return _Place(source.url)
 
@@ -146,8 +146,8 @@ def _download(url: str, partial: Path, source: Source) -> None:
             if final or attempt == RETRIES:
                 reason = getattr(error, "reason", None) or error
                 raise InputError(
-                    f"{url}: could not be fetched ({reason}); BERTLINE_MIRROR may name a folder that holds "
-                    f"{source.mirror or source.name}"
+                    f"{url}: could not be fetched ({reason}); to use a copy, name a folder that holds "
+                    f"{source.mirror or source.name} in BERTLINE_MIRROR"
                 ) from None
             time.sleep(min(2**attempt, 10) * float(os.environ.get("BERTLINE_BACKOFF", 1)))
 

@@ -29,7 +29,7 @@ def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
             count = tables.write(out / f"{split}.parquet", parts, schema.ROWS[task.kind])
         except NoFileError as error:
             there_are = ", ".join(task.splits)
-            raise NoFileError(f"{error}; `splits:` names those of {there_are} that are to be taken") from None
+            raise NoFileError(f"{error}; list under `splits:` those of {there_are} that you have") from None
         say(f"prepare {key}: {split} has {count:,} rows")
     task.save(out)
     found = expectations.quality(out, task)

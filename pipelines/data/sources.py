@@ -31,8 +31,8 @@ class Source:
             return ""
         if digits := len(self.sha256_begins):
             known = f"only the first {digits} digits of its sha256 are declared"
-            return f"{self.name}: {known}; they are as declared, the others are not checked"
-        return f"{self.name}: no sha256 is declared; its content is not checked against one"
+            return f"{self.name}: {known}; these match, the others are not checked"
+        return f"{self.name}: no sha256 is declared, so its content is not checked"
 
 
 def only(sources: list[Source], names: list[str], where: str) -> list[Source]:

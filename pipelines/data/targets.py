@@ -62,7 +62,7 @@ def entities(value: Any, text: str) -> list[dict[str, Any]]:
         if not entity["label"]:
             raise ValueError(f"the entity {place} has an empty label")
         if not 0 <= entity["start"] < entity["end"] <= len(text):
-            raise ValueError(f"the entity {place} is no part of the text, which has {len(text)} characters")
+            raise ValueError(f"the entity {place} is outside the text, which has {len(text)} characters")
         if entity["start"] < reached:
             raise ValueError(f"the entity {place} overlaps the one before it, which ends at {reached}")
         reached = entity["end"]

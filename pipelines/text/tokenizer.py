@@ -38,12 +38,12 @@ def load(folder: Path, special_tokens: str = "") -> Tokenizer:
     if size != loaded.vocab_size:
         raise InputError(
             f"{folder}: its tokenizer has {loaded.vocab_size:,} entries, its config.json says {shown(size)}; "
-            "was a file of it cut off or replaced?"
+            "was one of its files cut off or replaced?"
         )
     if used(folder).get("fingerprint", "") not in ("", fingerprint(loaded)):
         raise InputError(
-            f"{folder}: its tokenizer gives other ids than those that the model was trained on; "
-            "its files, or the dictionary or library that reads them, are others"
+            f"{folder}: its tokenizer gives other ids than in training; "
+            "its files, or the dictionary or library that reads them, have changed"
         )
     if (special_tokens or used(folder).get("special_tokens")) == "special":
         ids = (loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id)
@@ -88,7 +88,7 @@ def _plugin(folder: Path) -> str:
         return plugin if plugin and plugin != "wordpiece" else "hf"
     if plugin:
         needed = "vocab.txt" if plugin == "wordpiece" else "tokenizer.json"
-        raise InputError(f"{folder}: no {needed}; a folder of {name} holds one")
+        raise InputError(f"{folder}: no {needed}; {name} needs this file")
     raise InputError(f"{folder / CONFIG}: {choices('tokenizer_class', name, [*CLASSES, MECAB_CLASS])}")
 
 

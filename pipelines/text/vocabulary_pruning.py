@@ -33,7 +33,7 @@ def check(name: str, characters: bool, where: str) -> None:
     if name not in KINDS:
         raise UsageError(f"{where}: {choices('tokenizer that can be shortened', name, KINDS)}")
     if name in ("bpe", "unigram") and not characters:
-        raise UsageError(f"{where}: characters: false: {name} needs its characters to cut other words as before")
+        raise UsageError(f"{where}: characters: false: {name} needs its characters to split other words as before")
 
 
 def staying(loaded: Tokenizer, used: Iterable[int], characters: bool, folder: Path) -> list[int]:

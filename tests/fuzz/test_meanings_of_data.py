@@ -77,9 +77,9 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
     "a number with a space: jsonl": (scored(" 1"), {"kind": "regression"}, "the label ' 1' is not a number"),
     "an infinite number: jsonl": (scored("1e999"), {"kind": "regression"}, "the label '1e999' is not a number"),
     "a number of 400 digits: jsonl": (scored(10**400), {"kind": "regression"}, "is not a number"),
-    "a reversed entity: jsonl": (tagged(entity(2, 1)), {"kind": "tagging"}, "the entity [2, 1) is no part of the text"),
-    "an empty entity: jsonl": (tagged(entity(1, 1)), {"kind": "tagging"}, "the entity [1, 1) is no part of the text"),
-    "a negative entity: jsonl": (tagged(entity(-1, 1)), {"kind": "tagging"}, "the entity [-1, 1) is no part of the"),
+    "a reversed entity: jsonl": (tagged(entity(2, 1)), {"kind": "tagging"}, "the entity [2, 1) is outside the text"),
+    "an empty entity: jsonl": (tagged(entity(1, 1)), {"kind": "tagging"}, "the entity [1, 1) is outside the text"),
+    "a negative entity: jsonl": (tagged(entity(-1, 1)), {"kind": "tagging"}, "the entity [-1, 1) is outside the"),
     "an entity outside: jsonl": (tagged(entity(2, 4)), {"kind": "tagging"}, "the text, which has 3 characters"),
     "entities that overlap: jsonl": (
         tagged(entity(0, 2), entity(1, 3)),
@@ -144,11 +144,11 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
         "half of a surrogate pair",
     ),
     "a column for another kind: jsonl": (lines(*ROWS), {"columns": {"context": "c"}}, "no column 'context'"),
-    "units of words: jsonl": (lines(*ROWS), {"units": "characters"}, "units: rows of kind single have no use for it"),
+    "units of words: jsonl": (lines(*ROWS), {"units": "characters"}, "units: has no effect on rows of kind single"),
     "labels of a number: jsonl": (
         scored(1),
         {"kind": "regression", "labels": ["a"]},
-        "labels: rows of kind regression",
+        "labels: has no effect on rows of kind regression",
     ),
     "a label listed twice: jsonl": (lines(*ROWS), {"labels": ["a", "a"]}, "one of them is empty or occurs twice"),
     "rows of no value: jsonl": (
@@ -156,7 +156,7 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
         {"where": {"train": {"label": "c"}}},
         "no row has {'label': 'c'}; there are a, b",
     ),
-    "f1 of three labels: jsonl": (labelled("c"), {"metric": "f1"}, "metric f1 is of the second of two labels"),
+    "f1 of three labels: jsonl": (labelled("c"), {"metric": "f1"}, "metric f1 scores the second of two labels"),
     "accuracy of a number: jsonl": (scored(1), {"kind": "regression", "metric": "accuracy"}, "no metric of kind regre"),
 }
 
@@ -257,7 +257,7 @@ PARAMS = {
     ),
     "patience of pretraining": (
         "pretrain: {a: {data: d, start: s, objective: mlm, patience: 2}}",
-        "pretraining looks at a loss, not at a score",
+        "pretraining measures a loss, not a score",
     ),
 }
 

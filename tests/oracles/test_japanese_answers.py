@@ -113,7 +113,7 @@ def test_a_task_that_names_none_is_compared_as_before() -> None:
 def test_an_entry_of_a_custom_corpus_names_it(tmp_path) -> None:
     params = custom.Params(kind="span", files={"dev": "a.json"}, format="squad", language="ja", normalization="jglue")
     assert custom.task(tmp_path, "", params).compared_by == "jglue"
-    with pytest.raises(ValueError, match="normalization: rows of kind single have no use for it"):
+    with pytest.raises(ValueError, match="normalization: has no effect on rows of kind single"):
         custom.Params(files={"train": "a.csv"}, normalization="jglue")
     with pytest.raises(ValueError, match="'squad', 'nfkc', 'jglue' or 'jaquad'"):
         custom.Params(kind="span", files={"dev": "a.json"}, normalization="jgleu")

@@ -59,7 +59,7 @@ class Params(Section):
         """Raise ValueError for options that have no effect, and for unknown columns, splits and repeated labels."""
         for option in sorted(self.model_fields_set & KINDS_OF.keys()):
             if self.kind not in KINDS_OF[option]:
-                raise ValueError(f"{option}: rows of kind {self.kind} have no use for it")
+                raise ValueError(f"{option}: has no effect on rows of kind {self.kind}; remove it")
         for option in sorted(self.model_fields_set & {*OF_TABLES}) if self.format in FORMATS else []:
             raise ValueError(f"{option}: the format {self.format} has no columns")
         for name in self.columns:
@@ -87,7 +87,7 @@ def task(raw: Path, name: str, params: Params) -> Task:
         raise InputError(f"{_path(raw, params.first, params)}: {len(labels)} labels in all; a classifier needs two")
     if metric == "f1" and len(labels) != 2 and params.kind != "tagging":
         raise UsageError(
-            f"params.yaml: metric f1 is of the second of two labels; there are {len(labels)}: take macro_f1"
+            f"params.yaml: metric f1 scores the second of two labels, but there are {len(labels)}; use macro_f1"
         )
     return Task("custom", params.kind, tuple(labels), metric, splits, params.language, params.units)
 

@@ -135,8 +135,8 @@ def draw(articles: list[Article], params: Params) -> tuple[list[int], list[int]]
         trains = params.train_per_class or len(members) - tests
         if trains < 1 or tests + trains > len(members):
             raise InputError(
-                f"livedoor: {category} has {len(members)} articles; "
-                f"{trains} for training and {tests} for testing are asked for"
+                f"livedoor: {category} has {len(members)} articles, fewer than "
+                f"{trains} for training and {tests} for testing"
             )
         test += order[:tests]
         train += order[tests : tests + trains]

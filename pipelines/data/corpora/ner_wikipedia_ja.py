@@ -72,7 +72,7 @@ def _row(path: Path, number: int, record: Any) -> dict[str, Any]:
             case _:
                 raise InputError(f"{path}: {at}: {str(entity)[:80]} is not in the text at its span")
         if entity.get("type") not in LABELS:
-            raise InputError(f"{path}: {at}: the label {entity.get('type')!r} is none of {', '.join(LABELS)}")
+            raise InputError(f"{path}: {at}: the label {entity.get('type')!r} is not one of {', '.join(LABELS)}")
         spans.append({"start": start, "end": end, "label": entity["type"]})
     return {"id": str(number), "text": text, "entities": spans}
 

@@ -82,7 +82,7 @@ def _files(raw: Path, params: Params) -> list[Path]:
         p for p in raw.glob(params.files) if p.is_file() and not p.name.startswith(".") and p.suffix != ".json"
     )
     if not files:
-        raise InputError(f"{raw}: no file {params.files!r} in this folder; prepare's `files` says which to read")
+        raise InputError(f"{raw}: no file {params.files!r} in this folder; name the files in prepare's `files`")
     return files
 
 

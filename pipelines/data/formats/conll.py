@@ -76,7 +76,7 @@ def entities(tags: Sequence[str]) -> list[tuple[int, int, str]]:
         if tag != "O":
             prefix, dash, label = tag.partition("-")
             if prefix not in ("B", "I") or not dash or not label:
-                raise ValueError(f"the tag {tag!r} is none of O, B-<label>, I-<label>")
+                raise ValueError(f"the tag {tag!r} is not one of O, B-<label>, I-<label>")
             if prefix == "I" and before[2:] == label and before != "O":
                 spans[-1][1] = i
             else:

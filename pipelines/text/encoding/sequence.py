@@ -88,7 +88,7 @@ def labels(batch: pa.RecordBatch, task: Task) -> pa.Array:
     row_labels = batch.column("label").to_pylist()
     for row_id, label in zip(batch.column("id").to_pylist(), row_labels, strict=True):
         if label is not None and label not in names:
-            raise InputError(f"row {row_id}: the label {label!r} is none of {', '.join(task.labels)}")
+            raise InputError(f"row {row_id}: the label {label!r} is not one of {', '.join(task.labels)}")
     return pa.array([None if label is None else names[label] for label in row_labels], pa.int32())
 
 

@@ -42,7 +42,7 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
         if entities[i] is not None:
             foreign = [entity["label"] for entity in entities[i] if entity["label"] not in task.labels]
             if foreign:
-                raise InputError(f"row {row_id}: the label {foreign[0]!r} is none of {', '.join(task.labels)}")
+                raise InputError(f"row {row_id}: the label {foreign[0]!r} is not one of {', '.join(task.labels)}")
             unit_tags = _unit_tags(units, entities[i], ids_of)
             for token, unit in carriers.items():
                 labels[token] = unit_tags[unit]

@@ -47,7 +47,7 @@ def test_rows_are_told_in_numbers(folder: Path) -> None:
         ({"min_rows": 3}, "test has 2 rows, min_rows expects 3"),
         ({"max_empty": 0.1}, r"train has 1 empty texts, such as \['train-3'\]"),
         ({"max_duplicates": 0.0}, r"train has 1 duplicate rows, such as \['train-1'\]"),
-        ({"max_near_duplicates": 0.2}, r"train has 1 rows similar to another, such as \['train-2'\]"),
+        ({"max_near_duplicates": 0.2}, r"train has 1 rows that are similar to another row, such as \['train-2'\]"),
         ({"no_leakage": True}, r"1 rows are in both of train, test, such as \['test-0'\]"),
     ],
 )
@@ -114,20 +114,20 @@ def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
     assert told(tmp_path, task, capsys, monkeypatch) == [
         "train has 1 empty texts, such as ['train-14']; `expect: {max_empty: 0}` refuses them",
         "train has 2 duplicate rows, such as ['train-12', 'train-13']; `expect: {max_duplicates: 0}` refuses them",
-        "train has 1 rows whose text has another label in an earlier row, such as ['train-12']; "
+        "train has 1 rows whose text has a different label in an earlier row, such as ['train-12']; "
         "`expect: {max_conflicts: 0}` refuses them",
-        "train: the label 'Billing ' (3 rows) is 'billing' (6) but for case, width or spaces; "
-        "`label_names` maps one to the other",
-        "train: the label 'ＢＩＬＬＩＮＧ' (1 rows) is 'billing' (6) but for case, width or spaces; "
-        "`label_names` maps one to the other",
-        "train has 1 labels of at most 2 rows, such as 'ＢＩＬＬＩＮＧ' (1); `label_names` maps them to others",
+        "train: the labels 'Billing ' (3 rows) and 'billing' (6) differ only in case, width or spaces; "
+        "`label_names` can make them one",
+        "train: the labels 'ＢＩＬＬＩＮＧ' (1 rows) and 'billing' (6) differ only in case, width or spaces; "
+        "`label_names` can make them one",
+        "train has 1 labels with at most 2 rows, such as 'ＢＩＬＬＩＮＧ' (1); `label_names` can map them to others",
         "test has 1 duplicate rows, such as ['test-1']; `expect: {max_duplicates: 0}` refuses them",
         "2 rows are in both of train, test, such as ['test-0']; `expect: {no_leakage: true}` refuses them",
     ]
     limits = {"max_empty": 0.5, "max_duplicates": 0.6, "max_conflicts": 0.1, "no_leakage": True, "warn": True}
     silent = told(tmp_path, task, capsys, monkeypatch, **limits)
     assert not [line for line in silent if "refuses" in line]
-    with pytest.raises(InputError, match="1 rows whose text has another label in an earlier row"):
+    with pytest.raises(InputError, match="1 rows whose text has a different label in an earlier row"):
         expectations.check(expectations.quality(tmp_path, task), Expect(max_conflicts=0.0), "it")
 
 
@@ -160,4 +160,4 @@ def test_a_pair_is_the_same_with_its_sides_swapped(
     assert found["splits"]["train"]["conflicts"] == {"rows": 1, "ids": ["train-2"]}
     assert found["shared_between_splits"]["train, test"] == {"rows": 1, "ids": ["test-0"]}
     said = told(tmp_path, task, capsys, monkeypatch)
-    assert "train has 1 pairs whose sides stand swapped in an earlier row, such as ['train-1']" in said
+    assert "train has 1 pairs that an earlier row has with its texts swapped, such as ['train-1']" in said

@@ -78,8 +78,8 @@ def test_a_part_of_a_checksum_is_no_checksum_and_what_is_not_checked_is_told(
     known = {"one": SHA[:16], "two": ""}
     fetch_all([Source(name, url=f"{server}/{name}", sha256_begins=known[name]) for name in known], tmp_path)
     assert [line for line in capsys.readouterr().err.splitlines() if "sha256" in line] == [
-        "one: only the first 16 digits of its sha256 are declared; they are as declared, the others are not checked",
-        "two: no sha256 is declared; its content is not checked against one",
+        "one: only the first 16 digits of its sha256 are declared; these match, the others are not checked",
+        "two: no sha256 is declared, so its content is not checked",
     ]
     with pytest.raises(InputError, match=f"f has sha256 {SHA}, 0000... is declared"):
         fetch(Source("f", url=f"{server}/f", sha256_begins="0000"), tmp_path)
@@ -88,7 +88,7 @@ def test_a_part_of_a_checksum_is_no_checksum_and_what_is_not_checked_is_told(
 def test_offline_says_what_is_missing_and_where_to_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BERTLINE_MIRROR", raising=False)
     monkeypatch.setenv("BERTLINE_OFFLINE", "1")
-    with pytest.raises(InputError, match=r"put it at sub/f below .* BERTLINE_MIRROR"):
+    with pytest.raises(InputError, match=r"put it at sub/f in .* BERTLINE_MIRROR"):
         fetch(Source("f", url="http://127.0.0.1:1/f", mirror="sub/f"), tmp_path)
 
 
@@ -103,7 +103,7 @@ def test_a_mirror_folder_serves(scheme: str, tmp_path: Path, monkeypatch: pytest
 
 def test_an_unreachable_address_is_one_sentence(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTLINE_BACKOFF", "0")
-    with pytest.raises(InputError, match="BERTLINE_MIRROR may name a folder"):
+    with pytest.raises(InputError, match="to use a copy, name a folder that holds .* in BERTLINE_MIRROR"):
         fetch(Source("f", url="http://127.0.0.1:1/f"), checkout)
 
 

@@ -80,7 +80,7 @@ WRONG = {
     "no data": ("a.json", "[]", {"kind": "span", "format": "squad"}, "no list 'data' at its top"),
     "no context": ("a.json", '{"data": [{"paragraphs": [{}]}]}', {"kind": "span", "format": "squad"}, "paragraphs[0]"),
     "columns": ("a", "a O\nb\n", {"kind": "tagging", "format": "conll"}, "line 2: 1 columns, 2 are expected"),
-    "a tag": ("a", "a X-PER\n", {"kind": "tagging", "format": "conll"}, "the tag 'X-PER' is none of"),
+    "a tag": ("a", "a X-PER\n", {"kind": "tagging", "format": "conll"}, "the tag 'X-PER' is not one of"),
     "no number": ("a.csv", "text,label\nx,much\n", {"kind": "regression"}, "the label 'much' is not a number"),
     "a surrogate": (
         "a.jsonl",

@@ -105,5 +105,5 @@ def test_what_cannot_be_shortened_is_one_sentence() -> None:
         UsageError, match="x: no tokenizer that can be shortened 'hf'; there are: bpe, mecab_character, "
     ):
         vocabulary_pruning.check("hf", True, "x")
-    with pytest.raises(UsageError, match="x: characters: false: bpe needs its characters to cut other words as before"):
+    with pytest.raises(UsageError, match="x: characters: false: bpe needs its characters to split other words as"):
         vocabulary_pruning.check("bpe", False, "x")

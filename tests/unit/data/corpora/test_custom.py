@@ -137,7 +137,7 @@ def test_a_file_that_is_not_there_names_the_cure(checkout: Path) -> None:
     Path("a.csv").write_text("text,label\nx,a\ny,b\n")
     entry = {"corpus": "custom", "source": ".", "files": {"train": "a.csv", "test": "b.csv"}}
     Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry}}))
-    with pytest.raises(InputError, match=r"b\.csv: no such file; `splits:` names those of test, train that are to be"):
+    with pytest.raises(InputError, match=r"b\.csv: no such file; list under `splits:` those of test, train that"):
         prepare.main("it")
     Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry | {"splits": ["train"]}}}))
     prepare.main("it")
