@@ -13,7 +13,7 @@ CARD = """\
 # {model}
 
 {what}
-`provenance.json` says what it was made of. bertline opens it wherever a model is named;
+`provenance.json` lists what it was made from. bertline opens it wherever a model is named;
 {how}
 
 ```python
@@ -23,23 +23,24 @@ tokenizer = AutoTokenizer.from_pretrained(".")
 model = {model}.from_pretrained(".")
 ```
 
-In a text, transformers reads the name of a special token, such as `[SEP]`, as that token. bertline
-reads it as text, unless `tokenizer_config.json` says `"special_tokens": "special"`.
+If a text contains the name of a special token, such as `[SEP]`, transformers reads it as that token.
+bertline reads it as text, unless `tokenizer_config.json` says `"special_tokens": "special"`.
 """
 COMPRESSED = """\
 # {model}
 
 {what}
-`provenance.json` says what it was made of. bertline opens it wherever a model is named.
-Its {form} weights are in a format that transformers does not know. They stand in `{weights}`, where it
-does not look, so that it opens nothing and answers nothing wrong. `variant.json` says what it costs.
+`provenance.json` lists what it was made from. bertline opens it wherever a model is named.
+transformers does not support the format of its {form} weights. They are in `{weights}`, a file that
+transformers does not read, so it cannot give wrong answers from them. `variant.json` lists the size
+and the operations per token.
 {beside}{opened}"""
 BESIDE = """
 The inputs of its linear layers are rounded by the range of the whole batch. The answer for a row may
-depend on the rows that are asked with it: a label of a close call may change with the batch.
+depend on the other rows of its batch: if two labels are almost equally probable, either may win.
 """
 OPENED = """
-Where bertline's code can be imported:
+Use it where bertline's code can be imported:
 
 ```python
 from pathlib import Path
@@ -51,9 +52,9 @@ predictor = Predictor.load(Path("."))
 
 `predictor.predict(rows)` takes an Arrow table with {columns}.
 
-An `export` entry writes the model as `model.onnx`, which onnxruntime opens without bertline. It takes
-`input_ids`, `attention_mask` and, where it has it, `token_type_ids`, int64 of a batch by a length; it
-returns `logits`.
+An `export` entry writes the model as `model.onnx`, which onnxruntime opens without bertline. Its inputs
+are `input_ids`, `attention_mask` and, if the model uses them, `token_type_ids`: int64 of shape (batch,
+length). Its output is `logits`.
 """
 
 
@@ -75,7 +76,7 @@ def write(folder: Path, model: PreTrainedModel, form: str, task: Task | None) ->
         form=form,
         weights=OWN_WEIGHTS,
         what=f"A model of class `{name}`, {of}",
-        how="transformers does so:" if theirs else "transformers does so where bertline's code can be imported:",
+        how="transformers opens it with:" if theirs else "transformers opens it where bertline's code can be imported:",
         imports=imports,
         beside=BESIDE if form == "int8" else "",
         opened=OPENED.format(columns=columns) if task else "",

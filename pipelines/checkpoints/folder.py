@@ -74,8 +74,8 @@ def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
     form = formats.of_config(config(folder))
     if not form.trains:
         raise InputError(
-            f"{folder}: its weights are in the format {form.name}, from which fine-tuning cannot start; start from the "
-            "model that it was made from"
+            f"{folder}: fine-tuning cannot start from weights in the format {form.name}; start from the model that it "
+            "was made from"
         )
     encoder_config = tokenizer.encoder_config(folder)
     backbones.known(encoder_config.get("model_type"), f"{folder}: ")
@@ -93,7 +93,7 @@ def check_length(own: Mapping[str, Any], source: Path, max_length: int) -> None:
     positions = tokenizer.positions(own)
     if positions is not None and positions < max_length:
         raise InputError(
-            f"{source}: it has {positions} positions, encode.max_length is {max_length}; make that smaller"
+            f"{source}: it has {positions} positions, encode.max_length is {max_length}; reduce max_length"
         )
 
 
@@ -133,7 +133,7 @@ def _require_runs(folder: Path, model: PreTrainedModel, task: Task) -> None:
         with torch.inference_mode():
             shape = tuple(heads.outputs(model, task.kind, inputs).shape)
     except Exception as error:  # layers raise errors of any type for sizes that do not fit together
-        raise InputError(f"{folder}: its model cannot be run as {formats.CONFIG} has it: {one_line(error)}") from error
+        raise InputError(f"{folder}: its model does not run with its {formats.CONFIG}: {one_line(error)}") from error
     wanted = heads.shape(task, length)
     if shape != wanted:
-        raise InputError(f"{folder}: its model answers numbers of shape {shape}; a {task.kind} has {wanted}")
+        raise InputError(f"{folder}: its model returns the shape {shape}; kind {task.kind} needs {wanted}")

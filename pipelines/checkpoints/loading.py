@@ -84,7 +84,7 @@ def _require_fit(auto: Any, folder: Path, names: dict[str, Any]) -> None:
     model_config = config(folder)
     count = getattr(model_config, "num_hidden_layers", 0)
     if numbers and isinstance(count, int) and count > max(numbers) + 1:
-        raise InputError(f"{folder}: its config.json asks for {count:,} layers, its weights have {max(numbers) + 1}")
+        raise InputError(f"{folder}: its config.json has {count:,} layers, its weights have {max(numbers) + 1}")
     with _usable(folder):
         model_config.update(names)
         # a head or an output layer may be new, but not larger than all other weights
@@ -134,14 +134,14 @@ def config(folder: Path) -> Any:
     try:
         model_config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # transformers raises errors of any type
-        raise InputError(f"{folder}: its config.json is of no use: {one_line(error)}") from error
+        raise InputError(f"{folder}: its config.json is not valid: {one_line(error)}") from error
     inner = getattr(model_config, "encoder", model_config)
     for name in SIZES:
         size = getattr(inner, name, 1)
         if isinstance(size, int) and size < 1:  # torch builds a model with -2 heads, but the model fails when called
             raise InputError(f"{folder}: its config.json has {name} {size}; 1 or more is expected")
     if getattr(inner, "is_decoder", False) or getattr(model_config, "is_decoder", False):
-        raise InputError(f"{folder}: its {CONFIG} has is_decoder True; it would read each token without those after it")
+        raise InputError(f"{folder}: its {CONFIG} has is_decoder True; bertline takes only encoders")
     return model_config
 
 
@@ -170,7 +170,7 @@ def require_whole(folder: Path, random: set[str]) -> None:
     """Raise InputError if any weights are `random`."""
     if random:
         raise InputError(
-            f"{folder}: {len(random)} weights that its config.json asks for are missing or of another size, such as "
+            f"{folder}: {len(random)} weights that its config.json requires are missing or of another size, such as "
             f"{min(random)}"
         )
 
@@ -187,7 +187,7 @@ def require_its_config(folder: Path) -> None:
     """
     noted = header(weights(folder)).metadata.get(CONFIG_DIGEST)
     if noted is not None and noted != digest(json_file.mapping(folder / CONFIG)):
-        raise InputError(f"{folder}: its {CONFIG} is not the one that its weights were saved with; bring that one back")
+        raise InputError(f"{folder}: its {CONFIG} is not the one that its weights were saved with; restore that one")
 
 
 def built(auto: Any, folder: Path, most: int) -> PreTrainedModel:

@@ -24,7 +24,7 @@ def for_task(
         pooling: "cls", "mean" or "compare"; None: our heads read [CLS], a native head keeps its family's default.
     """
     if pooling == "compare" and task.kind not in ("pair", "regression"):
-        raise _refused("pooling", pooling, f"rows of kind {task.kind} have no two texts to compare")
+        raise _refused("pooling", pooling, f"rows of kind {task.kind} do not have two texts to compare")
     if head == "native":
         return _native(encoder_folder, task, pooling, features)
     return _ours(encoder_folder, task, head, pooling or "cls", features)
@@ -38,7 +38,7 @@ def _ours(folder: Path, task: Task, head: str, pooling: str, features: str) -> P
     """Our head on the encoder of `folder`."""
     auto = heads.AUTO[task.kind]
     if auto not in heads.OURS:
-        raise _refused("head", head, f"rows of kind {task.kind} take the native head")
+        raise _refused("head", head, f"rows of kind {task.kind} support only the native head")
     body = encoder(folder)
     if features.endswith("_four") and len(backbones.layers(body)) < 4:
         raise _refused("features", features, f"the encoder has {len(backbones.layers(body))} layers")
@@ -53,13 +53,13 @@ def _native(folder: Path, task: Task, pooling: str | None, features: str) -> Pre
     config = tuned.config if tuned else loading.config(folder)
     family, auto, names = config.model_type, heads.AUTO[task.kind], heads.names(task)
     if features != "last":
-        raise _refused("features", features, "the native head reads the last layer; name a head of ours")
+        raise _refused("features", features, "the native head reads the last layer; set head to linear, mlp or bilstm")
     chooses = auto is AutoModelForSequenceClassification and hasattr(config, backbones.POOLING)
     if chooses and pooling in ("cls", "mean"):
         names[backbones.POOLING] = pooling
     elif pooling not in (None, "cls"):
-        why = f"the {family} family's native head does not do that for rows of kind {task.kind}"
-        raise _refused("pooling", pooling, f"{why}; name a head of ours")
+        why = f"the {family} family's native head does not support it for rows of kind {task.kind}"
+        raise _refused("pooling", pooling, f"{why}; set head to linear, mlp or bilstm")
     if family == "xlnet" and task.kind not in ("span", "tagging"):
         names["summary_type"] = "first"  # where bertline puts [CLS]; XLNet's default, the last, may be padding
     try:

@@ -32,7 +32,7 @@ def require_sizes(values: Any, place: str, key: str = "") -> None:
         words = COUNTED.items() if "." not in key else ()  # keys with a dot are names of matrices
         most = min((most for word, most in words if word in key), default=MOST)
         if abs(values) > most:
-            raise InputError(f"{place} has {shown(key)} {shown(values)}; {most:,} is the most")
+            raise InputError(f"{place} has {shown(key)} {shown(values)}; at most {most:,} is possible")
 
 
 def model(build: Callable[[], PreTrainedModel], place: str, tensors: int, most: int) -> PreTrainedModel:
@@ -54,7 +54,7 @@ def model(build: Callable[[], PreTrainedModel], place: str, tensors: int, most: 
         raise InputError(f"{place} {error}") from None
     size = sum(tensor.numel() for tensor in (*built.parameters(), *built.buffers()))
     if size > most + FREE:
-        raise InputError(f"{place} asks for {size:,} weights; its file has no more than {most:,}")
+        raise InputError(f"{place} requires {size:,} weights; its file has at most {most:,}")
     return built
 
 
@@ -68,5 +68,5 @@ class _Counted(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.made += function is torch.empty
         if self.made > self.most:
-            raise InputError(f"asks for more than {self.most:,} tensors; its file has far fewer")
+            raise InputError(f"requires more than {self.most:,} tensors; its file has far fewer")
         return function(*args, **(kwargs or {}))

@@ -31,7 +31,7 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
     """
     if source.is_dir():
         if changes:
-            raise InputError(f"{source}: a model to continue from keeps its shape; remove config: {', '.join(changes)}")
+            raise InputError(f"{source}: a pretrained model keeps its sizes; remove under config: {', '.join(changes)}")
         return _further(source, auto, tokenizer)
     values = json_file.mapping(source)
     _check_names(family(source), changes, values)
@@ -84,13 +84,12 @@ def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
     model, random = loading.with_encoder(auto, source)
     if random:
         say(
-            f"{source}: {len(random)} weights of a head or a pooler are not there and begin at random: "
-            f"{min(random)}, ..."
+            f"{source}: {len(random)} weights of a head or a pooler are missing and start at random: {min(random)}, ..."
         )
     if not vocabulary.same(source_tokenizer, tokenizer):
         shared = vocabulary.exchange(model, source_tokenizer, tokenizer)
         model.config.update(_special_ids(model.config.model_type, tokenizer))
-        say(f"{source}: {shared:,} of {tokenizer.vocab_size:,} entries of the vocabulary take over a trained embedding")
+        say(f"{source}: {shared:,} of {tokenizer.vocab_size:,} entries of the vocabulary have a trained embedding")
     return model
 
 

@@ -29,7 +29,7 @@ def fetch(source: str, revision: str, target: Path) -> None:
     if not local.is_dir():
         local = _download(source, revision)
     elif revision:
-        raise InputError(f"{source}: a folder has no revisions; revision: {revision} is of a name on the hub")
+        raise InputError(f"{source}: a folder has no revisions; remove revision: {revision}, or name a hub model")
     family = model_folder.config(local).get("model_type")
     if family not in (FeaturesConfig.model_type, *backbones.BACKBONES):
         raise InputError(f"{local}: {choices('family', family, backbones.BACKBONES)}")
@@ -47,11 +47,11 @@ def _tokenizer(source: Path, target: Path) -> None:
         return
     pieces = [piece for piece in vocab.read(source) if not piece.startswith("[")]
     if any(SEVERAL_IDEOGRAPHS.search(piece) for piece in pieces):
-        raise InputError(f"{source}: no {protocol.CONFIG}, and BERT's own tokenizer does not make these pieces")
+        raise InputError(f"{source}: no {protocol.CONFIG}, and BERT's own tokenizer cannot produce its vocabulary")
     shutil.copyfile(source / vocab.FILE, target / vocab.FILE)
     lowercase = not any(piece != piece.lower() for piece in pieces)
     json_file.write(target / protocol.CONFIG, {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase})
-    say(f"{source}: no {protocol.CONFIG}; its vocabulary is {'without' if lowercase else 'with'} capital letters")
+    say(f"{source}: no {protocol.CONFIG}; taken as {'lowercased' if lowercase else 'cased'}, from its vocabulary")
 
 
 def _weights(source: Path, target: Path) -> None:
@@ -71,7 +71,7 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        raise InputError(f"{file}: holds more than tensors; it is not opened") from None
+        raise InputError(f"{file}: contains more than tensors, so it is not opened") from None
     except (RuntimeError, OSError, EOFError) as error:  # a truncated file raises one of these
         raise loading.unreadable(file, error) from None
 

@@ -152,8 +152,7 @@ def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, A
         model.load_state_dict(tensors)
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(
-            f"{folder}: its weights are not those of the layers that {CONFIG} lists under {shown(mark)}: "
-            f"{one_line(error)}"
+            f"{folder}: its weights do not fit the layers that {CONFIG} lists under {shown(mark)}: {one_line(error)}"
         ) from None
     return model
 
@@ -162,7 +161,7 @@ def _listed(folder: Path, mark: str) -> list[str] | dict[str, Any]:
     """The layers that config.json lists under `mark`."""
     layers, wanted = json_file.mapping(folder / CONFIG).get(mark), dict if mark == PACKED else list
     if not isinstance(layers, wanted) or not all(isinstance(name, str) for name in layers):
-        what = "a layer's name and form each" if mark == PACKED else "a list of layers' names"
+        what = "an object from layer names to forms" if mark == PACKED else "a list of layers' names"
         raise InputError(f"{folder}: its {CONFIG} has {shown(mark)} {shown(layers)}; {what} is expected")
     return layers
 

@@ -41,7 +41,7 @@ def packed_weight(layer: nn.Module, numbers: Any, parts: Parts) -> packed.Packed
     if (rows, columns) != _size(layer):
         raise ValueError(f"it is {rows} x {columns}; {' x '.join(map(str, _size(layer)))} is expected")
     if not (1 <= bits <= 8 and high > 0 <= wide):
-        raise ValueError(f"{bits} bits, groups of {high} x {wide}: none can be so")
+        raise ValueError(f"{bits} bits, groups of {high} x {wide}: not possible")
     groups = -(-rows // min(high, rows)), -(-columns // min(wide or columns, columns))
     _require("packed", parts, torch.uint8, (-(-rows * columns * bits // 8),))
     _require("step", parts, torch.float32, groups)

@@ -74,7 +74,7 @@ def _smaller(config: Any, fraction: float) -> Any:
     smaller.num_attention_heads = max(1, round(config.num_attention_heads * fraction))
     if width < 1 or width % smaller.num_attention_heads:
         raise UsageError(
-            f"params.yaml: pretrain: generator: {fraction} of a width of {config.hidden_size} is not divisible by "
+            f"params.yaml: pretrain: generator: {fraction} of hidden_size {config.hidden_size} is not divisible by "
             f"{smaller.num_attention_heads} heads"
         )
     smaller.hidden_size, smaller.intermediate_size = width, max(1, round(config.intermediate_size * fraction))

@@ -81,7 +81,7 @@ class FeaturesModel(PreTrainedModel):
         super().__init__(config)
         inner: Any = config.encoder
         if inner is None:
-            raise InputError("encoder: missing; a head of ours stands on one")
+            raise InputError("encoder: missing; it must be the config of the encoder below the head")
         pooler = {"add_pooling_layer": False} if inner.model_type in ("bert", "roberta") else {}
         self.encoder = AutoModel.from_config(inner, **pooler)
         config.encoder = self.encoder.config  # one object, so that a change of its layers is saved too

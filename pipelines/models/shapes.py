@@ -89,7 +89,7 @@ def keep_rows(model: nn.Module, number: int, stay: list[int]) -> None:
 
 def _check(what: str, number: int, stay: list[int], count: int) -> None:
     if not stay:
-        raise InputError(f"layer {number}: all of its {count} {what}s are to go; at least one must stay")
+        raise InputError(f"layer {number}: all {count} {what}s would be removed; at least one must stay")
     if max(stay) >= count:
         raise InputError(f"layer {number} has {what}s 0 to {count - 1}; there is no {what} {max(stay)}")
 
@@ -150,8 +150,8 @@ def require_own(model: nn.Module, method: str) -> None:
     """Raise UsageError if the config says that layers share weights, which changing single layers would undo."""
     if GROUPS in of(model):
         raise UsageError(
-            f"params.yaml: compress: method: {method}: layers of the teacher share weights, and it changes each layer "
-            "by itself; share the layers afterwards"
+            f"params.yaml: compress: method: {method}: it changes single layers, but layers of the teacher share "
+            "weights; share the layers afterwards"
         )
 
 
@@ -189,7 +189,7 @@ def _require_noted(noted: Any, layers: int) -> None:
             what = "a whole number is" if name == RANK else "a whole number for each layer is"
             raise InputError(f"{KEY}: {name}: {shown(value)}: {what} expected")
         if name != RANK and len(numbers) != layers:
-            raise InputError(f"{KEY}: there are {name} for {len(numbers)} layers; the model has {layers}")
+            raise InputError(f"{KEY}: {name} has {len(numbers)} numbers; the model has {layers} layers")
 
 
 def _first(count: int, there_are: int) -> list[int]:

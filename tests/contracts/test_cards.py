@@ -98,12 +98,12 @@ def test_a_folder_that_only_bertline_opens_says_how(checkout: Path, monkeypatch:
     model_folder.save(int8.quantize(model), checkout / "small", checkout / "model", task)
     said = (checkout / "small" / card.FILE).read_text(encoding="utf-8")
     assert (
-        "int8 weights are in a format that transformers does not know. They stand in `bertline.safetensors`"
+        "transformers does not support the format of its int8 weights. They are in `bertline.safetensors`"
         in " ".join(said.split())
     )
     with pytest.raises(OSError, match=r"no file named model\.safetensors"):
         AutoModelForSequenceClassification.from_pretrained(checkout / "small")
-    assert "The answer for a row may depend on the rows that are asked with it" in " ".join(said.split())
+    assert "The answer for a row may depend on the other rows of its batch" in " ".join(said.split())
     assert "An `export` entry writes the model as `model.onnx`" in said
     assert "takes an Arrow table with `text`." in said
     predictor = run_lines(checkout / "small", monkeypatch)["predictor"]

@@ -164,7 +164,7 @@ def test_a_baseline_predicts_every_kind(kind: str) -> None:
 
 def test_what_a_kind_does_not_take_is_one_sentence(checkout: Path) -> None:
     source = tiny.of_family("bert", checkout / "encoder")
-    with pytest.raises(UsageError, match="rows of kind span take the native head"):
+    with pytest.raises(UsageError, match="rows of kind span support only the native head"):
         new_head.for_task(source, TASKS["span"], "linear")
     model = new_head.for_task(source, TASKS["choice"])
     (checkout / "model").mkdir()

@@ -39,7 +39,7 @@ def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> Non
     off, size = np.abs(np.array(found) - np.array(wanted)).max(), np.abs(np.array(wanted)).max()
     assert 0 < off < (0.5 if method == "group_quant" else 0.15) * size
     assert loaded.predict(kinds.rows("single")).num_rows == 24
-    with pytest.raises(InputError, match=f"in the format {FORMS[method]}, from which fine-tuning"):
+    with pytest.raises(InputError, match=f"from weights in the format {FORMS[method]}; start"):
         model_folder.check_fit(out, context.tokenizer.vocab_size, 8)
 
 
@@ -55,7 +55,7 @@ def test_a_method_does_a_kind_of_rows(method: str, kind: str, checkout: Path) ->
 def test_a_family_with_other_weights_is_refused_before_any_work(method: str, family: str, checkout: Path) -> None:
     context = teacher("single", family, checkout)
     name = {"xlnet": "transformer.layer.0.rel_attn.q", "bilstm": "encoder.layers.0.forward_lstm.weight_ih_l0"}[family]
-    said = f"{method} does not do the {family} family, whose layers keep weights outside of linear layers, such as "
+    said = f"{method} does not take the {family} family, whose layers keep weights outside of linear layers, such as "
     with pytest.raises(UsageError, match=f"{said}{name}; "):
         quantized(method, context)
     assert not (checkout / "state/checkpoints/compress" / method / "fit-1.pt").exists()
@@ -106,7 +106,7 @@ def test_a_folder_whose_files_do_not_fit_is_refused(method: str, damage: str, ch
     with pytest.raises(InputError, match=r"its config\.json is not the one that its weights were saved with"):
         model_folder.load_tuned(out)
     own_formats.forget_config(out)  # as weights of before have no digest of it
-    with pytest.raises(InputError, match=rf"its weights are not those of the layers that config\.json .*{mark}"):
+    with pytest.raises(InputError, match=rf"its weights do not fit the layers that config\.json .*{mark}"):
         model_folder.load_tuned(out)
 
 

@@ -46,17 +46,21 @@ def every(**values: Any) -> Callable[[Rows], object]:
 ENCODED: dict[str, tuple[str, Callable[[Rows], object], str]] = {
     "no ids in a row": ("pair", row(3, input_ids=[]), "row 3: a sequence has fewer than the two tokens"),
     "an id of no word": ("pair", row(5, input_ids=[2, 9999, 3]), "row 5: the id 9999 is not below"),
-    "a long first text": ("pair", row(4, first_length=500), "row 4: the first text is longer than all of its sequence"),
+    "a long first text": ("pair", row(4, first_length=500), "row 4: the first text is longer than its whole sequence"),
     "no first length": ("pair", row(6, first_length=None), "row 6 has no first_length"),
-    "a label of no class": ("pair", row(7, label=9), "row 7: the label 9 is none of 0 to 1"),
+    "a label of no class": ("pair", row(7, label=9), "row 7: the label 9 is not a number from 0 to 1"),
     "no sequences at all": ("choice", every(input_ids=[], first_lengths=[]), "row 0 has 0"),
     "fewer sequences": ("choice", row(2, input_ids=[[2, 3]], first_lengths=[2]), "row 0 has 3, row 2 1"),
     "no ids of a choice": ("choice", row(2, input_ids=[[], [2, 3], [2, 3]]), "row 2: a sequence has fewer than"),
-    "fewer tags": ("tagging", row(1, labels=[-100]), "row 1: there are more or fewer tags than tokens"),
+    "fewer tags": ("tagging", row(1, labels=[-100]), "row 1: the numbers of tags and tokens differ"),
     "no tags": ("tagging", row(1, labels=None), "row 1 has no labels"),
-    "a tag of no entity": ("tagging", lambda rows: rows[2]["labels"].__setitem__(1, 99), "row 2: the label 99 is none"),
+    "a tag of no entity": (
+        "tagging",
+        lambda rows: rows[2]["labels"].__setitem__(1, 99),
+        "the label 99 is not a number",
+    ),
     "no number": ("regression", row(2, label=math.inf), "row 2: a label is not a finite number"),
-    "an end of no token": ("span", row(2, end_position=999), "row 2: the label 999 is none of"),
+    "an end of no token": ("span", row(2, end_position=999), "row 2: the label 999 is not a number from"),
     "no end": ("span", row(2, end_position=None), "row 2 has no end_position"),
 }
 

@@ -63,22 +63,22 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a split that leaves its folder": (edit("task.json", splits=["../x"]), "splits.0: '../x'"),
     "half a vocabulary": (of_lines("vocab.txt", lambda found: found[: len(found) // 2]), "its config.json says"),
     "a line twice": (of_lines("vocab.txt", lambda found: [*found[:9], found[8], *found[9:]]), "is on line 9 too"),
-    "two lines exchanged": (of_lines("vocab.txt", exchanged), "gives other ids than those that the model was trained"),
+    "two lines exchanged": (of_lines("vocab.txt", exchanged), "gives other ids than in training"),
     "a line changed": (of_lines("vocab.txt", lambda found: [*found[:30], "犬犬", *found[31:]]), "gives other ids than"),
     "another dictionary": (
         edit("tokenizer_config.json", mecab_kwargs={"mecab_dic": "unidic_lite"}),
-        "gives other ids than those that",
+        "gives other ids than in training",
     ),
     "other sub-words": (
         edit("tokenizer_config.json", subword_tokenizer_type="character"),
-        "gives other ids than those",
+        "gives other ids than in training",
     ),
-    "a layer more": (edit("config.json", num_hidden_layers=3), "asks for 3 layers, its weights have 2"),
+    "a layer more": (edit("config.json", num_hidden_layers=3), "has 3 layers, its weights have 2"),
     "a layer less": (edit("config.json", num_hidden_layers=1), "its weights have layers that its config.json does not"),
     "another width": (edit("config.json", intermediate_size=32), "are missing or of another size"),
-    "a type that is none": (edit("config.json", hidden_size="wide"), "its config.json is of no use"),
+    "a type that is none": (edit("config.json", hidden_size="wide"), "its config.json is not valid"),
     "fewer heads than none": (edit("config.json", num_attention_heads=-2), "has num_attention_heads -2"),
-    "an unknown family": (edit("config.json", model_type="bertt"), "its config.json is of no use"),
+    "an unknown family": (edit("config.json", model_type="bertt"), "its config.json is not valid"),
     "weights cut off": (cut("model.safetensors"), "its weights are not readable"),
 }
 
@@ -118,12 +118,12 @@ def test_of_a_tokenizers_case(place: Path) -> None:
     tokenizer.load(Path("mutant"))
     cased = not json.loads(Path("mutant/tokenizer_config.json").read_text())["do_lower_case"]
     edit("tokenizer_config.json", do_lower_case=cased)(Path("mutant"))
-    with pytest.raises(InputError, match="gives other ids than those that the model was trained on"):
+    with pytest.raises(InputError, match="gives other ids than in training"):
         tokenizer.load(Path("mutant"))
 
 
 PUBLISHED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a layer more": (edit("config.json", num_hidden_layers=3), "asks for 3 layers, its weights have 2"),
+    "a layer more": (edit("config.json", num_hidden_layers=3), "has 3 layers, its weights have 2"),
     "a layer less": (edit("config.json", num_hidden_layers=1), "its weights have layers that its config.json does not"),
     "an unknown family": (edit("config.json", model_type="gpt9"), "no family 'gpt9'"),
     "half a vocabulary": (of_lines("vocab.txt", lambda found: found[: len(found) // 2]), "its config.json says"),
@@ -164,11 +164,11 @@ ENCODED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a label of no class": (
         column("label", lambda found: pa.array([9] * len(found), found.type)),
-        "the label 9 is none",
+        "the label 9 is not a number",
     ),
     "a negative label": (
         column("label", lambda found: pa.array([-1] * len(found), found.type)),
-        "the label -1 is none",
+        "the label -1 is not a number",
     ),
     "no labels": (column("label", lambda found: pa.nulls(len(found), found.type)), "24 rows have no label"),
     "labels as text": (column("label", lambda found: pc.cast(found, pa.string())), "'label' holds string; int32 is"),
@@ -180,7 +180,7 @@ ENCODED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no rows": (of_table(lambda table: table.slice(0, 0)), "no rows to train on"),
     "a first text that is too long": (
         column("first_length", lambda found: pa.array([999] * len(found), found.type)),
-        "longer than all of its sequence",
+        "longer than its whole sequence",
     ),
     "another vocabulary": (edit("encoding.json", vocab_size=20), "is not below 20, the size of the vocabulary"),
     "a size of no number": (edit("encoding.json", vocab_size="300"), "vocab_size '300'; whole numbers are expected"),
@@ -192,7 +192,7 @@ def test_of_encoded_choices(place: Path) -> None:
     shutil.copytree("seeds/choice/encoded", "mutant")
     Encoded.read(Path("mutant"), "train")
     column("first_lengths", lambda found: pa.array([row[:-1] for row in found.to_pylist()], found.type))(Path("mutant"))
-    with pytest.raises(InputError, match="there are more or fewer first lengths than sequences"):
+    with pytest.raises(InputError, match="the numbers of first lengths and sequences differ"):
         Encoded.read(Path("mutant"), "train")
 
 
@@ -218,7 +218,7 @@ READABLE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a column twice": (of_table(lambda table: table.append_column("text", table.column("label"))), "named 'text'"),
     "a label of no class": (
         column("label", lambda found: pa.array(["x"] * len(found))),
-        "the label 'x' is none of film, phone, sport",
+        "the label 'x' is not one of film, phone, sport",
     ),
 }
 

@@ -95,7 +95,7 @@ def test_a_model_folder_without_all_its_weights_is_refused(checkout: Path) -> No
     folder = tiny.classifier(checkout / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 65}))
-    with pytest.raises(InputError, match=r"6 weights that its config\.json asks for are missing or of another size"):
+    with pytest.raises(InputError, match=r"6 weights that its config\.json requires are missing or of another size"):
         Predictor.load(folder)
 
 

@@ -21,7 +21,7 @@ def embeddings(model: nn.Module) -> dict[str, nn.Embedding]:
 def require_floats(model: nn.Module, method: str) -> None:
     """Raise InputError if no linear layer has float weights. To be called before any work."""
     if not linears(model):
-        raise InputError(f"compress: {method}: the teacher has no linear layer of floats; is it quantized already?")
+        raise InputError(f"compress: {method}: the teacher has no linear layer of floats; is it already quantized?")
 
 
 def require_all(model: nn.Module, method: str) -> None:
@@ -33,7 +33,7 @@ def require_all(model: nn.Module, method: str) -> None:
     for name, weight in model.named_parameters():
         if weight.dim() > 1 and id(weight) in inside - known:
             raise UsageError(
-                f"params.yaml: compress: method: {method} does not do the {family} family, whose layers keep weights "
+                f"params.yaml: compress: method: {method} does not take the {family} family, whose layers keep weights "
                 f"outside of linear layers, such as {name}; dynamic_int8 leaves these as they are"
             )
 

@@ -37,8 +37,8 @@ def damaged(folder: Path, damage: str) -> str:
         file.write_bytes(file.read_bytes()[:1000])
         return r"its weights are not readable \(.*\); was the file cut off\?"
     said = {
-        "a layer less": "its config.json asks for 3 layers, its weights have 2",
-        "narrower": r"\d+ weights that its config\.json asks for are missing or of another size, such as ",
+        "a layer less": "its config.json has 3 layers, its weights have 2",
+        "narrower": r"\d+ weights that its config\.json requires are missing or of another size, such as ",
     }
     name, value = {"a layer less": ("num_hidden_layers", 3), "narrower": ("hidden_size", 64)}[damage]
     config = json.loads((folder / "config.json").read_text()) | {name: value}

@@ -72,6 +72,6 @@ def test_what_cannot_go_on_is_one_sentence(checkout: Path) -> None:
     (checkout / "small").mkdir()
     model_folder.save(int8.quantize(model_folder.load_tuned(folder)[0]), checkout / "small", folder, tiny.TASK)
     with pytest.raises(
-        InputError, match=r"small: its weights are in the format int8, from which fine-tuning cannot start; start from"
+        InputError, match=r"small: fine-tuning cannot start from weights in the format int8; start from"
     ):
         model_folder.check_fit(checkout / "small", tokenizer.load(folder).vocab_size, 32)

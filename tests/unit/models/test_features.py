@@ -59,9 +59,9 @@ def test_two_texts_are_compared_by_their_own_tokens(features: str, family: str, 
 
 def test_a_pooling_that_cannot_be_is_refused(checkout: Path) -> None:
     source = tiny.encoder(checkout / "encoder")
-    with pytest.raises(UsageError, match="rows of kind single have no two texts to compare"):
+    with pytest.raises(UsageError, match="rows of kind single do not have two texts to compare"):
         new_head.for_task(source, tiny.TASK, "linear", "compare")
-    with pytest.raises(UsageError, match="pooling: mean: the bert family's native head does not do that"):
+    with pytest.raises(UsageError, match="pooling: mean: the bert family's native head does not support it"):
         new_head.for_task(source, tiny.TASK, "native", "mean")
     with pytest.raises(UsageError, match="features: embeddings: the native head reads the last layer"):
         new_head.for_task(source, tiny.TASK, "native", features="embeddings")
