@@ -41,7 +41,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_loss < float("inf"):
-            raise UsageError(f"max_loss: {self.max_loss}; points from 0 on are expected, and 100 allow any loss")
+            raise UsageError(f"max_loss: {self.max_loss}; 0 or more points are expected, and 100 allows any loss")
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ def power_of(rows: int, budget: Budget) -> str:
     part = budget.max_loss / 100
     most = run_tables.points(part)
     share = min(1.0, rows * (part / Z) ** 2)
-    needed = f"for 5% it takes {0.05 * (Z / part) ** 2:,.0f} rows" if part else "no number of rows shows that"
+    needed = f"5% takes {0.05 * (Z / part) ** 2:,.0f} rows" if part else "no number of rows is enough"
     return (
-        f"{rows:,} rows can show a loss of at most {most}, {SURE:.0%} sure, of a model that "
-        f"answers up to {share:.1%} of them otherwise than its teacher; {needed}; --trust-point takes the score alone"
+        f"{rows:,} rows can show a loss of at most {most}, {SURE:.0%} sure, if the model "
+        f"answers at most {share:.1%} of them unlike its teacher; {needed}; --trust-point uses the score alone"
     )

@@ -26,7 +26,7 @@ def compress(key: str, entry: Compress, target: Path, resources: Resources) -> N
     method = plugins.load("pipelines.compression.methods", entry.method)
     options = params.options(entry, method.Params, f"compress.{key}", **entry.shared())
     if getattr(options, "patience", 0) and not entry.dev:
-        raise UsageError(f"params.yaml: compress.{key}.patience: {options.patience}; it needs a split as dev")
+        raise UsageError(f"params.yaml: compress.{key}.patience: {options.patience}; it needs a split: set dev")
     teacher_folder, data = paths.model(entry.teacher), paths.encoded(entry.data)
     teacher, task = folder.load_tuned(teacher_folder)
     claims.check(key, method, teacher, task, entry.teacher)
@@ -91,7 +91,7 @@ def _check_rows(key: str, entry: Compress, task: Task, data_task: Task) -> None:
     checks.dev(f"compress.{key}", entry.dev, data_task)
     if "train" not in data_task.splits:
         raise UsageError(
-            f"params.yaml: compress.{key}.data: {entry.data} has no split train ({', '.join(data_task.splits)})"
+            f"params.yaml: compress.{key}.data: {entry.data} has no split train, but {', '.join(data_task.splits)}"
         )
 
 

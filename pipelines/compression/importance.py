@@ -97,7 +97,7 @@ def number_of(share: float, counts: list[int], least: int, what: str) -> int:
     total, most = sum(counts), sum(max(0, count - least) for count in counts)
     remove = int(share * total + 1e-9)
     if not remove:
-        raise UsageError(f"params.yaml: compress: share: {share} of {total} {what} is none")
+        raise UsageError(f"params.yaml: compress: share: {share} of {total} {what} is less than one; raise it")
     if remove > most:
         raise UsageError(
             f"params.yaml: compress: share: {share} of {total} {what} is {remove}; at most {most} can go, because each "

@@ -25,13 +25,13 @@ def fastest(
             continue
         order = latency_order.compare(opens(first), opens(other), split_file, threads)
         sentence = (
-            f"{_name(other)} is {order.ratio:.2f} times as fast as {_name(first)} in {order.rounds} rounds in turn"
+            f"{_name(other)} is {order.ratio:.2f} times as fast as {_name(first)} in {order.rounds} alternating rounds"
         )
         if order.decided:
             sentences.append(sentence)
             first = other if order.ratio > 1 else first
         else:
-            sentences.append(f"{sentence}, which decides nothing: the smaller one goes first")
+            sentences.append(f"{sentence}, too close to decide: the smaller one is taken")
             first = min(first, other, key=lambda tried: tried.size_bytes)
     return first, sentences
 

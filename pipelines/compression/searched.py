@@ -58,7 +58,7 @@ def plain(search: Searched) -> str:
         *search.gate,
     ]
     if any(search.entries.values()):
-        lines += [f"to make it part of the graph, add to params.yaml:\n{_yaml(search).rstrip()}"]
+        lines += [f"to add it to the graph, add to params.yaml:\n{_yaml(search).rstrip()}"]
     return "\n".join(lines)
 
 
@@ -71,8 +71,8 @@ def html(search: Searched) -> str:
         (_picture(search, sizes, "size, MB"), "Score by size"),
         (
             _picture(search, latencies, "part of the latency"),
-            "Score by latency of a row alone, each beside the teacher in turn and both by their faster runtimes: "
-            "of every entry, and of the chains that keep the budget",
+            "Score by the latency of one row, as a part of the teacher's: each chain and the teacher ran in turn, "
+            "each in its faster runtime. Measured: every entry, and the chains that keep the budget",
         ),
     ]
     figures = "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
@@ -98,20 +98,18 @@ def _sentence(search: Searched) -> str:
     budget = search.budget
     limit = f"at most {run_tables.points(budget.max_loss / 100)} below {search.run}"
     if search.unfit and not search.winner:
-        return (
-            f"the gate accepts none of the {len(search.unfit)} chains, of {len(search.tried)} tried, that are {limit}"
-        )
+        return f"the gate refuses every chain that is {limit}: {len(search.unfit)} of {len(search.tried)} tried"
     close = [tried for tried in search.tried if tried.keeps(budget) and not tried.shows(budget)]
     if not search.winner and close:
         some = "1 chain scores" if len(close) == 1 else f"{len(close)} chains score"
         return (
-            f"{some} {limit}, of {len(search.tried)} tried, and the rows do not show it of any ({SURE:.0%} sure); take "
-            "more rows, allow a larger loss, or use --trust-point"
+            f"{some} {limit}, of {len(search.tried)} tried, but the rows do not show it {SURE:.0%} sure; take more "
+            "rows, allow a larger loss, or use --trust-point"
         )
     if not search.winner:
-        return f"no chain of {len(search.tried)} that were tried is {limit}"
+        return f"none of the {len(search.tried)} chains tried is {limit}"
     what = "smallest" if budget.target == "size" else "fastest"
-    return f"{' + '.join(search.winner.chain)} is the {what} of {len(search.tried)} that were tried, {limit}"
+    return f"{' + '.join(search.winner.chain)} is the {what} chain that is {limit}; {len(search.tried)} were tried"
 
 
 def _scored(search: Searched) -> list[Tried]:

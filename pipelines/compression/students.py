@@ -60,7 +60,7 @@ def sized(context: Context, params: Sized) -> PreTrainedModel:
     teacher, config = context.teacher, backbones.encoder(context.teacher).config
     for name, most in (("layers", depth(teacher)), ("hidden_size", config.hidden_size)):
         if sizes.get(name, 0) > most:
-            raise refused(name, sizes[name], f" of a student whose teacher has {most}; it takes at most as many")
+            raise refused(name, sizes[name], f": the teacher has {most}; a student takes at most as many")
     student = build(teacher, sizes, range(params.layers or depth(teacher)), context.seed)
     named = ", ".join(f"{name} {value}" for name, value in sizes.items())
     require_smaller(student, teacher, "student", named)
@@ -73,7 +73,7 @@ def require_smaller(student: nn.Module, teacher: PreTrainedModel, key: str, valu
         return  # rounded weights are not parameters, so there is no number to compare
     own, whole = (sum(parameter.numel() for parameter in each.parameters()) for each in (student, teacher))
     if own >= whole:
-        raise refused(key, value, f": a student of {own:,} parameters, a teacher of {whole:,}; {advice or SMALLER}")
+        raise refused(key, value, f": the student has {own:,} parameters, the teacher {whole:,}; {advice or SMALLER}")
 
 
 def _pretrained(context: Context, place: Path) -> PreTrainedModel:
@@ -83,9 +83,7 @@ def _pretrained(context: Context, place: Path) -> PreTrainedModel:
     entries read, so the folder might be outdated or missing.
     """
     if paths.ARTIFACTS in place.parents:
-        raise refused(
-            "student", place, f" is made by the graph, which cannot see who reads it; copy it to encoders/{place.name}"
-        )
+        raise refused("student", place, f": the graph writes this folder; copy it to encoders/{place.name}")
     folder.config(place)
     folder.require_tokenizer(place)
     if not vocabulary.same(tokenizer.load(place), context.tokenizer):
@@ -105,8 +103,8 @@ def shallower(context: Context, layers: list[int], kinds: list[int] | None = Non
     form = formats.of_model(teacher)
     if form not in formats.FLOATS:
         raise UsageError(
-            f"params.yaml: compress: teacher: its weights are {form.name}, which do not train, so a student cannot "
-            "begin with its layers"
+            f"params.yaml: compress: teacher: its weights are {form.name} and cannot be trained, so a student cannot "
+            "start with its layers"
         )
     sources = _own_layers(teacher, layers)
     noted = backbones.of_layers(shapes.of(teacher), sources)

@@ -191,9 +191,9 @@ def ask(context: Context, request: OutputRequest | None = None) -> Distillation:
     needed = sum(array.size_bytes for array in wanted.values())
     again = len(wanted) > 1 and (remote or needed > resources.cache_gb * 1e9)
     if again:
-        say(f"the teacher's states would take {needed / 1e9:.1f} GB, or cannot be read; it is asked at every step")
+        say(f"the teacher's states take {needed / 1e9:.1f} GB, or cannot be read; the teacher runs at every step")
     elif not _keep(context, request, wanted):
-        say("the teacher's states have numbers too large for float16; it is asked at every step")
+        say("the teacher's states have numbers too large for float16; the teacher runs at every step")
         again = True
     if again:
         wanted = {"logits": wanted["logits"]}
@@ -235,7 +235,7 @@ def _keep(context: Context, request: OutputRequest, wanted: dict[str, Array]) ->
     }
     data, teacher = context.data.train, context.teacher
     for rows, batch in frozen_features.read_through(
-        teacher, RowBatches(data, 1, 1, 0, context.data.pad_id), "what the teacher says"
+        teacher, RowBatches(data, 1, 1, 0, context.data.pad_id), "the teacher's outputs"
     ):
         with autocast(context.fit.resources.precision):
             outputs = told(teacher, context.task.kind, request, batch)

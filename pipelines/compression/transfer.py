@@ -32,12 +32,12 @@ def check_heads(context: Context, student: PreTrainedModel) -> None:
             seen = states.see(copy.deepcopy(model).cpu().eval(), kind, batch, attention=True)
         if len(seen.attention) != students.depth(model):
             family = backbones.encoder(model).config.model_type
-            raise students.refused("attention", 1, f": the {family} family shows no queries and keys; set it to 0")
+            raise students.refused("attention", 1, f": the {family} family exposes no queries and keys; set it to 0")
         counts.append({queries.shape[1] for queries, _ in seen.attention})
     if counts[0] != counts[1] or len(counts[0]) > 1:
         teacher, own = (" or ".join(map(str, sorted(count))) for count in counts)
         raise students.refused(
-            "heads", own, f" of a student whose teacher has {teacher}; attention needs as many, or attention: 0"
+            "heads", own, f": the teacher has {teacher}; every layer needs the same number, or set attention: 0"
         )
 
 

@@ -28,8 +28,8 @@ RESHAPED: dict[str, tuple[str, str, dict[str, Any]]] = {  # of four layers: meth
     "embedding": ("factorize_embeddings", "bert", {"size": 8, "epochs": 0}),
 }
 CUT = ("prune_heads", "prune_ffn", "theseus")  # methods that change each layer by itself
-OF_HEADS = "heads: 2 of a student whose teacher has 1 or 2; attention needs as many, or attention: 0"
-SHARE = "layers of the teacher share weights, and it changes each layer by itself; share the layers afterwards"
+OF_HEADS = "heads: 2: the teacher has 1 or 2; every layer needs the same number, or set attention: 0"
+SHARE = "it changes single layers, but layers of the teacher share weights; share the layers afterwards"
 DIFFER = "layers of one group differ in the size of "
 PAIRS = [
     *(((name, each), f"method: {name}: {SHARE}") for name in CUT for each in ("shared", "shared by modernbert")),
@@ -37,9 +37,9 @@ PAIRS = [
     *(((name, each), OF_HEADS) for name in ("tinybert", "mobile") for each in ("heads", "heads of modernbert")),
 ]
 SAID = dict(PAIRS) | {  # (method, teacher) -> what is said
-    ("tinybert", "heads of albert"): "heads: 2 of a student whose teacher has 1; attention needs as many",
-    ("mobile", "heads of albert"): "bottleneck: 8: a student of 11,043 parameters, a teacher of 10,515",
-    ("prune_heads", "heads of albert"): "share: 0.34 of 1 heads is none",
+    ("tinybert", "heads of albert"): "heads: 2: the teacher has 1; every layer needs the same number",
+    ("mobile", "heads of albert"): "bottleneck: 8: the student has 11,043 parameters, the teacher 10,515",
+    ("prune_heads", "heads of albert"): "share: 0.34 of 1 heads is less than one",
     ("factorize_embeddings", "embedding"): "size: the teacher's embedding is factorized already, to 8",
     **{
         (name, "heads of albert"): rf"out\.method: {name} does not take the albert family"
@@ -85,7 +85,7 @@ def test_layers_that_share_are_not_parted(groups: int, again: int, checkout: Pat
     compressed.teacher("roberta", "single", checkout / "whole", layers=4)
     compressed.compressed("share_layers", checkout / "whole", "single", checkout / "shared", groups=groups, epochs=0)
     before = ", ".join(map(str, shapes.divided(4, groups)))
-    said = f"groups: {again} would part layers of the teacher that share weights already, in the groups {before}; take"
+    said = f"groups: {again} would separate layers of the teacher that share weights already, in the groups {before}"
     with pytest.raises(UsageError, match=said):
         compressed.compressed("share_layers", checkout / "shared", "single", checkout / "out", groups=again)
 

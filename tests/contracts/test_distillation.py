@@ -32,7 +32,7 @@ from tests.support.kinds import FAMILIES, TASKS, encoded, rows
 FEW: dict[str, Any] = {"epochs": 1, "batch_size": 12}  # two steps
 NOT_SERVED = {  # (method, family or kind) -> what is said
     **{
-        (name, family): f"attention: 1: the {family} family shows no queries and keys; set it to 0"
+        (name, family): f"attention: 1: the {family} family exposes no queries and keys; set it to 0"
         for name in ("tinybert", "mobile")
         for family in ("xlnet", "deberta-v2")
     },
@@ -152,27 +152,27 @@ def test_a_student_can_listen_to_its_teacher_alone(name: str, checkout: Path) ->
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("soft_targets", {"layers": 5}, "layers: 5 of a student whose teacher has 4; it takes at most as many"),
-    ("soft_targets", {"hidden_size": 64}, "hidden_size: 64 of a student whose teacher has 32; it takes at most"),
+    ("soft_targets", {"layers": 5}, "layers: 5: the teacher has 4; a student takes at most as many"),
+    ("soft_targets", {"hidden_size": 64}, "hidden_size: 64: the teacher has 32; a student takes at most"),
     ("soft_targets", {"layers": None, "hidden_size": None}, "the student is as large as its teacher; set layers, hid"),
     ("soft_targets", {"hidden_size": 15, "heads": 2}, "no student can be built with layers 2, hidden_size 15, heads 2"),
     ("soft_targets", {"student": "else"}, "student: else has its own sizes; remove layers, hidden_size"),
-    ("soft_targets", {"intermediate_size": 4096}, "student: .*intermediate_size 4096: a student of .* a student has f"),
-    ("soft_targets", {"layers": 4, "hidden_size": 32}, "student: layers 4, hidden_size 32: a student of .* a teacher"),
-    ("pkd", {"layers": 4}, "layers: 4 of a student whose teacher has 4; it takes from 2, to have one to foll"),
-    ("pkd", {"layers": 1}, "layers: 1 of a student whose teacher has 4"),
-    ("tinybert", {"layers": 5}, "layers: 5 of a student whose teacher has 4"),
-    ("tinybert", {"hidden_size": 48}, "hidden_size: 48 of a student whose teacher has 32"),
-    ("tinybert", {"heads": 4}, "heads: 4 of a student whose teacher has 2; attention needs as many"),
+    ("soft_targets", {"intermediate_size": 4096}, "student: .*intermediate_size 4096: the student has .* a student"),
+    ("soft_targets", {"layers": 4, "hidden_size": 32}, "student: layers 4, hidden_size 32: the student has .* the"),
+    ("pkd", {"layers": 4}, "layers: 4: the teacher has 4; take 2 to 3"),
+    ("pkd", {"layers": 1}, "layers: 1: the teacher has 4"),
+    ("tinybert", {"layers": 5}, "layers: 5: the teacher has 4"),
+    ("tinybert", {"hidden_size": 48}, "hidden_size: 48: the teacher has 32"),
+    ("tinybert", {"heads": 4}, "heads: 4: the teacher has 2; every layer needs the same number"),
     ("tinybert", {"layers": 3}, "map: uniform: 4 layers of the teacher do not divide evenly among 3"),
     ("tinybert", {"map": [2]}, r"map: \[2\] names 1 layers; the student has 2, each needs one"),
     ("tinybert", {"map": [2, 5]}, r"map: \[2, 5\]: the teacher has no layer 5; it has layers 1 to 4"),
-    ("tinybert", {"map": [3, 2]}, r"map: \[3, 2\]: a higher layer of the student must follow a higher one"),
-    ("theseus", {"layers": 3}, "layers: 3 of a student whose teacher has 4; modules of equal size are possible with 1"),
-    ("theseus", {"layers": 4}, "layers: 4 of a student whose teacher has 4"),
+    ("tinybert", {"map": [3, 2]}, r"map: \[3, 2\]: a higher layer must follow a higher layer"),
+    ("theseus", {"layers": 3}, "layers: 3: the teacher has 4; modules of equal size are possible with 1"),
+    ("theseus", {"layers": 4}, "layers: 4: the teacher has 4"),
     ("mobile", {"bottleneck": 9}, "bottleneck: 9 is not divisible by the teacher's 2 heads"),
-    ("mobile", {"bottleneck": 64}, "bottleneck: 64: a student of .* parameters, a teacher of .*; make the bottleneck"),
-    ("bilstm_student", {"hidden_size": 900}, "hidden_size: 900: a student of .* parameters, a teacher of"),
+    ("mobile", {"bottleneck": 64}, "bottleneck: 64: the student has .* parameters, the teacher .*; make the b"),
+    ("bilstm_student", {"hidden_size": 900}, "hidden_size: 900: the student has .* parameters, the teacher"),
     ("bilstm_student", {"hidden_size": 15}, "hidden_size: 15: hidden_size 15 is not divisible by 2"),
 ]
 
@@ -221,13 +221,13 @@ def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(chec
     with pytest.raises(InputError, match=r"nowhere: no config\.json; it is not a model folder"):
         made("soft_targets", given, student=str(checkout / "nowhere"), **own)
     with pytest.raises(
-        UsageError, match=r"student: artifacts/models/small is made by the graph.*; copy it to encoders/small"
+        UsageError, match=r"student: artifacts/models/small: the graph writes this folder; copy it to encoders/small"
     ):
         made("soft_targets", given, student="artifacts/models/small", **own)
     deeper = str(tiny.of_family("bert", checkout / "deeper", layers=8))
     for name, more in (("soft_targets", {}), ("tinybert", {"map": "top"})):
         with pytest.raises(
-            UsageError, match=r"student: .*deeper: a student of .*; a student has fewer than its teacher"
+            UsageError, match=r"student: .*deeper: the student has .*; a student has fewer than its teacher"
         ):
             made(name, given, student=deeper, **own, heads=None, **more)
 
@@ -260,7 +260,7 @@ def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:
     given = context(checkout)
     quantized = dataclasses.replace(given, teacher=int8.quantize(given.teacher))
     for name in ("distilbert", "pkd", "theseus"):
-        with pytest.raises(UsageError, match="teacher: its weights are int8, which do not train, so a student"):
+        with pytest.raises(UsageError, match="teacher: its weights are int8 and cannot be trained, so a student"):
             made(name, quantized)
     for name in ("soft_targets", "tinybert", "bilstm_student", "mobile"):
         assert not quantized_weights.is_int8(made(name, quantized))
@@ -307,7 +307,7 @@ def test_rows_of_another_task_are_refused(checkout: Path) -> None:
     for other in (TASKS["pair"], task.with_(labels=("film", "phone", "other"))):
         with pytest.raises(UsageError, match=r"compress\.small\.data: it has rows of task t, kind single; the teacher"):
             compress_entry._check_rows("small", entry, other, task)
-    with pytest.raises(UsageError, match=r"compress\.small\.data: it has no split train \(dev, test\)"):
+    with pytest.raises(UsageError, match=r"compress\.small\.data: it has no split train, but dev, test"):
         compress_entry._check_rows("small", entry, given.task, task.with_(splits=("dev", "test")))
     with pytest.raises(UsageError, match=r"compress\.small\.dev: no split 'test'; there are: train"):
         compress_entry._check_rows("small", entry.model_copy(update={"dev": "test"}), given.task, task)

@@ -132,7 +132,7 @@ def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypa
     assert winner == both[0]
     assert unfit == [("int8",)]
     assert said[0] == "the gate of titles refuses int8 as champion in the teacher's place:"
-    assert said[1] == "refused: accuracy 0.8000, at least 0.9000 is asked"
+    assert said[1] == "refused: accuracy 0.8000, at least 0.9000 is required"
     assert said[2] == "the gate of titles accepts half as champion in the teacher's place:"
     assert one.judged(both[1:])[0] is None
 
@@ -140,7 +140,7 @@ def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypa
 @pytest.mark.parametrize(
     ("rules", "wins", "told"),
     [
-        ({"at_least": 0.99}, False, "refused: accuracy 0.9500, at least 0.9900 is asked"),
+        ({"at_least": 0.99}, False, "refused: accuracy 0.9500, at least 0.9900 is required"),
         ({"at_least": 0.99, "gate": "dry_run"}, True, "promote.titles.gate is dry_run, so it stops nothing"),
         ({"at_least": 0.99, "gate": "off"}, True, "the gate of titles is off"),
         (
@@ -294,7 +294,7 @@ def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(
     monkeypatch.setattr(compress, "compress", lambda run, budget: nothing)
     done = CliRunner().invoke(cli.cli, ["compress", "big", "--max-loss", "1"])
     assert done.exit_code == 3
-    assert "no chain of 2 that were tried is at most 1 point below big" in done.output
+    assert "none of the 2 chains tried is at most 1 point below big" in done.output
 
 
 def found(each: list[Tried], winner: Chain | None) -> Searched:
@@ -316,5 +316,5 @@ def test_a_gate_that_is_stricter_than_the_budget_is_told_first(
 
 @pytest.mark.parametrize("max_loss", [-1.0, float("nan"), float("inf")])
 def test_a_budget_is_a_number_of_points(max_loss: float) -> None:
-    with pytest.raises(UsageError, match=r"^max_loss: .*; points from 0 on are expected"):
+    with pytest.raises(UsageError, match=r"^max_loss: .*; 0 or more points are expected"):
         Budget(max_loss)

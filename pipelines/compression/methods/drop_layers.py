@@ -35,9 +35,9 @@ class Params(FineTuneAfter):
     @model_validator(mode="after")
     def _one_of_both(self) -> "Params":
         if self.which == "contribution" and (self.threshold is None or self.layers):
-            raise ValueError("which: contribution takes a threshold, such as 0.95, and no number of layers")
+            raise ValueError("which: contribution takes a threshold, such as 0.95, not layers")
         if self.which != "contribution" and (self.threshold is not None or not self.layers):
-            raise ValueError(f"which: {self.which} takes the number of layers, and no threshold")
+            raise ValueError(f"which: {self.which} takes layers, not a threshold")
         return self
 
 

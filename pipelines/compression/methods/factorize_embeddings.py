@@ -42,7 +42,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     if size * (entries + width) >= entries * width:
         least = (entries * width - 1) // (entries + width)
         raise UsageError(
-            f"params.yaml: compress: size: {size} makes a table of {entries:,} x {width} no smaller; {least} would"
+            f"params.yaml: compress: size: {size} makes a table of {entries:,} x {width} no smaller; take up to {least}"
         )
     shapes.add(model, shapes.RANK, size)
     made = encoder.get_input_embeddings()

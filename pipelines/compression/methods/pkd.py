@@ -45,7 +45,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     """Train the student and return it."""
     count = students.depth(context.teacher)
     if not 2 <= params.layers < count:
-        why = f" of a student whose teacher has {count}; it takes from 2, to have one to follow, to {count - 1}"
+        why = f": the teacher has {count}; take 2 to {count - 1} (with 1, no layer follows one of the teacher's)"
         raise students.refused("layers", params.layers, why)
     student = students.shallower(context, [*range(params.layers)])
     taught = followed(count, params.layers, params.map)

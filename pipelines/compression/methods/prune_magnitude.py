@@ -76,9 +76,9 @@ def _encoder(context: Context) -> PreTrainedModel:
     """
     record = provenance.read(context.source)
     if record.get("stage") != "finetune":
-        raise UsageError(f"{REWIND}: {context.source} is not what finetune made, so it has no encoder to go back to")
+        raise UsageError(f"{REWIND}: finetune did not make {context.source}, so it has no encoder to go back to")
     folder = Path(record["params"]["encoder"])
     if not folder.is_dir() or provenance.digest(folder) != record["inputs"].get(folder.as_posix()):
-        raise UsageError(f"{REWIND}: {folder} is no longer what {context.source} was fine-tuned from")
+        raise UsageError(f"{REWIND}: {folder} has changed since {context.source} was fine-tuned from it")
     encoder: PreTrainedModel = new_head.encoder(folder)
     return encoder

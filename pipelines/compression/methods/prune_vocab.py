@@ -80,7 +80,7 @@ def keep(model: PreTrainedModel, stay: list[int]) -> None:
 def _renumber(config: Any, new_id: dict[int, int]) -> None:
     """Set the new size of the vocabulary and the new ids of special tokens in a config."""
     if config.model_type == "roberta" and new_id.get(config.pad_token_id) != config.pad_token_id:
-        raise UsageError("params.yaml: compress: prune_vocab: RoBERTa's positions count from the id of its padding")
+        raise UsageError("params.yaml: compress: prune_vocab: RoBERTa's padding must keep its id")
     for name, value in list(config.to_dict().items()):
         if name == "vocab_size":
             config.vocab_size = len(new_id)

@@ -60,7 +60,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     """The teacher with layers that share their weights."""
     model, count = context.teacher, len(backbones.layers(context.teacher))
     if params.groups >= count:
-        raise UsageError(f"params.yaml: compress: groups: {params.groups} for {count} layers; fewer share something")
+        raise UsageError(f"params.yaml: compress: groups: {params.groups} for {count} layers; take fewer")
     groups = shapes.divided(count, params.groups)
     _check_alike(model, groups)
     _check_apart(model, groups)
@@ -92,7 +92,7 @@ def _check_apart(model: nn.Module, groups: list[int]) -> None:
     lowest = [before[groups.index(group)] for group in sorted({*groups})]
     if len({*lowest}) < len(lowest):
         raise UsageError(
-            f"params.yaml: compress: groups: {len(lowest)} would part layers of the teacher that share weights "
+            f"params.yaml: compress: groups: {len(lowest)} would separate layers of the teacher that share weights "
             f"already, in the groups {', '.join(map(str, before))}; take fewer"
         )
 

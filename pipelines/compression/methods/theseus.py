@@ -102,7 +102,7 @@ def _check(teacher: PreTrainedModel, count: int, layers: int) -> None:
     shapes.require_own(teacher, "theseus")
     if layers >= count or count % layers:
         some = ", ".join(str(i) for i in range(1, count) if count % i == 0) or "none"
-        why = f" of a student whose teacher has {count}; modules of equal size are possible with {some}"
+        why = f": the teacher has {count}; modules of equal size are possible with {some}"
         raise students.refused("layers", layers, why)
 
 

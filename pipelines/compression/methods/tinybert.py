@@ -101,7 +101,7 @@ def followed(count: int, layers: int, how: str | list[int]) -> tuple[int, ...]:
     if wrong := [layer for layer in sources if not 1 <= layer <= count]:
         raise students.refused("map", [*sources], f": the teacher has no layer {wrong[0]}; it has layers 1 to {count}")
     if [*sources] != sorted(set(sources)):
-        raise students.refused("map", [*sources], ": a higher layer of the student must follow a higher one")
+        raise students.refused("map", [*sources], ": a higher layer must follow a higher layer of the teacher")
     return sources
 
 

@@ -146,11 +146,11 @@ def test_a_score_that_chance_may_have_made_is_not_shown() -> None:
 def test_how_many_rows_a_loss_takes_is_said_as_draws_have_it() -> None:
     """Of equal models that differ on 5 of 100 rows, half pass at the number of rows that the sentence has."""
     said = chains.power_of(408, Budget(max_loss=1))
-    assert said.startswith("408 rows can show a loss of at most 1 point, 95% sure, of a model that answers up to 1.5%")
-    rows = int(re.search(r"for 5% it takes ([\d,]+) rows", said)[1].replace(",", ""))  # type: ignore[index]
+    assert said.startswith("408 rows can show a loss of at most 1 point, 95% sure, if the model answers at most 1.5%")
+    rows = int(re.search(r"5% takes ([\d,]+) rows", said)[1].replace(",", ""))  # type: ignore[index]
     draw = np.random.default_rng(3)
     differences = draw.choice([-1, 0, 1], (400, rows), p=[0.025, 0.95, 0.025])
     error = differences.std(axis=1) / rows**0.5
     passed = (differences.mean(axis=1) - chains.Z * error >= -0.01).mean()
     assert 0.4 < passed < 0.6
-    assert "no number of rows shows that" in chains.power_of(408, Budget(max_loss=0))
+    assert "no number of rows is enough" in chains.power_of(408, Budget(max_loss=0))

@@ -50,7 +50,7 @@ def test_what_does_not_go_together_is_one_sentence() -> None:
         with pytest.raises(UsageError, match=r"compress\.x: which: contribution takes a threshold, such as 0\.95"):
             read(**wrong)
     for wrong in ({}, {"layers": 2, "threshold": 0.9}):
-        with pytest.raises(UsageError, match="which: top takes the number of layers, and no threshold"):
+        with pytest.raises(UsageError, match="which: top takes layers, not a threshold"):
             read(**wrong)
     with pytest.raises(UsageError, match=r"compress\.x\.layers: 0: input should be greater than or equal to 1"):
         read(layers=0)

@@ -84,7 +84,7 @@ def test_the_least_important_go_and_every_layer_keeps_its_best() -> None:
 def test_shares_are_rounded_down_and_refused_in_one_sentence() -> None:
     assert importance.number_of(0.5, [3, 4], 1, "heads") == 3
     assert importance.number_of(0.3, [5, 5], 1, "heads") == 3, "0.3 * 10 is 2.9999999999999996"
-    with pytest.raises(UsageError, match=r"share: 0\.1 of 4 heads is none"):
+    with pytest.raises(UsageError, match=r"share: 0\.1 of 4 heads is less than one"):
         importance.number_of(0.1, [2, 2], 1, "heads")
     with pytest.raises(UsageError, match=r"share: 0\.9 of 4 heads is 3; at most 2 can go, because each layer keeps 1"):
         importance.number_of(0.9, [2, 2], 1, "heads")

@@ -29,7 +29,7 @@ def fastest(monkeypatch: pytest.MonkeyPatch, order: Order, *ranked: Tried) -> tu
 def test_what_nine_rounds_say_goes_before_what_three_said(monkeypatch: pytest.MonkeyPatch) -> None:
     first, sentences, asked = fastest(monkeypatch, Order(1.6, 9, True), SLOW, QUICK, LATE)
     assert first is QUICK
-    assert sentences == ["quick is 1.60 times as fast as slow in 9 rounds in turn"]
+    assert sentences == ["quick is 1.60 times as fast as slow in 9 alternating rounds"]
     assert asked == 1, "late was never as fast as either"
 
 
@@ -37,7 +37,7 @@ def test_of_two_that_are_as_fast_the_smaller_one_goes_first(monkeypatch: pytest.
     small = Tried(("small",), 0.9, 0.0, 10, 0.01, 0.44, (0.42, 0.5), "onnx")
     first, sentences, _ = fastest(monkeypatch, Order(0.98, 24, False), QUICK, small)
     assert first is small
-    assert "24 rounds in turn, which decides nothing: the smaller one goes first" in sentences[0]
+    assert "24 alternating rounds, too close to decide: the smaller one is taken" in sentences[0]
 
 
 def test_one_alone_is_measured_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

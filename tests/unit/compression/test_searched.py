@@ -56,17 +56,20 @@ def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
 @pytest.mark.parametrize(
     ("result", "sentence"),
     [
-        (found(), "int8 is the smallest of 5 that were tried, at most 1 point below big"),
-        (found(winner=HALF, target="latency"), "half is the fastest of 5 that were tried, at most 1 point below big"),
+        (found(), "int8 is the smallest chain that is at most 1 point below big; 5 were tried"),
+        (
+            found(winner=HALF, target="latency"),
+            "half is the fastest chain that is at most 1 point below big; 5 were tried",
+        ),
         (
             found([TINY, HALF], None),
-            "1 chain scores at most 1 point below big, of 2 tried, and the rows do not show it of any (95% sure); take "
+            "1 chain scores at most 1 point below big, of 2 tried, but the rows do not show it 95% sure; take "
             "more rows, allow a larger loss, or use --trust-point",
         ),
-        (found([TINY, WIDER], None), "no chain of 2 that were tried is at most 1 point below big"),
+        (found([TINY, WIDER], None), "none of the 2 chains tried is at most 1 point below big"),
         (
             found(winner=None, unfit=[INT8.chain, HALF.chain]),
-            "the gate accepts none of the 2 chains, of 5 tried, that are at most 1 point below big",
+            "the gate refuses every chain that is at most 1 point below big: 2 of 5 tried",
         ),
     ],
 )
