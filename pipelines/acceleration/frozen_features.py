@@ -172,7 +172,7 @@ def _kept_width(model: nn.Module, data: Any, limit_bytes: float) -> int:
     needed = len(data) * width * 4 if one_vector else len(data.ids) * width * 2
     if needed > limit_bytes > 0:
         size = f"{needed / 1e9:.1f} GB"
-        say(f"the states of {frozen} frozen layers would take {size}, over resources.cache_gb; not kept")
+        say(f"the states of {frozen} frozen layers would take {size}, more than resources.cache_gb; not stored")
     return width if needed <= limit_bytes else 0
 
 

@@ -91,7 +91,7 @@ class LayerGraphs:
         except RuntimeError as error:  # such as too little memory, which may suffice without graphs
             self.off, self.weights = True, None
             self.recorded.clear()
-            say(f"acceleration: no graphs of layers from here: {str(error).splitlines()[0]}")
+            say(f"acceleration: CUDA graphs of layers are off from here on: {str(error).splitlines()[0]}")
         return not self.off
 
 

@@ -27,7 +27,7 @@ class Masking(Section):
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
         if self.mask + self.random > 1 + 1e-9:
-            raise ValueError(f"mask {self.mask} and random {self.random} are more than all of the selected tokens")
+            raise ValueError(f"mask {self.mask} and random {self.random} add up to more than all selected tokens")
         return self
 
 

@@ -82,7 +82,7 @@ class Encoded:
         first = None if first is None else np.asarray(first, np.int64)
         data = cls(ids, offsets, first, _labels(table), choices, tags="labels" in table.column_names)
         if data.tags and (other := pc.list_value_length(table.column("labels")).to_numpy() != data.lengths).any():
-            raise InputError(f"{path}: row {_first(other)}: there are more or fewer tags than tokens; encode it again")
+            raise InputError(f"{path}: row {_first(other)}: the numbers of tags and tokens differ; encode it again")
         if complaint := _complaint(data, task, size):
             raise InputError(f"{path}: {complaint}; encode it again")
         return data
@@ -141,9 +141,9 @@ def _complaint(data: Encoded, task: Task, vocab_size: int) -> str:
     if (wrong := lengths < 2).any() and kind != "text":
         return f"row {of_sequences[_first(wrong)]}: a sequence has fewer than the two tokens around each text"
     if first is not None and len(first) != len(lengths):
-        return "there are more or fewer first lengths than sequences"
+        return "the numbers of first lengths and sequences differ"
     if first is not None and (wrong := (first < 0) | (first > lengths)).any():
-        return f"row {of_sequences[_first(wrong)]}: the first text is longer than all of its sequence"
+        return f"row {of_sequences[_first(wrong)]}: the first text is longer than its whole sequence"
     if labels is None or kind == "regression":
         wrong = np.zeros(1, bool) if labels is None else ~np.isfinite(labels)
         return f"row {_first(wrong)}: a label is not a finite number" if wrong.any() else ""
@@ -152,7 +152,7 @@ def _complaint(data: Encoded, task: Task, vocab_size: int) -> str:
         return ""
     place = np.argwhere(wrong)[0]
     row = np.repeat(of_sequences, lengths)[place[0]] if data.tags else place[0]
-    return f"row {row}: the label {labels[tuple(place)]} is none of 0 to {highest}"
+    return f"row {row}: the label {labels[tuple(place)]} is not a number from 0 to {highest}"
 
 
 def _first(wrong: np.ndarray) -> int:

@@ -20,7 +20,7 @@ def finetune(key: str, entry: Finetune, task: Task) -> None:
     schema.check_trained(task.kind)
     dev(f"finetune.{key}", entry.dev, task)
     if entry.patience and not entry.dev:
-        raise UsageError(f"params.yaml: finetune.{key}.patience: {entry.patience}; it needs a split as dev")
+        raise UsageError(f"params.yaml: finetune.{key}.patience: {entry.patience}; it needs a split: set dev")
     if entry.class_weights == "balanced" and task.kind not in ("single", "pair", "tagging"):
         raise UsageError(f"params.yaml: finetune.{key}.class_weights: rows of kind {task.kind} have no classes")
     if entry.label_smoothing and task.kind == "regression":
@@ -35,4 +35,4 @@ def dev(where: str, split: str, task: Task) -> None:
     if split and split not in task.splits:
         raise UsageError(f"params.yaml: {where}.dev: {choices('split', split, task.splits)}")
     if split == "train":
-        raise UsageError(f"params.yaml: {where}.dev: train is what the model learns; name another split")
+        raise UsageError(f"params.yaml: {where}.dev: the model learns from train; name another split")

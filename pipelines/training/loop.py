@@ -127,7 +127,7 @@ class Training:
         tokens, started = 0, time.monotonic()
         saved = started
         if now.step and self.rank == 0:
-            say(f"{job.checkpoint}: training goes on after step {now.step:,}")
+            say(f"{job.checkpoint}: training resumes after step {now.step:,}")
         with progress("training", steps, "steps", now.step) as advance:
             while now.step < steps:
                 due = time.monotonic() - saved >= job.checkpoint_seconds
@@ -230,11 +230,11 @@ class Training:
         """Halve the rows of a part, once: more halvings would only hide a wrong batch size."""
         rows = self.job.params.batch_size / self.world / self.parts
         if self.job.halved.exists():
-            advice = f"the memory does not hold {rows:g} rows at once; set a smaller batch_size or more accumulate"
+            advice = f"{rows:g} rows at once do not fit into memory; reduce batch_size or raise accumulate"
             raise torch.OutOfMemoryError(advice) if self.world > 1 else InputError(advice)
         self.job.halved.touch()
         self.parts *= 2
-        say(f"step {self.now.step + 1}: the memory does not hold {rows:g} rows at once; half as many from here")
+        say(f"step {self.now.step + 1}: {rows:g} rows at once do not fit into memory; half as many from here on")
         if self.world > 1:  # the others wait for this worker's gradients: all restart from the checkpoint
             raise torch.OutOfMemoryError("half as many rows after the restart")
         self.optimizer.zero_grad(set_to_none=True)
@@ -271,7 +271,7 @@ class Training:
         except OSError as error:
             if last:
                 raise
-            say(f"{job.checkpoint}: not written: {error.strerror}; training goes on, the checkpoint before it stays")
+            say(f"{job.checkpoint}: not written: {error.strerror}; training continues, the previous checkpoint stays")
 
 
 def watched(model: nn.Module, watch: Watch) -> dict[str, float]:

@@ -19,12 +19,12 @@ def groups(model: nn.Module, params: Finetune) -> list[Group]:
         )
     top = layers[len(layers) - params.top_k :] if params.strategy == "top_k" else []
     if params.strategy == "top_k" and params.top_k > len(layers):
-        raise UsageError(f"params.yaml: finetune: top_k: {params.top_k} layers of an encoder that has {len(layers)}")
+        raise UsageError(f"params.yaml: finetune: top_k: {params.top_k}; the encoder has only {len(layers)} layers")
     rates = params.layer_learning_rates or [params.learning_rate] * len(top)
     if top and len(rates) != len(top):
         raise UsageError(
             f"params.yaml: finetune: layer_learning_rates: {len(rates)} rates for the top {len(top)} layers; "
-            "one for each, from the top down"
+            "give one for each, from the top down"
         )
     trained: list[Group] = [
         {"params": list(layer.parameters()), "lr": lr} for layer, lr in zip(reversed(top), rates, strict=True)

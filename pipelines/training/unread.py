@@ -26,6 +26,6 @@ def _not_finite(step: int, loss: float, batches: Batches) -> str:
     rows = getattr(batches, "rows", None)
     names = f" on rows {', '.join(map(str, rows(step)[:8]))}, ..." if rows else ""
     return (
-        f"step {step + 1}: the loss is {loss}{names}; the checkpoint before it is kept; a smaller learning_rate, "
-        "or a max_grad_norm, may help"
+        f"step {step + 1}: the loss is {loss}{names}; the previous checkpoint is kept; try a smaller learning_rate "
+        "or a max_grad_norm"
     )

@@ -73,7 +73,7 @@ def _require_a_listener() -> None:
     except (OSError, ValueError) as error:
         raise InputError(
             f"RAY_ADDRESS={address()}: no Ray cluster answers there ({one_line(error)}); "
-            "`ray start --head` starts one, and without RAY_ADDRESS Ray is started on this machine"
+            "start one with `ray start --head`, or unset RAY_ADDRESS to start Ray on this machine"
         ) from None
 
 

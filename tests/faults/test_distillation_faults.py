@@ -136,7 +136,7 @@ def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
     assert torch.load(checkpoint, weights_only=True)["step"] > 0
     again = forked.run(STAGE, "cut")
     assert again.returncode == 0, again.stderr
-    assert "training goes on after step" in again.stderr
+    assert "training resumes after step" in again.stderr
     require_same_student()
 
 

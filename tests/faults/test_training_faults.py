@@ -56,7 +56,7 @@ def test_a_full_disk_costs_one_checkpoint_and_no_step(
 
     capsys.readouterr()
     after = fitted(model, loss)
-    assert capsys.readouterr().err.count("fit-1.pt: not written: No space left on device; training goes on") == 1
+    assert capsys.readouterr().err.count("fit-1.pt: not written: No space left on device; training continues") == 1
     assert len(steps) == 12
     assert all(tensor.equal(after[name]) for name, tensor in whole.items())
 
@@ -112,12 +112,12 @@ def test_memory_that_is_too_small_is_met_by_half_the_rows_once(
 
     capsys.readouterr()
     after = fitted(model, within(2))
-    assert capsys.readouterr().err.count("step 1: the memory does not hold 4 rows at once; half as many from here") == 1
+    assert capsys.readouterr().err.count("step 1: 4 rows at once do not fit into memory; half as many from here") == 1
     assert seen == [4] + [2] * 24
     assert all(torch.allclose(after[name], tensor, atol=1e-5) for name, tensor in whole.items())
     assert not CHECKPOINT.with_suffix(".halved").exists()
     model.load_state_dict(start)
-    with pytest.raises(InputError, match="does not hold 2 rows at once; set a smaller batch_size or more accumulate"):
+    with pytest.raises(InputError, match="2 rows at once do not fit into memory; reduce batch_size or raise acc"):
         fitted(model, within(1))
 
 

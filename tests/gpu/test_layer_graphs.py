@@ -183,4 +183,4 @@ def test_a_graph_that_cannot_be_recorded_is_done_without(
     ends = learned(classifier, graphs=True)
     assert len(ends) == len(BATCHES)
     assert not any(through)
-    assert "no graphs of layers from here: the memory is full\n" in capsys.readouterr().err
+    assert "CUDA graphs of layers are off from here on: the memory is full\n" in capsys.readouterr().err

@@ -140,7 +140,7 @@ def test_memory_that_is_too_small_is_met_by_half_the_rows(
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0) if CUDA else None
     said = capsys.readouterr().err
-    assert said.count("step 1: the memory does not hold 8 rows at once; half as many from here") == 1
+    assert said.count("step 1: 8 rows at once do not fit into memory; half as many from here on") == 1
     assert seen == [8] + [4] * 12
     assert close(whole, halves, 1e-5)
 

@@ -102,9 +102,7 @@ def test_states_that_are_too_large_are_said_and_not_kept(
     batches = RowBatches(encoded("single", checkout / "encoded", source), 8, 1, 1, 0)
     with frozen_features.kept(model, batches, PLACE, Resources(cache_gb=1e-9)) as (inputs, _):
         assert inputs is batches
-    assert (
-        "the states of 2 frozen layers would take 0.0 GB, over resources.cache_gb; not kept" in capsys.readouterr().err
-    )
+    assert "2 frozen layers would take 0.0 GB, more than resources.cache_gb; not stored" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "compare"])

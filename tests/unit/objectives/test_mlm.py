@@ -64,6 +64,6 @@ def test_a_sequence_has_as_many_masks_as_asked_for_or_a_new_one_every_time(param
 
 
 def test_more_than_all_selected_tokens_cannot_be_masked() -> None:
-    with pytest.raises(ValidationError, match=r"mask 0\.8 and random 0\.3 are more than all of the selected tokens"):
+    with pytest.raises(ValidationError, match=r"mask 0\.8 and random 0\.3 add up to more than all selected tokens"):
         mlm.Params(random=0.3)
     assert mlm.Params(mask=0.7, random=0.3)

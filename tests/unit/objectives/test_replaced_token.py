@@ -13,7 +13,7 @@ from tests.support.letters import TOKENIZER, model, sentences
 def test_a_generator_whose_heads_do_not_divide_its_width_is_refused() -> None:
     learner = model("electra", replaced_token.auto(replaced_token.Params()))  # 32 wide, 2 heads
     for share in (0.01, 0.77):  # no width at all; 25 of 2 heads
-        with pytest.raises(UsageError, match=f"generator: {share} of a width of 32 is not divisible by [12] heads"):
+        with pytest.raises(UsageError, match=f"generator: {share} of hidden_size 32 is not divisible by [12] heads"):
             replaced_token.around(learner, replaced_token.Params(generator=share))
 
 

@@ -10,9 +10,9 @@ from tests.support import tiny
 
 NUMBERS = Task("n", "regression", (), "pearson")
 REFUSED = [
-    (tiny.TASK, {"dev": "train"}, r"finetune\.x\.dev: train is what the model learns; name another split"),
+    (tiny.TASK, {"dev": "train"}, r"finetune\.x\.dev: the model learns from train; name another split"),
     (tiny.TASK, {"dev": "validation"}, r"finetune\.x\.dev: no split 'validation'; there are: "),
-    (tiny.TASK, {"patience": 2}, r"finetune\.x\.patience: 2; it needs a split as dev"),
+    (tiny.TASK, {"patience": 2}, r"finetune\.x\.patience: 2; it needs a split: set dev"),
     (NUMBERS, {"class_weights": "balanced"}, r"class_weights: rows of kind regression have no classes"),
     (NUMBERS, {"label_smoothing": 0.1}, r"label_smoothing: rows of kind regression have no labels"),
 ]

@@ -110,7 +110,7 @@ def test_a_loss_that_is_no_number_stops_the_run(model: torch.nn.Module) -> None:
         return total * float("nan"), count
 
     first = RowBatches(rows(), 4, 1, 1, 0).rows(0)
-    said = f"step 1: the loss is nan on rows {', '.join(map(str, first))}, ...; the checkpoint before it is kept"
+    said = f"step 1: the loss is nan on rows {', '.join(map(str, first))}, ...; the previous checkpoint is kept"
     with pytest.raises(Exception, match=said), fitting("finetune", "x", Resources()) as fit:
         fit(model, broken, RowBatches(rows(), 4, 1, 1, 0), Fit())
 

@@ -40,11 +40,11 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
         fit(model, losses.classification, cut, params)
     assert Path("state/checkpoints/finetune/cut/fit-1.pt").is_file()
     model.load_state_dict(start)
-    assert "goes on after" not in capsys.readouterr().err
+    assert "resumes after" not in capsys.readouterr().err
     again: list[tuple[int, float]] = []
     with fitting("finetune", "cut", resources) as fit:
         fit(model, losses.classification, cut, params, report=lambda step, loss: again.append((step, loss)))
-    assert "fit-1.pt: training goes on after step 10\n" in capsys.readouterr().err
+    assert "fit-1.pt: training resumes after step 10\n" in capsys.readouterr().err
     assert asked == [*range(11), *range(10, 18)]
     assert all(tensor.equal(whole[name]) for name, tensor in model.state_dict().items())
     assert again == curve

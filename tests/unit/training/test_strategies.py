@@ -51,7 +51,7 @@ def test_each_top_layer_has_its_own_rate(model: torch.nn.Module) -> None:
     assert {rate[id(p)] for p in heads.head_parameters(model)} == {0.1}
     with pytest.raises(UsageError, match="1 rates for the top 2 layers"):
         strategies.groups(model, entry.model_copy(update={"layer_learning_rates": [1e-3]}))
-    with pytest.raises(UsageError, match="9 layers of an encoder that has 2"):
+    with pytest.raises(UsageError, match="top_k: 9; the encoder has only 2 layers"):
         strategies.groups(model, entry.model_copy(update={"top_k": 9}))
 
 
