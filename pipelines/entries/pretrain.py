@@ -21,5 +21,5 @@ class Pretrain(Fit):
     @classmethod
     def _none(cls, patience: int) -> int:
         if patience:
-            raise ValueError("pretraining looks at a loss, not at a score; it trains all of its epochs")
+            raise ValueError("pretraining measures a loss, not a score, and always trains all epochs; remove it")
         return patience

@@ -17,7 +17,7 @@ class Range(Section):
     @model_validator(mode="after")
     def _rises(self) -> "Range":
         if self.low >= self.high or (self.log and self.low <= 0):
-            raise ValueError(f"low {self.low} must be under high {self.high}, and over 0 where log is set")
+            raise ValueError(f"low {self.low} must be below high {self.high}, and above 0 if log is set")
         return self
 
 

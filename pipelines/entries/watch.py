@@ -32,7 +32,7 @@ class Watch(Section):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.least > self.of:
-            raise ValueError(f"least {self.least} of {self.of} windows can never be; least is at most of")
+            raise ValueError(f"least {self.least} is more than of {self.of}; least can be at most of")
         return self
 
     def limits(self) -> dict[str, float]:

@@ -93,7 +93,7 @@ def _lengths_and_matches(texts: Iterable[str], patterns: Mapping[str, str]) -> t
     matches = {name: np.flatnonzero(column) for name, column in zip(patterns, table.T[1:], strict=True)}
     for name, chosen in matches.items():
         if not len(chosen):
-            raise UsageError(f"params.yaml: slices.{name}: no row holds {patterns[name]!r}")
+            raise UsageError(f"params.yaml: slices.{name}: no row matches {patterns[name]!r}")
     return table[:, 0], matches
 
 
@@ -101,7 +101,7 @@ def _search(name: str, pattern: str) -> Callable[[str], re.Match[str] | None]:
     try:
         return re.compile(pattern).search
     except re.error as error:
-        raise UsageError(f"params.yaml: slices.{name}: {pattern!r} is no regular expression: {error}") from None
+        raise UsageError(f"params.yaml: slices.{name}: {pattern!r} is not a regular expression: {error}") from None
 
 
 def _slices(rows: pa.Table, lengths: np.ndarray, task: Task) -> dict[str, np.ndarray]:

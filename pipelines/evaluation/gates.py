@@ -108,14 +108,14 @@ def decide(
     findings = [*_alone(challenger, rules), *_above(challenger, baselines)]
     if champion:
         if (champion.rows, champion.digest) != (challenger.rows, challenger.digest):
-            raise InputError("challenger and champion were not asked the same rows: a run replaced them; promote again")
+            raise InputError("challenger and champion answered different rows: a run replaced them; promote again")
         findings += _against(challenger, champion, rules, latency_ratio)
     return Decision(findings)
 
 
 def without_champion(decision: Decision, deleted: int) -> Decision:
     """The decision on a challenger whose champion was deleted: only the rules about the challenger itself decide."""
-    said = f"version {deleted}, the champion, was deleted: no rule holds the challenger against it"
+    said = f"version {deleted}, the champion, was deleted: no rule compares the challenger with it"
     return Decision([*decision.findings, Finding("champion", 0, 0, True, said)])
 
 
@@ -127,7 +127,7 @@ def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
         yield _least(f"slices.{name}", f"{challenger.metric} of {name}", _of("slice", name, challenger.slices), least)
     for check in challenger.behaviour:
         name, least = f"behaviour {check['name']}", check["at_least"]
-        sentence = f"{name}: {check['passed']:.4f} of {check['rows']} rows, at least {least:.4f} is asked"
+        sentence = f"{name}: {check['passed']:.4f} of {check['rows']} rows, at least {least:.4f} is required"
         yield Finding(name, check["passed"], least, check["ok"], sentence)
     if rules.max_size_mb:
         yield _most("max_size_mb", "megabytes", challenger.size_bytes / 1e6, rules.max_size_mb)
@@ -144,10 +144,10 @@ def _above(challenger: Measured, baselines: Mapping[str, OfRows]) -> Iterator[Fi
     for name, baseline in baselines.items():
         score = baseline(np.arange(challenger.rows))
         low, high = significance.interval(_difference(challenger.score, baseline), challenger.rows)
-        verdict = "which decides it" if low > 0 or high < 0 else "which does not decide it"
+        verdict = "which excludes 0" if low > 0 or high < 0 else "which includes 0"
         sentence = (
-            f"{challenger.metric} {value:.4f}, above the {score:.4f} of the baseline {name} is asked; the difference "
-            f"{value - score:+.4f} lies between {low:+.4f} and {high:+.4f}, 95% sure, {verdict}"
+            f"{challenger.metric} {value:.4f}, above the {score:.4f} of the baseline {name} is required; "
+            f"the difference {value - score:+.4f} has the 95% interval {low:+.4f} to {high:+.4f}, {verdict}"
         )
         yield Finding(f"beats.{name}", value, score, value > score, sentence)
 
@@ -162,8 +162,8 @@ def _against(
     if rules.at_tie == "keep" and same == 1:
         yield Finding("at_tie", 1, 1, False, "its predictions equal the champion's on every row (at_tie: keep)")
     if rules.max_latency_ratio:
-        assert latency_ratio is not None, "the rule max_latency_ratio needs both measured in turn"
-        said = "latency as a multiple of the champion's, in turn with it,"
+        assert latency_ratio is not None, "the rule max_latency_ratio needs both measured in alternation"
+        said = "latency as a multiple of the champion's, measured in alternation,"
         yield _most("max_latency_ratio", said, latency_ratio, rules.max_latency_ratio)
 
 
@@ -186,7 +186,7 @@ def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:
     bound = _least_difference(challenger, champion, rules.confidence)
     sentence = (
         f"{challenger.metric} {challenger.value:.4f} against the champion's {champion.value:.4f}; "
-        f"{rules.confidence:.0%} sure is a difference of {bound:+.4f} or more, {-rules.may_lose:+.4f} is asked"
+        f"{rules.confidence:.0%} sure, the difference is at least {bound:+.4f}, {-rules.may_lose:+.4f} is required"
     )
     return Finding("may_lose", bound, -rules.may_lose, bound >= -rules.may_lose - EXACT, sentence)
 
@@ -198,8 +198,8 @@ def _of(what: str, name: str, values: Mapping[str, float]) -> float:
 
 
 def _least(rule: str, name: str, found: float, asked: float) -> Finding:
-    return Finding(rule, found, asked, found >= asked, f"{name} {found:.4f}, at least {asked:.4f} is asked")
+    return Finding(rule, found, asked, found >= asked, f"{name} {found:.4f}, at least {asked:.4f} is required")
 
 
 def _most(rule: str, name: str, found: float, asked: float) -> Finding:
-    return Finding(rule, found, asked, found <= asked, f"{name} {found:.4g}, at most {asked:.4g} is asked")
+    return Finding(rule, found, asked, found <= asked, f"{name} {found:.4g}, at most {asked:.4g} is required")

@@ -16,4 +16,4 @@ def only(answers: Iterable[Any]) -> list[Any]:
 
 
 def sentence(answer: Any, rows: int) -> str:
-    return f"it has learned nothing: it says {shown(answer)} of all {rows:,} rows"
+    return f"it has learned nothing: its answer is {shown(answer)} for all {rows:,} rows"

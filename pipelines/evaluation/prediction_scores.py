@@ -21,7 +21,7 @@ def joined(rows: pa.Table, predictions: pa.Table, target: str) -> tuple[pa.Chunk
     if missing := places.null_count:
         raise InputError(f"{missing} rows have no prediction, such as {_first(ids, places.is_null())!r}")
     if predictions.num_rows != len(ids) or len(theirs.unique()) != len(ids):
-        raise InputError(f"{predictions.num_rows} predictions for {len(ids)} rows; each row has one")
+        raise InputError(f"{predictions.num_rows} predictions for {len(ids)} rows; each row needs exactly one")
     gold = rows.column(target)
     if gold.null_count:
         row = _first(ids, gold.is_null())
@@ -42,7 +42,7 @@ def label_ids(rows: pa.Table, predictions: pa.Table, task: Task) -> tuple[np.nda
         ids = pc.index_in(column, value_set=labels)
         if ids.null_count:
             label = _first(column, ids.is_null())
-            raise InputError(f"the label {label!r} is none of {', '.join(task.labels)}")
+            raise InputError(f"the label {label!r} is not one of {', '.join(task.labels)}")
         encoded.append(ids.to_numpy().astype(np.int64))
     return encoded[0], encoded[1]
 

@@ -23,9 +23,9 @@ def html(job: str, windows: Windows, rule: str, alarm: bool) -> str:
         for shift in shifts
     ]
     says = (
-        "A statistic has drifted if it lies above its limit (dashed), and above what chance gives for so many rows "
-        "(shaded). Lengths, values and confidence are gaps between cumulated shares, labels and vocabulary divergences "
-        "in bits, unknown pieces and words differences of shares."
+        "A statistic has drifted if it is above its limit (dashed) and above what chance gives for as many rows "
+        "(shaded). For length, values and confidence it is the gap between cumulative shares; for labels and "
+        "vocabulary, the divergence in bits; for unknown pieces and words, the difference of shares."
     )
     header = ("window", "statistic", "", "rows", "value", "by chance", "limit")
     picture = f"<figure>{plots.drift(windows)}</figure>\n" if lines else ""

@@ -81,7 +81,7 @@ def _confusions(records: list[dict[str, Any]]) -> Iterator[Picture]:
     for record in records:
         if "confusion" in record:
             rows = f"{record['rows']:,} rows of {record['task']}/{record['split']}"
-            caption = f"{record['run']}: {rows}, gold down, predicted across"
+            caption = f"{record['run']}: {rows}; gold labels down, predicted labels across"
             yield plots.confusion(record["confusion"], list(record["classes"])), caption
 
 
@@ -100,7 +100,7 @@ def _variants(group: variants.Group) -> str:
     ]
     pictures += _ranking(group)
     header, lines = variants.table(group)
-    says = f"{variants.answer(group)} `bertline compress {group.teacher}` draws score by latency on this machine."
+    says = f"{variants.answer(group)} `bertline compress {group.teacher}` plots score by latency on this machine."
     return (
         f"<h3>Compressed from {escape(group.teacher)}</h3>\n<p>{escape(says)}</p>\n"
         f"{table(header, lines, text=2)}{_figures(pictures)}"
@@ -113,7 +113,7 @@ def _pareto(records: list[dict[str, Any]], cost: variants.Cost, teacher: str = "
     if len(points) < 2:
         return []
     what = "size" if cost is variants.SIZE else "operations"
-    says = f"Score by {what}" + (f", of {teacher} and what was made of it" if teacher else "")
+    says = f"Score by {what}" + (f", of {teacher} and the models made from it" if teacher else "")
     return [(plots.pareto(points, cost.label, records[0]["metric"], variants.BUDGET), says)]
 
 

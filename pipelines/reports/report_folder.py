@@ -44,7 +44,7 @@ def comparison(sections: Sections) -> str:
     """
     runs = [run for run in names(sections, "evaluate", "baseline") if paths.metrics(run).is_file()]
     if not runs:
-        raise InputError(f"{paths.metrics('NAME')}: no run has been evaluated yet; `dvc repro` does it")
+        raise InputError(f"{paths.metrics('NAME')}: no run has been evaluated yet; run `dvc repro`")
     timings = {run: json_file.mapping(paths.timings(run)) for run in runs if paths.timings(run).is_file()}
     records = read(runs)
     slower = [said for group in variants.groups(records) if (said := variants.slower(group, timings))]

@@ -54,7 +54,7 @@ def html(trials: Trials) -> str:
     """A page with the plot, the table and the best params."""
     axes = {name: [values[name] for values, _ in trials.tried] for name in trials.names}
     picture = plots.parallel_coordinates(axes, [score for _, score in trials.tried], trials.metric)
-    says = f"A line per trial; {trials.metric} on {trials.split}"
+    says = f"One line for each trial; {trials.metric} on {trials.split}"
     body = (
         f"<h1>tune {escape(trials.run)}</h1>\n<figure>{picture}<figcaption>{escape(says)}</figcaption></figure>\n"
         f"{page.table(trials.header, trials.lines, text=0)}<pre>{escape(best(trials))}</pre>\n"

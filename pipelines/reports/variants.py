@@ -52,7 +52,7 @@ def _mflops(record: Metrics) -> float | None:
 
 
 SIZE = Cost("the smallest", "size, MB", _megabytes)
-FLOPS = Cost("that of the fewest operations", "MFLOPs per token", _mflops)
+FLOPS = Cost("the one with the fewest operations", "MFLOPs per token", _mflops)
 
 
 def groups(records: Sequence[Metrics]) -> list[Group]:
@@ -132,7 +132,7 @@ def answer(group: Group, budget: float = BUDGET) -> str:
     """A sentence that names the cheapest compressed runs that lose at most `budget` of the teacher's score."""
     changes = [(record, change(record, group.own)) for record in group.variants]
     if group.own is None or all(found is None for _, found in changes):
-        return f"{group.teacher} has no score on these rows, so what was lost is not known."
+        return f"{group.teacher} has no score on these rows, so the losses are not known."
     within = [record for record, found in changes if found is not None and found >= -100 * budget]
     if not within:
         return f"Every compressed run loses more than {run_tables.points(budget)} against {group.teacher}."

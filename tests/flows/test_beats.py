@@ -65,8 +65,8 @@ def test_a_challenger_below_the_baseline_of_its_task_is_refused(challenger: regi
     assert ledger.champion("tiny") is None
     (refused,) = [reason for reason in outcome.reasons if reason.startswith("refused")]
     assert refused.startswith("refused: accuracy 0.5")
-    assert "of the baseline svm is asked; the difference -0." in refused
-    assert refused.endswith("95% sure, which decides it")
+    assert "of the baseline svm is required; the difference -0." in refused
+    assert refused.endswith(", which excludes 0")
 
     with_rules(beats="other")
     with pytest.raises(UsageError, match=r"tiny.beats: other is a baseline of elsewhere test, not of rows test"):

@@ -55,7 +55,7 @@ def test_table_shows_every_run_and_what_it_took_here() -> None:
     Path("params.yaml").write_text(yaml.safe_dump(runs, allow_unicode=True))
     none = bertline("table")
     assert none.returncode == 1
-    assert none.stderr == "bertline: artifacts/metrics/NAME.json: no run has been evaluated yet; `dvc repro` does it\n"
+    assert none.stderr == "bertline: artifacts/metrics/NAME.json: no run has been evaluated yet; run `dvc repro`\n"
     for each in RECORDS:  # one of them is of a run that params.yaml does not name
         json_file.write(paths.metrics(each["run"]), each)
     json_file.write(paths.timings("worse"), {"latency_ms": {"p50": 1.25}, "rows_per_second": 12345})

@@ -46,7 +46,7 @@ def test_a_champion_that_was_deleted_is_no_dead_end(client: MlflowClient, capsys
         flow.rollback("m")
     outcome = flow.promote.fn("m", 2)
     assert "m: version 1 is the champion in the ledger, but it was deleted" in capsys.readouterr().err
-    said = "version 1, the champion, was deleted: no rule holds the challenger against it"
+    said = "version 1, the champion, was deleted: no rule compares the challenger with it"
     assert outcome.reasons == [f"passed: {said}"]
     assert ledger.read("m").entries[-1].event.verdict["findings"][0]["sentence"] == said
     assert "| champion | 0 | 0 | yes |" in client.get_model_version("m", "2").description

@@ -145,7 +145,7 @@ def test_a_trial_that_cannot_be_trained_does_not_end_the_search(encoded: Path) -
         ({"split": "train"}, "tune.it.split: no split 'train'; there are: dev, test"),
         ({"search": {"epoch": [1]}}, "tune.it.search: no key 'epoch' (did you mean 'epochs'?)"),
         ({"search": {"learning_rate": [0.001, "fast"]}}, "tune.it.search.learning_rate: 'fast'"),
-        ({"search": {"learning_rate": {"low": 1, "high": 0.1}}}, "low 1 must be under high 0.1"),
+        ({"search": {"learning_rate": {"low": 1, "high": 0.1}}}, "low 1 must be below high 0.1"),
         ({"sampler": "grid"}, "tune.it.search.learning_rate: a grid needs choices"),
     ],
 )

@@ -134,9 +134,9 @@ def test_only_probabilities_of_labels_are_calibrated(kind: str) -> None:
 
 def test_a_slice_that_is_none_is_refused() -> None:
     task, rows, answers = CASES["single"]
-    with pytest.raises(UsageError, match=r"slices\.q: no row holds 'q.9.'"):
+    with pytest.raises(UsageError, match=r"slices\.q: no row matches 'q.9.'"):
         analysed(rows, answers, task, {"q": "q{9}"})
-    with pytest.raises(UsageError, match=r"slices\.q: '\(' is no regular expression"):
+    with pytest.raises(UsageError, match=r"slices\.q: '\(' is not a regular expression"):
         analysed(rows, answers, task, {"q": "("})
 
 

@@ -66,10 +66,10 @@ def test_a_baseline_must_be_beaten_and_not_met(right: int, passed: bool) -> None
 @pytest.mark.parametrize(
     ("challenger", "verdict"),
     [
-        (measured(300), "which decides it"),  # 100 rows more of 400
-        (measured(201), "which does not decide it"),  # one row more
-        (measured([*range(100), *range(200, 300)]), "which does not decide it"),  # as many, of other rows
-        (measured(100), "which decides it"),
+        (measured(300), "which excludes 0"),  # 100 rows more of 400
+        (measured(201), "which includes 0"),  # one row more
+        (measured([*range(100), *range(200, 300)]), "which includes 0"),  # as many, of other rows
+        (measured(100), "which excludes 0"),
     ],
 )
 def test_what_is_above_a_baseline_by_chance_is_told(challenger: Measured, verdict: str) -> None:
@@ -78,8 +78,8 @@ def test_what_is_above_a_baseline_by_chance_is_told(challenger: Measured, verdic
     low, high = significance.interval(lambda rows: challenger.score(rows) - measured(200).score(rows), ROWS)
     assert finding.passed == (challenger.value > 0.5), "the scores alone decide whether it passes"
     assert finding.sentence == (
-        f"accuracy {challenger.value:.4f}, above the 0.5000 of the baseline svm is asked; the difference "
-        f"{challenger.value - 0.5:+.4f} lies between {low:+.4f} and {high:+.4f}, 95% sure, {verdict}"
+        f"accuracy {challenger.value:.4f}, above the 0.5000 of the baseline svm is required; the difference "
+        f"{challenger.value - 0.5:+.4f} has the 95% interval {low:+.4f} to {high:+.4f}, {verdict}"
     )
 
 
@@ -111,7 +111,7 @@ def test_where_the_champion_was_deleted_the_rules_about_itself_decide_and_it_is_
     decision = without_champion(alone, 7)
     assert decision.passed == alone.passed == (right == 300)
     assert decision.reasons[-1] == (
-        "passed: version 7, the champion, was deleted: no rule holds the challenger against it"
+        "passed: version 7, the champion, was deleted: no rule compares the challenger with it"
     )
 
 
@@ -140,9 +140,9 @@ def test_a_worse_one_is_refused_as_often_as_the_confidence_says() -> None:
 
 def test_the_reason_has_the_numbers() -> None:
     decision = decided(measured(300), measured(380), at_least=0.7, may_lose=0.05)
-    assert decision.reasons[0] == "passed: accuracy 0.7500, at least 0.7000 is asked"
+    assert decision.reasons[0] == "passed: accuracy 0.7500, at least 0.7000 is required"
     assert decision.reasons[1].startswith(
-        "refused: accuracy 0.7500 against the champion's 0.9500; 95% sure is a differ"
+        "refused: accuracy 0.7500 against the champion's 0.9500; 95% sure, the differ"
     )
     finding = decision.verdict()["findings"][1]
     assert (finding["rule"], finding["asked"], finding["passed"]) == ("may_lose", -0.05, False)
@@ -151,7 +151,7 @@ def test_the_reason_has_the_numbers() -> None:
 
 def test_what_cannot_be_compared_is_said() -> None:
     for other in (measured(9, rows=8 + ROWS, digest="a"), measured(9, digest="b")):
-        with pytest.raises(InputError, match="were not asked the same rows: a run replaced them; promote again"):
+        with pytest.raises(InputError, match="answered different rows: a run replaced them; promote again"):
             decided(measured(9, digest="a"), other)
     assert decided(measured(9, digest="a"), measured(9, digest="a")).passed
     with pytest.raises(UsageError, match="no label 'smaxx' \\(did you mean 'smax'\\?\\); there are: smax"):

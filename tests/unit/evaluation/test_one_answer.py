@@ -48,7 +48,7 @@ def test_one_label_for_all_rows_is_told_kept_and_marked(
     found = labels(["yes"] * 3, ["yes", "no", "yes"])
     assert found["only_answer"] == "yes"
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "evaluate run: it has learned nothing: it says 'yes' of all 3 rows"
+        "evaluate run: it has learned nothing: its answer is 'yes' for all 3 rows"
     )
     assert "full (one answer)" in plain([found])
     found = labels(["yes", "no", "yes"], ["yes", "no", "yes"])

@@ -23,9 +23,9 @@ def test_they_are_joined_by_id() -> None:
     ("given", "said"),
     [
         (answers(["1", "3"], ["a", "b"]), "1 rows have no prediction, such as '2'"),
-        (answers(["1", "2", "3", "4"], ["a"] * 4), "4 predictions for 3 rows; each row has one"),
-        (answers(["1", "2", "3", "3"], ["a"] * 4), "4 predictions for 3 rows; each row has one"),
-        (answers(["1", "2", "3"], ["a", "c", "b"]), "the label 'c' is none of a, b"),
+        (answers(["1", "2", "3", "4"], ["a"] * 4), "4 predictions for 3 rows; each row needs exactly one"),
+        (answers(["1", "2", "3", "3"], ["a"] * 4), "4 predictions for 3 rows; each row needs exactly one"),
+        (answers(["1", "2", "3"], ["a", "c", "b"]), "the label 'c' is not one of a, b"),
     ],
 )
 def test_predictions_of_other_rows_are_refused(given: pa.Table, said: str) -> None:

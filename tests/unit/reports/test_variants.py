@@ -44,7 +44,7 @@ def test_the_question_is_answered() -> None:
     (group,) = variants.groups(ALL)
     assert variants.answer(group) == (
         "Of the compressed runs that lose at most 1 point against big, the smallest is int8 (25% of the teacher's), "
-        "and that of the fewest operations is fewer (25% of the teacher's)."
+        "and the one with the fewest operations is fewer (25% of the teacher's)."
     )
     assert "the smallest is both" in variants.answer(group, budget=0.06)
     assert "at most 6 points" in variants.answer(group, budget=0.06)
@@ -55,7 +55,7 @@ def test_the_question_is_answered() -> None:
 @pytest.mark.parametrize("missing", [{"split": "dev"}, {"metrics": {}}, {"task": "another"}, None])
 def test_without_the_teachers_score_nothing_is_said_of_a_loss(missing: dict[str, Any] | None) -> None:
     (group,) = variants.groups([INT8, *([] if missing is None else [TEACHER | missing])])
-    assert variants.answer(group) == "big has no score on these rows, so what was lost is not known."
+    assert variants.answer(group) == "big has no score on these rows, so the losses are not known."
     line = variants.table(group)[1][-1]
     assert (line[0], line[3]) == ("int8", "-")
     assert page.html([INT8], {}).count("Score by") == 0
@@ -74,11 +74,11 @@ def test_the_page_holds_the_table_and_two_pictures() -> None:
     assert "<h3>Compressed from big</h3>" in html
     assert "<td>both</td><td>drop_layers, q8bert</td><td class=number>0.700</td><td class=number>-6.00</td>" in html
     assert "the smallest is int8 (25% of the teacher&#x27;s)" in html
-    assert html.count("Score by size, of big and what was made of it") == 1
-    assert html.count("Score by operations, of big and what was made of it") == 1
+    assert html.count("Score by size, of big and the models made from it") == 1
+    assert html.count("Score by operations, of big and the models made from it") == 1
     assert "<figcaption>Score by size</figcaption>" not in html, "that of a task where nothing was compressed"
     assert "1 point below it" in html
-    assert "`bertline compress big` draws score by latency on this machine." in html
+    assert "`bertline compress big` plots score by latency on this machine." in html
     assert page.html(ALL, {}) == html
 
 
