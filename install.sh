@@ -1,9 +1,9 @@
 #!/bin/sh
-# Install what the locks name into .venv: `make install`, and the images. No version is resolved.
+# Install the packages of the locks into .venv, for `make install` and the images. No version is resolved.
 #   PYTHON=python3.12   another Python
-#   TORCH=auto          torch's build: cpu, cuda, or auto: cuda beside an NVIDIA driver, else cpu where it is to be had
-#   VENV=.venv          where to
-#   DEV=no PROJECT=no   without what only tests and checks need; without bertline itself, for a layer of an image
+#   TORCH=auto          torch's build: cpu, cuda, or auto: cuda with an NVIDIA driver, else cpu if it is available
+#   VENV=.venv          the folder to install into
+#   DEV=no PROJECT=no   without the packages for tests and checks; without bertline itself, for a layer of an image
 # shellcheck disable=SC2086  # options, links and locks are lists
 set -eu
 cd "$(dirname "$0")"
@@ -16,19 +16,19 @@ stop() {
     exit 1
 }
 
-# Run a command; where it fails, say in one sentence what a person can mend, else show what it printed.
+# Run a command. If it fails, print what to do about it, or else its output.
 try() {
     "$@" >"$LOG" 2>&1 && return
     if grep -q -i -E "no space left|os error 28|errno 28" "$LOG"; then
-        stop "the disk is full: of $VENV, or of the cache of pip and uv; the install needs 4 GB, with CUDA 8"
+        stop "no space left for $VENV or the cache of pip and uv; the install needs 4 GB, with CUDA 8 GB"
     elif grep -q -i -E "error sending request|dns error|connection refused|timed out|Max retries|Temporary failure|No matching distribution found for uv" "$LOG"; then
         stop "the package index does not answer; check the network, or name an index in PIP_INDEX_URL and UV_DEFAULT_INDEX"
     fi
     cat "$LOG" >&2
-    stop "'$*' failed; what it said stands above"
+    stop "'$*' failed; its output is above"
 }
 
-# Whether a build of torch for CPUs alone is to be had by these options of uv.
+# Whether uv finds a CPU build of torch with these options.
 has_cpu_build() {
     UV_HTTP_TIMEOUT=10 "$VENV/bin/uv" pip install --dry-run --reinstall --no-deps --python "$VENV/bin/python" "$@" "$PIN" \
         2>&1 | grep -q "+ torch==.*+cpu"
@@ -51,7 +51,7 @@ check_python() {
 make_environment() {
     if [ -x "$VENV/bin/pip" ]; then
         asked=$is is=$(version_of "$VENV/bin/python")
-        [ "$is" = "$asked" ] || echo "install: $VENV stays with $is; remove it to take $asked"
+        [ "$is" = "$asked" ] || echo "install: $VENV keeps $is; remove it to use $asked"
     elif ! "$PYTHON" -m venv "$VENV" >"$LOG" 2>&1; then
         rm -rf "$VENV"
         cat "$LOG" >&2
@@ -59,7 +59,7 @@ make_environment() {
     fi
 }
 
-# Sets `options` to what finds the chosen build, and `locks` to what it asks for.
+# Set `options` so that uv finds the chosen build, and `locks` to the locks that it needs.
 choose_torch() {
     PIN=$(grep "^torch==" requirements.lock) options="" locks="-r requirements.lock" build=cpu
     [ "$DEV" = no ] || locks="$locks -r requirements-dev.lock"
@@ -72,9 +72,9 @@ choose_torch() {
             elif has_cpu_build --torch-backend cpu; then
                 options="--torch-backend cpu"
             elif [ "$TORCH" = cpu ]; then
-                stop "no CPU build of $PIN for $is here; put its wheel into a folder that PIP_FIND_LINKS names, or TORCH=cuda"
+                stop "no CPU build of $PIN for $is was found; put its wheel into a folder that PIP_FIND_LINKS names, or set TORCH=cuda"
             else
-                echo "install: no CPU build of $PIN for $is is to be had; the CUDA build runs on CPUs too, and takes 4 GB more"
+                echo "install: no CPU build of $PIN for $is was found; taking the CUDA build, which runs on CPUs too but needs 4 GB more"
                 build=cuda
             fi ;;
         cuda) build=cuda ;;
@@ -83,12 +83,12 @@ choose_torch() {
     [ $build = cpu ] || locks="$locks -r requirements-cuda.lock"
 }
 
-# check_disk GB: stop where the first install would not fit.
+# check_disk GB: stop if the first install would not fit.
 check_disk() {
     [ ! -e "$VENV/.installed" ] || return 0
     place=$(cd "$(dirname "$VENV")" && pwd)
     free=$(df -Pk "$place" | awk 'END {print int($4 / 1000 / 1000)}')
-    [ "$free" -ge "$1" ] || stop "$free GB are free in $place; the install needs $1 GB"
+    [ "$free" -ge "$1" ] || stop "$place has $free GB free; the install needs $1 GB"
 }
 
 check_python
@@ -103,7 +103,7 @@ fi
 uv_install() {
     try "$VENV/bin/uv" pip install --python "$VENV/bin/python" --no-deps "$@"
 }
-# what has no wheel (ipadic, unidic-lite, antlr4) is built by the setuptools of the lock, not by the newest
+# packages without a wheel (ipadic, unidic-lite, antlr4) are built by the setuptools of the lock, not by the newest
 uv_install "$(grep '^setuptools==' requirements.lock)"
 uv_install --no-build-isolation --compile-bytecode $options $locks
 [ $PROJECT = no ] || uv_install --no-build-isolation --editable .
