@@ -103,7 +103,7 @@ def test_a_mirror_folder_serves(scheme: str, tmp_path: Path, monkeypatch: pytest
 
 def test_an_unreachable_address_is_one_sentence(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTLINE_BACKOFF", "0")
-    with pytest.raises(InputError, match="to use a copy, name a folder that holds .* in BERTLINE_MIRROR"):
+    with pytest.raises(InputError, match=r"to use a copy, name a folder that holds .* in BERTLINE_MIRROR"):
         fetch(Source("f", url="http://127.0.0.1:1/f"), checkout)
 
 
