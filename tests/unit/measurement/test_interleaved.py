@@ -128,7 +128,7 @@ def test_a_process_that_is_killed_is_one_sentence(place: Path, monkeypatch: pyte
         model.ask(1, 0, 1)
 
     monkeypatch.setattr(interleaved.Model, "turn", killed)
-    with pytest.raises(InputError, match=r"onnx: its process ended .*the signal SIGKILL; is there enough memory\?"):
+    with pytest.raises(InputError, match=r"onnx: its process ended .*killed by SIGKILL; is there enough memory\?"):
         interleaved.compare({"it": place / "onnx"}, place / "test.parquet", **QUICK)
     assert not children()
 
@@ -145,11 +145,11 @@ def test_it_is_told_which_of_the_two_died(place: Path, monkeypatch: pytest.Monke
 
         monkeypatch.setattr(interleaved.Model, "turn", turn)
         it_dies = False
-        with pytest.raises(InputError, match="the signal SIGKILL") as other:
+        with pytest.raises(InputError, match="killed by SIGKILL") as other:
             reference.beside(place / "onnx", 1)
         assert not isinstance(other.value, interleaved.ReferenceEndedError)
         it_dies = True
-        with pytest.raises(interleaved.ReferenceEndedError, match="the signal SIGKILL"):
+        with pytest.raises(interleaved.ReferenceEndedError, match="killed by SIGKILL"):
             reference.beside(place / "onnx", 1)
     assert not children()
 
