@@ -88,7 +88,7 @@ def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
     before = made_until_killed()
     said = bertline(*SEARCH)
     assert {file: when for file, when in made().items() if file in before} == before != {}
-    assert "short + half + int8 is the smallest of" in said
+    assert "short + half + int8 is the smallest chain that is at most" in said
     assert "the gate of entailment accepts short + half + int8 as champion in the teacher's place:" in said
     out = paths.compression("it")
     page = (out / "index.html").read_text()
