@@ -27,8 +27,8 @@ def failed(flow: Any, flow_run: Any, state: Any) -> None:
         request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
         urllib.request.urlopen(request, timeout=SECONDS).close()
     except (OSError, ValueError, HTTPException) as error:  # the address is a secret: who has it may post
-        said = str(error) if isinstance(error, OSError) else "it is not the address of a web server"
-        say(f"BERTLINE_NOTIFY: the message was not sent: {said}")
+        reason = str(error) if isinstance(error, OSError) else "it is not the address of a web server"
+        say(f"BERTLINE_NOTIFY: the message was not sent: {reason}")
 
 
 HOOKS: dict[str, Any] = {"on_failure": [failed], "on_crashed": [failed]}

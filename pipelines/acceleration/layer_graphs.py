@@ -33,10 +33,10 @@ class Weights:
     """The layers' weights in 16 bits, and their gradients, in memory that all graphs share."""
 
     def __init__(self, groups: list[weight_copies.Group], kind: torch.dtype) -> None:
-        self.params = tuple(chain(*groups))
+        params = tuple(chain(*groups))
         self.counts = [len(group) for group in groups]
-        self.places, self.copied = weight_copies.places(self.params, self.counts, kind)
-        self.gradients = weight_copies.places(self.params, self.counts, kind)[1]
+        self.places, self.copied = weight_copies.places(params, self.counts, kind)
+        self.gradients = weight_copies.places(params, self.counts, kind)[1]
 
 
 class LayerGraphs:

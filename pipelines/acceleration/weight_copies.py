@@ -40,9 +40,11 @@ class _Copies(torch.autograd.Function):
         each_place, copied = places(ctx.params, ctx.counts, ctx.params[0].dtype)
         pairs = [(place, each) for place, each in zip(copied, gradients, strict=True) if each is not None]
         torch._foreach_copy_([place for place, _ in pairs], [each for _, each in pairs])
-        known = chain.from_iterable([each is not None] * n for each, n in zip(gradients, ctx.counts, strict=True))
-        asked = zip(each_place, known, ctx.needs_input_grad[2:], strict=True)
-        return None, None, *(place if is_known and wanted else None for place, is_known, wanted in asked)
+        has_gradient = chain.from_iterable(
+            [each is not None] * n for each, n in zip(gradients, ctx.counts, strict=True)
+        )
+        of_params = zip(each_place, has_gradient, ctx.needs_input_grad[2:], strict=True)
+        return None, None, *(place if has and learns else None for place, has, learns in of_params)
 
 
 def places(

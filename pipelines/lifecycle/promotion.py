@@ -96,8 +96,10 @@ def _taken_back(challenger: registry.Version, known: ledger.State) -> str:
     if not places or challenger.version in known.champions:
         return ""
     back = next(entry.event for entry in known.entries[places[-1] :] if entry.event.action == "rollback")
-    told = f"{back.actor} rolled it back ({back.reason})"
-    return f"refused: {challenger} was champion until {told}; --version {challenger.version} promotes it anyway"
+    return (
+        f"refused: {challenger} was champion until {back.actor} rolled it back ({back.reason}); "
+        f"--version {challenger.version} promotes it anyway"
+    )
 
 
 def _decide(

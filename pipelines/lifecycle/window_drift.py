@@ -51,10 +51,14 @@ class Watched:
 
 
 def watch(job: str, entry: Score, rules: Watch, measure_window: Measure, tell: Callable[[str], None]) -> Watched:
-    """Measure the scored windows of a job that were not measured yet; `tell` of the last of them if it is an alarm.
+    """Measure the scored windows of a job that were not measured yet.
 
-    The numbers of each window stay in artifacts/drift/JOB, beside a page with a picture of them. A window that cannot
-    be measured does not keep the others: they decide, and then InputError names those that cannot.
+    The numbers of each window stay in artifacts/drift/JOB, beside a page with a plot of them. A window that cannot be
+    measured does not stop the others: they decide on the alarm, and then InputError names the failed windows.
+
+    Args:
+        measure_window: measures one window.
+        tell: called with the name of the last window if there is an alarm.
     """
     newest = Window.at(datetime.now(UTC), entry.every).before()
     lines_by_window: dict[str, Lines] = {}

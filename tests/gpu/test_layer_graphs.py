@@ -87,6 +87,26 @@ def test_losses_and_gradients_are_those_of_layers_one_by_one(family: str, throug
         assert close(same, those)
 
 
+def test_states_of_all_tokens_are_those_of_layers_one_by_one(through: list[bool]) -> None:
+    """Heads for tags and spans read every token, unlike [CLS] alone."""
+    encoder = model(dropout=0.0).base_model.to(DEVICE).train()
+    ends: list[Gradients] = []
+    for graphs in (True, False):
+        with packed(encoder) as of_layers:
+            of_layers.off = not graphs
+            for chosen in BATCHES:
+                encoder.zero_grad()
+                here = collate(rows(), np.array(chosen), 0)
+                there = parts.on_device(here, DEVICE)
+                sequence_packing.expect(encoder, there, here)
+                there.pop("labels")
+                states = encoder(**there).last_hidden_state * there["attention_mask"][:, :, None]
+                states.float().pow(3).sum().backward()
+                ends.append(gradients(encoder))
+    assert through[5]
+    assert all(close(same, those) for same, those in zip(ends[:6], ends[6:], strict=True))
+
+
 def test_dropout_draws_anew_from_the_seed(through: list[bool]) -> None:
     classifier = model(dropout=0.3).to(DEVICE).train()
     with packed(classifier):
