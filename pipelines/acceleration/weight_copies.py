@@ -38,11 +38,10 @@ class _Copies(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
         each_place, copied = places(ctx.params, ctx.counts, ctx.params[0].dtype)
-        pairs = [(place, each) for place, each in zip(copied, gradients, strict=True) if each is not None]
-        torch._foreach_copy_([place for place, _ in pairs], [each for _, each in pairs])
-        has_gradient = chain.from_iterable(
-            [each is not None] * n for each, n in zip(gradients, ctx.counts, strict=True)
-        )
+        known = [gradient is not None for gradient in gradients]
+        arrived = [gradient for gradient in gradients if gradient is not None]
+        torch._foreach_copy_([*compress(copied, known)], arrived)
+        has_gradient = chain.from_iterable([is_known] * n for is_known, n in zip(known, ctx.counts, strict=True))
         of_params = zip(each_place, has_gradient, ctx.needs_input_grad[2:], strict=True)
         return None, None, *(place if has and learns else None for place, has, learns in of_params)
 
