@@ -12,7 +12,7 @@ from torch import nn
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.core.errors import InputError
-from pipelines.export import int8_layers
+from pipelines.export import exact_rows, int8_layers
 from pipelines.inference import runtimes
 from pipelines.models import heads
 
@@ -64,11 +64,12 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
     example = random_rows(native, 2, 16)
     inputs = tuple(torch.from_numpy(example[name]) for name in names)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=native.positions)}
+    model = _Logits(int8_layers.exportable(native.model.cpu()), native.task.kind, names).eval()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations inside the exporter; `parity` checks the result
         program = torch.onnx.export(
-            _Logits(int8_layers.exportable(native.model.cpu()), native.task.kind, names).eval(),
+            exact_rows.exportable(model, *inputs),
             inputs,
             dynamo=True,
             opset_version=opset,
@@ -79,15 +80,15 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
         )
     assert program is not None
     DeduplicateInitializersPass(size_limit=sys.maxsize)(program.model)  # weights that layers share are written once
-    model = program.model_proto
+    proto = program.model_proto
     task = native.task
     facts = {"positions": native.positions, "vocab_size": native.vocab_size, "kind": task.kind, "labels": task.labels}
-    for fact, value in facts.items():
-        model.metadata_props.add(key=fact, value=json.dumps(value))
-    for node in model.graph.node:  # the exporter writes the paths of source files into every node
+    for fact, value in (facts | {"batching": exact_rows.batching(model)}).items():
+        proto.metadata_props.add(key=fact, value=json.dumps(value))
+    for node in proto.graph.node:  # the exporter writes the paths of source files into every node
         del node.metadata_props[:]
         node.doc_string = ""
-    onnx.save(model, path)
+    onnx.save(proto, path)
 
 
 def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:

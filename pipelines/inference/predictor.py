@@ -17,6 +17,7 @@ from pipelines.core.task import Task
 from pipelines.evaluation.predictions import Rows
 from pipelines.inference import decoding, runtimes
 from pipelines.inference.decoding import Outputs
+from pipelines.inference.runtimes import ALONE, PAIRS
 from pipelines.text import encoding, tokenizer
 
 BATCH_TOKENS = 4096  # the most tokens of a padded batch, which bounds its memory
@@ -39,9 +40,9 @@ class Predictor:
         self.truncated = 0  # the number of rows cut to max_length so far
 
     @classmethod
-    def load(cls, folder: Path, runtime: str = "", accelerate: bool = True) -> "Predictor":
-        """The fine-tuned model in `folder`: models/<run> by torch, onnx/<run> by ONNX Runtime."""
-        return cls(runtimes.load(folder, runtime, accelerate), folder)
+    def load(cls, folder: Path, runtime: str = "", accelerate: bool = True, threads: int = 0) -> "Predictor":
+        """The fine-tuned model in `folder`: models/<run> by torch, onnx/<run> by ONNX Runtime. See `runtimes.load`."""
+        return cls(runtimes.load(folder, runtime, accelerate, threads), folder)
 
     def predict(self, rows: Rows) -> pa.Table:
         """Predictions (schema.PREDICTIONS) for rows with the task's input columns; a column `id` is kept."""
@@ -76,9 +77,11 @@ class Predictor:
         """
         ids, first_length = _sequences(requests)
         outputs: dict[int, np.ndarray] = {}
-        for chosen in by_length(ids.lengths, BATCH_TOKENS):
-            inputs = model_inputs(ids, chosen, first_length, self.tokenizer.pad_id, self.max_length)
-            logits = self.runtime.logits(inputs)
+        for chosen in by_length(ids.lengths, 1 if self.runtime.batching == ALONE else BATCH_TOKENS):
+            twice = len(chosen) == 1 and self.runtime.batching == PAIRS
+            together = np.repeat(chosen, 2) if twice else chosen
+            inputs = model_inputs(ids, together, first_length, self.tokenizer.pad_id, self.max_length)
+            logits = self.runtime.logits(inputs)[: len(chosen)]
             if not np.isfinite(logits).all():  # a weight is infinite, or a sum of large ones overflowed
                 raise InputError("the model returns NaN or infinity: its weights are damaged, or training diverged")
             outputs |= zip(chosen.tolist(), logits, strict=True)

@@ -6,20 +6,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipelines.core import cpu, threads
+from pipelines.core import cpu
 from pipelines.core.errors import InputError, UsageError, choices, one_line, shown
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
+from pipelines.core.threads import used as used_threads
 from pipelines.inference import onnx_precise
 
 Inputs = dict[str, np.ndarray]  # int64 input_ids, attention_mask and, if the model takes it, token_type_ids
 ONNX_FILE = "model.onnx"
+# How sequences are batched so that the bits of an answer do not depend on the others in its batch: in any number, two
+# or more (a single one runs twice), or one at a time.
+ANY, PAIRS, ALONE = "any", "pairs", "alone"
 
 
 class Runtime(Protocol):
     task: Task
     positions: int  # the longest input in tokens
     vocab_size: int  # the number of ids with an embedding; 0 if unknown
+    batching: str  # ANY, PAIRS or ALONE
 
     def logits(self, inputs: Inputs) -> np.ndarray: ...
 
@@ -27,7 +32,7 @@ class Runtime(Protocol):
 class Torch:
     """A model folder in torch, on a GPU if there is one."""
 
-    def __init__(self, folder: Path, accelerate: bool = True) -> None:
+    def __init__(self, folder: Path, accelerate: bool = True, threads: int = 0) -> None:
         from pipelines.acceleration import apply
         from pipelines.checkpoints import folder as model_folder
 
@@ -46,6 +51,7 @@ class Torch:
         import torch
 
         from pipelines.models import backbones
+        from pipelines.models.quantization import int8
 
         self.model, self.task = model, task
         self.positions = backbones.max_positions(self.model)
@@ -53,6 +59,7 @@ class Torch:
         self.model.to(self.device)
         self.token_types = backbones.takes_types(self.model)
         self.vocab_size = int(backbones.encoder(self.model).config.vocab_size)
+        self.batching = ALONE if any(isinstance(part, int8.Int8Linear) for part in self.model.modules()) else ANY
 
     def logits(self, inputs: Inputs) -> np.ndarray:
         import torch
@@ -67,7 +74,7 @@ class Torch:
 class Onnx:
     """An exported folder in ONNX Runtime, on the CPU. `accelerate` has no effect: ONNX Runtime optimizes by itself."""
 
-    def __init__(self, folder: Path, accelerate: bool = True) -> None:
+    def __init__(self, folder: Path, accelerate: bool = True, threads: int = 0) -> None:
         import onnxruntime
 
         path = folder / ONNX_FILE
@@ -75,7 +82,10 @@ class Onnx:
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
         self.task = Task.load(folder)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads.used()  # ONNX Runtime has its own threads, and ignores OMP_NUM_THREADS
+        # ONNX Runtime has its own threads, and ignores OMP_NUM_THREADS
+        options.intra_op_num_threads = threads or used_threads()
+        if threads == 1:
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             model = onnx_precise.model(path) if cpu.saturates() else path
             self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -89,6 +99,7 @@ class Onnx:
                     f"{folder}: {TASK_FILE} has the {name} {shown(value)}, {ONNX_FILE} {shown(known[name])}"
                 )
         self.positions, self.vocab_size = known["positions"], known["vocab_size"]
+        self.batching = json.loads(facts.get("batching", "null")) or PAIRS  # older exports lack it
         self._names = {node.name for node in self.session.get_inputs()}
         self._require_runs(path)
 
@@ -112,14 +123,15 @@ class Onnx:
 RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}
 
 
-def load(folder: Path, runtime: str = "", accelerate: bool = True) -> Runtime:
+def load(folder: Path, runtime: str = "", accelerate: bool = True, threads: int = 0) -> Runtime:
     """Load the model in `folder`.
 
     Args:
         runtime: "torch" or "onnx"; by default onnx if the folder has an export, else torch.
         accelerate: let torch use the optimizations of pipelines.acceleration.
+        threads: of one call in ONNX Runtime; by default those of this process. Several calls may run at the same time.
     """
     runtime = runtime or ("onnx" if (folder / ONNX_FILE).is_file() else "torch")
     if runtime not in RUNTIMES:
         raise UsageError(choices("runtime", runtime, RUNTIMES))
-    return RUNTIMES[runtime](folder, accelerate)
+    return RUNTIMES[runtime](folder, accelerate, threads)

@@ -11,6 +11,7 @@ import pytest
 from pipelines.checkpoints import folder as model_folder
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement import row_exactness
 from tests.support import compressed, kinds
 
 pytestmark = pytest.mark.slow
@@ -55,6 +56,7 @@ def test_plain_onnxruntime_opens_it(made: Made, checkout: Path) -> None:
     out.mkdir()
     assert onnx_export.export(checkout / "out", out, 18) <= allowed
     check_that_plain_onnxruntime_answers(checkout / "out", out, allowed)
+    assert row_exactness.largest_difference(Predictor.load(out)) == 0
 
 
 def check_that_plain_onnxruntime_answers(native: Path, out: Path, allowed: float) -> None:

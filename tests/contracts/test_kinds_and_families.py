@@ -21,6 +21,7 @@ from pipelines.evaluation import baselines
 from pipelines.evaluation.prediction_scores import score
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement import row_exactness
 from pipelines.training import losses, strategies
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
@@ -148,7 +149,9 @@ def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> No
     check_that_company_changes_nothing(predictor, given, answers)
     (checkout / "onnx").mkdir()
     assert onnx_export.export(checkout / "model", checkout / "onnx", 18, 1e-3) < 1e-3
-    exported = Predictor.load(checkout / "onnx", "onnx").predict(given)
+    onnx = Predictor.load(checkout / "onnx", "onnx")
+    assert row_exactness.largest_difference(onnx) == 0
+    exported = onnx.predict(given)
     assert score(given, exported, task)["metrics"] == pytest.approx(score(given, answers, task)["metrics"], abs=1e-3)
 
 

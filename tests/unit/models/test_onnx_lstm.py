@@ -10,6 +10,9 @@ from torch import nn
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
 from pipelines.export import onnx_export
+from pipelines.inference.predictor import Predictor
+from pipelines.inference.runtimes import PAIRS
+from pipelines.measurement import row_exactness
 from tests.support import tiny
 
 pytestmark = pytest.mark.slow
@@ -29,5 +32,8 @@ def test_it_agrees_with_torch(family: str, head: str, depth: int, layers: int, k
     model_folder.save(model, checkout / "model", source, task)
     (checkout / "onnx").mkdir()
     assert onnx_export.export(checkout / "model", checkout / "onnx", 18) < onnx_export.EXACT
+    predictor = Predictor.load(checkout / "onnx")
+    assert predictor.runtime.batching == PAIRS
+    assert row_exactness.largest_difference(predictor) == 0
     nodes = onnx.load(checkout / "onnx" / "model.onnx").graph.node
     assert [node.op_type for node in nodes].count("LSTM") == layers, "each of one direction, or of both"
