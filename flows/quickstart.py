@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,15 +22,14 @@ T = TypeVar("T")
 def quickstart() -> str:
     """Run every step on the active params.yaml; returns the summary to print.
 
-    Prefect's server, MLflow's database and Ray take long to start; they start beside the graph.
+    Prefect's server and MLflow's database take long to start; they start beside the graph.
     """
     name = next(iter(checking.check()["promote"]))
     entry = params.entry("evaluate", params.entry("promote", name, Promote).run, Evaluate)
-    # the thread ends last: Ray ends with the thread that started it
-    with ThreadPoolExecutor(1) as beside, ExitStack() as services:
-        address = beside.submit(_start, services)
+    with ThreadPoolExecutor(1) as beside:
+        started = beside.submit(_start)
         ran = _timed("the graph", lambda: executor.run([]))
-        _timed("Prefect, MLflow and Ray, which started beside it", address.result)
+        _timed("Prefect and MLflow, which started beside it", started.result)
         from flows.promote import promote
         from flows.retrain import retrain
         from flows.score import score
@@ -41,7 +39,7 @@ def quickstart() -> str:
         outcome = _timed("the gate", lambda: promote(name))
         unlabelled = _without_labels(entry)
         count = _timed("batch scoring", lambda: score(name, str(TO_SCORE), str(SCORED)))
-        answer = _timed("one request to the service", lambda: _one_request(name, address.result(), unlabelled))
+        answer = _timed("one request to the service", lambda: _one_request(name, unlabelled))
     gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
     return (
         f"\n{report_folder.comparison(params.read())}\n\n{gate}\n"
@@ -52,16 +50,14 @@ def quickstart() -> str:
     )
 
 
-def _start(services: ExitStack) -> str:
-    """Start what the steps after the graph need, until `services` ends; returns the address of the HTTP service."""
+def _start() -> None:
+    """Start what the steps after the graph need."""
     from prefect import flow
 
-    from flows.local.http_service import started
     from pipelines.tracking import store
 
     store.connect()
     flow(name="hello")(lambda: None)()  # Prefect starts its server for the first flow
-    return services.enter_context(started())
 
 
 def _without_labels(entry: Evaluate) -> dict[str, Any]:
@@ -72,13 +68,13 @@ def _without_labels(entry: Evaluate) -> dict[str, Any]:
     return unlabelled.drop_columns("id").slice(0, 1).to_pylist()[0]
 
 
-def _one_request(name: str, address: str, row: dict[str, Any]) -> str:
+def _one_request(name: str, row: dict[str, Any]) -> str:
     """Let the champion answer one row."""
-    from flows.local.http_service import ask
-    from pipelines.serving import deployment
+    from flows.local.http_service import ask, serving
+    from pipelines.serving.catalogue import Source
 
-    deployment.run({"model": name})
-    answer = ask(address, "/predict", {"rows": [row]})
+    with serving({name: Source(name)}) as address:
+        answer = ask(address, f"/predict/{name}", {"rows": [row]})
     items = answer["predictions"][0].items()
     said = ", ".join(f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in items)
     return f"{said} ({answer['model']} version {answer['version']})"

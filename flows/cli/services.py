@@ -1,11 +1,12 @@
 """The commands of `bertline` that start, stop or call servers."""
 
+import os
 import signal
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from flows.cli.arguments import Name, group
+from flows.cli.arguments import group
 from flows.local import prefect_settings
 
 cli = group()
@@ -13,18 +14,24 @@ cli = group()
 
 @cli.command()
 def serve(
-    name: Name,
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="NAME, NAME@ALIAS or NAME@NUMBER")],
     host: str = "127.0.0.1",
     port: int = 8000,
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",
+    ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
-    """Serve the champion over HTTP until interrupted."""
-    from flows.local.http_service import serving
+    """Serve registered models over HTTP until interrupted, by default their champions."""
+    from flows.local import http_service
+    from pipelines.serving.catalogue import Source
 
     signal.signal(signal.SIGTERM, _end)
-    with serving(name, host=host, port=port, runtime=runtime) as address:
-        signal.signal(signal.SIGTERM, _end)  # Ray's own, which it has set meanwhile, ends in its stack's dump
-        print(f"{name} answers at {address}/predict, documented at {address}/docs; Ctrl-C stops it", flush=True)
+    sources = {text: Source.parse(text, runtime) for text in models}
+    in_ray = ray or "RAY_ADDRESS" in os.environ
+    with (http_service.serving_in_ray if in_ray else http_service.serving)(sources, host, port) as address:
+        signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
+        for name in sources:
+            print(f"{name} answers at {address}/predict/{name}", flush=True)
+        print(f"{address}/docs describes the service; Ctrl-C stops it", flush=True)
         while True:
             signal.pause()
 

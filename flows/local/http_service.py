@@ -2,36 +2,62 @@
 
 import json
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
+import uvicorn
+
 from pipelines.core.errors import InputError
-from pipelines.serving import deployment
+from pipelines.serving.app import application
+from pipelines.serving.catalogue import Catalogue, Source
+
+BACKLOG = 2048  # connections that wait to be accepted
+DRAIN_SECONDS = 20  # for requests in flight when the service stops
 
 
 @contextmanager
-def started(host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Ray Serve on this machine, with no model yet; yields its address, and stops everything that it started."""
-    port = port or free_port(host)
-    with deployment.started(host, port) as address:
-        yield address
+def serving(sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve models from this process; yields the service's address, and ends after the requests in flight.
+
+    Raises InputError if a model cannot be opened, or if nothing can listen at `host` and `port`; 0 takes a free port.
+    """
+    listener, catalogue = _listener(host, port), Catalogue()
+    with closing(listener), closing(catalogue):
+        catalogue.serve(sources)
+        config = uvicorn.Config(
+            application(catalogue),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+        )
+        server = uvicorn.Server(config)
+        # in a thread, as uvicorn in the main thread takes over the signals
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
+        thread.start()
+        try:
+            yield f"http://{host}:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @contextmanager
-def serving(
-    name: str, alias: str = "champion", host: str = "127.0.0.1", port: int = 0, runtime: str = ""
-) -> Iterator[str]:
-    """Serve a registered model; yields its address, and stops everything that it started."""
-    from pipelines.tracking import registry  # takes seconds, and most that is here does without
+def serving_in_ray(sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve models from replicas in Ray Serve; yields the proxy's address, and stops everything that it started."""
+    from pipelines.serving import deployment  # Ray takes seconds to import
 
-    registry.get(name, alias)  # before Ray takes its seconds to start
+    for source in sources.values():
+        source.version()  # a name that does not exist is found before Ray takes its seconds to start
     require_free(host, port)
-    with started(host, port) as address:
-        deployment.run({"model": name, "alias": alias, "runtime": runtime})
+    with deployment.started(host, port or free_port(host)) as address:
+        config = {name: f"{source.model}@{source.alias}" for name, source in sources.items()}
+        deployment.run({"models": config, "runtime": next(iter(sources.values())).runtime})
         try:
             yield address
         finally:
@@ -49,14 +75,22 @@ def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: fl
         raise InputError(f"{address}{path}: {error.code}: {error.read().decode()[:300]}") from None
 
 
-def require_free(host: str, port: int) -> None:
-    """Raise InputError if the service could not listen there."""
+def _listener(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises InputError if none can."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
     except (OSError, OverflowError) as error:
+        listener.close()
         raise InputError(f"{host}:{port}: no service can listen there ({error})") from None
+    return listener
+
+
+def require_free(host: str, port: int) -> None:
+    """Raise InputError if nothing could listen there."""
+    _listener(host, port).close()
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -66,7 +66,7 @@ def _has_matrix(layer: nn.Module) -> bool:
 
 
 def batching(model: nn.Module) -> str:
-    """How the exported model must be batched so that its rows are exact; see `pipelines.inference.runtimes`."""
+    """The batches that keep the rows of the exported model exact; see pipelines.inference.runtimes."""
     if any(isinstance(part, int8_layers.Dynamic) for part in model.modules()):
         return ALONE  # the range of a layer's inputs is that of the whole batch
     return PAIRS if any(isinstance(part, nn.RNNBase) for part in model.modules()) else ANY

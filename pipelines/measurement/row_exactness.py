@@ -1,4 +1,4 @@
-"""How far a row's outputs depend on the rows beside it, in batches of random sequences."""
+"""Measure how far a row's outputs depend on the rows beside it, in batches of random sequences."""
 
 from collections.abc import Iterator
 

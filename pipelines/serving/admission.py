@@ -1,35 +1,99 @@
-"""Limit the requests: a few are answered at a time, some wait, and the others get a 503."""
+"""A fair queue of rows that refuses requests when its rows need too long."""
 
-import asyncio
-from typing import Any
+import heapq
+import itertools
+import math
+import time
+from asyncio import Future
+from dataclasses import dataclass, field
 
-from fastapi.responses import JSONResponse
+import pyarrow as pa
 
-AT_A_TIME, WAITING = 16, 64
-# requests that Ray Serve sends to a replica at a time; a slow body holds one of these, but none of AT_A_TIME
-CONNECTIONS = 256
+from pipelines.core.errors import InputError
+
+WAIT_SECONDS = 2.0  # a request is refused if the requests before it need longer than this
+START_RATE = 2_000.0  # characters a second, until some have been measured
 
 
-class Turns:
-    """An ASGI middleware that lets at most `at_a_time` POST requests run, and `waiting` others wait.
+class BusyError(InputError):
+    """The queue is full; `seconds` is when the request would be admitted."""
 
-    Their bodies have been read completely before (`bodies.LimitedBodies`).
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"too many requests are waiting; try again in {math.ceil(seconds)} s")
+
+
+@dataclass(order=True)
+class Part:
+    """Rows of one request that run in one batch. Parts are ordered by `tag`, then by arrival."""
+
+    tag: float
+    number: int
+    rows: pa.RecordBatch = field(compare=False)
+    cost: int = field(compare=False)  # in characters
+    answer: Future[list[dict[str, object]]] = field(compare=False)  # one prediction for each row
+
+
+class FairQueue:
+    """Parts in the order of start-time fair queueing (Goyal et al. 1996), so that no request delays all others.
+
+    The rows of a long request are spread behind rows that arrive later. Requests with the same key share one place in
+    the order, so a key that sends more than others waits longer.
     """
 
-    def __init__(self, app: Any, at_a_time: int = AT_A_TIME, waiting: int = WAITING) -> None:
-        self.app, self.most = app, at_a_time + waiting
-        self.turns, self.admitted = asyncio.Semaphore(at_a_time), 0
+    def __init__(self, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.wait_seconds, self.rate = wait_seconds, START_RATE
+        self.waiting = 0  # the cost of all parts in the queue
+        self._parts: list[Part] = []
+        self._numbers = itertools.count()
+        self._now = 0.0  # the tag of the part that was taken last
+        self._ends: dict[str, float] = {}  # key -> the tag after its last part
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":  # GET, such as /health, is answered at any time
-            await self.app(scope, receive, send)
-        elif self.admitted >= self.most:
-            why = f"{self.admitted} requests are running or waiting; try again"
-            await JSONResponse({"detail": why}, 503, {"Retry-After": "1"})(scope, receive, send)
-        else:
-            self.admitted += 1
-            try:
-                async with self.turns:
-                    await self.app(scope, receive, send)
-            finally:
-                self.admitted -= 1
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def admit(self) -> None:
+        """Raise BusyError if the parts in the queue need longer than `wait_seconds`."""
+        seconds = self.waiting / self.rate
+        if seconds > self.wait_seconds:
+            raise BusyError(seconds - self.wait_seconds)
+
+    def put(self, rows: list[pa.RecordBatch], costs: list[int], answers: list[Future], key: str = "") -> None:
+        """Add the parts of one request."""
+        tag = max(self._now, self._ends.get(key, 0.0)) if key else self._now
+        for batch, cost, answer in zip(rows, costs, answers, strict=True):
+            heapq.heappush(self._parts, Part(tag, next(self._numbers), batch, cost, answer))
+            tag += cost
+            self.waiting += cost
+        if key:
+            self._ends = {name: end for name, end in self._ends.items() if end > self._now} | {key: tag}
+
+    def take(self, budget: int) -> list[Part]:
+        """Remove the next parts: at least one, then as many as fit in `budget`. Parts without a client are dropped."""
+        taken: list[Part] = []
+        while self._parts and (not taken or self._parts[0].cost <= budget):
+            part = heapq.heappop(self._parts)
+            self.waiting -= part.cost
+            self._now = max(self._now, part.tag)
+            if not part.answer.done():  # a client that hung up, or whose deadline passed, has cancelled it
+                taken.append(part)
+                budget -= part.cost
+        return taken
+
+
+class Speed:
+    """The characters that all workers answer in a second: a moving average over the last seconds of work."""
+
+    def __init__(self, workers: int, half_life: float = 2.0) -> None:
+        self.workers, self.half_life = workers, half_life
+        self._characters = self._seconds = 0.0
+        self._last = time.monotonic()
+
+    def add(self, characters: int, seconds: float) -> float:
+        """Count one batch, which one worker ran in `seconds`; returns the new average."""
+        now = time.monotonic()
+        keep = 0.5 ** ((now - self._last) / self.half_life)
+        self._last = now
+        self._characters = keep * self._characters + characters
+        self._seconds = keep * self._seconds + seconds
+        return self.workers * self._characters / max(self._seconds, 1e-6)

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pipelines.core.errors import InputError
 from pipelines.tracking import store
@@ -65,10 +66,10 @@ def drain() -> None:
     serve.delete(NAME)
 
 
-def run(arguments: dict[str, str]) -> None:
-    """Run `pipelines.serving.app` on the Serve that `started` has started."""
+def run(arguments: dict[str, Any]) -> None:
+    """Run `pipelines.serving.ray_service` on the Serve that `started` has started."""
     from ray import serve
 
-    from pipelines.serving.app import app
+    from pipelines.serving.ray_service import app
 
     serve.run(app(arguments), name=NAME, route_prefix="/")

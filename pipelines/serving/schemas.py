@@ -2,14 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 
-MAX_ROWS = 256  # in one request
-MAX_CHARACTERS = 20_000  # in one text
-MAX_IN_ALL = 200_000  # characters in all texts of a request; more would delay other requests by minutes
-MAX_CHOICES = 64  # of a row
-
+from pipelines.serving.limits import MAX_CHARACTERS, MAX_CHOICES, MAX_ROWS
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 
@@ -25,28 +20,12 @@ class Row(BaseModel):
     context: Text | None = None
     choices: Annotated[list[Text], Field(max_length=MAX_CHOICES)] | None = None  # kind choice
 
-    def characters(self) -> int:
-        """The number of characters in all texts of the row."""
-        texts = (self.text, self.text_pair, self.question, self.context, *(self.choices or ()))
-        return sum(len(text) for text in texts if text)
-
 
 class Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     rows: list[Row] = Field(min_length=1, max_length=MAX_ROWS)
     scores: bool = False  # answer with every label's probability
-
-    @model_validator(mode="after")
-    def _bounded(self) -> "Request":
-        count = sum(row.characters() for row in self.rows)
-        if count > MAX_IN_ALL:
-            raise PydanticCustomError(
-                "too_long",
-                "{count} characters in all rows; a request takes at most {most}, and `bertline score` has no limit",
-                {"count": count, "most": MAX_IN_ALL},
-            )
-        return self
 
 
 class Entity(BaseModel):
@@ -92,10 +71,17 @@ JSON_OR_TEXT: dict[str, Any] = {
 }
 
 
+class Health(BaseModel):
+    status: str
+
+
 class Model(BaseModel):
-    model: str
+    name: str  # in this service
+    model: str  # the registered name
     version: int
     kind: str
     inputs: list[str]  # the columns of a row
     labels: list[str]
     max_length: int  # in tokens; longer texts are cut
+    # the largest difference of a row's logits alone and beside other rows; 0: its bits are the same in any company
+    row_difference: float

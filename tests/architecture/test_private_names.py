@@ -83,7 +83,7 @@ def used(source: str) -> Iterator[str]:
 
 def names_of(node: ast.AST) -> list[str]:
     """What the node defines as an attribute of its own class: methods, self.x = ..."""
-    if isinstance(node, ast.FunctionDef):
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [

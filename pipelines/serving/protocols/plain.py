@@ -1,0 +1,126 @@
+"""The service's own protocol: `POST /predict/{model}` with rows, and what is served, described by OpenAPI."""
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from pipelines.core.errors import InputError
+from pipelines.serving import answering, schemas
+from pipelines.serving.answering import respond
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.problems import Problem
+from pipelines.serving.served_model import ServedModel
+
+KEY = 40  # the most characters of an unknown key in an error, since the key may be long
+JSON = "application/json"
+PROBLEM: dict[int | str, dict[str, Any]] = {
+    404: {"model": schemas.Problem, "description": "No model with this name is served."},
+    408: {"description": "The body was not sent in time.", **schemas.JSON_OR_TEXT},
+    413: {"model": schemas.Problem, "description": "The body is too large."},
+    422: {"model": schemas.Problem, "description": "The request is invalid; `detail` says what is wrong, and where."},
+    429: {"model": schemas.Problem, "description": "Too many requests wait; Retry-After says when to try again."},
+    500: {"description": "The service failed; its log says why.", **schemas.JSON_OR_TEXT},
+    503: {"description": "The service starts or stops; try again.", **schemas.JSON_OR_TEXT},
+    504: {"model": schemas.Problem, "description": "No answer within x-request-timeout-seconds."},
+}
+BODY = {
+    "requestBody": {"required": True, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Request"}}}},
+    "parameters": [{"name": answering.TIMEOUT, "in": "header", "schema": {"type": "number", "maximum": 60}}],
+}
+DESCRIBED: dict[int | str, dict[str, Any]] = {status: PROBLEM[status] for status in (404, 500, 503)}
+
+
+def routes(catalogue: Catalogue) -> APIRouter:
+    """The routes of the plain protocol."""
+    router = APIRouter()
+
+    @router.get("/health", responses={503: PROBLEM[503]})
+    async def health() -> schemas.Health:
+        """Return whether the service answers."""
+        return schemas.Health(status="ok")
+
+    @router.get("/models")
+    async def models() -> list[schemas.Model]:
+        """The served models; the first one answers requests without a name."""
+        return [described(model) for model in catalogue]
+
+    @router.get("/models/{name}", responses=DESCRIBED, response_model=schemas.Model)
+    async def model(name: str) -> Any:
+        """The version that answers, with its inputs and labels."""
+        return await respond(_described(catalogue, name), detail)
+
+    @router.get("/model", responses=DESCRIBED)
+    async def first() -> schemas.Model:
+        """The first model."""
+        return described(catalogue.first())
+
+    @router.post("/predict/{name}", response_model=schemas.Answer, responses=PROBLEM, openapi_extra=BODY)
+    async def predict(name: str, request: Request) -> Any:
+        """The predictions of a model for the rows, in their order."""
+        return await respond(_answer(catalogue, name, request), detail)
+
+    @router.post("/predict", response_model=schemas.Answer, responses=PROBLEM, openapi_extra=BODY)
+    async def predict_first(request: Request) -> Any:
+        """The predictions of the first model for the rows, in their order."""
+        return await respond(_answer(catalogue, "", request), detail)
+
+    return router
+
+
+def described(model: ServedModel) -> schemas.Model:
+    return schemas.Model(
+        name=model.name,
+        model=model.version.name,
+        version=model.version.version,
+        kind=model.task.kind,
+        inputs=model.inputs,
+        labels=list(model.task.labels),
+        max_length=model.predictor.max_length,
+        row_difference=model.row_difference,
+    )
+
+
+async def _described(catalogue: Catalogue, name: str) -> schemas.Model:
+    return described(catalogue[name])
+
+
+async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response:
+    model = catalogue[name] if name else catalogue.first()
+    sent = parsed(await request.body())
+    predictions = await answering.predictions(request, model, columns(sent.rows))
+    with_scores = sent.scores
+    for row in predictions:
+        scores = row.pop("scores", None)
+        if scores and with_scores:
+            row["scores"] = dict(zip(model.task.labels, scores, strict=True))
+    version = model.version
+    answer = {"model": version.name, "version": version.version, "predictions": predictions}
+    return Response(orjson.dumps(answer), media_type=JSON)
+
+
+def parsed(body: bytes) -> schemas.Request:
+    """The request in a body. Raises InputError with what is wrong, and where, but without the input.
+
+    The input may be private, large, or not valid JSON.
+    """
+    try:
+        return schemas.Request.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part)[:KEY] for part in first["loc"])
+        raise InputError(f"{place or 'the body'}: {first['msg']}") from None
+
+
+def columns(rows: list[schemas.Row]) -> dict[str, list[Any]]:
+    """The rows by column: every column that a row has."""
+    names = {name for row in rows for name in row.model_fields_set if getattr(row, name) is not None}
+    return {name: [getattr(row, name) for row in rows] for name in sorted(names)}
+
+
+def detail(problem: Problem) -> dict[str, str]:
+    """The body of an error."""
+    return {"detail": problem.sentence}

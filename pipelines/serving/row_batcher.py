@@ -1,0 +1,141 @@
+"""Run rows of concurrent requests together through one predictor, in threads beside the event loop."""
+
+import asyncio
+import threading
+import time
+from concurrent.futures import Executor
+
+import pyarrow as pa
+
+from pipelines.core.errors import InputError
+from pipelines.inference.predictor import Predictor
+from pipelines.serving.admission import FairQueue, Part, Speed
+
+BATCH_SECONDS = 0.025  # the time that one batch should take; it bounds how long a new request waits for a worker
+SEQUENCE = 16  # the cost of a row besides its characters
+LEAST_BUDGET, MOST_BUDGET = 64, 4096  # characters of one batch
+
+Prediction = dict[str, object]
+
+
+class ModelError(RuntimeError):
+    """The model returns no numbers."""
+
+
+class RowBatcher:
+    """A queue in front of a predictor, and workers that empty it.
+
+    An answer has the same bits in every batch (pipelines.measurement.row_exactness), so requests may share one.
+    """
+
+    def __init__(self, predictor: Predictor, pool: Executor, workers: int) -> None:
+        self.predictor, self.pool = predictor, pool
+        self.queue, self.speed = FairQueue(), Speed(workers)
+        self.budget = LEAST_BUDGET
+        self._idle = workers
+        self._encoding = threading.Lock()  # MeCab's tagger is not made for several threads
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def predict(self, rows: pa.RecordBatch, key: str = "") -> list[Prediction]:
+        """The predictions for checked rows (`predictor.inputs`), in their order.
+
+        Raises BusyError if too much is waiting. Cancelling this coroutine frees the places of its rows.
+        """
+        self.queue.admit()
+        loop = asyncio.get_running_loop()
+        parts, costs = self._parts(rows)
+        answers: list[asyncio.Future[list[Prediction]]] = [loop.create_future() for _ in parts]
+        self.queue.put(parts, costs, answers, key)
+        if self._idle:
+            self._idle -= 1
+            worker = loop.create_task(self._work())
+            self._running.add(worker)  # the loop itself keeps weak references only
+            worker.add_done_callback(self._running.discard)
+        try:
+            if len(answers) == 1:
+                return await answers[0]
+            return [prediction for answer in await asyncio.gather(*answers) for prediction in answer]
+        finally:
+            for answer in answers:
+                answer.cancel()
+
+    def _parts(self, rows: pa.RecordBatch) -> tuple[list[pa.RecordBatch], list[int]]:
+        """`rows` in parts that each fit in a batch, or have one row; and the cost of each part."""
+        of_rows = costs(rows)
+        if sum(of_rows) <= self.budget or len(of_rows) == 1:
+            return [rows], [sum(of_rows)]
+        parts, sums, first, total = [], [], 0, 0
+        for number, cost in enumerate(of_rows):
+            if total and total + cost > self.budget:
+                parts.append(rows.slice(first, number - first))
+                sums.append(total)
+                first, total = number, 0
+            total += cost
+        return [*parts, rows.slice(first)], [*sums, total]
+
+    async def _work(self) -> None:
+        """Run batches until the queue is empty."""
+        loop = asyncio.get_running_loop()
+        try:
+            while parts := self.queue.take(self.budget):
+                start = time.perf_counter()
+                try:
+                    predictions = await loop.run_in_executor(self.pool, self._predictions, [p.rows for p in parts])
+                except Exception as error:  # of any type: it goes to the request, and the worker goes on
+                    await self._each_alone(parts, error)
+                    continue
+                self.queue.rate = self.speed.add(sum(part.cost for part in parts), time.perf_counter() - start)
+                self.budget = self._new_budget()
+                _deliver(parts, predictions)
+        finally:
+            self._idle += 1
+
+    async def _each_alone(self, parts: list[Part], error: Exception) -> None:
+        """Run parts one by one after their batch failed, so that one row fails no other request."""
+        for part in parts:
+            failure = error
+            if len(parts) > 1:
+                try:
+                    rows = await asyncio.get_running_loop().run_in_executor(self.pool, self._predictions, [part.rows])
+                    _deliver([part], rows)
+                    continue
+                except Exception as own:
+                    failure = own
+            if not part.answer.done():
+                part.answer.set_exception(failure)
+
+    def _predictions(self, batches: list[pa.RecordBatch]) -> list[Prediction]:
+        """The predictions for the rows of several parts."""
+        rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        with self._encoding:
+            encoded = self.predictor.encode(rows)
+        try:
+            (outputs,) = self.predictor.forward([encoded])
+        except InputError as error:  # its weights are damaged, which is no fault of the request
+            raise ModelError(str(error)) from error
+        return self.predictor.decode(rows, encoded, outputs).to_pylist()
+
+    def _new_budget(self) -> int:
+        in_time = int(self.queue.rate / self.speed.workers * BATCH_SECONDS)
+        return min(max(in_time, LEAST_BUDGET), MOST_BUDGET)
+
+
+def costs(rows: pa.RecordBatch) -> list[int]:
+    """The cost of each row: the characters of its texts, and a constant for each sequence."""
+    totals = [0] * rows.num_rows
+    for name in rows.schema.names:
+        if name == "id":
+            continue
+        for number, value in enumerate(rows.column(name).to_pylist()):
+            texts = value if isinstance(value, list) else [value]
+            totals[number] += sum(len(text) + SEQUENCE for text in texts)
+    return totals
+
+
+def _deliver(parts: list[Part], predictions: list[Prediction]) -> None:
+    first = 0
+    for part in parts:
+        last = first + part.rows.num_rows
+        if not part.answer.done():  # a client that hung up has cancelled it
+            part.answer.set_result(predictions[first:last])
+        first = last
