@@ -1,0 +1,47 @@
+"""Models from folders behind the service's application, without a registry."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from flows.local.http_service import free_port
+from pipelines.inference.predictor import Predictor
+from pipelines.serving.app import application
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.row_batcher import RowBatcher
+from pipelines.serving.served_model import ServedModel
+from pipelines.tracking import registry
+
+WORKERS = 2
+
+
+def catalogue(models: dict[str, Path]) -> Catalogue:
+    """A catalogue of the model folders, each as version 1 of its name."""
+    pool, opened = ThreadPoolExecutor(WORKERS), Catalogue()
+    opened._models = {
+        name: ServedModel(name, registry.Version(name, 1, {}), predictor, RowBatcher(predictor, pool, WORKERS), 0.0)
+        for name, predictor in ((name, Predictor.load(folder, threads=1)) for name, folder in models.items())
+    }
+    return opened
+
+
+@contextmanager
+def serving(models: Catalogue) -> Iterator[str]:
+    """The address of the service with these models, until the block ends."""
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(application(models), port=port, log_level="warning", access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        models.close()
