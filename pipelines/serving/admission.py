@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from pipelines.core.errors import InputError
 
-WAIT_SECONDS = 2.0  # a request is refused if the requests before it need longer than this
-START_RATE = 2_000.0  # characters a second, until some have been measured
+WAIT_SECONDS = 5.0  # a request is refused if the requests before it need longer than this
 
 
 class BusyError(InputError):
@@ -30,7 +29,7 @@ class Part:
     tag: float
     number: int
     rows: pa.RecordBatch = field(compare=False)
-    cost: int = field(compare=False)  # in characters
+    cost: int = field(compare=False)  # see row_batcher.costs
     answer: Future[list[dict[str, object]]] = field(compare=False)  # one prediction for each row
 
 
@@ -41,8 +40,9 @@ class FairQueue:
     the order, so a key that sends more than others waits longer.
     """
 
-    def __init__(self, wait_seconds: float = WAIT_SECONDS) -> None:
-        self.wait_seconds, self.rate = wait_seconds, START_RATE
+    def __init__(self, rate: float, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.rate = rate  # the cost that all workers run in a second
+        self.wait_seconds = wait_seconds
         self.waiting = 0  # the cost of all parts in the queue
         self._parts: list[Part] = []
         self._numbers = itertools.count()
@@ -82,18 +82,18 @@ class FairQueue:
 
 
 class Speed:
-    """The characters that all workers answer in a second: a moving average over the last seconds of work."""
+    """The cost that all workers run in a second: a moving average over the last seconds of work."""
 
     def __init__(self, workers: int, half_life: float = 2.0) -> None:
         self.workers, self.half_life = workers, half_life
-        self._characters = self._seconds = 0.0
+        self._cost = self._seconds = 0.0
         self._last = time.monotonic()
 
-    def add(self, characters: int, seconds: float) -> float:
+    def add(self, cost: int, seconds: float) -> float:
         """Count one batch, which one worker ran in `seconds`; returns the new average."""
         now = time.monotonic()
         keep = 0.5 ** ((now - self._last) / self.half_life)
         self._last = now
-        self._characters = keep * self._characters + characters
+        self._cost = keep * self._cost + cost
         self._seconds = keep * self._seconds + seconds
-        return self.workers * self._characters / max(self._seconds, 1e-6)
+        return self.workers * self._cost / max(self._seconds, 1e-6)

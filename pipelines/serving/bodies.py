@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 
 MAX_BYTES = 4_000_000  # enough for schemas.MAX_IN_ALL characters, each escaped as two \\uXXXX, and the JSON around them
 SECONDS = 10  # to send a body; a slow client holds one of the service's connections meanwhile
+LINGER_SECONDS, LINGER_BYTES = 2, 64_000_000  # to read, and forget, of a body that is too large
 KEY = 40  # the most characters of a key in an error, since the key may be long
 LENGTH = b"content-length"
 
@@ -41,6 +42,7 @@ class LimitedBodies:
         except TimeoutError:
             await _refuse(408, f"the body was not sent within {self.seconds:g} s", scope, receive, send)
         except _TooLargeError:
+            await self._discard(scope, receive)
             why = f"the body has more than {self.max_bytes:,} bytes; `bertline score` has no limit"
             await _refuse(413, why, scope, receive, send)
         except _RepeatedError as error:
@@ -49,6 +51,19 @@ class LimitedBodies:
         else:
             if body is not None:
                 await self.app(scope, _sent_before(body, receive), send)
+
+    async def _discard(self, scope: Any, receive: Any) -> None:
+        """Read on for a while, as a client that still sends when the connection is closed never sees the answer."""
+        if any(name.lower() == b"expect" for name, _ in scope["headers"]):  # it has sent nothing yet, and waits
+            return
+        size = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while size < LINGER_BYTES:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                        return
 
     async def whole(self, scope: Any, receive: Any) -> bytes | None:
         """Read the whole body; None if the client has disconnected. Raises _TooLargeError."""
@@ -93,6 +108,6 @@ def _sent_before(body: bytes, receive: Any) -> Any:
 
 
 async def _refuse(status: int, why: str, scope: Any, receive: Any, send: Any) -> None:
-    """Answer with an error, and close the connection; the rest of the body is not read."""
+    """Answer with an error, and close the connection."""
     headers = {"Connection": "close"}
     await JSONResponse({"detail": why}, status, headers)(scope, receive, send)

@@ -8,12 +8,17 @@ from concurrent.futures import Executor
 import pyarrow as pa
 
 from pipelines.core.errors import InputError
+from pipelines.core.schema import INPUTS
 from pipelines.inference.predictor import Predictor
 from pipelines.serving.admission import FairQueue, Part, Speed
 
 BATCH_SECONDS = 0.025  # the time that one batch should take; it bounds how long a new request waits for a worker
-SEQUENCE = 16  # the cost of a row besides its characters
-LEAST_BUDGET, MOST_BUDGET = 64, 4096  # characters of one batch
+SEQUENCE = 16  # the cost of a sequence besides its characters
+ENCODED = 50  # characters that are encoded in the time that the model takes for one
+WARM_UP = 3  # predictions when a model is opened
+LEAST_BUDGET, MOST_BUDGET = 64, 4096  # the cost of one batch
+
+TYPICAL = "新型スマートフォンの予約開始、五色展開で登場"  # a text that the first rate is measured with
 
 Prediction = dict[str, object]
 
@@ -30,8 +35,9 @@ class RowBatcher:
 
     def __init__(self, predictor: Predictor, pool: Executor, workers: int) -> None:
         self.predictor, self.pool = predictor, pool
-        self.queue, self.speed = FairQueue(), Speed(workers)
-        self.budget = LEAST_BUDGET
+        self.speed = Speed(workers)
+        self.queue = FairQueue(self._first_rate())
+        self.budget = self._new_budget()
         self._idle = workers
         self._encoding = threading.Lock()  # MeCab's tagger is not made for several threads
         self._running: set[asyncio.Task[None]] = set()
@@ -61,7 +67,7 @@ class RowBatcher:
 
     def _parts(self, rows: pa.RecordBatch) -> tuple[list[pa.RecordBatch], list[int]]:
         """`rows` in parts that each fit in a batch, or have one row; and the cost of each part."""
-        of_rows = costs(rows)
+        of_rows = costs(rows, self.predictor)
         if sum(of_rows) <= self.budget or len(of_rows) == 1:
             return [rows], [sum(of_rows)]
         parts, sums, first, total = [], [], 0, 0
@@ -115,20 +121,33 @@ class RowBatcher:
             raise ModelError(str(error)) from error
         return self.predictor.decode(rows, encoded, outputs).to_pylist()
 
+    def _first_rate(self) -> float:
+        """The rate that a row of a typical length runs at, which also warms the model up."""
+        task = self.predictor.task
+        columns = {
+            name: [[TYPICAL] * len(task.labels)] if name == "choices" else [TYPICAL] for name in INPUTS[task.kind]
+        }
+        rows, seconds = pa.RecordBatch.from_pydict(columns), []
+        for _ in range(WARM_UP):
+            start = time.perf_counter()
+            self.predictor.predict(rows)
+            seconds.append(time.perf_counter() - start)
+        return self.speed.add(sum(costs(rows, self.predictor)), min(seconds))
+
     def _new_budget(self) -> int:
         in_time = int(self.queue.rate / self.speed.workers * BATCH_SECONDS)
         return min(max(in_time, LEAST_BUDGET), MOST_BUDGET)
 
 
-def costs(rows: pa.RecordBatch) -> list[int]:
-    """The cost of each row: the characters of its texts, and a constant for each sequence."""
+def costs(rows: pa.RecordBatch, predictor: Predictor) -> list[int]:
+    """The cost of each row: about the characters that the model reads; all of them are encoded, which costs less."""
+    whole = predictor.task.kind in ("span", "tagging")  # these read long texts in parts, the others cut them
+    longest = MOST_BUDGET * 100 if whole else 2 * predictor.max_length  # a token has a character or two
     totals = [0] * rows.num_rows
-    for name in rows.schema.names:
-        if name == "id":
-            continue
-        for number, value in enumerate(rows.column(name).to_pylist()):
-            texts = value if isinstance(value, list) else [value]
-            totals[number] += sum(len(text) + SEQUENCE for text in texts)
+    for column in rows.columns:
+        for number, value in enumerate(column.to_pylist()):
+            for text in value if isinstance(value, list) else [value]:
+                totals[number] += min(len(text), longest) + len(text) // ENCODED + SEQUENCE
     return totals
 
 

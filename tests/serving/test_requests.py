@@ -6,32 +6,55 @@ import re
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 
-from pipelines.serving import admission, app, bodies, docs_page, schemas
+from pipelines.core.errors import InputError
+from pipelines.serving import app, bodies, docs_page, limits
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.protocols import plain
 
 
 def refused(body: dict[str, Any]) -> str:
     """The error that a client gets for the body of its request."""
-    with pytest.raises(ValidationError) as found:
-        schemas.Request.model_validate(body)
-    sent = asyncio.run(app._refused(None, RequestValidationError(found.value.errors())))
-    assert sent.status_code == 422
-    return str(json.loads(bytes(sent.body))["detail"])
+    with pytest.raises(InputError) as error:
+        limits.check(plain.columns(plain.parsed(json.dumps(body).encode()).rows))
+    return str(error.value)
 
 
 def test_a_request_of_more_work_than_a_minute_s_is_refused() -> None:
-    row = {"text": "犬" * schemas.MAX_CHARACTERS}
-    assert len(schemas.Request.model_validate({"rows": [row] * 10}).rows) == 10
-    assert refused({"rows": [row] * 11}).startswith("the body: 220000 characters in all rows; a request takes at most")
+    row = {"text": "犬" * limits.MAX_CHARACTERS}
+    limits.check({"text": [row["text"]] * 10})
+    assert refused({"rows": [row] * 11}).startswith("220000 characters in all rows; a request takes at most")
     assert "at most 64" in refused({"rows": [{"choices": ["犬"] * 65}]})
 
 
-def test_no_text_is_repeated_and_of_an_unknown_key_a_line() -> None:
+def test_every_protocol_has_the_limits() -> None:
+    for columns, sentence in (
+        ({"text": ["犬"] * 257}, "257 rows; a request takes at most 256, and `bertline score` has no limit"),
+        ({"text": ["犬", "x" * 20_001]}, "text: row 1 has 20001 characters; it may have 20000"),
+        ({"text": ["犬", 1]}, "text: row 1 is not text"),
+        ({"text": [None]}, "text: row 0 is not text"),
+        ({"text": ["\ud800"]}, "text: row 0 has half of a surrogate pair; it is not Unicode text"),
+        ({"choices": [["犬"] * 65]}, "choices: row 0 has 65 texts; it may have 64"),
+        ({"choices": [["犬", None]]}, "choices: row 0 is not text"),
+    ):
+        with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
+            limits.check(columns)
+
+
+def test_an_error_repeats_no_text_and_cuts_an_unknown_key() -> None:
     assert refused({"rows": [{"txt" * 1000: "x"}]}) == f"rows.0.{('txt' * 14)[:40]}: Extra inputs are not permitted"
     assert refused({"rows": [{"text": 12}]}) == "rows.0.text: Input should be a valid string"
+    for body in (
+        b"",
+        b"{",
+        b"\xff",
+        b'{"rows": [{"text": "secret\xff"}]}',
+        b"[" * 10_000,
+        b'{"rows": [{"text": NaN}]}',
+    ):
+        with pytest.raises(InputError) as error:
+            plain.parsed(body)
+        assert "secret" not in str(error.value)
 
 
 def answered(parts: list[bytes], pause: float = 0, **headers: str) -> tuple[int, str]:
@@ -92,49 +115,28 @@ def test_every_other_body_is_the_application_s_to_judge(body: str) -> None:
     assert answered([body.encode()]) == (200, str(len(body.encode())))
 
 
-def test_requests_have_their_turn_and_those_beyond_are_told() -> None:
-    now, most = [0], [0]
-
-    async def slow(scope: Any, receive: Any, send: Any) -> None:
-        now[0] += 1
-        most[0] = max(most[0], now[0])
-        await asyncio.sleep(0.01)
-        now[0] -= 1
-        await send({"type": "http.response.start", "status": 200})
-
-    async def run() -> list[int]:
-        turns, statuses = admission.Turns(slow, 2, 3), list[int]()
-
-        async def send(message: dict[str, Any]) -> None:
-            statuses.extend(message[key] for key in message if key == "status")
-
-        one = [turns({"type": "http", "method": "POST"}, None, send) for _ in range(7)]
-        await asyncio.gather(*one, turns({"type": "http", "method": "GET"}, None, send))
-        await turns({"type": "http", "method": "POST"}, None, send)
-        return statuses
-
-    assert sorted(asyncio.run(run())) == [200] * 7 + [503] * 2
-    assert most == [3], "two with a body, and the one without"
-
-
 def test_the_largest_request_that_is_right_is_no_body_too_large() -> None:
-    row = {"text": "😀" * schemas.MAX_CHARACTERS}
-    body = json.dumps({"rows": [row] * (schemas.MAX_IN_ALL // schemas.MAX_CHARACTERS)})  # \\ud83d\\ude00 for each
-    assert len(body) > schemas.MAX_IN_ALL * 12
-    assert len(body) + schemas.MAX_ROWS * schemas.MAX_CHOICES * 10 < bodies.MAX_BYTES
+    row = {"text": "😀" * limits.MAX_CHARACTERS}
+    body = json.dumps({"rows": [row] * (limits.MAX_IN_ALL // limits.MAX_CHARACTERS)})  # \\ud83d\\ude00 for each
+    assert len(body) > limits.MAX_IN_ALL * 12
+    assert len(body) + limits.MAX_ROWS * limits.MAX_CHOICES * 10 < bodies.MAX_BYTES
 
 
 def test_the_page_needs_no_other_host() -> None:
     assert re.findall(r"(?:https?:)?//\w", docs_page.HTML) == []
     assert "default-src 'none'" in docs_page.response().headers["Content-Security-Policy"]
-    assert isinstance(app.api, FastAPI)
-    assert (app.api.docs_url, app.api.redoc_url) == (None, None)
+    api = app.application(Catalogue())
+    assert (api.docs_url, api.redoc_url) == (None, None)
 
 
-def test_openapi_says_what_is_sent() -> None:
-    spec = app.api.openapi()
-    told = spec["paths"]["/predict"]["post"]["responses"]
-    assert set(told) == {"200", "400", "408", "413", "422", "500", "503"}
-    assert told["422"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Problem"}
+def test_openapi_has_every_response_that_is_sent() -> None:
+    spec = app.application(Catalogue()).openapi()
+    for path in ("/predict", "/predict/{name}"):
+        responses = spec["paths"][path]["post"]["responses"]
+        assert set(responses) == {"200", "404", "408", "413", "422", "429", "500", "503", "504"}
+        assert responses["422"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Problem"}
+        body = spec["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert body == {"$ref": "#/components/schemas/Request"}
     assert spec["components"]["schemas"]["Problem"]["properties"]["detail"]["type"] == "string"
+    assert "rows" in spec["components"]["schemas"]["Request"]["properties"]
     assert "HTTPValidationError" not in spec["components"]["schemas"]

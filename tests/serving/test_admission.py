@@ -1,0 +1,267 @@
+"""The order of the queue, what it refuses, and how the batcher runs what it takes."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from flows.local.http_service import ask
+from pipelines.core.errors import InputError
+from pipelines.inference.predictor import Predictor
+from pipelines.serving import admission
+from pipelines.serving.admission import BusyError, FairQueue, Speed
+from pipelines.serving.row_batcher import WARM_UP, ModelError, RowBatcher
+from tests.support import raw_http, served, tiny
+
+TEXTS = ["犬", "映画の公開日が決定", "試合は延長の末に決着した。" * 3, "a b c"]
+
+
+def batch(*texts: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"text": list(texts)})
+
+
+def queued(*requests: tuple[str, list[int]]) -> tuple[FairQueue, asyncio.AbstractEventLoop]:
+    """A queue with requests, each a key and the costs of its parts; a part's row is its key and its number."""
+    queue, loop = FairQueue(rate=1000.0), asyncio.new_event_loop()
+    for key, costs in requests:
+        rows = [batch(f"{key}{number}") for number in range(len(costs))]
+        queue.put(rows, costs, [loop.create_future() for _ in costs], key.rstrip("0123456789") if key.isupper() else "")
+    return queue, loop
+
+
+def order(queue: FairQueue, budget: int = 0) -> list[list[str]]:
+    """The rows of the batches that the queue gives until it is empty."""
+    batches = []
+    while parts := queue.take(budget):
+        batches.append([part.rows.column("text")[0].as_py() for part in parts])
+    return batches
+
+
+def test_a_short_request_does_not_wait_for_all_of_a_long_one() -> None:
+    queue, loop = queued(("long", [100] * 4))
+    assert [part.rows.column("text")[0].as_py() for part in queue.take(0)] == ["long0"]
+    queue.put([batch("short0")], [10], [loop.create_future()])
+    assert order(queue) == [["short0"], ["long1"], ["long2"], ["long3"]]
+    assert (len(queue), queue.waiting) == (0, 0)
+    loop.close()
+
+
+def test_a_key_that_sends_more_does_not_delay_another() -> None:
+    queue, loop = queued(("A", [100] * 3), ("A", [100]), ("B", [100]))
+    assert order(queue) == [["A0"], ["B0"], ["A1"], ["A2"], ["A0"]]
+    loop.close()
+
+
+def test_a_batch_takes_what_fits_and_at_least_one_part() -> None:
+    queue, loop = queued(("a", [500]), ("b", [30]), ("c", [30]), ("d", [50]))
+    assert order(queue, 100) == [["a0"], ["b0", "c0"], ["d0"]]
+    loop.close()
+
+
+def test_a_part_without_a_client_is_dropped() -> None:
+    queue, loop = queued(("a", [10]))
+    gone = loop.create_future()
+    gone.cancel()
+    queue.put([batch("gone")], [70], [gone])
+    assert queue.waiting == 80
+    assert order(queue, 100) == [["a0"]]
+    assert queue.waiting == 0
+    loop.close()
+
+
+def test_a_full_queue_refuses_and_says_until_when() -> None:
+    queue, loop = queued(("a", [1000]))
+    queue.rate = 200.0
+    queue.admit()
+    queue.put([batch("b")], [100], [loop.create_future()])
+    with pytest.raises(BusyError, match=r"too many requests are waiting; try again in 1 s") as refused:
+        queue.admit()
+    assert refused.value.seconds == pytest.approx(0.5)
+    loop.close()
+
+
+def test_the_rate_is_that_of_all_workers_and_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
+    speed = Speed(workers=2, half_life=2.0)
+    assert speed.add(100, 0.5) == pytest.approx(400)
+    assert speed.add(100, 0.5) == pytest.approx(400)
+    now[0] = 1000.0
+    assert speed.add(10, 0.5) == pytest.approx(40), "what was long ago does not count"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.classifier(tmp_path_factory.mktemp("served") / "model")
+
+
+def run(predictor: Predictor, work: Any, workers: int = 2) -> Any:
+    """The result of `work(batcher)` in an event loop."""
+    with ThreadPoolExecutor(workers) as pool:
+
+        async def main() -> Any:
+            return await work(RowBatcher(predictor, pool, workers))
+
+        return asyncio.run(main())
+
+
+def test_requests_that_meet_are_answered_as_alone(folder: Path) -> None:
+    predictor = Predictor.load(folder)
+    requests = [batch(*TEXTS[: 1 + number % 4]) for number in range(20)]
+
+    async def together(batcher: RowBatcher) -> Any:
+        return await asyncio.gather(*(batcher.predict(rows) for rows in requests))
+
+    for rows, predictions in zip(requests, run(predictor, together), strict=True):
+        expected = predictor.predict(rows).to_pylist()
+        assert [row["label"] for row in predictions] == [row["label"] for row in expected]
+        scores = [row["score"] for row in predictions]
+        assert scores == pytest.approx([row["score"] for row in expected], abs=1e-5)
+
+
+def test_a_long_request_runs_in_parts_and_keeps_its_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor, sizes = Predictor.load(folder), []
+    encode = predictor.encode
+
+    def counted(rows: pa.RecordBatch) -> pa.RecordBatch:
+        sizes.append(rows.num_rows)
+        return encode(rows)
+
+    monkeypatch.setattr(predictor, "encode", counted)
+    rows = batch(*(f"{number}" + "犬" * 50 for number in range(40)))
+    predictions = run(predictor, lambda batcher: batcher.predict(rows))
+    del sizes[:WARM_UP]
+    assert sum(sizes) == 40
+    assert len(sizes) > 1, sizes
+    assert [row["label"] for row in predictions] == predictor.predict(rows).column("label").to_pylist()
+
+
+def test_a_row_that_fails_fails_no_other_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor.load(folder)
+    encode = predictor.encode
+
+    def failing(rows: pa.RecordBatch) -> pa.RecordBatch:
+        if "bad" in rows.column("text").to_pylist():
+            raise RuntimeError("as a bug would")
+        return encode(rows)
+
+    monkeypatch.setattr(predictor, "encode", failing)
+
+    async def together(batcher: RowBatcher) -> Any:
+        texts = ["犬", "bad", "映画", "試合", "bad", "a"]
+        return await asyncio.gather(*(batcher.predict(batch(text)) for text in texts), return_exceptions=True)
+
+    results = run(predictor, together, workers=1)
+    assert [type(result).__name__ for result in results] == [
+        "list",
+        "RuntimeError",
+        "list",
+        "list",
+        "RuntimeError",
+        "list",
+    ]
+
+
+def test_a_model_that_returns_nan_is_no_fault_of_the_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor.load(folder)
+
+    async def damaged(batcher: RowBatcher) -> Any:
+        monkeypatch.setattr(predictor.runtime, "logits", lambda inputs: np.full((len(inputs["input_ids"]), 3), np.nan))
+        return await batcher.predict(batch("犬"))
+
+    with pytest.raises(ModelError, match="the model returns NaN or infinity"):
+        run(predictor, damaged)
+
+
+@pytest.fixture
+def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[int], threading.Event]]:
+    """The address of a service whose model waits for an event, the sizes of the batches that ran, and the event."""
+    models = served.catalogue({"tiny": folder})
+    predictor, sizes, go = models["tiny"].predictor, list[int](), threading.Event()
+    encode = predictor.encode
+
+    def waiting(rows: pa.RecordBatch) -> pa.RecordBatch:
+        go.wait(30)
+        sizes.append(rows.num_rows)
+        return encode(rows)
+
+    monkeypatch.setattr(predictor, "encode", waiting)
+    with served.serving(models) as address:
+        try:
+            yield address, sizes, go
+        finally:
+            go.set()
+
+
+def body(*texts: str) -> bytes:
+    return json.dumps({"rows": [{"text": text} for text in texts]}).encode()
+
+
+def test_a_deadline_that_passes_is_told_and_its_rows_do_not_run(slow: tuple[str, list[int], threading.Event]) -> None:
+    address, sizes, go = slow
+    with ThreadPoolExecutor(3) as pool:
+        first = [pool.submit(raw_http.post, address, "/predict", body("犬")) for _ in range(2)]  # one for each worker
+        time.sleep(0.3)
+        late = raw_http.post(address, "/predict", body("a", "b", "c"), {"x-request-timeout-seconds": "0.2"})
+        assert late.status == 504
+        assert late.json() == {"detail": "no answer within 0.2 s; the service is busy, or the deadline is too short"}
+        go.set()
+        assert [answer.result().status for answer in first] == [200, 200]
+    assert len(ask(address, "/predict", {"rows": [{"text": "犬"}]})["predictions"]) == 1
+    assert 3 not in sizes
+    for wrong in ("0", "-1", "nan", "soon", "inf"):
+        refused = raw_http.post(address, "/predict", body("犬"), {"x-request-timeout-seconds": wrong})
+        assert (refused.status, refused.json()["detail"][:36]) == (422, "the header x-request-timeout-seconds")
+
+
+def test_a_client_that_hangs_up_frees_its_place(slow: tuple[str, list[int], threading.Event]) -> None:
+    address, sizes, go = slow
+    with ThreadPoolExecutor(2) as pool:
+        first = [pool.submit(raw_http.post, address, "/predict", body("犬")) for _ in range(2)]
+        time.sleep(0.3)
+        for _ in range(20):
+            raw_http.hang_up(address, "/predict", body("a", "b", "c"))
+        time.sleep(0.3)
+        go.set()
+        assert [answer.result().status for answer in first] == [200, 200]
+    assert len(ask(address, "/predict", {"rows": [{"text": "犬"}]})["predictions"]) == 1
+    assert sum(sizes) <= 3 + 2, "those of clients that are gone did not run"
+
+
+def test_a_full_service_refuses_at_once_with_a_time(slow: tuple[str, list[int], threading.Event]) -> None:
+    address, _, go = slow
+    texts = body(*["犬" * 1000] * 100)
+    with ThreadPoolExecutor(8) as pool:
+        requests = [pool.submit(raw_http.post, address, "/predict", texts) for _ in range(4)]
+        time.sleep(0.5)
+        start = time.perf_counter()
+        refused = raw_http.post(address, "/predict", body("犬"))
+        assert time.perf_counter() - start < 0.5
+        assert refused.status == 429
+        assert "too many requests are waiting; try again in" in refused.json()["detail"]
+        assert int(refused.headers["retry-after"]) >= 1
+        assert int(refused.headers["retry-after-ms"]) > 0
+        assert raw_http.get(address, "/health").status == 200
+        go.set()
+        statuses = {request.result().status for request in requests}
+    assert statuses <= {200, 429}
+    assert 200 in statuses
+
+
+def test_an_unknown_model_is_named_with_what_there_is(slow: tuple[str, list[int], threading.Event]) -> None:
+    address, _, go = slow
+    go.set()
+    wrong = raw_http.post(address, "/predict/tinny", body("犬"))
+    assert wrong.status == 404
+    assert wrong.json() == {"detail": "no model 'tinny' (did you mean 'tiny'?); there are: tiny"}
+    with pytest.raises(InputError, match="404"):
+        ask(address, "/models/tinny")
+    assert ask(address, "/models/tiny") == ask(address, "/model") == ask(address, "/models")[0]  # type: ignore[index]
