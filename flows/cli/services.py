@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -18,6 +19,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",
+    keys: Annotated[Path | None, typer.Option(help="a file of API keys, or BERTLINE_KEYS holds them")] = None,
+    without_keys: Annotated[bool, typer.Option("--open", help="answer other machines without a key")] = False,
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models over HTTP until interrupted, by default their champions."""
@@ -26,8 +29,8 @@ def serve(
 
     signal.signal(signal.SIGTERM, _end)
     sources = {text: Source.parse(text, runtime) for text in models}
-    in_ray = ray or "RAY_ADDRESS" in os.environ
-    with (http_service.serving_in_ray if in_ray else http_service.serving)(sources, host, port) as address:
+    service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
+    with service(sources, host, port, http_service.keys_for(host, keys, without_keys)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         for name in sources:
             print(f"{name} answers at {address}/predict/{name}", flush=True)

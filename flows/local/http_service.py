@@ -1,6 +1,7 @@
 """Start the HTTP service on this machine, wait for it, send it requests, stop it."""
 
 import json
+import os
 import socket
 import threading
 import time
@@ -8,29 +9,40 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, UsageError
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving.keys import Keys
 
+VARIABLE = "BERTLINE_KEYS"  # lines as of a file of keys, or with a semicolon between them
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BACKLOG = 2048  # connections that wait to be accepted
 DRAIN_SECONDS = 20  # for requests in flight when the service stops
 
 
 @contextmanager
-def serving(sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def serving(
+    sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0, keys: Keys | None = None
+) -> Iterator[str]:
     """Serve models from this process; yields the service's address, and ends after the requests in flight.
 
-    Raises InputError if a model cannot be opened, or if nothing can listen at `host` and `port`; 0 takes a free port.
+    Args:
+        port: 0 takes a free port.
+        keys: the API keys that requests need; none by default.
+
+    Raises:
+        InputError: a model cannot be opened, or nothing can listen at `host` and `port`.
     """
     listener, catalogue = _listener(host, port), Catalogue()
     with closing(listener), closing(catalogue):
         catalogue.serve(sources)
         config = uvicorn.Config(
-            application(catalogue),
+            application(catalogue, keys),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -48,7 +60,9 @@ def serving(sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0) 
 
 
 @contextmanager
-def serving_in_ray(sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def serving_in_ray(
+    sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0, keys: Keys | None = None
+) -> Iterator[str]:
     """Serve models from replicas in Ray Serve; yields the proxy's address, and stops everything that it started."""
     from pipelines.serving import deployment  # Ray takes seconds to import
 
@@ -57,11 +71,27 @@ def serving_in_ray(sources: dict[str, Source], host: str = "127.0.0.1", port: in
     require_free(host, port)
     with deployment.started(host, port or free_port(host)) as address:
         config = {name: f"{source.model}@{source.alias}" for name, source in sources.items()}
-        deployment.run({"models": config, "runtime": next(iter(sources.values())).runtime})
+        deployment.run({"models": config, "runtime": next(iter(sources.values())).runtime}, keys or Keys())
         try:
             yield address
         finally:
             deployment.drain()
+
+
+def keys_for(host: str, path: Path | None, without: bool) -> Keys:
+    """The keys of a service at `host`: those of the file, else those of the variable BERTLINE_KEYS, else none.
+
+    Raises UsageError if there are none and other machines could ask, unless `without` is set.
+    """
+    if path:
+        return Keys.read(path)
+    if text := os.environ.get(VARIABLE):
+        return Keys.parse(text.replace(";", "\n").splitlines(), VARIABLE)
+    if not (without or host in LOOPBACK):
+        raise UsageError(
+            f"--host {host}: other machines could ask without a key; name a file of keys with --keys, or add --open"
+        )
+    return Keys()
 
 
 def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: float = 60) -> dict[str, Any]:

@@ -37,7 +37,7 @@ async def predictions(request: Request, model: ServedModel, columns: dict[str, l
     Raises what `ServedModel.predict` does, TimeoutError after the deadline, and ClientGoneError.
     """
     seconds = deadline(request)
-    work = asyncio.ensure_future(model.predict(columns))
+    work = asyncio.ensure_future(model.predict(columns, key=request.scope.get("state", {}).get("key", "")))
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

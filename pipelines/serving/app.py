@@ -12,16 +12,27 @@ from pydantic.json_schema import models_json_schema
 from pipelines.core import plugins
 from pipelines.serving import bodies, docs_page, schemas
 from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.keys import Keys, RequireKey
+from pipelines.serving.metrics import Counted, Metrics
 
 PROTOCOLS = "pipelines.serving.protocols"
 REFERENCE = "#/components/schemas/{model}"
 
 
-def application(catalogue: Catalogue) -> FastAPI:
-    """The application that answers with the models of `catalogue`."""
+def application(catalogue: Catalogue, keys: Keys | None = None) -> FastAPI:
+    """The application that answers with the models of `catalogue`.
+
+    Args:
+        keys: the API keys that requests need; none by default.
+    """
+    metrics = Metrics(catalogue)
     # FastAPI's own pages load scripts from another host
     api = FastAPI(title="bertline", description=ABOUT, version="1", docs_url=None, redoc_url=None)
+    # the middleware that is added last runs first
     api.add_middleware(bodies.LimitedBodies)
+    api.add_middleware(RequireKey, keys=keys or Keys())
+    api.add_middleware(Counted, metrics=metrics)
+    api.include_router(metrics.routes())
     for name in plugins.names(PROTOCOLS):
         api.include_router(plugins.load(PROTOCOLS, name).routes(catalogue))
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipelines.core.errors import InputError
+from pipelines.serving.keys import Keys
 from pipelines.tracking import store
 from pipelines.training import workers
 
@@ -66,10 +67,10 @@ def drain() -> None:
     serve.delete(NAME)
 
 
-def run(arguments: dict[str, Any]) -> None:
+def run(config: dict[str, Any], keys: Keys) -> None:
     """Run `pipelines.serving.ray_service` on the Serve that `started` has started."""
     from ray import serve
 
-    from pipelines.serving.ray_service import app
+    from pipelines.serving.ray_service import deployed
 
-    serve.run(app(arguments), name=NAME, route_prefix="/")
+    serve.run(deployed(config, keys), name=NAME, route_prefix="/")

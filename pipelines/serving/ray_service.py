@@ -1,14 +1,16 @@
 """The service in Ray Serve: replicas of the same application, on any number of machines."""
 
+from pathlib import Path
 from typing import Any
 
 from ray import serve
 
+from pipelines.core.errors import UsageError
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving.keys import Keys
 from pipelines.tracking import registry
 
-ARGUMENTS = ("model", "alias", "runtime")
 CONNECTIONS = 256  # requests that Ray Serve sends to a replica at a time; slow bodies hold one each
 DRAIN_SECONDS = 20  # for requests in flight when the service stops
 
@@ -18,8 +20,8 @@ DRAIN_SECONDS = 20  # for requests in flight when the service stops
 class Service:
     """A replica. It replaces its models when their aliases move, or when the config changes."""
 
-    def __init__(self) -> None:
-        self.catalogue = Catalogue()
+    def __init__(self, keys: Keys) -> None:
+        self.catalogue, self.keys = Catalogue(), keys
 
     def reconfigure(self, config: dict[str, Any]) -> None:
         """Open the models that `config` names, and start to follow their aliases.
@@ -31,7 +33,7 @@ class Service:
         self.catalogue.serve(sources(config))
 
     def __serve_build_asgi_app__(self) -> Any:
-        return application(self.catalogue)
+        return application(self.catalogue, self.keys)
 
 
 def sources(config: dict[str, Any]) -> dict[str, Source]:
@@ -46,6 +48,16 @@ def app(arguments: dict[str, Any]) -> serve.Application:
     """The application for registered models, as `serve run pipelines.serving.ray_service:app model=livedoor` builds it.
 
     Args:
-        arguments: as for `Service.reconfigure`.
+        arguments: as for `Service.reconfigure`; and `keys`, a file of API keys on the machines of the replicas, or
+            `open: true` to answer everybody who reaches the port.
     """
-    return Service.options(user_config=arguments).bind()  # type: ignore[attr-defined]
+    config = dict(arguments)
+    path, without = config.pop("keys", ""), config.pop("open", False)
+    if not (path or without):
+        raise UsageError("args: no keys; name a file of API keys, or write `open: true` to answer everybody")
+    return deployed(config, Keys.read(Path(path)) if path else Keys())
+
+
+def deployed(config: dict[str, Any], keys: Keys) -> serve.Application:
+    """The application with the models of `config` (`Service.reconfigure`) and these keys."""
+    return Service.options(user_config=config).bind(keys)  # type: ignore[attr-defined]

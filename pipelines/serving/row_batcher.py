@@ -38,6 +38,8 @@ class RowBatcher:
         self.speed = Speed(workers)
         self.queue = FairQueue(self._first_rate())
         self.budget = self._new_budget()
+        self.rows = self.batches = 0  # answered so far
+        self.seconds = 0.0  # of all workers in batches
         self._idle = workers
         self._encoding = threading.Lock()  # MeCab's tagger is not made for several threads
         self._running: set[asyncio.Task[None]] = set()
@@ -90,11 +92,18 @@ class RowBatcher:
                 except Exception as error:  # of any type: it goes to the request, and the worker goes on
                     await self._each_alone(parts, error)
                     continue
-                self.queue.rate = self.speed.add(sum(part.cost for part in parts), time.perf_counter() - start)
-                self.budget = self._new_budget()
+                self._count(parts, time.perf_counter() - start)
                 _deliver(parts, predictions)
         finally:
             self._idle += 1
+
+    def _count(self, parts: list[Part], seconds: float) -> None:
+        """Note a batch that has run in `seconds`."""
+        self.rows += sum(part.rows.num_rows for part in parts)
+        self.batches += 1
+        self.seconds += seconds
+        self.queue.rate = self.speed.add(sum(part.cost for part in parts), seconds)
+        self.budget = self._new_budget()
 
     async def _each_alone(self, parts: list[Part], error: Exception) -> None:
         """Run parts one by one after their batch failed, so that one row fails no other request."""

@@ -1,0 +1,122 @@
+"""API keys: who may send requests to the service, and for what."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastapi.responses import JSONResponse
+
+from pipelines.core.errors import InputError, choices
+
+PREDICT, ADMIN = "predict", "admin"
+SCOPES = (PREDICT, ADMIN)
+# paths without a key: whether the service lives, and pages that hold nothing of a model
+OPEN = ("/", "/docs", "/openapi.json", "/health", "/ping", "/v2/health/live", "/v2/health/ready")
+LEAST = 16  # characters of a key
+
+
+class Key(NamedTuple):
+    name: str  # in logs, metrics and the shares of the queue
+    digest: bytes  # sha256 of the key
+    scopes: frozenset[str]
+
+
+class Keys:
+    """The keys of a service; a service without keys answers everybody."""
+
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        self.keys = tuple(keys)
+
+    @classmethod
+    def read(cls, path: Path) -> "Keys":
+        """The keys of a file: a line `NAME KEY [SCOPE,...]` each; the scope is `predict` by default.
+
+        Raises InputError with every line that is wrong, but without its key.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: the keys cannot be read ({error})") from None
+        if path.stat().st_mode & 0o077:
+            raise InputError(f"{path}: other users may read the keys; run `chmod 600 {path}`")
+        return cls.parse(lines, str(path))
+
+    @classmethod
+    def parse(cls, lines: list[str], place: str) -> "Keys":
+        """The keys of the lines of a file; `place` begins the messages of errors."""
+        keys: dict[str, Key] = {}
+        problems: list[str] = []
+        for number, line in enumerate(lines, 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            problem = _problem(words, keys)
+            if problem:
+                problems.append(f"{place}: line {number}: {problem}")
+            else:
+                scopes = frozenset(words[2].split(",") if len(words) == 3 else [PREDICT])
+                keys[words[0]] = Key(words[0], hashlib.sha256(words[1].encode()).digest(), scopes)
+        if not keys and not problems:
+            problems.append(f"{place}: no keys; write a line `NAME KEY` for each")
+        if problems:
+            raise InputError("\n".join(problems))
+        return cls(keys.values())
+
+    def find(self, key: bytes) -> Key | None:
+        """The entry of a key. Every entry is compared, so the time says nothing about the keys."""
+        digest, match = hashlib.sha256(key).digest(), None
+        for entry in self.keys:
+            if hmac.compare_digest(entry.digest, digest):
+                match = entry
+        return match
+
+
+def _problem(words: list[str], keys: dict[str, Key]) -> str:
+    """What is wrong with a line of the file; empty if nothing is."""
+    if len(words) not in (2, 3):
+        return f"{len(words)} words; NAME KEY or NAME KEY SCOPES is expected"
+    if words[0] in keys:
+        return f"the name {words[0]} occurs twice"
+    if len(words[1]) < LEAST:
+        return f"the key of {words[0]} has {len(words[1])} characters; {LEAST} or more are expected"
+    unknown = [scope for scope in (words[2].split(",") if len(words) == 3 else []) if scope not in SCOPES]
+    return choices("scope", unknown[0], SCOPES) if unknown else ""
+
+
+class RequireKey:
+    """An ASGI middleware that refuses requests without a key (401), or without the scope of their path (403).
+
+    A key is sent as `Authorization: Bearer KEY` or `X-API-Key: KEY`. `scope["state"]["key"]` is its name.
+    """
+
+    def __init__(self, app: Any, keys: Keys) -> None:
+        self.app, self.keys = app, keys
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and self.keys.keys:
+            entry = self.keys.find(_sent(scope["headers"]))
+            if entry:
+                scope.setdefault("state", {})["key"] = entry.name
+            if scope["path"] not in OPEN:
+                wanted = PREDICT if scope["method"] in ("GET", "HEAD", "POST") else ADMIN
+                if not entry:
+                    await _refuse(401, "no valid API key; send it as `Authorization: Bearer KEY`", scope, receive, send)
+                    return
+                if wanted not in entry.scopes:
+                    await _refuse(403, f"the key {entry.name} lacks the scope {wanted}", scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
+
+
+def _sent(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The key of a request; empty without one."""
+    values = {name.lower(): value for name, value in headers}
+    kind, _, key = values.get(b"authorization", b"").partition(b" ")
+    return key.strip() if kind.lower() == b"bearer" else values.get(b"x-api-key", b"")
+
+
+async def _refuse(status: int, why: str, scope: Any, receive: Any, send: Any) -> None:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    await JSONResponse({"detail": why}, status, headers)(scope, receive, send)

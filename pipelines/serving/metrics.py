@@ -1,0 +1,87 @@
+"""Metrics of the service in Prometheus's format, at `GET /metrics`."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from pipelines.serving.catalogue import Catalogue
+
+CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """What a service has answered: its registry is read by `GET /metrics`."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue, self.registry = catalogue, CollectorRegistry()
+        self.responses: Counter[tuple[str, int, str]] = Counter()  # (route, status, name of the key)
+        self.seconds = Histogram(
+            "bertline_request_seconds", "Seconds from a request's first byte to its answer.", ["route"],
+            buckets=SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """The numbers that the queues and the middleware count."""
+        responses = CounterMetricFamily(
+            "bertline_requests", "Answered requests; 429 are refused, 504 too late.", labels=["route", "status", "key"]
+        )
+        for (route, status, key), count in sorted(self.responses.items()):
+            responses.add_metric([route, str(status), key], count)
+        yield responses
+        labels = ["model", "version"]
+        waiting = GaugeMetricFamily("bertline_queue_seconds", "Seconds that the waiting rows need.", labels=labels)
+        rate = GaugeMetricFamily("bertline_characters_per_second", "What all workers can answer.", labels=labels)
+        rows = CounterMetricFamily("bertline_rows", "Predicted rows.", labels=labels)
+        batches = CounterMetricFamily("bertline_batches", "Runs of the model.", labels=labels)
+        busy = CounterMetricFamily("bertline_busy_seconds", "Seconds of all workers in a batch.", labels=labels)
+        for model in self.catalogue:
+            names, batcher = [model.name, str(model.version.version)], model.batcher
+            waiting.add_metric(names, batcher.queue.waiting / batcher.queue.rate)
+            rate.add_metric(names, batcher.queue.rate)
+            rows.add_metric(names, batcher.rows)
+            batches.add_metric(names, batcher.batches)
+            busy.add_metric(names, batcher.seconds)
+        yield from (waiting, rate, rows, batches, busy)
+
+    def routes(self) -> APIRouter:
+        router = APIRouter()
+
+        @router.get("/metrics", include_in_schema=False)
+        async def metrics() -> Response:
+            return Response(generate_latest(self.registry), media_type=CONTENT)
+
+        return router
+
+
+class Counted:
+    """An ASGI middleware that counts requests and their seconds, by the route that answered."""
+
+    def __init__(self, app: Any, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 500
+
+        async def noted(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", "")  # empty for a path that no route has
+            self.metrics.responses[route, status, scope.get("state", {}).get("key", "")] += 1
+            self.metrics.seconds.labels(route).observe(time.perf_counter() - start)
