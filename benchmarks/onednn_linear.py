@@ -37,7 +37,9 @@ def main() -> None:
                 {"theirs": run(theirs, states, what), "ours": run(ours, states, what)}, 10 if given.quick else 40
             )
             claims.append(harness.ratio(f"{what}_{name}_vs_MKL", 1.5, seconds["theirs"][2:], seconds["ours"][2:]))
-            gflops[f"{what}_{name}"] = {who: round(times * work / min(each) / 1e9) for who, each in seconds.items()}
+            gflops[f"{what}_{name}"] = {
+                who: round(times * work / min(durations) / 1e9) for who, durations in seconds.items()
+            }
         rows = torch.randn(tokens, 4 * width)  # of a gradient: the bias takes their sum
         ones = rows.new_ones(tokens)
         sums = {"theirs": lambda rows=rows: rows.sum(dim=0), "ours": lambda rows=rows, ones=ones: rows.t().mv(ones)}
