@@ -20,11 +20,11 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_result_names_its_command_versions_and_cpu(file: Path) -> None:
-    found = json.loads(file.read_text(encoding="utf-8"))
-    assert found["cpu"]
-    assert found["cores"] > 0
-    assert found["versions"]
-    script = found["command"].split()[1]
+    result = json.loads(file.read_text(encoding="utf-8"))
+    assert result["cpu"]
+    assert result["cores"] > 0
+    assert result["versions"]
+    script = result["command"].split()[1]
     assert script == f"benchmarks/{file.stem.partition('-')[0]}.py"  # one script has several results: compress-livedoor
     assert (ROOT / script).is_file()
 

@@ -50,14 +50,14 @@ OURS = [command for each in SERVICES.values() if "build" in each for command in 
 def test_what_a_service_names_is_there() -> None:
     volumes = yaml.safe_load(FILE.read_text())["volumes"]
     used = set()
-    for name, each in SERVICES.items():
-        assert ("image" in each) != ("build" in each), name
-        depends = each.get("depends_on", {})
+    for name, service in SERVICES.items():
+        assert ("image" in service) != ("build" in service), name
+        depends = service.get("depends_on", {})
         for other in depends:
             assert other in SERVICES, (name, other)
             if isinstance(depends, dict) and depends[other]["condition"] == "service_healthy":
                 assert "healthcheck" in SERVICES[other], (name, other)
-        for volume in each.get("volumes", []):
+        for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert (FILE.parent / source).exists() if source.startswith(".") else source in volumes, volume
             used.add(source)
@@ -78,15 +78,15 @@ def test_an_address_names_a_service_and_its_port() -> None:
 def test_each_variable_is_read_by_something() -> None:
     prefects = prefect.settings.Settings().to_environment_variables()
     options = {option.envvar for option in mlflow_cli.commands["server"].params}
-    seen = 0
+    checked = 0
     for each in SERVICES.values():
         for name, value in each.get("environment", {}).items():
             mlflows = name in options or hasattr(mlflow.environment_variables, name)
             assert name in KNOWN or name in prefects or mlflows, name
-            seen += 1
+            checked += 1
             if "postgresql" in str(value):
                 make_url(value).get_dialect().import_dbapi()  # the driver is installed
-    assert seen >= 15
+    assert checked >= 15
 
 
 def test_a_published_address_passes_the_host_check_and_prefect_has_its_key() -> None:
@@ -105,20 +105,20 @@ def test_a_published_address_passes_the_host_check_and_prefect_has_its_key() -> 
 
 
 def test_a_lease_is_kept_as_bertline_up_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = SERVICES["prefect"]["environment"]
+    environment = SERVICES["prefect"]["environment"]
     monkeypatch.delenv("PREFECT_CLIENT_MAX_RETRIES", raising=False)
     prefect_settings.use_local_state()
     name = "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"
-    assert given[name] == local_servers.environment()[name] == local_servers.LEASES
-    assert any(volume.endswith(f":{given['PREFECT_HOME']}") for volume in SERVICES["prefect"]["volumes"])
+    assert environment[name] == local_servers.environment()[name] == local_servers.LEASES
+    assert any(volume.endswith(f":{environment['PREFECT_HOME']}") for volume in SERVICES["prefect"]["volumes"])
     retries = SERVICES["worker"]["environment"]["PREFECT_CLIENT_MAX_RETRIES"]
     assert str(retries) == os.environ["PREFECT_CLIENT_MAX_RETRIES"]
 
 
-@pytest.mark.parametrize("command", [each for each in OURS if each[0] in ("bertline", "mlflow")], ids=" ".join)
+@pytest.mark.parametrize("command", [command for command in OURS if command[0] in ("bertline", "mlflow")], ids=" ".join)
 def test_an_option_of_ours_or_of_mlflow_is_there(command: list[str]) -> None:
     group: Any = typer.main.get_command(cli.cli) if command[0] == "bertline" else mlflow_cli
-    known = {option for each in group.commands[command[1]].params for option in each.opts}
+    known = {option for parameter in group.commands[command[1]].params for option in parameter.opts}
     given = {word for word in command if word.startswith("--")}
     assert given
     assert given <= known

@@ -212,7 +212,7 @@ def test_prefects_deployments_name_real_flows() -> None:
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
     flows = {d["entrypoint"].split(":")[1] for d in deployments}
     assert flows == {"retrain", "promote", "score", "score_windows", "backfill", "watch", "new_data"}
-    told = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "flows").glob("*.py"))
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "flows").glob("*.py"))
     jobs = yaml.safe_load((ROOT / "params.yaml").read_text())["score"]
     for deployment in deployments:
         path, name = deployment["entrypoint"].split(":")
@@ -223,7 +223,7 @@ def test_prefects_deployments_name_real_flows() -> None:
         assert deployment.get("parameters", {}).get("job", "nightly") in jobs
         for trigger in deployment.get("triggers", []):
             DeploymentEventTrigger.model_validate(trigger)
-            assert all(f'"{event.removeprefix("bertline.")}"' in told for event in trigger["expect"])
+            assert all(f'"{event.removeprefix("bertline.")}"' in code for event in trigger["expect"])
         for schedule in deployment.get("schedules", []):
             CronSchedule(cron=schedule["cron"])
 

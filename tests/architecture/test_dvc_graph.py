@@ -40,11 +40,11 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Listed]:
     """The stages of dvc.yaml under every ready-made params file."""
 
     def make(folder: Path) -> None:
-        found = {name: listed for params in PARAMS for name, listed in under(params, folder / params.stem)}
-        (folder / "stages.json").write_text(json.dumps(found))
+        stages = {name: listed for params in PARAMS for name, listed in under(params, folder / params.stem)}
+        (folder / "stages.json").write_text(json.dumps(stages))
 
-    found = json.loads((once.made(tmp_path_factory, "stages", make) / "stages.json").read_text())
-    return {name: Listed(*listed) for name, listed in found.items()}
+    stages = json.loads((once.made(tmp_path_factory, "stages", make) / "stages.json").read_text())
+    return {name: Listed(*listed) for name, listed in stages.items()}
 
 
 def under(params: Path, here: Path) -> Iterator[tuple[str, Listed]]:
@@ -261,12 +261,12 @@ def test_a_closure_follows_functions_plugins_and_packages(tmp_path: Path) -> Non
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = closure("pipelines/a.py", tmp_path)
+    followed = closure("pipelines/a.py", tmp_path)
     a_b_c = {"pipelines/a.py", "pipelines/room/b.py", "pipelines/c.py"}
     plugins = {"pipelines/any/x.py", "pipelines/any/y.py"}
-    assert set(found.files) == a_b_c | plugins | {"pipelines/code/__init__.py", "pipelines/code/d.py"}
-    assert [tuple(each) for each in found.named] == [("pipelines.kinds", "kind")]
-    assert found.chain("pipelines/code/d.py") == ["pipelines/a.py", "pipelines/c.py", "pipelines/code/d.py"]
+    assert set(followed.files) == a_b_c | plugins | {"pipelines/code/__init__.py", "pipelines/code/d.py"}
+    assert [tuple(plugin) for plugin in followed.named] == [("pipelines.kinds", "kind")]
+    assert followed.chain("pipelines/code/d.py") == ["pipelines/a.py", "pipelines/c.py", "pipelines/code/d.py"]
 
 
 def test_a_plugin_that_is_not_there_is_named_with_those_that_are() -> None:

@@ -48,13 +48,13 @@ def resolved(name: str) -> Any:
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:count]))
+            value = importlib.import_module(".".join(parts[:count]))
         except ModuleNotFoundError:
             continue
         for part in parts[count:]:
-            annotated = getattr(found, "__annotations__", {})
-            found = annotated[part] if part in annotated else getattr(found, part)
-        return found
+            annotated = getattr(value, "__annotations__", {})
+            value = annotated[part] if part in annotated else getattr(value, part)
+        return value
     raise AttributeError(name)
 
 
@@ -67,7 +67,7 @@ def used(source: str) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in VENDORS
         for alias in node.names
     }
-    own = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     defined = {name for node in ast.walk(tree) for name in names_of(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in defined:
@@ -76,8 +76,8 @@ def used(source: str) -> Iterator[str]:
             inside = [part for part in (node.module or "").split(".") if is_private(part)]
             undocumented = f"{node.module}.".startswith(UNDOCUMENTED)
             yield from (alias.name for alias in node.names if inside or undocumented or is_private(alias.name))
-    for node in own.values():
-        for base in bases(node, own, vendors):
+    for node in classes.values():
+        for base in bases(node, classes, vendors):
             yield from (name for name in body_names(node) if is_private(name) and hasattr(base, name))
 
 
@@ -87,28 +87,28 @@ def names_of(node: ast.AST) -> list[str]:
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [
-        each.attr
+        part.attr
         for target in targets
-        for each in ast.walk(target)
-        if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self"
+        for part in ast.walk(target)
+        if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "self"
     ]
 
 
-def bases(node: ast.ClassDef, own: dict[str, ast.ClassDef], vendors: dict[str, str]) -> Iterator[Any]:
+def bases(node: ast.ClassDef, classes: dict[str, ast.ClassDef], vendors: dict[str, str]) -> Iterator[Any]:
     """Classes of libraries that a class is made from, at any depth within its file."""
     for base in map(ast.unparse, node.bases):
-        if base in own:
-            yield from bases(own[base], own, vendors)
+        if base in classes:
+            yield from bases(classes[base], classes, vendors)
         elif base in vendors:
             yield resolved(vendors[base])
 
 
 def body_names(node: ast.ClassDef) -> Iterator[str]:
-    for each in node.body:
-        if isinstance(each, ast.FunctionDef):
-            yield each.name
-        elif isinstance(each, ast.Assign):
-            yield from (target.id for target in each.targets if isinstance(target, ast.Name))
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement.name
+        elif isinstance(statement, ast.Assign):
+            yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
 
 
 def test_every_private_name_that_is_used_is_listed_and_the_other_way_round() -> None:
@@ -119,10 +119,12 @@ def test_every_private_name_that_is_used_is_listed_and_the_other_way_round() -> 
     assert last - set(places) == set(), "it is used no more: take it out of docs/private-names.md"
 
 
-@pytest.mark.parametrize("each", LIST, ids=lambda each: each.name)
-def test_a_private_name_is_still_there(each: Listed) -> None:
-    assert version(each.package).split("+")[0] == each.version, f"look at {each.name} again, then change its version"
-    resolved(each.name)
+@pytest.mark.parametrize("listed", LIST, ids=lambda listed: listed.name)
+def test_a_private_name_is_still_there(listed: Listed) -> None:
+    assert version(listed.package).split("+")[0] == listed.version, (
+        f"look at {listed.name} again, then change its version"
+    )
+    resolved(listed.name)
 
 
 def test_a_name_that_vanished_is_said() -> None:
@@ -185,8 +187,8 @@ def test_dvcs_objects_have_these_attributes(checkout: Path) -> None:
     Repo.init(".", no_scm=True).close()
     with Repo(".") as repo:
         (made,) = repo.index.stages
-        params, dep = sorted(made.deps, key=lambda each: each not in made.params)
+        params, dep = sorted(made.deps, key=lambda dep: dep not in made.params)
         objects = [repo, made, made.outs[0], dep, params]
-        assert [f"{type(each).__module__}.{type(each).__name__}" for each in objects] == [*ATTRIBUTES]
-        for each, (name, wanted) in zip(objects, ATTRIBUTES.items(), strict=True):
-            assert {attribute for attribute in wanted if not hasattr(each, attribute)} == set(), name
+        assert [f"{type(instance).__module__}.{type(instance).__name__}" for instance in objects] == [*ATTRIBUTES]
+        for instance, (name, expected) in zip(objects, ATTRIBUTES.items(), strict=True):
+            assert {attribute for attribute in expected if not hasattr(instance, attribute)} == set(), name

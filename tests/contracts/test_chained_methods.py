@@ -73,10 +73,10 @@ def test_a_reshaped_teacher(name: str, before: str, checkout: Path, tmp_path_fac
         return
     made, _ = compressed.compressed(name, *places, **MORE.get(name, {}))
     in_memory = Predictor(Torch.of(made, kinds.TASKS["single"]), checkout / "out")
-    wanted, found = compressed.logits(in_memory), compressed.logits(Predictor.load(checkout / "out"))
-    assert found.shape == (24, 3)
-    assert found == pytest.approx(wanted, abs=1e-6)
-    assert np.ptp(found, axis=0).min() > 0, "rows differ"
+    expected, served = compressed.logits(in_memory), compressed.logits(Predictor.load(checkout / "out"))
+    assert served.shape == (24, 3)
+    assert served == pytest.approx(expected, abs=1e-6)
+    assert np.ptp(served, axis=0).min() > 0, "rows differ"
 
 
 @pytest.mark.parametrize(("groups", "again"), [(1, 2), (2, 3)])
@@ -106,10 +106,10 @@ def test_a_student_begins_with_its_teachers_layers_as_they_are(name: str, checko
     compressed.compressed("prune_heads", checkout / "whole", "single", checkout / "teacher", share=0.25, epochs=0)
     teacher, _ = model_folder.load_tuned(checkout / "teacher")
     more = {"learning_rate": 1e-9, "weight_decay": 0.0}
-    made, _ = compressed.compressed(name, checkout / "teacher", "single", checkout / "out", **more)
-    kept = [0, 2] if name == "distilbert" else [0, 1]
+    student, _ = compressed.compressed(name, checkout / "teacher", "single", checkout / "out", **more)
+    places = [0, 2] if name == "distilbert" else [0, 1]
     before = shapes.of(teacher)["heads"]
-    assert shapes.heads(made) == [before[i] for i in kept]
-    for mine, other in enumerate(kept):
-        one, whole = (backbones.layers(model)[i].state_dict() for model, i in ((made, mine), (teacher, other)))
-        assert all(tensor.numpy() == pytest.approx(whole[key].numpy(), abs=1e-6) for key, tensor in one.items())
+    assert shapes.heads(student) == [before[i] for i in places]
+    for mine, other in enumerate(places):
+        layer, whole = (backbones.layers(model)[i].state_dict() for model, i in ((student, mine), (teacher, other)))
+        assert all(tensor.numpy() == pytest.approx(whole[key].numpy(), abs=1e-6) for key, tensor in layer.items())

@@ -94,7 +94,7 @@ def test_acceleration_changes_how_and_not_what(kind: str, family: str, strategy:
     data = encoded(kind, checkout / "encoded", source)
     entry = Finetune(data="d", encoder="e", epochs=2, batch_size=8, optimizer="sgd", learning_rate=0.02, top_k=1)
     entry = entry.model_copy(update={"strategy": strategy})
-    groups, found = partial(strategies.groups, params=entry), []
+    groups, results = partial(strategies.groups, params=entry), []
     for on in (True, False):
         torch.manual_seed(2)
         model, curve = new_head.for_task(source, task), []
@@ -111,19 +111,19 @@ def test_acceleration_changes_how_and_not_what(kind: str, family: str, strategy:
         folder = checkout / f"model-{on}"
         folder.mkdir()
         model_folder.save(model, folder, source, task)
-        found.append((curve, Predictor.load(folder, accelerate=on).predict(rows(kind)).to_pylist()))
-    (faster, answers), (plain, wanted) = found
+        results.append((curve, Predictor.load(folder, accelerate=on).predict(rows(kind)).to_pylist()))
+    (faster, answers), (plain, expected) = results
     assert len(plain) == 6
     assert faster == pytest.approx(plain, rel=1e-4 if strategy == "full" else 2e-3)
-    for one, other in zip(answers, wanted, strict=True):
-        for name in {"score", "scores", "value", "no_answer"} & set(one):
-            assert one[name] == pytest.approx(other[name], abs=1e-4 if strategy == "full" else 5e-3), name
+    for answer, other in zip(answers, expected, strict=True):
+        for name in {"score", "scores", "value", "no_answer"} & set(answer):
+            assert answer[name] == pytest.approx(other[name], abs=1e-4 if strategy == "full" else 5e-3), name
 
 
-def check_that_company_changes_nothing(predictor: Predictor, given: pa.Table, answers: pa.Table) -> None:
+def check_that_company_changes_nothing(predictor: Predictor, table: pa.Table, answers: pa.Table) -> None:
     """A row is answered alone as it is among longer and shorter ones."""
     for i in (0, 5, 23):
-        alone = predictor.predict(given.slice(i, 1)).to_pylist()[0]
+        alone = predictor.predict(table.slice(i, 1)).to_pylist()[0]
         for name, value in answers.slice(i, 1).to_pylist()[0].items():
             same = isinstance(value, str) or name == "entities"
             assert alone[name] == (value if same else pytest.approx(value, abs=1e-4)), name
@@ -142,23 +142,23 @@ def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> No
         fit(model, losses.for_kind(kind), RowBatches(data, 8, entry.epochs, 1, 0), entry, kind=kind)
     (checkout / "model").mkdir()
     model_folder.save(model, checkout / "model", source, task)
-    predictor, given = Predictor.load(checkout / "model"), rows(kind)
-    answers = predictor.predict(given)
-    assert score(given, answers, task)["metrics"][task.metric] > 0.95
-    check_that_company_changes_nothing(predictor, given, answers)
+    predictor, table = Predictor.load(checkout / "model"), rows(kind)
+    answers = predictor.predict(table)
+    assert score(table, answers, task)["metrics"][task.metric] > 0.95
+    check_that_company_changes_nothing(predictor, table, answers)
     (checkout / "onnx").mkdir()
     assert onnx_export.export(checkout / "model", checkout / "onnx", 18, 1e-3) < 1e-3
-    exported = Predictor.load(checkout / "onnx", "onnx").predict(given)
-    assert score(given, exported, task)["metrics"] == pytest.approx(score(given, answers, task)["metrics"], abs=1e-3)
+    exported = Predictor.load(checkout / "onnx", "onnx").predict(table)
+    assert score(table, exported, task)["metrics"] == pytest.approx(score(table, answers, task)["metrics"], abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_a_baseline_predicts_every_kind(kind: str) -> None:
-    given, task = rows(kind), TASKS[kind]
-    fitted = baselines.for_task(task, Baseline(task="t")).fit(given)
-    answers = fitted.predict(given)
+    table, task = rows(kind), TASKS[kind]
+    fitted = baselines.for_task(task, Baseline(task="t")).fit(table)
+    answers = fitted.predict(table)
     assert answers.schema.names == schema.PREDICTIONS[kind].names
-    assert task.metric in score(given, answers, task)["metrics"]
+    assert task.metric in score(table, answers, task)["metrics"]
     assert fitted.parameters > 0
 
 

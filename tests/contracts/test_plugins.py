@@ -83,11 +83,11 @@ def test_a_tokenizer_of_others_is_read_as_it_is(tmp_path: Path) -> None:
 def check_tokenizer(name: str, folder: Path) -> None:
     """It is found by its folder, its ids are in range, and its offsets lie inside the texts."""
     loaded = tokenizer.load(folder)
-    found, spans = loaded.encode(tiny.TEXTS), loaded.encode_spans(tiny.TEXTS)
+    pieces, spans = loaded.encode(tiny.TEXTS), loaded.encode_spans(tiny.TEXTS)
     assert loaded.name == loaded.about()["name"] == name
-    assert len(found.offsets) == len(tiny.TEXTS) + 1
-    assert found.values.max() < loaded.vocab_size
-    assert np.array_equal(found.values, spans.ids.values)
+    assert len(pieces.offsets) == len(tiny.TEXTS) + 1
+    assert pieces.values.max() < loaded.vocab_size
+    assert np.array_equal(pieces.values, spans.ids.values)
     lengths = np.repeat([len(text) for text in tiny.TEXTS], spans.ids.lengths)
     assert ((spans.starts < spans.ends) & (spans.ends <= lengths)).all()
     special = loaded.tokens([loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id])
@@ -111,9 +111,9 @@ def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checko
     (checkout / "out").mkdir()
     model_folder.save(smaller, checkout / "out", folder, task)
     with torch.inference_mode():
-        wanted = smaller.eval()(**inputs).logits
+        expected = smaller.eval()(**inputs).logits
         found = model_folder.load_tuned(checkout / "out")[0](**inputs).logits
-    assert found.equal(wanted)
+    assert found.equal(expected)
     size = [formats.weights(f).stat().st_size for f in (checkout / "out", folder)]
     assert size[0] < size[1]
 

@@ -35,8 +35,8 @@ def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> Non
     assert after["parameters"] == before["parameters"]
     assert after["size_bytes"] < 0.6 * before["size_bytes"], "of a model as tiny as this scales and names are much"
     loaded, whole = Predictor.load(out), Predictor.load(checkout / "teacher")
-    found, wanted = (each.forward([each.encode(kinds.rows("single"))])[0] for each in (loaded, whole))
-    off, size = np.abs(np.array(found) - np.array(wanted)).max(), np.abs(np.array(wanted)).max()
+    found, expected = (each.forward([each.encode(kinds.rows("single"))])[0] for each in (loaded, whole))
+    off, size = np.abs(np.array(found) - np.array(expected)).max(), np.abs(np.array(expected)).max()
     assert 0 < off < (0.5 if method == "group_quant" else 0.15) * size
     assert loaded.predict(kinds.rows("single")).num_rows == 24
     with pytest.raises(InputError, match=f"from weights in the format {FORMS[method]}; start"):
@@ -130,13 +130,13 @@ def test_fewer_bits_are_further_off_and_training_brings_them_nearer(checkout: Pa
     context = teacher("single", "bert", checkout)
     errors = []
     whole = Predictor.load(checkout / "teacher")
-    wanted = np.array(whole.forward([whole.encode(kinds.rows("single"))])[0])
+    expected = np.array(whole.forward([whole.encode(kinds.rows("single"))])[0])
     for bits in (8, 4, 2):
         (checkout / str(bits)).mkdir()
         given = teacher("single", "bert", checkout / str(bits))
         loaded = Predictor.load(quantized("group_quant", given, bits=bits))
         found = np.array(loaded.forward([loaded.encode(kinds.rows("single"))])[0])
-        errors.append(np.abs(found - wanted).mean())
+        errors.append(np.abs(found - expected).mean())
     assert errors == sorted(errors)
     trained = quantized("group_quant", context, bits=2, epochs=40, batch_size=8, learning_rate=3e-3)
     labels = kinds.rows("single").column("label").to_pylist()
@@ -164,21 +164,21 @@ def test_training_for_int8_goes_on_after_a_kill_with_its_ranges(
     monkeypatch.setattr(fake_quantization, "end_step", cut)
     with pytest.raises(KeyboardInterrupt):
         quantized("q8bert", teacher("single", "bert", again), resources)
-    kept = torch.load(checkout / "state/checkpoints/compress/q8bert/fit-1.pt", weights_only=True)["model"]
-    ranges = [name for name in kept if name.endswith("inputs.extent")]
+    checkpoint = torch.load(checkout / "state/checkpoints/compress/q8bert/fit-1.pt", weights_only=True)["model"]
+    ranges = [name for name in checkpoint if name.endswith("inputs.extent")]
     assert len(ranges) > 10
-    assert all(kept[name] > 0 for name in ranges)
+    assert all(checkpoint[name] > 0 for name in ranges)
     (again / "once more").mkdir()
-    found = weights(quantized("q8bert", teacher("single", "bert", again / "once more"), resources))
+    resumed = weights(quantized("q8bert", teacher("single", "bert", again / "once more"), resources))
     assert ended == [4], "of three steps the first is not taken again, and the second is"
-    assert found.keys() == whole.keys()
-    assert all(tensor.equal(whole[name]) for name, tensor in found.items())
-    assert any(name.endswith("input_scale") for name in found)
+    assert resumed.keys() == whole.keys()
+    assert all(tensor.equal(whole[name]) for name, tensor in resumed.items())
+    assert any(name.endswith("input_scale") for name in resumed)
 
 
 def test_ranges_are_the_same_with_and_without_acceleration(checkout: Path) -> None:
     """Rows are packed, and the padding among packed rows does not count, as that of padded rows does not."""
-    found = []
+    models = []
     for on in (True, False):
         place = checkout / str(on)
         place.mkdir()
@@ -186,8 +186,8 @@ def test_ranges_are_the_same_with_and_without_acceleration(checkout: Path) -> No
         for part in context.teacher.modules():
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.0
-        found.append(weights(quantized("q8bert", context, Resources(acceleration=on))))
-    faster, plain = found
+        models.append(weights(quantized("q8bert", context, Resources(acceleration=on))))
+    faster, plain = models
     names = [name for name in faster if name.endswith("input_scale")]
     assert len(names) > 10
     for name in names:

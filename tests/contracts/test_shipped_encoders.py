@@ -21,12 +21,12 @@ def test_transformers_opens_it(language: str) -> None:
     theirs, ours = AutoTokenizer.from_pretrained(folder), tokenizer.load(folder)
     left, right = TEXTS[language].split("[MASK]")
     before, after = (ours.encode([part]).values.tolist() for part in (left, right))
-    wanted = [ours.cls_id, *before, ours.mask_id, *after, ours.sep_id]
+    expected = [ours.cls_id, *before, ours.mask_id, *after, ours.sep_id]
     inputs = theirs(TEXTS[language], return_tensors="pt")
-    assert inputs["input_ids"][0].tolist() == wanted
+    assert inputs["input_ids"][0].tolist() == expected
     assert theirs.mask_token_id == ours.mask_id
     model = AutoModelForMaskedLM.from_pretrained(folder)
-    best = model(inputs["input_ids"]).logits[0, wanted.index(ours.mask_id)].topk(5).indices
+    best = model(inputs["input_ids"]).logits[0, expected.index(ours.mask_id)].topk(5).indices
     assert all(ours.tokens([int(i)])[0].isalpha() for i in best)
 
 

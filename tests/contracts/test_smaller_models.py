@@ -61,22 +61,22 @@ def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, kind:
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "modernbert"])
 @pytest.mark.parametrize(
-    ("name", "more", "found"),
+    ("name", "more", "sizes"),
     [
         ("prune_heads", {"share": 0.25, "rounds": 2}, {"heads": {1, 2}}),
         ("prune_ffn", {"share": 0.5, "among": "model", "least": 8, "rounds": 3}, {"intermediate": set()}),
     ],
 )
-def test_layers_may_differ(name: str, more: Any, found: dict[str, set[int]], family: str, checkout: Path) -> None:
+def test_layers_may_differ(name: str, more: Any, sizes: dict[str, set[int]], family: str, checkout: Path) -> None:
     """config.json notes the sizes of each layer; what transformers' classes cannot say, its card says."""
     folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "out"
     model, says = compressed.compressed(name, folder, "single", out, **more)
     check_it_answers_as_before(model, out, "single")
-    (key,) = found
+    (key,) = sizes
     noted = json_file.mapping(out / "config.json")["bertline_reshaped"]
     assert noted == says
     assert len({*noted[key]}) == 2
-    assert {*noted[key]} == found[key] or min(noted[key]) >= 8
+    assert {*noted[key]} == sizes[key] or min(noted[key]) >= 8
     assert "transformers does not support the format of its reshaped weights" in (out / "README.md").read_text()
     with pytest.raises(InputError, match="fine-tuning cannot start from weights in the format reshaped"):
         model_folder.check_fit(out, model.config.vocab_size, 32)
@@ -86,16 +86,18 @@ def test_layers_may_differ(name: str, more: Any, found: dict[str, set[int]], fam
 def test_a_smaller_model_can_listen_to_its_teacher_alone(name: str, checkout: Path) -> None:
     """With `soft: 1` other labels make the same model, and the one that labels make is another."""
     folder = compressed.teacher("bert", "single", checkout / "teacher")
-    made = {}
+    digests = {}
     for key, soft, shift in (("right", 1.0, 0), ("wrong", 1.0, 1), ("labels", 0.0, 0)):
         method = plugins.load(compressed.METHODS, name)
         with fitting("compress", key, Resources()) as fit:
-            given = compressed.context(folder, fit, "single", checkout, key)
-            rows = replace(given.data.train, labels=np.roll(given.data.train.labels, shift))
-            given = replace(given, data=replace(given.data, train=rows))
-            made[key] = backbones.digest(method.compress(given, method.Params(**compressed.options(name, soft=soft))))
-    assert made["right"] == made["wrong"]
-    assert made["right"] != made["labels"]
+            context = compressed.context(folder, fit, "single", checkout, key)
+            rows = replace(context.data.train, labels=np.roll(context.data.train.labels, shift))
+            context = replace(context, data=replace(context.data, train=rows))
+            digests[key] = backbones.digest(
+                method.compress(context, method.Params(**compressed.options(name, soft=soft)))
+            )
+    assert digests["right"] == digests["wrong"]
+    assert digests["right"] != digests["labels"]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -77,14 +77,14 @@ def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> 
     second = paths.checkpoints("compress", "cut") / "fit-2.pt"
     killed_after(second)
     assert 0 < torch.load(second, weights_only=True)["step"] < EPOCHS * 3, "it was killed in its second stage"
-    said = {path.name: path.stat().st_mtime_ns for path in paths.teacher_outputs("cut").iterdir()}
-    assert {"logits", "hidden.0", "queries.2", "outputs.json"} < set(said)
+    modified = {path.name: path.stat().st_mtime_ns for path in paths.teacher_outputs("cut").iterdir()}
+    assert {"logits", "hidden.0", "queries.2", "outputs.json"} < set(modified)
     first = second.with_name("fit-1.pt")
     before = first.stat().st_mtime_ns
     looks = 0
     with forked.started(STAGE, "cut") as process:
         while process.poll() is None:
-            looks += look(first, before, said)
+            looks += look(first, before, modified)
         assert process.wait() == 0, process.said()
     assert looks, "it was looked at while it ran"
     require_same_student()
@@ -92,12 +92,12 @@ def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> 
     assert not ours, "projections are not kept"
 
 
-def look(first: Path, before: int, said: dict[str, int]) -> bool:
+def look(first: Path, before: int, modified: dict[str, int]) -> bool:
     """Return whether the first stage's files are there; assert that they have not changed since the kill."""
     now = paths.teacher_outputs("cut")
     try:
         found = {path.name: path.stat().st_mtime_ns for path in now.iterdir()}
-        assert found == said or not found.items() - said.items(), "the teacher is not asked again"
+        assert found == modified or not found.items() - modified.items(), "the teacher is not asked again"
         assert first.stat().st_mtime_ns == before, "the first stage does not run again"
     except FileNotFoundError:  # the process removes them at its end
         return False
@@ -143,14 +143,14 @@ def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
 def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed compression does not resume if `dev` names another split: scores on two splits cannot be compared."""
     scores = {"easy": [0.9, 0.8], "hard": [0.1, 0.3, 0.2, 0.2]}
-    seen: list[dict[str, torch.Tensor]] = []
+    states: list[dict[str, torch.Tensor]] = []
 
     def on_split(folder: Path, split: str, task: Any) -> Any:
-        left = iter(scores[split])
+        scores_left = iter(scores[split])
 
         def watched(model: torch.nn.Module) -> dict[str, float]:
-            seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
-            if (score := next(left, None)) is None:
+            states.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+            if (score := next(scores_left, None)) is None:
                 raise KeyboardInterrupt
             return {"accuracy": score}
 
@@ -161,14 +161,14 @@ def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypa
     asked({"small": {**entry, "dev": "easy"}})
     with pytest.raises(KeyboardInterrupt):
         compress.main("small")
-    assert len(seen) == 3
-    seen.clear()
+    assert len(states) == 3
+    states.clear()
     asked({"small": {**entry, "dev": "hard"}})
     compress.main("small")
-    assert len(seen) == 4
+    assert len(states) == 4
     layers = {name: tensor for name, tensor in weights("small").items() if ".layer." in name}
     assert layers
-    assert all(tensor.equal(seen[1][name]) for name, tensor in layers.items()), "the best of four"
+    assert all(tensor.equal(states[1][name]) for name, tensor in layers.items()), "the best of four"
 
 
 def test_checkpoints_stay_until_the_model_has_its_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

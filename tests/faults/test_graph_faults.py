@@ -118,13 +118,13 @@ def test_a_lock_file_that_another_run_is_writing_is_left_to_it(repository: Path)
     finish()
     with repository_of_dvc.opened() as repo, repository_of_dvc.held(repo), repository_of_dvc._kept_lock():
         why = [sys.executable, "-m", "flows.cli", "why", "a"]
-        asked = subprocess.Popen(why, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
+        process = subprocess.Popen(why, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
         time.sleep(6)
-        assert asked.poll() is None, "it waits"
+        assert process.poll() is None, "it waits"
         whole = Path("dvc.lock").read_bytes() + b"# written now\n"
         Path("dvc.lock").write_bytes(whole)
-    asked.communicate(timeout=60)
-    assert asked.returncode == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 0
     assert Path("dvc.lock").read_bytes() == whole
 
 
@@ -158,13 +158,13 @@ def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:
 
 
 def commands(pid: int) -> list[str]:
-    found = []
-    for each in psutil.Process(pid).children(recursive=True):
+    lines = []
+    for process in psutil.Process(pid).children(recursive=True):
         try:
-            found.append(" ".join(each.cmdline()))
+            lines.append(" ".join(process.cmdline()))
         except psutil.Error:
             continue
-    return found
+    return lines
 
 
 def test_a_folder_that_the_cache_did_not_take_whole_is_no_result(repository: Path) -> None:

@@ -35,15 +35,15 @@ Running = Callable[[str], servers.Mlflow]
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A function that returns the server over a kind of database, and starts it at the first call."""
-    found: dict[str, servers.Mlflow] = {}
+    running_servers: dict[str, servers.Mlflow] = {}
     with ExitStack() as stack:
 
         def over(kind: str) -> servers.Mlflow:
-            if kind not in found:
+            if kind not in running_servers:
                 database = {} if kind == "sqlite" else {"database": over_postgres(stack)}
                 server = stores.server(tmp_path_factory.mktemp("server"), **database)
-                found[kind] = stack.enter_context(servers.running(server))
-            return found[kind]
+                running_servers[kind] = stack.enter_context(servers.running(server))
+            return running_servers[kind]
 
         yield over
 
@@ -58,11 +58,11 @@ def server(
 ) -> Iterator[servers.Mlflow]:
     """A server, over SQLite unless the test names PostgreSQL, with four versions of `m` and no champion."""
     (checkout / "params.yaml").write_text(PARAMS)
-    found = running(getattr(request, "param", "sqlite"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", found.address)
+    mlflow_server = running(getattr(request, "param", "sqlite"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.address)
     stores.forget_models()
     ledgers.register_versions()
-    yield found
+    yield mlflow_server
     mlflow.set_tracking_uri(None)
 
 
@@ -75,11 +75,11 @@ def move_in(folder: str, address: str) -> None:
     os.environ["MLFLOW_TRACKING_URI"] = address
 
 
-def changes(seed: int, each: int) -> int:
+def changes(seed: int, changes_each: int) -> int:
     """Make `each` random changes; returns how many counted."""
     os.environ["BERTLINE_ACTOR"] = f"writer {seed}"
     draw = random.Random(seed)
-    return sum(ledgers.change(draw) for _ in range(each))
+    return sum(ledgers.change(draw) for _ in range(changes_each))
 
 
 @pytest.mark.parametrize("each", [4, pytest.param(25, marks=pytest.mark.soak)])

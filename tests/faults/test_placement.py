@@ -101,14 +101,14 @@ def finish(address: str, *words: str) -> list[str]:
 
 def sleepers() -> list[psutil.Process]:
     """The `sleep` processes of stages that still run."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.cmdline() == ["sleep", SLEEP]:
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 def starts(lines: list[str]) -> list[str]:
@@ -142,12 +142,12 @@ def test_stages_of_the_project_leave_the_same_lock_wherever_they_run(
         return finish(cluster.address, "prepare@headlines"), Path("dvc.lock").read_bytes()
 
     _, local = made({"threads": 1})
-    said, placed = made({"threads": 1, "placement": "ray"})
+    lines, placed = made({"threads": 1, "placement": "ray"})
     assert placed == local
     log = Path("state/logs/prepare@headlines.log").read_text().splitlines()
     assert log
-    assert [line for line in said if " | " in line][-len(log) :] == [f"prepare@headlines | {each}" for each in log]
-    assert starts(said) == ["ingest@livedoor-samples: starts on NODE", "prepare@headlines: starts on NODE"]
+    assert [line for line in lines if " | " in line][-len(log) :] == [f"prepare@headlines | {line}" for line in log]
+    assert starts(lines) == ["ingest@livedoor-samples: starts on NODE", "prepare@headlines: starts on NODE"]
     mixed, both = made({"threads": 1, "stages": {"prepare": {"placement": "ray"}}})
     assert both == local
     assert starts(mixed) == ["ingest@livedoor-samples: starts", "prepare@headlines: starts on NODE"]
@@ -192,13 +192,13 @@ def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, w
         worker = next(process for process in above if "ray::Place" in " ".join(process.cmdline()))
         (worker if who == "Ray's worker" else attends).kill()
         assert run.end() == 1
-    said = run.lines[-1]
+    sentence = run.lines[-1]
     wait_for(lambda: not sleepers())
     if who == "Ray's worker":
-        assert said.startswith("bertline: a failed: its process on the node ")
-        assert said.endswith(" died; lost 1 times, more than resources.max_failures")
+        assert sentence.startswith("bertline: a failed: its process on the node ")
+        assert sentence.endswith(" died; lost 1 times, more than resources.max_failures")
     else:
-        assert said.startswith("bertline: a failed: killed by signal 9")
+        assert sentence.startswith("bertline: a failed: killed by signal 9")
 
 
 @pytest.mark.parametrize("who", ["the executor", "the executor and Ray's driver", "Ctrl-C"])

@@ -122,14 +122,14 @@ def test_s3_ends_in_the_middle(fault: Fault, rounds: int) -> None:
         before = len(registry.versions())
         with ThreadPoolExecutor(1) as beside:
             striking = beside.submit(lambda: (time.sleep(draw.uniform(0, 2)), fault.strike()))
-            said = ""
+            message = ""
             try:
                 register(f"of {number}")
             except InputError as error:
-                said = str(error)
+                message = str(error)
             striking.result()
-        assert "\n" not in said
-        assert len(registry.versions()) == before + (not said)
-        failed += bool(said)
+        assert "\n" not in message
+        assert len(registry.versions()) == before + (not message)
+        failed += bool(message)
         fault.mend()
         require_whole(register(f"of {number}, again"))

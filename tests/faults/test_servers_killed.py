@@ -82,16 +82,16 @@ def test_a_server_ends_in_the_middle_of_a_promotion(fault: Fault, rounds: int) -
         entries = len(ledgers.require_order().entries)
         with ThreadPoolExecutor(1) as beside:
             striking = beside.submit(lambda: (time.sleep(draw.uniform(0, SECONDS)), fault.strike()))
-            done, said = 0, ""
+            done, message = 0, ""
             try:
                 while not striking.done():
                     promote_some(draw)
                     done += 1
             except InputError as error:
-                said = str(error)
+                message = str(error)
             striking.result()
-        failed += bool(said)
-        assert "\n" not in said
+        failed += bool(message)
+        assert "\n" not in message
         with pytest.raises(InputError, match=r"MLflow's store does not answer at http.*"):
             ledger.read("m")
         fault.mend()

@@ -105,7 +105,7 @@ def test_a_flow_fails_in_one_sentence_too() -> None:
 
 @pytest.mark.slow
 def test_prefect_adds_nothing_when_its_server_is_slow() -> None:
-    said = """if True:
+    script = """if True:
         import logging
         from flows.local import prefect_settings
         prefect_settings.use_local_state()
@@ -117,6 +117,6 @@ def test_prefect_adds_nothing_when_its_server_is_slow() -> None:
             logging.getLogger(service.__name__).warning("Still processing items: 1 items remaining...")
         logging.getLogger("another").warning("what others warn of")
     """
-    found = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
-    assert found.stderr.count("\n") == 1
-    assert "what others warn of" in found.stderr
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stderr.count("\n") == 1
+    assert "what others warn of" in process.stderr

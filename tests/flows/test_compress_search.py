@@ -86,10 +86,10 @@ def write(**changes: Any) -> None:
 def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
     """It is killed when the first chain is made, and goes on from there."""
     before = made_until_killed()
-    said = bertline(*SEARCH)
+    output = bertline(*SEARCH)
     assert {file: when for file, when in made().items() if file in before} == before != {}
-    assert "short + half + int8 is the smallest chain that is at most" in said
-    assert "the gate of entailment accepts short + half + int8 as champion in the teacher's place:" in said
+    assert "short + half + int8 is the smallest chain that is at most" in output
+    assert "the gate of entailment accepts short + half + int8 as champion in the teacher's place:" in output
     out = paths.compression("it")
     page = (out / "index.html").read_text()
     assert page.count("<svg") == 2
@@ -111,7 +111,7 @@ def made_until_killed() -> dict[str, int]:
         stages: list[psutil.Process] = []
         while not stages and search.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
-            warm = [each for each in started.children() if "forkserver.main" in command_of(each)] if made() else []
+            warm = [child for child in started.children() if "forkserver.main" in command_of(child)] if made() else []
             stages = [each for process in warm for each in process.children()]
         search.kill()
     assert search.returncode == -signal.SIGKILL

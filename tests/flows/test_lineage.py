@@ -74,10 +74,10 @@ def test_a_version_of_another_tool_is_one_sentence_and_is_passed_over(client: Ml
             name="model", python_model="foreign.py", registered_model_name="echo", pip_requirements=[]
         )
     foreign = registry.version("echo", 1)
-    said = "echo version 1 was not registered by `bertline retrain`"
+    sentence = "echo version 1 was not registered by `bertline retrain`"
     measure = partial(promotion.measure, entry=Evaluate(task="t"))
     for ask in (promotion.require_answer, registry.example, registry.folder, measure):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=sentence):
             ask(foreign)
     with pytest.raises(InputError, match="it was not registered by `bertline retrain`"):
         lineage.of_model("echo/1")

@@ -83,20 +83,20 @@ def test_a_better_one_is_promoted_a_worse_one_refused_and_the_way_back_is_open(
 
 def _check_what_is_kept(third: registry.Version) -> None:
     """The verdicts of the three, and the events of the two that were promoted."""
-    told = history.history("tiny")
-    assert [(row["action"], row["version"], row["previous"]) for row in told["events"]] == [
+    listed = history.history("tiny")
+    assert [(row["action"], row["version"], row["previous"]) for row in listed["events"]] == [
         ("promote", 1, None),
         ("promote", 3, 1),
     ]
-    assert (told["champion"], told["events"][1]["reason"]) == (3, "newer rows")
-    assert "promote  version 3 (before: 1)" in history.plain(told)
+    assert (listed["champion"], listed["events"][1]["reason"]) == (3, "newer rows")
+    assert "promote  version 3 (before: 1)" in history.plain(listed)
     verdicts = [json.loads(registry.version("tiny", number).tags["verdict"]) for number in (1, 2, 3)]
     assert [verdict["passed"] for verdict in verdicts] == [True, False, True]
-    assert told["events"][1]["verdict"] == verdicts[2]
+    assert listed["events"][1]["verdict"] == verdicts[2]
     none, third = (history.champion_at("tiny", at) for at in ("2026-01-01", "2999-01-01"))
     assert history.plain_at(none) == "tiny had no champion at 2026-01-01T00:00:00+00:00"
     assert history.plain_at(third).startswith("tiny version 3 was champion: ")
-    assert third["event"] == told["events"][1]
+    assert third["event"] == listed["events"][1]
 
 
 @pytest.mark.slow

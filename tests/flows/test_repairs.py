@@ -121,13 +121,13 @@ def test_a_last_event_that_was_deleted_or_changed_shows_where_it_was_read(
     else:
         changed = ledger.read("m").entries[-1].event.text().replace('"version": 2', '"version": 3')
         client.set_model_version_tag("m.ledger", "2", "event", changed)
-    said = "event 2 was changed or removed after it was read here"
+    damage = "event 2 was changed or removed after it was read here"
     noted = "event 2, which was the last one, was changed or removed"
-    assert history.history("m")["damage"] == [said, noted]
-    assert f"tampered with: {said}" in history.plain(history.history("m"))
+    assert history.history("m")["damage"] == [damage, noted]
+    assert f"tampered with: {damage}" in history.plain(history.history("m"))
     capsys.readouterr()
     assert ledger.champion("m") == (1 if harm == "deleted" else 3)
-    assert f"m: the ledger was tampered with: {said}" in capsys.readouterr().err
+    assert f"m: the ledger was tampered with: {damage}" in capsys.readouterr().err
     assert ledger.champion("m") == (1 if harm == "deleted" else 3)
     assert not capsys.readouterr().err
     promote(4)
@@ -173,8 +173,8 @@ def test_a_long_verdict_is_cut_where_a_database_keeps_less(client: MlflowClient)
         for i in range(300)
     ]
     registry.describe(registry.version("m", 1), {"passed": False, "findings": findings})
-    kept = client.get_model_version("m", "1")
-    table = kept.description.splitlines()
+    stored = client.get_model_version("m", "1")
+    table = stored.description.splitlines()
     assert table[:3] == [
         "| rule | found | asked | passed |",
         "| --- | --- | --- | --- |",
@@ -182,5 +182,5 @@ def test_a_long_verdict_is_cut_where_a_database_keeps_less(client: MlflowClient)
     ]
     assert table[-2:] == ["", "The tag `verdict` has all of it."]
     assert all(line.endswith(" |") for line in table[:-2])
-    assert 4900 < len(kept.description) <= 5000
-    assert "classes.\\u30e9\\u30d9\\u30eb|299" in kept.tags["verdict"]
+    assert 4900 < len(stored.description) <= 5000
+    assert "classes.\\u30e9\\u30d9\\u30eb|299" in stored.tags["verdict"]

@@ -78,27 +78,27 @@ def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None
 
 
 def of_stages() -> list[Any]:
-    found: list[Any] = mlflow.search_runs(
+    runs: list[Any] = mlflow.search_runs(
         experiment_names=[store.EXPERIMENT], filter_string="tags.stage LIKE '%'", output_format="list"
     )
-    return found
+    return runs
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("graph")
 def test_nobody_changes_an_artefact_while_it_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("whole").touch()
-    said = []
+    refusals = []
 
     def register(*given: Any, plain: Any = registry.register) -> registry.Version:
-        said.append(another_run())
+        refusals.append(another_run())
         version: registry.Version = plain(*given)
         return version
 
     monkeypatch.setattr(registry, "register", register)
     retrain.retrain(["tiny"])
     assert sorted(lockfile.locked()) == ["evaluate@tiny", "finetune@tiny"], "what the model needs, and no other stage"
-    (refused,) = said
+    (refused,) = refusals
     assert "it is already running (process " in refused
     assert another_run() == ""
 

@@ -121,10 +121,10 @@ def test_everything_opens_what_the_version_was_registered_with(
     assert served
     assert all(isinstance(each.runtime, opened) for each in served)
 
-    found = mlflow.pyfunc.load_model("models:/tiny/1").unwrap_python_model()
-    assert found.predictor.runtime.__class__.__name__ == opened.__name__
-    found = mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": other}).unwrap_python_model()
-    assert found.predictor.runtime.__class__.__name__ != opened.__name__
+    opened_version = mlflow.pyfunc.load_model("models:/tiny/1").unwrap_python_model()
+    assert opened_version.predictor.runtime.__class__.__name__ == opened.__name__
+    opened_version = mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": other}).unwrap_python_model()
+    assert opened_version.predictor.runtime.__class__.__name__ != opened.__name__
     with pytest.raises(InputError, match=r"no runtime 'rust'; there are: onnx, torch"):
         mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": "rust"})
 
@@ -145,10 +145,10 @@ def test_a_champion_that_does_not_open_is_said_once_and_the_other_goes_on(
     assert capsys.readouterr().err.count("tiny version 0 stays in use: tiny: no alias 'champion'") == 1
     ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
     weights = whole.read_bytes()
-    for content, told in ((b"", 1), (b"", 0), (weights, 0), (b"", 0)):
+    for content, warnings in ((b"", 1), (b"", 0), (weights, 0), (b"", 0)):
         whole.write_bytes(content)
         its.follow(held)
-        assert capsys.readouterr().err.count("tiny version 0 stays in use: ") == told
+        assert capsys.readouterr().err.count("tiny version 0 stays in use: ") == warnings
     assert held.model_in_use[0] == version
 
 

@@ -132,10 +132,10 @@ def test_a_backfill_counts_what_failed_what_has_no_file_and_what_it_scored() -> 
     Path(f"in/{days()[3]}.parquet").write_bytes(b"no Parquet")
     with pytest.raises(InputError) as said:
         backfill("daily", days()[0], days()[4])
-    told = str(said.value)
-    assert told.startswith(f"daily: 3 of 5 windows are not scored: {days()[3]}: in/{days()[3]}.parquet: not")
-    assert all(f"; {day}: no file in/{day}.parquet" in told for day in (days()[1], days()[4]))
-    assert told.endswith("".join(f"; {day}: 32 rows into out/{day}.parquet" for day in (days()[0], days()[2])))
+    message = str(said.value)
+    assert message.startswith(f"daily: 3 of 5 windows are not scored: {days()[3]}: in/{days()[3]}.parquet: not")
+    assert all(f"; {day}: no file in/{day}.parquet" in message for day in (days()[1], days()[4]))
+    assert message.endswith("".join(f"; {day}: 32 rows into out/{day}.parquet" for day in (days()[0], days()[2])))
 
 
 @pytest.mark.timeout(120)
@@ -186,16 +186,16 @@ def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
     assert [before.drifted(day) for day in days()[:3]] == [[]] * 3
     assert {"vocabulary", "unknown_words"} <= set(before.drifted(days()[3]))
     os.rename("later.parquet", f"out/{days()[4]}.parquet")
-    kept = paths.drift("daily") / f"{days()[0]}.parquet"
-    measured = kept.stat().st_mtime_ns
-    found = watch("daily")
-    assert found.alarm
-    assert kept.stat().st_mtime_ns == measured, "a window is measured once"
-    assert tables.read(kept).column("drifted").to_pylist() == [False] * 6
-    last = window_drift.plain(found).splitlines()
+    measurement = paths.drift("daily") / f"{days()[0]}.parquet"
+    measured = measurement.stat().st_mtime_ns
+    result = watch("daily")
+    assert result.alarm
+    assert measurement.stat().st_mtime_ns == measured, "a window is measured once"
+    assert tables.read(measurement).column("drifted").to_pylist() == [False] * 6
+    last = window_drift.plain(result).splitlines()
     assert last[0].endswith("32 rows  no drift")
-    assert last[-2:] == ["drift, by the rule 2 of the last 3 windows, the newest among them", f"picture: {found.page}"]
-    page = found.page.read_text()
+    assert last[-2:] == ["drift, by the rule 2 of the last 3 windows, the newest among them", f"picture: {result.page}"]
+    page = result.page.read_text()
     assert page.count("<svg") == 1
     assert "vocabulary" in page
 
@@ -229,11 +229,11 @@ def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
     Path(f"out/{days()[2]}.parquet").write_bytes(b"no Parquet")
     with pytest.raises(InputError) as said:
         watch("daily")
-    told = str(said.value)
-    assert told.startswith(f"daily: 2 windows are not measured: {days()[1]}: tiny version 2 has no profile ")
-    assert "`bertline retrain` registers it with one" in told
-    assert f"; {days()[2]}: out/{days()[2]}.parquet: not a readable Parquet file" in told
-    assert told.endswith("; the others: drift, by the rule 2 of the last 3 windows, the newest among them")
+    message = str(said.value)
+    assert message.startswith(f"daily: 2 windows are not measured: {days()[1]}: tiny version 2 has no profile ")
+    assert "`bertline retrain` registers it with one" in message
+    assert f"; {days()[2]}: out/{days()[2]}.parquet: not a readable Parquet file" in message
+    assert message.endswith("; the others: drift, by the rule 2 of the last 3 windows, the newest among them")
     measured = sorted(file.stem for file in paths.drift("daily").glob("*.parquet"))
     assert measured == [days()[0], *days()[3:]]
     assert (paths.drift("daily") / "index.html").is_file()

@@ -85,11 +85,11 @@ PARAMS: dict[str, Any] = {
 
 def texts(topic: str) -> list[str]:
     """Different headlines of a topic, in no order."""
-    found = {
+    lines = {
         say.format(one, other) + more
         for say, (one, other), more in product(SAYS, permutations(THINGS[topic], 2), ("", "、と語る", "。今夜"))
     }
-    return random.Random(topic).sample(sorted(found), 160)
+    return random.Random(topic).sample(sorted(lines), 160)
 
 
 def deliver(labels: dict[str, str]) -> None:
@@ -247,22 +247,22 @@ def a_wrong_delivery_is_refused_and_a_right_one_taken(api: str) -> None:
 
 
 def and_taken_back() -> None:
-    told = datetime.now(UTC).isoformat()
+    before = datetime.now(UTC).isoformat()
     assert "headlines version 1 is the champion again" in shell(
         'bertline rollback headlines --to 1 --reason "version 3 is slow"'
     )
     already = shell("bertline promote headlines --version 1 --instead-of 1")
     assert already == "nothing to do\nheadlines version 1 is the champion\n"
     entries = json.loads(shell("bertline history headlines --json"))
-    assert [(each["action"], each["version"], each["actor"]) for each in entries["events"]] == [
+    assert [(entry["action"], entry["version"], entry["actor"]) for entry in entries["events"]] == [
         ("promote", 1, "the story"),
         ("promote", 3, "the story"),
         ("rollback", 1, "the story"),
     ]
-    assert "version 3" in shell(f"bertline history headlines --at {told}")
+    assert "version 3" in shell(f"bertline history headlines --at {before}")
     made = json.loads(shell("bertline lineage model headlines@champion --json"))
-    assert [each["stage"] for each in made["stages"]][-2:] == ["finetune@headlines", "export@headlines"]
-    (md5,) = next(each["wrote"].values() for each in made["stages"] if each["stage"] == "prepare@headlines")
+    assert [stage["stage"] for stage in made["stages"]][-2:] == ["finetune@headlines", "export@headlines"]
+    (md5,) = next(stage["wrote"].values() for stage in made["stages"] if stage["stage"] == "prepare@headlines")
     assert "in headlines version 1, the champion" in shell(f"bertline lineage data {md5[:8]}")
     assert "finetune@headlines is up to date" in shell("bertline why finetune@headlines")
     shell("bertline rollback headlines", status=1)  # none is before the first

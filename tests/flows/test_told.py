@@ -33,11 +33,11 @@ pytestmark = pytest.mark.slow
 @contextmanager
 def listening(port: int = 0) -> Iterator[tuple[str, list[Any]]]:
     """A server that takes whatever is posted; its address, and what it has taken."""
-    found: list[Any] = []
+    events: list[Any] = []
 
     class Ear(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            found.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(204)
             self.end_headers()
 
@@ -50,7 +50,7 @@ def listening(port: int = 0) -> Iterator[tuple[str, list[Any]]]:
     with HTTPServer(("127.0.0.1", port), Ear) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", found
+        yield f"http://127.0.0.1:{server.server_port}", events
         server.shutdown()
         thread.join()
 
@@ -179,7 +179,7 @@ def test_a_challenger_is_told_again_when_it_was_taken_back(told: list[list[dict[
             assert len(told) == count
         for action, version in (("promote", 2), ("rollback", 1)):  # nobody looks between these
             ledger.append("m", ledger.read("m"), action, version, "a test")
-    assert [each[0]["payload"] for each in told] == [{"model": "m", "version": "2"}] * 2
+    assert [sent[0]["payload"] for sent in told] == [{"model": "m", "version": "2"}] * 2
     retrain.tell([second])
     retrain.tell([first])  # the champion's data is back, and then that of the other again
     retrain.tell([second])
@@ -196,10 +196,10 @@ def test_an_event_that_did_not_arrive_is_not_taken_for_told(
             prefect_events.tell_once("data", "new", "data", "data")
         prefect_events.tell("champion", "m", version="1")  # it is champion, whoever hears of it
         assert "did not take bertline.champion of m: " in capsys.readouterr().err
-        with listening(port) as (_, found):
+        with listening(port) as (_, events):
             for _ in range(2):
                 prefect_events.tell_once("data", "new", "data", "data")
-            assert len(found) == 1
+            assert len(events) == 1
     prefect_events.tell_once("data", "newer", "data", "data")  # without a server nobody listens
     assert json.loads(prefect_events.TOLD.read_text()) == {"data": "new"}
 
@@ -207,10 +207,10 @@ def test_an_event_that_did_not_arrive_is_not_taken_for_told(
 def test_flows_that_tell_at_the_same_moment_do_not_forget_each_other(told: list[list[dict[str, Any]]]) -> None:
     subjects = [f"challenger {number}" for number in range(12)]
     with ThreadPoolExecutor(len(subjects)) as pool:
-        for each in [
+        for future in [
             pool.submit(copy_context().run, prefect_events.tell_once, name, "new", "challenger", "m")
             for name in subjects
         ]:
-            each.result()
+            future.result()
     assert sorted(json.loads(prefect_events.TOLD.read_text())) == sorted(subjects)
     assert len(told) == len(subjects)

@@ -149,10 +149,10 @@ def ledger_events(rng: random.Random) -> Run:
     at = rng.randrange(len(texts))
     content = mutate.as_json(mutate.changed(json.loads(texts[at]), rng), rng)
     texts[at] = content if rng.random() < 0.7 else mutate.damaged(content, rng)
-    kept = [Kept(number, 1000 * number, text.decode(errors="replace")) for number, text in enumerate(texts, start=1)]
+    rows = [Kept(number, 1000 * number, text.decode(errors="replace")) for number, text in enumerate(texts, start=1)]
 
     def read() -> None:
-        state = replay(kept)
+        state = replay(rows)
         history.plain(history.told("m", state))
         if state.damage or state.overtaken or state.repeated:
             raise InputError(one_line(InputError("; ".join(state.damage) or "an event does not count")))

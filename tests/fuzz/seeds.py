@@ -119,13 +119,13 @@ def make() -> None:
         rows, folder = place / kind / "rows", place / kind / "encoded"
         rows.mkdir(parents=True)
         whole = some.rows(kind)
-        one = task.with_(splits=("train",))
+        single_split = task.with_(splits=("train",))
         tables.write(rows / "train.parquet", iter(whole.to_batches()), schema.ROWS[kind])
-        one.save(rows)
+        single_split.save(rows)
         loaded = tokenizer.load(place / "tokenizer")
         ids, _ = encoding.for_kind(kind).encode(whole.combine_chunks().to_batches()[0], loaded, task, 32)
         tables.write(folder / "train.parquet", iter([ids]), schema.encoded(kind, loaded.vocab_size))
-        tiny.describe(folder, one, 32, loaded.vocab_size)
+        tiny.describe(folder, single_split, 32, loaded.vocab_size)
         torch.manual_seed(1)
         model = new_head.for_task(place / "encoder", task)
         (place / kind / "model").mkdir()
@@ -189,7 +189,7 @@ def _service(kind: str) -> Any:
 
 def ask(kind: str, body: bytes) -> None:
     """Send a request. Raises InputError for one that is refused, AssertionError for any answer that is no sentence."""
-    found = _service(kind).post("/predict", content=body, headers={"Content-Type": "application/json"})
-    assert found.status_code in (200, 422, 400), found.text[:300]
-    if found.status_code != 200:
-        raise InputError(found.json()["detail"])
+    response = _service(kind).post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code in (200, 422, 400), response.text[:300]
+    if response.status_code != 200:
+        raise InputError(response.json()["detail"])

@@ -163,18 +163,18 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", CORPORA)
 def test_of_a_corpus(name: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    content, more, said = CORPORA[name]
+    content, more, message = CORPORA[name]
     file = Path(f"rows.{name.rpartition(' ')[2]}")
     file.write_text(content, encoding="utf-8")
     entry = {"corpus": "custom", "source": ".", "files": {"train": file.name}, **more}
     Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry}}, allow_unicode=True))
     try:
         prepare.main("it")
-        found = "".join(capfd.readouterr())
+        output = "".join(capfd.readouterr())
     except InputError as error:
-        found = str(error)
+        output = str(error)
         assert not paths.rows("it").exists()
-    assert said in found
+    assert message in output
 
 
 COUNTED: dict[str, tuple[str, list[Any]]] = {
@@ -193,10 +193,10 @@ def test_what_a_corpus_may_hold_is_counted(name: str, place: Path) -> None:
     entry = {"corpus": "custom", "source": ".", "files": {"train": "rows.jsonl"}}
     Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry}}))
     prepare.main("it")
-    found = json.loads((paths.rows("it") / "quality.json").read_text())["splits"]["train"]
+    counted = json.loads((paths.rows("it") / "quality.json").read_text())["splits"]["train"]
     for key in where.split("/"):
-        found = found[key]
-    assert found["rows"] == 1
+        counted = counted[key]
+    assert counted["rows"] == 1
 
 
 def test_links_and_devices_in_a_folder_of_texts_are_refused(place: Path) -> None:
@@ -264,11 +264,11 @@ PARAMS = {
 
 @pytest.mark.parametrize("name", PARAMS)
 def test_of_params(name: str, place: Path) -> None:
-    content, said = PARAMS[name]
+    content, message = PARAMS[name]
     Path("params.yaml").write_text(content, encoding="utf-8")
     with pytest.raises(InputError) as caught:
         checking.check()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_number_is_written_as_people_write_it(place: Path) -> None:

@@ -130,12 +130,12 @@ def mutant(name: str, change: Change, file: str = "config.json") -> Path:
 @pytest.mark.timeout(20, func_only=True)
 @pytest.mark.parametrize("name", DAMAGED)
 def test_of_a_config(name: str, place: Path, bounded: None) -> None:
-    form, change, said = DAMAGED[name]
+    form, change, message = DAMAGED[name]
     folder = mutant(form, change)
     own_formats.forget_config(folder)
     with pytest.raises(InputError) as caught:
         Predictor.load(folder)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith("mutant: ")
     assert "\n" not in str(caught.value)
 
@@ -163,8 +163,8 @@ def test_of_a_folder_without_a_digest(form: str, place: Path) -> None:
     """Those that were written before are opened as they were."""
     folder = mutant(form, lambda values: None)
     own_formats.forget_config(folder)
-    wanted = seeds.answers(Path("seeds/own") / form, "single")
-    assert Predictor.load(folder).predict(seeds.given("single")).equals(wanted)
+    expected = seeds.answers(Path("seeds/own") / form, "single")
+    assert Predictor.load(folder).predict(seeds.given("single")).equals(expected)
 
 
 VARIANTS: dict[str, tuple[Change, str]] = {
@@ -178,9 +178,9 @@ VARIANTS: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_of_what_a_variant_says(name: str, place: Path) -> None:
-    change, said = VARIANTS[name]
+    change, message = VARIANTS[name]
     folder = mutant("int8", change, variant.FILE)
     with pytest.raises(InputError) as caught:
         variant.facts(folder)
     assert str(caught.value).startswith("mutant/variant.json: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)

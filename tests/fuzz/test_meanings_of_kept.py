@@ -67,7 +67,7 @@ ENCODED: dict[str, tuple[str, Callable[[Rows], object], str]] = {
 
 @pytest.mark.parametrize("name", ENCODED)
 def test_of_an_encoded_row(name: str, place: Path) -> None:
-    kind, change, said = ENCODED[name]
+    kind, change, message = ENCODED[name]
     shutil.copytree(Path("seeds") / kind / "encoded", "mutant")
     table = pq.read_table("mutant/train.parquet")
     rows = table.to_pylist()
@@ -76,7 +76,7 @@ def test_of_an_encoded_row(name: str, place: Path) -> None:
     with pytest.raises(InputError) as caught:
         Encoded.read(Path("mutant"), "train")
     assert str(caught.value).startswith("mutant/train.parquet: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_row_without_ids_is_named(place: Path) -> None:
@@ -161,11 +161,11 @@ def measured(kind: str, table: pa.Table) -> list[drift.Shift]:
 
 @pytest.mark.parametrize("name", SCORED)
 def test_of_a_scored_file(name: str, place: Path) -> None:
-    kind, change, said = SCORED[name]
+    kind, change, message = SCORED[name]
     with pytest.raises(InputError) as caught:
         measured(kind, change(seeds.scored(kind)))
     assert str(caught.value).startswith("scored.parquet: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("form", ["dictionary", "large"])
@@ -229,10 +229,10 @@ def test_a_weight_that_is_no_number(source: str, number: float, place: Path) -> 
     file = loading.weights(Path("mutant"))
     tensors = load_file(file)
     with safe_open(file, "pt") as opened:
-        said = opened.metadata()
+        metadata = opened.metadata()
     changed = next(name for name, each in sorted(tensors.items()) if each.is_floating_point() and each.numel() > 1)
     tensors[changed].view(-1)[-1] = number
-    save_file(tensors, file, said)
+    save_file(tensors, file, metadata)
     with pytest.raises(InputError, match=r"mutant: .* holds what is no number; its weights are damaged"):
         Predictor.load(Path("mutant"))
 
@@ -243,13 +243,15 @@ def test_a_weight_of_an_export_that_is_no_number(word: bool, number: float, plac
     """One of a layer is told when it is opened, one of a single word when it is to be promoted."""
     shutil.copytree("seeds/single/onnx", "mutant")
     onnx_numbers.require(Path("mutant"))
-    found = onnx.load(Path("mutant") / ONNX_FILE)
-    name = next(each.name for each in found.graph.initializer if ("word" if word else "intermediate") in each.name)
-    weight = next(each for each in found.graph.initializer if each.name == name)
+    model = onnx.load(Path("mutant") / ONNX_FILE)
+    name = next(
+        weight.name for weight in model.graph.initializer if ("word" if word else "intermediate") in weight.name
+    )
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     numbers = onnx.numpy_helper.to_array(weight).copy()
     numbers.reshape(-1)[-1] = number
     weight.CopyFrom(onnx.numpy_helper.from_array(numbers, name))
-    onnx.save(found, Path("mutant") / ONNX_FILE)
+    onnx.save(model, Path("mutant") / ONNX_FILE)
     with pytest.raises(InputError, match=r"mutant/model\.onnx: .* holds NaN or infinity"):
         onnx_numbers.require(Path("mutant"))
     if not word:

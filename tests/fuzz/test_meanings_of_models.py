@@ -85,12 +85,12 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_of_a_model_folder(name: str, place: Path) -> None:
-    change, said = MODELS[name]
+    change, message = MODELS[name]
     shutil.copytree("seeds/single/model", "mutant")
     change(Path("mutant"))
     with pytest.raises(InputError) as caught:
         Predictor.load(Path("mutant"))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 EXPORTED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -102,13 +102,13 @@ EXPORTED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("name", EXPORTED)
 def test_of_an_exported_model(name: str, place: Path) -> None:
-    change, said = EXPORTED[name]
+    change, message = EXPORTED[name]
     shutil.copytree("seeds/single/onnx", "mutant")
     Predictor.load(Path("mutant"))
     change(Path("mutant"))
     with pytest.raises(InputError) as caught:
         Predictor.load(Path("mutant"))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_of_a_tokenizers_case(place: Path) -> None:
@@ -132,13 +132,13 @@ PUBLISHED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_of_a_published_checkpoint(name: str, place: Path) -> None:
-    change, said = PUBLISHED[name]
+    change, message = PUBLISHED[name]
     shutil.copytree("seeds/encoder", "mutant")
     change(Path("mutant"))
     Path("params.yaml").write_text("import_weights: {it: {source: mutant}}")
     with pytest.raises(InputError) as caught:
         import_weights.main("it")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert not paths.model("it").exists()
 
 
@@ -198,12 +198,12 @@ def test_of_encoded_choices(place: Path) -> None:
 
 @pytest.mark.parametrize("name", ENCODED)
 def test_of_encoded_rows(name: str, place: Path) -> None:
-    change, said = ENCODED[name]
+    change, message = ENCODED[name]
     shutil.copytree("seeds/single/encoded", "mutant")
     change(Path("mutant"))
     with pytest.raises(InputError) as caught:
         Encoded.read(Path("mutant"), "train")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 READABLE: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -225,13 +225,13 @@ READABLE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("name", READABLE)
 def test_of_readable_rows(name: str, place: Path) -> None:
-    change, said = READABLE[name]
+    change, message = READABLE[name]
     shutil.copytree("seeds/single/rows", paths.rows("it"))
     change(paths.rows("it"))
     Path("params.yaml").write_text("encode: {it: {task: it, vocab: seeds/tokenizer, max_length: 32}}")
     with pytest.raises(InputError) as caught:
         encode.main("it")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 REQUESTS = {
@@ -248,8 +248,8 @@ REQUESTS = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_of_a_request(name: str, place: Path) -> None:
-    body, said = REQUESTS[name]
+    body, message = REQUESTS[name]
     with pytest.raises(InputError) as caught:
         seeds.ask("single", body)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "1e999" not in str(caught.value), "a refused body is not echoed"

@@ -25,15 +25,15 @@ Gradients = dict[str, torch.Tensor]
 @pytest.fixture
 def through(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each pass went through a graph."""
-    output, seen = layer_graphs.LayerGraphs.output, []
+    output, by_graph = layer_graphs.LayerGraphs.output, []
 
     def noted(graphs: Any, *given: Any) -> torch.Tensor | None:
         states = output(graphs, *given)
-        seen.append(states is not None)
+        by_graph.append(states is not None)
         return states
 
     monkeypatch.setattr(layer_graphs.LayerGraphs, "output", noted)
-    return seen
+    return by_graph
 
 
 @contextmanager
@@ -82,8 +82,8 @@ def test_losses_and_gradients_are_those_of_layers_one_by_one(family: str, throug
     with_graphs = learned(classifier, graphs=True)
     assert through[-1]
     assert not through[0], "a shape is recorded when it comes again"
-    for (found, same), (wanted, those) in zip(with_graphs, learned(classifier, graphs=False), strict=True):
-        assert found == pytest.approx(wanted, rel=0.01 if CUDA else 1e-5)
+    for (found, same), (expected, those) in zip(with_graphs, learned(classifier, graphs=False), strict=True):
+        assert found == pytest.approx(expected, rel=0.01 if CUDA else 1e-5)
         assert close(same, those)
 
 

@@ -30,14 +30,14 @@ def test_losses_and_gradients_are_those_of_padded_rows(family: str, precision: s
     classifier = model(family).to(DEVICE).eval()
     here = collate(rows(), np.arange(20), 0)
     batch = parts.on_device(here, DEVICE)
-    wanted, gradients = loss_and_gradients(classifier, batch)
+    expected, gradients = loss_and_gradients(classifier, batch)
     assert not calls, "padded rows have no need of it"
     with sequence_packing.rows(classifier), torch.autocast(DEVICE.type, torch.bfloat16, precision == "bf16"):
         sequence_packing.expect(classifier, batch, here)
-        found, same = loss_and_gradients(classifier, batch)
+        loss, same = loss_and_gradients(classifier, batch)
     assert calls == [rounded(here)] * SHAPE["num_hidden_layers"]
     of_loss, of_gradients = TOLERANCE[precision]
-    assert found == pytest.approx(wanted, rel=of_loss)
+    assert loss == pytest.approx(expected, rel=of_loss)
     assert float((same - gradients).norm() / gradients.norm()) < of_gradients
 
 

@@ -21,14 +21,14 @@ from pipelines.evaluation.prediction_scores import score
 texts = st.text("東京都 \u3000。、ＡＢab「」.\t", max_size=8)
 
 
-def overlap(said: list[str], meant: list[str]) -> float:
+def overlap(predicted: list[str], meant: list[str]) -> float:
     """F1 of two lists as both scripts have it."""
-    if not said or not meant:
-        return float(said == meant)
-    same = sum((Counter(said) & Counter(meant)).values())
+    if not predicted or not meant:
+        return float(predicted == meant)
+    same = sum((Counter(predicted) & Counter(meant)).values())
     if not same:
         return 0.0
-    precision, recall = same / len(said), same / len(meant)
+    precision, recall = same / len(predicted), same / len(meant)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -37,10 +37,10 @@ def jglue_text(text: str) -> str:
     return " ".join(text.lower().rstrip("。").split())
 
 
-def by_jglue(said: str, meant: str) -> tuple[float, float]:
+def by_jglue(predicted: str, meant: str) -> tuple[float, float]:
     """compute_exact compares the texts; compute_f1 compares their letters, the spaces between words among them."""
-    said, meant = jglue_text(said), jglue_text(meant)
-    return float(said == meant), overlap(list(said), list(meant))
+    predicted, meant = jglue_text(predicted), jglue_text(meant)
+    return float(predicted == meant), overlap(list(predicted), list(meant))
 
 
 def by_jaquad(said: str, meant: str) -> tuple[float, float]:
@@ -54,16 +54,16 @@ def by_jaquad(said: str, meant: str) -> tuple[float, float]:
 @example("東京 都", "東京　都")
 @example("都京", "京都")
 @example("。", "")
-def test_an_answer_scores_as_by_the_published_scripts(said: str, meant: str) -> None:
+def test_an_answer_scores_as_by_the_published_scripts(predicted: str, meant: str) -> None:
     for normalization, script in (("jglue", by_jglue), ("jaquad", by_jaquad)):
-        wanted = script(said, meant)
-        found = answer_scores.exact(said, meant, normalization), answer_scores.f1(said, meant, normalization)
-        assert found == pytest.approx(wanted), normalization
+        expected = script(predicted, meant)
+        scores = answer_scores.exact(predicted, meant, normalization), answer_scores.f1(predicted, meant, normalization)
+        assert scores == pytest.approx(expected), normalization
 
 
 # worked by hand
 @pytest.mark.parametrize(
-    ("normalization", "said", "meant", "exact", "f1"),
+    ("normalization", "predicted", "meant", "exact", "f1"),
     [
         ("jglue", "東京都。", "東京都", 1, 1),
         ("jglue", "「東京都」", "東京都", 0, 2 * 3 / (5 + 3)),  # brackets stay
@@ -77,7 +77,7 @@ def test_an_answer_scores_as_by_the_published_scripts(said: str, meant: str) -> 
         ("nfkc", "「ＡＢＣ」。", "abc", 1, 1),
     ],
 )
-def test_what_the_scripts_keep_and_drop(normalization: str, said: str, meant: str, exact: float, f1: float) -> None:
+def test_what_the_scripts_keep_and_drop(normalization: str, predicted: str, meant: str, exact: float, f1: float) -> None:
     assert answer_scores.exact(said, meant, normalization) == exact
     assert answer_scores.f1(said, meant, normalization) == pytest.approx(f1)
 

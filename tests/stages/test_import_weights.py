@@ -86,12 +86,12 @@ def test_the_first_berts_had_a_vocabulary_and_no_tokenizers_config(checkout: Pat
     """vocab.txt and config.json alone; whether it has capital letters, the vocabulary says."""
     Path("params.yaml").write_text("import_weights: {published: {source: elsewhere}}")
     source = tiny.encoder(checkout / "elsewhere", japanese=False)
-    wanted = tokenizer.load(source).encode(["a plain text"]).values.tolist()
+    expected = tokenizer.load(source).encode(["a plain text"]).values.tolist()
     for name in ("tokenizer_config.json", "tokenizer.json"):
         (source / name).unlink()
     folder = imported()
     assert json.loads((folder / "tokenizer_config.json").read_text())["do_lower_case"] is True
-    assert tokenizer.load(folder).encode(["a plain text"]).values.tolist() == wanted
+    assert tokenizer.load(folder).encode(["a plain text"]).values.tolist() == expected
 
 
 def test_a_folder_has_no_revisions(source: Path) -> None:

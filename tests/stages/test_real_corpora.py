@@ -55,13 +55,13 @@ def run(corpus: str, edition: str, task: str, **options: Any) -> dict[str, Any]:
     if source.startswith("artifacts"):
         ingest.main("it")
     prepare.main("it")
-    found = Task.load(Path("artifacts/rows/it"))
-    params["encode"] = {"it": {"task": "it", "vocab": f"vocab/{language or found.language}", "max_length": length}}
+    task_read = Task.load(Path("artifacts/rows/it"))
+    params["encode"] = {"it": {"task": "it", "vocab": f"vocab/{language or task_read.language}", "max_length": length}}
     Path("params.yaml").write_text(yaml.safe_dump(params))
     encode.main("it")
-    for split in found.splits if found.kind != "text" else ():  # documents are cut when they are packed
+    for split in task_read.splits if task_read.kind != "text" else ():  # documents are cut when they are packed
         lengths = tables.read(Path(f"artifacts/encoded/it/{split}.parquet"), ["length"]).column("length").to_pylist()
-        assert max(lengths) <= length * max(1, len(found.labels) if found.kind == "choice" else 1)
+        assert max(lengths) <= length * max(1, len(task_read.labels) if task_read.kind == "choice" else 1)
     return json.loads(Path("artifacts/encoded/it/encoding.json").read_text())
 
 
@@ -105,10 +105,10 @@ def test_squad_answers_decode_from_their_windows(version: str, sample: float, pl
     options: dict[str, Any] = {"kind": "span", "format": "squad", "language": "en", "sample": sample}
     options |= {"unanswerable": version == "2.0"}
     files = {"dev": f"dev-v{version}.reconstructed.json"}
-    found = run("custom", "", "", source=str(MIRROR / "squad"), files=files, max_length=384, **options)
+    measured = run("custom", "", "", source=str(MIRROR / "squad"), files=files, max_length=384, **options)
     rows = {"1.1": 10570, "2.0": 11873}[version]
     unanswerable = {"1.1": 0, "2.0": 5945}[version]
-    assert found["rows"] == {"dev": pytest.approx(rows * sample, rel=0.0 if sample == 1 else 0.15)}
+    assert measured["rows"] == {"dev": pytest.approx(rows * sample, rel=0.0 if sample == 1 else 0.15)}
     told = quality()["dev"]["labels"].get("unanswerable", 0)
     assert told == pytest.approx(unanswerable * sample, rel=0.0 if sample == 1 else 0.15)
     check_answers("dev", 700 * sample)

@@ -96,12 +96,12 @@ def kill(node: subprocess.Popen[bytes]) -> None:
 def started() -> Iterator[Cluster]:
     """A cluster with only a head node. Its processes end with the block."""
     session = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # a short path, since sockets are in it
-    found = Cluster(session)
+    cluster = Cluster(session)
     try:
-        found.head()
-        yield found
+        cluster.head()
+        yield cluster
     finally:
-        for node in found.nodes:
+        for node in cluster.nodes:
             if node.poll() is None:
                 kill(node)
         shutil.rmtree(session)

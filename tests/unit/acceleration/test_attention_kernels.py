@@ -73,8 +73,8 @@ def test_ours_gives_the_loss_and_the_gradients_of_the_familys_own(
         gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
         found[name] = float(total.detach()), gradients
         assert len(calls) == (len(backbones.layers(model)) * _rounds(model) if name == PLAIN else 0)
-    (wanted, gradients), (ours, same) = found["eager"], found[PLAIN]
-    assert ours == pytest.approx(wanted, rel=1e-5)
+    (expected, gradients), (ours, same) = found["eager"], found[PLAIN]
+    assert ours == pytest.approx(expected, rel=1e-5)
     assert same.keys() == gradients.keys()
     assert all(torch.allclose(same[name], gradient, atol=1e-5) for name, gradient in gradients.items())
 

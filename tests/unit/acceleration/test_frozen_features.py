@@ -134,12 +134,12 @@ def test_states_are_those_of_the_last_frozen_layer(checkout: Path) -> None:
     batches = RowBatches(data, 8, 1, 1, 0)
     model.eval()
     plain = batches[0]
-    wanted = model.encoder(**backbones.inputs(model, plain), output_hidden_states=True).hidden_states[2]
+    expected = model.encoder(**backbones.inputs(model, plain), output_hidden_states=True).hidden_states[2]
     with frozen_features.kept(model, batches, PLACE, Resources(cache_gb=1)) as (inputs, _):
         given = inputs[0]
         assert len(backbones.layers(model)) == 1
     inside = plain["attention_mask"].bool()
-    assert np.allclose(given["inputs_embeds"][inside], wanted[inside].detach(), atol=2e-3)
+    assert np.allclose(given["inputs_embeds"][inside], expected[inside].detach(), atol=2e-3)
     assert given["labels"].equal(plain["labels"])
     assert "input_ids" not in given
 

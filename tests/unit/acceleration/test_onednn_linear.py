@@ -34,7 +34,7 @@ def test_scores_and_gradients_are_the_same(family: str, kind: str, checkout: Pat
     loss, batch = losses.for_kind(kind), collate(data, np.arange(10), 0)
     plain = loss(model, batch)[0]
     plain.backward()
-    wanted = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     with onednn_linear.by_onednn(model):
         if family not in ("xlnet", "bilstm", "albert"):  # no linear layers there, or one layer's shared by all
@@ -43,10 +43,10 @@ def test_scores_and_gradients_are_the_same(family: str, kind: str, checkout: Pat
         found.backward()
     assert changed(model) == 0
     assert found.item() == pytest.approx(plain.item(), rel=1e-5)
-    assert wanted.keys() == {name for name, p in model.named_parameters() if p.grad is not None}
+    assert expected.keys() == {name for name, p in model.named_parameters() if p.grad is not None}
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
-            assert torch.allclose(parameter.grad, wanted[name], atol=1e-5), name
+            assert torch.allclose(parameter.grad, expected[name], atol=1e-5), name
             assert parameter.grad.is_contiguous(), name
 
 
@@ -89,12 +89,12 @@ def test_a_block_within_a_block_changes_nothing(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "capability", "wanted"),
+    ("vendor", "capability", "expected"),
     [("AuthenticAMD", "AVX512", True), ("GenuineIntel", "AVX512", False), ("AuthenticAMD", "AVX2", False)],
 )
-def test_where_it_pays(vendor: str, capability: str, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_pays(vendor: str, capability: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(Path, "is_file", lambda _: True)
     monkeypatch.setattr(Path, "read_text", lambda _, encoding: f"vendor_id\t: {vendor}\n")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert onednn_linear.faster.__wrapped__() is wanted
+    assert onednn_linear.faster.__wrapped__() is expected

@@ -63,9 +63,9 @@ def test_it_goes_with_a_last_layer_for_the_first_token(checkout: Path) -> None:
     torch.manual_seed(2)
     model = new_head.for_task(source, TASKS["single"]).eval()
     inputs = backbones.inputs(model, collate(data, np.arange(10), 0))
-    wanted = model(**inputs).logits
+    expected = model(**inputs).logits
     with cls_only.only(model, "single"), sequence_packing.rows(model):
-        assert torch.allclose(model(**inputs).logits, wanted, atol=1e-5)
+        assert torch.allclose(model(**inputs).logits, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", PLAIN)

@@ -78,12 +78,12 @@ def test_soft_targets_of_every_kind(kind: str, temperature: float) -> None:
 def test_the_factor_keeps_gradients_as_large_at_a_high_temperature() -> None:
     """Hinton et al. 2015, eq. 3 and 4: the gradient is about (z - v) / C at any high temperature, logits of mean 0."""
     student, teacher = (np.array([1.0, -2.0, 1.0]), np.array([0.5, 0.5, -1.0]))
-    wanted = (student - teacher) / 3
+    expected = (student - teacher) / 3
     for temperature in (50.0, 100.0):
         logits = torch.tensor(student, dtype=torch.float32, requires_grad=True)
         distillation.soft_cross_entropy(logits, *tensors(teacher), temperature).backward()
         assert logits.grad is not None
-        assert logits.grad.numpy() == pytest.approx(wanted, abs=0.03)
+        assert logits.grad.numpy() == pytest.approx(expected, abs=0.03)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -147,38 +147,38 @@ def mask() -> torch.Tensor:
 
 def test_distilbert_compares_directions_of_tokens() -> None:
     student, teacher = hidden()
-    wanted = []
+    expected = []
     for row, length in enumerate(LENGTHS):
         pairs = zip(student[row, :length], teacher[row, :length], strict=True)
-        wanted.append(np.mean([1 - s @ t / np.linalg.norm(s) / np.linalg.norm(t) for s, t in pairs]))
-    assert distilbert.cosine(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+        expected.append(np.mean([1 - s @ t / np.linalg.norm(s) / np.linalg.norm(t) for s, t in pairs]))
+    assert distilbert.cosine(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
     assert distilbert.cosine(*tensors(3 * teacher, teacher), mask()).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
 
 
 def test_pkd_compares_states_of_unit_length() -> None:
     student, teacher = RNG.normal(size=(3, 2, 5)), RNG.normal(size=(3, 2, 5))
-    wanted = []
+    expected = []
     for row in range(3):
         pairs = zip(student[row], teacher[row], strict=True)
         apart = [((s / np.linalg.norm(s) - t / np.linalg.norm(t)) ** 2).sum() for s, t in pairs]
-        wanted.append(sum(apart) / (2 * 5))  # eq. 7, over layers and dimensions
-    assert pkd.patience(*tensors(student, teacher)).tolist() == pytest.approx(wanted, rel=1e-4)
+        expected.append(sum(apart) / (2 * 5))  # eq. 7, over layers and dimensions
+    assert pkd.patience(*tensors(student, teacher)).tolist() == pytest.approx(expected, rel=1e-4)
     assert pkd.patience(*tensors(7 * teacher, teacher)).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
 
 
 def test_tinybert_compares_states_and_attention_without_padding() -> None:
     student, teacher = hidden()
-    wanted = [((student - teacher)[row, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
-    assert transfer.apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+    expected = [((student - teacher)[row, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
+    assert transfer.apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
     student, teacher = RNG.normal(size=(3, 2, 6, 6)), RNG.normal(size=(3, 2, 6, 6))
-    wanted = [((student - teacher)[row, :, :length, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
-    assert tinybert.attention_apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+    expected = [((student - teacher)[row, :, :length, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
+    assert tinybert.attention_apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
 
 
 def test_mobile_compares_attention_by_its_divergence() -> None:
     """Sun et al. 2020, section 3.5, over the tokens of each row."""
     student, teacher = RNG.normal(size=(3, 2, 6, 6)) * 2, RNG.normal(size=(3, 2, 6, 6)) * 2
-    wanted = []
+    expected = []
     for row, length in enumerate(LENGTHS):
         found = []
         for head in range(2):
@@ -186,8 +186,8 @@ def test_mobile_compares_attention_by_its_divergence() -> None:
                 p = softened(teacher[row, head, token, :length], 1.0)
                 q = softened(student[row, head, token, :length], 1.0)
                 found.append((p * np.log(p / q)).sum())
-        wanted.append(np.mean(found))
-    assert transfer.divergence(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+        expected.append(np.mean(found))
+    assert transfer.divergence(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
     assert transfer.divergence(*tensors(teacher + 3, teacher), mask()).tolist() == pytest.approx([0, 0, 0], abs=1e-5)
 
 

@@ -67,12 +67,12 @@ def test_a_place_is_the_layer_or_the_successor_or_nothing() -> None:
     zero = torch.zeros(1)
     places = [theseus.Place(Adds(1.0), Adds(100.0)), theseus.Place(Adds(2.0), None)]
     assert places[0].kind == "full"
-    for replaced, wanted in ((False, 3.0), (True, 100.0)):
+    for replaced, expected in ((False, 3.0), (True, 100.0)):
         states = zero
         for place in places:
             place.replaced = replaced
             states = place(states)
-        assert states.item() == wanted
+        assert states.item() == expected
     assert places[0].train().successor.training
     assert not places[0].layer.training
 

@@ -37,8 +37,8 @@ def test_a_bert_as_an_albert_is_the_same_function(kind: str, checkout: Path) -> 
     model, _ = model_folder.load_tuned(folder)
     albert = share_layers.as_albert(model, kind, 2)
     with torch.inference_mode():
-        wanted, found = (heads.outputs(each, kind, INPUTS) for each in (model, albert))
-    assert found.allclose(wanted, atol=1e-5)
+        expected, found = (heads.outputs(each, kind, INPUTS) for each in (model, albert))
+    assert found.allclose(expected, atol=1e-5)
     assert type(albert).__name__ == type(model).__name__.replace("Bert", "Albert")
 
 

@@ -62,7 +62,7 @@ def test_a_shallow_albert_has_all_of_the_teachers_weights(checkout: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kept", "wanted"),
+    ("kept", "expected"),
     [
         ([0, 2, 4], [0, 1, 2]),
         ([0, 1], [0]),
@@ -74,7 +74,7 @@ def test_a_shallow_albert_has_all_of_the_teachers_weights(checkout: Path) -> Non
     ],
 )
 def test_each_layer_of_a_shallow_albert_is_the_one_that_it_was(
-    kept: list[int], wanted: list[int], checkout: Path
+    kept: list[int], expected: list[int], checkout: Path
 ) -> None:
     """Of six layers in three groups: as few groups as can be, each with the weights of the teacher's group."""
     torch.manual_seed(2)
@@ -85,10 +85,10 @@ def test_each_layer_of_a_shallow_albert_is_the_one_that_it_was(
     student = students.shallower(SimpleNamespace(teacher=given, seed=1), kept)  # type: ignore[arg-type]
     own, theirs = (backbones.layers(model) for model in (student, given))
     assert students.depth(student) == len(kept)
-    assert len(own) == len(wanted)
-    for layer, number in zip(own, wanted, strict=True):
+    assert len(own) == len(expected)
+    for layer, number in zip(own, expected, strict=True):
         assert backbones.digest(layer) == backbones.digest(theirs[number])
-    passed = [wanted[group] for group in shapes.divided(len(kept), len(wanted))]
+    passed = [expected[group] for group in shapes.divided(len(kept), len(expected))]
     assert passed == [shapes.divided(6, 3)[number] for number in kept]
 
 
@@ -96,7 +96,7 @@ def test_kinds_of_layers_are_those_of_the_layers_that_stay(checkout: Path) -> No
     given = teacher("modernbert", checkout)
     types = ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]
     given.config.layer_types = types
-    for kept, wanted in (([0, 3], [types[0], types[3]]), ([0, 2], [types[0], types[2]])):
+    for kept, expected in (([0, 3], [types[0], types[3]]), ([0, 2], [types[0], types[2]])):
         found = students.build(given, {"layers": 2}, kept, 1)
-        assert found.config.layer_types == wanted
-        assert [layer.attention_type for layer in backbones.layers(found)] == wanted
+        assert found.config.layer_types == expected
+        assert [layer.attention_type for layer in backbones.layers(found)] == expected

@@ -46,9 +46,9 @@ def test_files_say_what_the_teacher_says(kind: str, family: str, checkout: Path)
     for step in range(len(lessons)):
         batch = lessons[step]
         with torch.no_grad():
-            wanted = teacher_outputs.told(context.teacher, kind, ASKED, own(batch))
-        assert {name.removeprefix(MARK) for name in batch if name.startswith(MARK)} == names == set(wanted)
-        for name, tensor in wanted.items():
+            expected = teacher_outputs.told(context.teacher, kind, ASKED, own(batch))
+        assert {name.removeprefix(MARK) for name in batch if name.startswith(MARK)} == names == set(expected)
+        for name, tensor in expected.items():
             found = batch[MARK + name].float()
             assert found.shape == tensor.shape, name
             if teaching.arrays[name].tokens:
@@ -104,10 +104,10 @@ def test_without_files_the_teacher_is_asked_at_every_step(
     batch = teacher_outputs.TeacherBatches(context.data.batches(PARAMS), teaching.arrays)[0]
     teacher_outputs.DistilledLoss(loss, "single", ASKED, context.teacher)(context.teacher, batch, 0)
     with torch.no_grad():
-        wanted = teacher_outputs.told(context.teacher, "single", ASKED, own(batch))
-    assert told[0].keys() == wanted.keys()
-    assert all(tensor.allclose(wanted[name], rtol=1e-4, atol=1e-5) for name, tensor in told[0].items())
-    assert (wanted["hidden.1"].abs().max() > 65504) == (why == "numbers too large for float16")
+        expected = teacher_outputs.told(context.teacher, "single", ASKED, own(batch))
+    assert told[0].keys() == expected.keys()
+    assert all(tensor.allclose(expected[name], rtol=1e-4, atol=1e-5) for name, tensor in told[0].items())
+    assert (expected["hidden.1"].abs().max() > 65504) == (why == "numbers too large for float16")
 
 
 def test_a_full_disk_is_an_error_before_anything_is_asked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,12 +132,12 @@ def test_what_is_seen_is_what_the_layers_compute(family: str, checkout: Path) ->
         seen = states.see(model, "single", batch, attention=True)
         assert seen.logits.allclose(model(**plain).logits, atol=1e-5)
         own.set_attn_implementation("eager")
-        wanted = own(**plain, output_hidden_states=True, output_attentions=True)
-    assert len(seen.hidden) == len(wanted.hidden_states) == 3
-    assert all(a.allclose(b, atol=1e-5) for a, b in zip(seen.hidden, wanted.hidden_states, strict=True))
-    assert len(seen.attention) == len(wanted.attentions) == 2
+        expected = own(**plain, output_hidden_states=True, output_attentions=True)
+    assert len(seen.hidden) == len(expected.hidden_states) == 3
+    assert all(a.allclose(b, atol=1e-5) for a, b in zip(seen.hidden, expected.hidden_states, strict=True))
+    assert len(seen.attention) == len(expected.attentions) == 2
     outside = ~batch["attention_mask"].bool()[:, None, None]
-    for layer, weights in enumerate(wanted.attentions, start=1):
+    for layer, weights in enumerate(expected.attentions, start=1):
         found = seen.scores(layer).masked_fill(outside, -1e9).softmax(dim=-1)
         rows = batch["attention_mask"].bool()[:, None, :, None].expand_as(found)
         assert found[rows].allclose(weights[rows], atol=1e-5)
@@ -160,5 +160,5 @@ def test_tokens_of_rows_with_several_sequences_are_found(checkout: Path) -> None
     _, data = model_and_rows("choice", "bert", checkout)
     rows = np.array([4, 1])
     places = teacher_outputs._places(data, rows)
-    wanted = [np.arange(data.offsets[s], data.offsets[s + 1]) for s in (12, 13, 14, 3, 4, 5)]
-    assert places.tolist() == np.concatenate(wanted).tolist()
+    expected = [np.arange(data.offsets[s], data.offsets[s + 1]) for s in (12, 13, 14, 3, 4, 5)]
+    assert places.tolist() == np.concatenate(expected).tolist()

@@ -112,13 +112,13 @@ def test_distilbert(lost: Any) -> None:
     student, teacher = Student(2), Teacher(4)
     params = distilbert.Params(temperature=3.0)
     assert (params.soft, params.hard, params.cosine) == (5, 2, 1)
-    wanted = 2 * hard(student)
+    expected = 2 * hard(student)
     for row in TAUGHT:
-        wanted += 5 * soft(student.logits[row], teacher.logits[row], 3.0)
+        expected += 5 * soft(student.logits[row], teacher.logits[row], 3.0)
         own, other = (each.hidden[-1][row, : LENGTHS[row]] for each in (student, teacher))
-        wanted += np.mean([1 - unit(s) @ unit(t) for s, t in zip(own, other, strict=True)])
+        expected += np.mean([1 - unit(s) @ unit(t) for s, t in zip(own, other, strict=True)])
     found = lost(partial(distilbert.loss, params=params, last=4), student, teacher.told(hidden=(4,)))
-    assert found == (pytest.approx(wanted, rel=1e-4), 2)
+    assert found == (pytest.approx(expected, rel=1e-4), 2)
 
 
 def test_pkd(lost: Any) -> None:
@@ -127,13 +127,13 @@ def test_pkd(lost: Any) -> None:
     taught = pkd.followed(6, 3, "skip")
     assert taught == (2, 4)
     params = pkd.Params(layers=3, alpha=0.2, beta=10.0, temperature=5.0)
-    wanted = 0.8 * hard(student)
+    expected = 0.8 * hard(student)
     for row in TAUGHT:
-        wanted += 0.2 * soft(student.logits[row], teacher.logits[row], 5.0)
+        expected += 0.2 * soft(student.logits[row], teacher.logits[row], 5.0)
         pairs = [(student.hidden[own][row, 0], teacher.hidden[other][row, 0]) for own, other in ((1, 2), (2, 4))]
-        wanted += 10.0 * np.mean([(unit(s) - unit(t)) ** 2 for s, t in pairs])
+        expected += 10.0 * np.mean([(unit(s) - unit(t)) ** 2 for s, t in pairs])
     found = lost(partial(pkd.loss, params=params, taught=taught), student, teacher.told(first=taught))
-    assert found == (pytest.approx(wanted, rel=1e-4), 2)
+    assert found == (pytest.approx(expected, rel=1e-4), 2)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
@@ -149,30 +149,30 @@ def test_the_first_stage_of_tinybert(weight: float, lost: Any) -> None:
     )
     matrices = [each.weight.detach().double().numpy().T for each in (model.of_embeddings, model.of_layers)]
     assert not np.allclose(*matrices)
-    wanted = 0.0
+    expected = 0.0
     for row in TAUGHT:
         inside = np.s_[row, : LENGTHS[row]]
         for own, other in ((0, 0), (1, 2), (2, 4)):
             projected = student.hidden[own][inside] @ matrices[own > 0]
-            wanted += ((projected - teacher.hidden[other][inside]) ** 2).mean()
+            expected += ((projected - teacher.hidden[other][inside]) ** 2).mean()
         for own, other in ((1, 2), (2, 4)):
-            wanted += weight * ((student.scores(own, row) - teacher.scores(other, row)) ** 2).mean()
+            expected += weight * ((student.scores(own, row) - teacher.scores(other, row)) ** 2).mean()
     told = teacher.told(hidden=(0, 2, 4), attention=(2, 4) if weight else ())
     found = lost(partial(tinybert.inside, taught=(2, 4), attention=weight), student, told, model)
-    assert found == (pytest.approx(wanted, rel=1e-4), 2)
+    assert found == (pytest.approx(expected, rel=1e-4), 2)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
 def test_the_first_stage_of_mobile(weight: float, lost: Any) -> None:
     """The sum over layers of L_FMT + L_AT (section 3.5): states' squared difference, attention's divergence."""
     student, teacher = Student(3), Teacher(3)
-    wanted = 0.0
+    expected = 0.0
     for row in TAUGHT:
         inside = np.s_[row, : LENGTHS[row]]
         for layer in (1, 2, 3):
-            wanted += ((student.hidden[layer][inside] - teacher.hidden[layer][inside]) ** 2).mean()
+            expected += ((student.hidden[layer][inside] - teacher.hidden[layer][inside]) ** 2).mean()
             q, p = (softmax(each.scores(layer, row)) for each in (student, teacher))
-            wanted += weight * (p * np.log(p / q)).sum(axis=-1).mean()
+            expected += weight * (p * np.log(p / q)).sum(axis=-1).mean()
     told = teacher.told(hidden=(1, 2, 3), attention=(1, 2, 3) if weight else ())
     found = lost(partial(transfer.inside, attention=weight), student, told)
-    assert found == (pytest.approx(wanted, rel=1e-4), 2)
+    assert found == (pytest.approx(expected, rel=1e-4), 2)

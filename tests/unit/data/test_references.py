@@ -55,7 +55,7 @@ def test_what_leads_somewhere_is_not_complained_of() -> None:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
-    ("prepare", "wanted"),
+    ("prepare", "expected"),
     [
         (mail(source="mial"), ["prepare.mail.source: mial: no such file or folder"]),
         (
@@ -79,9 +79,9 @@ def test_what_leads_somewhere_is_not_complained_of() -> None:
         (mail(splits=["train", "dev"]), ["prepare.mail.splits: no split 'dev'; there are: test, train"]),
     ],
 )
-def test_a_name_that_leads_nowhere_is_named(prepare: dict[str, object], wanted: list[str]) -> None:
+def test_a_name_that_leads_nowhere_is_named(prepare: dict[str, object], expected: list[str]) -> None:
     found = complaints(prepare=prepare)
-    assert [line for line in found if line in wanted] == wanted, found
+    assert [line for line in found if line in expected] == expected, found
 
 
 @pytest.mark.usefixtures("place")

@@ -70,12 +70,12 @@ def test_predictions_are_written_as_they_come_and_scored_as_a_whole(checkout: Pa
         return predict(part)
 
     (whole,) = table.select(["id", "text"]).combine_chunks().to_batches()
-    wanted = predict(whole)
+    expected = predict(whole)
     assert found.write(watched, Path("out")) > 0
     assert len(asked) == 3
-    assert pq.read_table("out/test.parquet").equals(wanted)
-    assert found.read(Path("out")).equals(wanted.drop_columns("scores"))
-    scores = score(table, wanted, TASK)
+    assert pq.read_table("out/test.parquet").equals(expected)
+    assert found.read(Path("out")).equals(expected.drop_columns("scores"))
+    scores = score(table, expected, TASK)
     assert scores["metrics"]["accuracy"] == 0.9
     assert found.score(predict) == scores == score(found.targets(), found.read(Path("out")), TASK)
 

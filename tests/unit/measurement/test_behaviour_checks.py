@@ -69,7 +69,7 @@ def test_parts_are_checked_as_the_whole_is(predictor: Predictor) -> None:
     for check in checks:  # the last one changes a row of the last part alone
         assert result(predictor, size=1, **check) == result(predictor, size=5, **check)
     failures = result(predictor, replace={"^.*$": rarest})["failures"]
-    wrong = [row for row, wanted in zip(TEXTS, said, strict=True) if wanted != label]
+    wrong = [row for row, expected in zip(TEXTS, said, strict=True) if expected != label]
     assert len(wrong) > behaviour_checks.SHOWN
     assert [failure["wanted"] for failure in failures] == [
         said[TEXTS.index(text)] for text in wrong[: behaviour_checks.SHOWN]
@@ -106,10 +106,10 @@ def test_every_kind_can_be_checked(kind: str, tmp_path: Path) -> None:
     row = {name: column[0] for name, column in texts.items()}
     answer = predictor.predict(pa.table(texts).slice(0, 1)).to_pylist()[0]
     said = {"regression": "value", "span": "answer", "tagging": "entities"}.get(kind, "label")
-    wanted = [answer[said]] if kind == "span" else answer[said]
-    assert result(predictor, pa.table(texts), rows=[{**row, target: wanted}], tolerance=1e-4)["ok"]
+    expected = [answer[said]] if kind == "span" else answer[said]
+    assert result(predictor, pa.table(texts), rows=[{**row, target: expected}], tolerance=1e-4)["ok"]
     other = {"span": ["無い"], "tagging": [{"start": 0, "end": 99, "label": "film"}], "regression": 1e6}
-    wrong = other.get(kind) or next(label for label in tiny.LABELS if label != wanted)
+    wrong = other.get(kind) or next(label for label in tiny.LABELS if label != expected)
     assert not result(predictor, pa.table(texts), rows=[{**row, target: wrong}])["ok"]
 
 
@@ -137,8 +137,8 @@ def test_a_check_that_checks_nothing_is_refused(predictor: Predictor, check: dic
 def test_the_gate_counts_them(predictor: Predictor) -> None:
     said = predictor.predict(ROWS).column("label").to_pylist()
     for row, passed in (({"text": TEXTS[1], "label": said[1]}, True), ({"text": "犬", "label": "none"}, False)):
-        wanted = {"film", "phone", "sport"} - {predictor.predict(pa.table({"text": ["犬"]}))["label"][0].as_py()}
-        check = {**row, "label": row["label"] if passed else min(wanted)}
+        expected = {"film", "phone", "sport"} - {predictor.predict(pa.table({"text": ["犬"]}))["label"][0].as_py()}
+        check = {**row, "label": row["label"] if passed else min(expected)}
         challenger = gates.Measured(
             "accuracy", 5, lambda rows: 0.9, said, 1.0, 1.0, 1, behaviour=[result(predictor, rows=[check])]
         )

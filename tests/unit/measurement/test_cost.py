@@ -29,9 +29,9 @@ def layer(tokens: int = TOKENS, share: float = 1.0) -> float:
 def test_a_layer_by_hand(family: str, tokens: int, more: int, checkout: Path) -> None:
     """The tiny models read so many tokens; ALBERT projects its embeddings of 16 dimensions besides."""
     model, _ = model_folder.load_tuned(compressed.teacher(family, "single", checkout / "teacher"))
-    wanted = 2 * layer(tokens) + more + HEAD // tokens
-    assert cost.flops_per_token(model, "single") == wanted
-    assert cost.flops_per_token(int8.quantize(model), "single") == wanted
+    expected = 2 * layer(tokens) + more + HEAD // tokens
+    assert cost.flops_per_token(model, "single") == expected
+    assert cost.flops_per_token(int8.quantize(model), "single") == expected
 
 
 def test_a_head_that_is_gone_costs_nothing(checkout: Path) -> None:

@@ -57,8 +57,8 @@ def test_a_layer_gives_what_sums_of_integers_give() -> None:
     layer = qdq.QdqLinear.of(linear, int8.scales(linear.weight.detach()), step, zero)
     inputs = np.clip(np.rint(x.numpy() / step.numpy()) + zero.numpy(), 0, 255).astype(np.int32) - zero.numpy()
     sums = inputs.astype(np.int32) @ layer.weight.numpy().astype(np.int32).T
-    wanted = sums * (step.numpy() * layer.scale.numpy()) + linear.bias.detach().numpy()
-    assert layer(x).numpy() == pytest.approx(wanted, abs=1e-5)
+    expected = sums * (step.numpy() * layer.scale.numpy()) + linear.bias.detach().numpy()
+    assert layer(x).numpy() == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_symmetric_range_has_its_zero_in_the_middle() -> None:

@@ -44,14 +44,14 @@ def test_the_discriminator_sees_the_generators_guesses_and_says_where_they_are(
     assert guessed.labels.equal(clean["input_ids"][selected])
     replaced = shown != clean["input_ids"]  # where the generator guesses right, nothing is replaced
     assert 0 < int(replaced.sum()) <= int(selected.sum())
-    wanted = {
+    expected = {
         "replaced": replaced.flatten().long(),
         "electra_15": replaced[selected].long(),
         "replace_mlm": clean["input_ids"][selected],
         "all_tokens_mlm": clean["input_ids"].flatten(),
     }[variant]
-    assert learned.labels.equal(wanted)
-    assert learned.logits.shape == (len(wanted), 2 if variant in VARIANTS[:2] else TOKENIZER.vocab_size)
+    assert learned.labels.equal(expected)
+    assert learned.logits.shape == (len(expected), 2 if variant in VARIANTS[:2] else TOKENIZER.vocab_size)
     assert learned.weight == (50 if variant in VARIANTS[:2] else 1)
 
 

@@ -54,8 +54,8 @@ def test_each_text_is_a_sequence_and_rows_of_one_first_text_are_known(encoded: P
         shown = batch["input_ids"][order[1]]
         inside = batch["attention_mask"][order[1]].bool()
         for ids, mask, text in zip(shown, inside, ("試合は決着", "延長の末に"), strict=True):
-            wanted = [loaded.cls_id, *loaded.encode([text]).values.tolist(), loaded.sep_id]
-            assert ids[mask].tolist() == wanted
+            expected = [loaded.cls_id, *loaded.encode([text]).values.tolist(), loaded.sep_id]
+            assert ids[mask].tolist() == expected
     assert not found[0]["input_ids"].equal(found[1]["input_ids"])
     lengths = found.inner.data.lengths
     assert found.padding == pytest.approx(1 - lengths.sum() / (6 * lengths.max()))

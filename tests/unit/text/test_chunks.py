@@ -88,8 +88,8 @@ def test_special_is_what_transformers_reads(japanese: bool, tmp_path: Path) -> N
     folder = tiny.tokenizer(tmp_path, japanese)
     theirs = AutoTokenizer.from_pretrained(folder)
     for text in ("映画 [SEP] 監督が語る", "[CLS]犬[SEP][MASK] x", "a [UNK] b [PAD]", "[sep]"):
-        wanted = theirs(text, add_special_tokens=False)["input_ids"]
-        assert tokenizer.load(folder, "special").encode([text]).values.tolist() == wanted
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.load(folder, "special").encode([text]).values.tolist() == expected
 
 
 def switching() -> Iterator[None]:
@@ -104,13 +104,13 @@ often = pytest.fixture(switching)
 
 def test_threads_share_one_tokenizer(each: Path, often: None) -> None:
     texts = [f"{sentence}{number}" for number in range(60) for sentence in SENTENCES]
-    wanted = [tokenizer.load(each).encode([text]).values.tolist() for text in texts]
+    expected = [tokenizer.load(each).encode([text]).values.tolist() for text in texts]
     shared, wrong = tokenizer.load(each), []
 
     def ask(order: np.ndarray) -> None:
         for i in order:
             spans = shared.encode_spans([texts[i]]).ids.values.tolist()
-            if not shared.encode([texts[i]]).values.tolist() == spans == wanted[i]:
+            if not shared.encode([texts[i]]).values.tolist() == spans == expected[i]:
                 wrong.append(texts[i])
 
     orders = [np.random.default_rng(seed).permutation(len(texts)) for seed in range(8)]

@@ -43,10 +43,10 @@ def test_a_pair_is_as_transformers_encodes_it(plugin: ModuleType, tmp_path: Path
     found, cut = sequence.encode(pairs, tokenizer.load(tmp_path), PAIR, 10)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = [reference(a, b, truncation="longest_first", max_length=10) for a, b in rows]
-    assert found.column("input_ids").to_pylist() == [w["input_ids"] for w in wanted]
+        expected = [reference(a, b, truncation="longest_first", max_length=10) for a, b in rows]
+    assert found.column("input_ids").to_pylist() == [w["input_ids"] for w in expected]
     if plugin is wordpiece:
-        assert found.column("first_length").to_pylist() == [w["token_type_ids"].count(0) for w in wanted]
+        assert found.column("first_length").to_pylist() == [w["token_type_ids"].count(0) for w in expected]
     assert cut == sum(len(reference(a, b)["input_ids"]) > 10 for a, b in rows) > 0
 
 
