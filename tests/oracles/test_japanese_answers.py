@@ -77,9 +77,11 @@ def test_an_answer_scores_as_by_the_published_scripts(predicted: str, meant: str
         ("nfkc", "「ＡＢＣ」。", "abc", 1, 1),
     ],
 )
-def test_what_the_scripts_keep_and_drop(normalization: str, predicted: str, meant: str, exact: float, f1: float) -> None:
-    assert answer_scores.exact(said, meant, normalization) == exact
-    assert answer_scores.f1(said, meant, normalization) == pytest.approx(f1)
+def test_what_the_scripts_keep_and_drop(
+    normalization: str, predicted: str, meant: str, exact: float, f1: float
+) -> None:
+    assert answer_scores.exact(predicted, meant, normalization) == exact
+    assert answer_scores.f1(predicted, meant, normalization) == pytest.approx(f1)
 
 
 def test_each_corpus_names_its_normalization() -> None:
@@ -92,9 +94,9 @@ def test_each_corpus_names_its_normalization() -> None:
 
 def test_the_metrics_file_names_it_and_only_for_questions() -> None:
     rows = pa.table({"id": ["1"], "answers": [[{"text": "東京都", "start": 0}]]})
-    said = pa.table({"id": ["1"], "answer": ["「東京都」"]})
+    predicted = pa.table({"id": ["1"], "answer": ["「東京都」"]})
     task = Task("t", "span", (), "f1", language="ja")
-    found = {name: score(rows, said, task.with_(normalization=name)) for name in answer_scores.NORMALIZATIONS}
+    found = {name: score(rows, predicted, task.with_(normalization=name)) for name in answer_scores.NORMALIZATIONS}
     assert {name: (each["normalization"], each["metrics"]["exact"]) for name, each in found.items()} == {
         "squad": ("squad", 0.0),
         "nfkc": ("nfkc", 1.0),

@@ -21,11 +21,11 @@ def test_the_share_that_is_dropped_and_what_stays(
 ) -> None:
     monkeypatch.setattr(nn.functional, "dropout", lambda *_, **__: pytest.fail("torch draws"))
     torch.manual_seed(1)
-    found = fast_dropout.dropout(torch.ones(1000, 1001, dtype=dtype), p)
-    assert found.dtype == dtype
-    share, spread = float((found == 0).float().mean()), (p * (1 - p) / found.numel()) ** 0.5
+    dropped = fast_dropout.dropout(torch.ones(1000, 1001, dtype=dtype), p)
+    assert dropped.dtype == dtype
+    share, spread = float((dropped == 0).float().mean()), (p * (1 - p) / dropped.numel()) ** 0.5
     assert abs(share - p) < 4 * spread
-    assert found[found != 0].unique().tolist() == pytest.approx(
+    assert dropped[dropped != 0].unique().tolist() == pytest.approx(
         [1 / (1 - p)], rel=1e-4 if dtype == torch.float32 else 1e-2
     )
 
@@ -33,19 +33,19 @@ def test_the_share_that_is_dropped_and_what_stays(
 def test_values_are_dropped_independently() -> None:
     """Of neighbours, of the four values that share a word, and of one call and the next."""
     torch.manual_seed(1)
-    one, other = (fast_dropout.dropout(torch.ones(10**6), 0.3).sub(1) for _ in range(2))
-    scale, limit = one.var(), 4 / len(one) ** 0.5
+    first, second = (fast_dropout.dropout(torch.ones(10**6), 0.3).sub(1) for _ in range(2))
+    scale, limit = first.var(), 4 / len(first) ** 0.5
     for lag in (1, 2, 3, 4, 8):
-        assert abs((one[lag:] * one[:-lag]).mean() / scale) < limit, lag
-    assert abs((one * other).mean() / scale) < limit
+        assert abs((first[lag:] * first[:-lag]).mean() / scale) < limit, lag
+    assert abs((first * second).mean() / scale) < limit
 
 
 def test_the_gradient_falls_on_what_stayed() -> None:
     states = torch.randn(3, 5, 7).transpose(0, 2).requires_grad_()  # with gaps between its values
-    found = fast_dropout.dropout(states, 0.5)
-    found.sum().backward()
+    dropped = fast_dropout.dropout(states, 0.5)
+    dropped.sum().backward()
     assert states.grad is not None
-    assert torch.allclose(states.grad * states, found)
+    assert torch.allclose(states.grad * states, dropped)
     assert {0.0, 2.0} == set(states.grad.unique().tolist())
 
 

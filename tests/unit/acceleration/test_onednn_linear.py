@@ -39,10 +39,10 @@ def test_scores_and_gradients_are_the_same(family: str, kind: str, checkout: Pat
     with onednn_linear.by_onednn(model):
         if family not in ("xlnet", "bilstm", "albert"):  # no linear layers there, or one layer's shared by all
             assert changed(model) >= 6 * len(backbones.layers(model)) - 4
-        found = loss(model, batch)[0]
-        found.backward()
+        fused_loss = loss(model, batch)[0]
+        fused_loss.backward()
     assert changed(model) == 0
-    assert found.item() == pytest.approx(plain.item(), rel=1e-5)
+    assert fused_loss.item() == pytest.approx(plain.item(), rel=1e-5)
     assert expected.keys() == {name for name, p in model.named_parameters() if p.grad is not None}
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
@@ -63,12 +63,12 @@ def test_frozen_weights_get_no_gradient() -> None:
 
 def test_rows_with_gaps_between_them_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, states = nn.Linear(8, 4), torch.randn(2, 3, 8)[:, :1].requires_grad_()
-    seen: list[torch.Tensor] = []
+    parts: list[torch.Tensor] = []
     product = onednn_linear.product
-    monkeypatch.setattr(onednn_linear, "product", lambda *given: seen.extend(given[:1]) or product(*given))
+    monkeypatch.setattr(onednn_linear, "product", lambda *arguments: parts.extend(arguments[:1]) or product(*arguments))
     onednn_linear._forward(layer, states).sum().backward()
-    assert len(seen) == 3
-    assert all(part.is_contiguous() or part.t().is_contiguous() for part in seen)
+    assert len(parts) == 3
+    assert all(part.is_contiguous() or part.t().is_contiguous() for part in parts)
 
 
 def test_bf16_goes_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,14 +36,14 @@ def damaged(folder: Path, damage: str) -> str:
         file = loading.weights(folder)
         file.write_bytes(file.read_bytes()[:1000])
         return r"its weights are not readable \(.*\); was the file cut off\?"
-    said = {
+    messages = {
         "a layer less": "its config.json has 3 layers, its weights have 2",
         "narrower": r"\d+ weights that its config\.json requires are missing or of another size, such as ",
     }
     name, value = {"a layer less": ("num_hidden_layers", 3), "narrower": ("hidden_size", 64)}[damage]
     config = json.loads((folder / "config.json").read_text()) | {name: value}
     (folder / "config.json").write_text(json.dumps(config))
-    return said[damage]
+    return messages[damage]
 
 
 @pytest.mark.parametrize("damage", ["cut off", "a layer less", "narrower"])

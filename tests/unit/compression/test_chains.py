@@ -41,10 +41,10 @@ def test_what_follows(chain: Chain, name: str, expected: bool) -> None:
 
 def made(of: dict[str, tuple[float, float]], refused: Chain = ()) -> tuple[list[Chain], Callable[[Chain], Tried]]:
     """What was tried, and an attempt whose losses add up and whose shares multiply."""
-    asked: list[Chain] = []
+    asked_chains: list[Chain] = []
 
     def attempt(chain: Chain) -> Tried:
-        asked.append(chain)
+        asked_chains.append(chain)
         if chain == refused:
             return Tried(chain, refused="it does not go")
         share = 1.0
@@ -53,7 +53,7 @@ def made(of: dict[str, tuple[float, float]], refused: Chain = ()) -> tuple[list[
         loss = sum(of[name][0] for name in chain)
         return Tried(chain, 1 - loss / 100, loss, int(1000 * share), share, share**0.5)
 
-    return asked, attempt
+    return asked_chains, attempt
 
 
 OF = {"round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8), "short": (0.1, 0.6), "other-half": (3, 0.4)}
@@ -61,18 +61,18 @@ OF = {"round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8), "short": (0.
 
 def test_chains_grow_from_the_best_within_the_budget() -> None:
     methods = {name: METHODS[name] for name in OF}
-    asked, attempt = made(OF)
+    asked_chains, attempt = made(OF)
     tried = chains.search(methods, attempt, Budget(max_loss=1.0, steps=3, width=2))
-    assert asked[:5] == [(name,) for name in OF]
+    assert asked_chains[:5] == [(name,) for name in OF]
     # nothing can follow "round", the smallest of all, so it takes no place among the two that are gone on from
-    assert asked[5:10] == [
+    assert asked_chains[5:10] == [
         *[("half", "round"), ("half", "thin")],
         *[("short", "round"), ("short", "half"), ("short", "thin")],
     ]
-    assert asked[10:] == [("short", "half", "round"), ("short", "half", "thin"), ("half", "thin", "round")]
+    assert asked_chains[10:] == [("short", "half", "round"), ("short", "half", "thin"), ("half", "thin", "round")]
     winner = chains.best(tried, Budget(max_loss=1.0))[0]
     assert winner.chain == ("short", "half", "round")
-    assert [each.chain for each in tried] == asked
+    assert [attempt_made.chain for attempt_made in tried] == asked_chains
 
 
 def test_rounding_takes_no_place_of_what_can_be_gone_on_from() -> None:
@@ -87,17 +87,17 @@ def test_rounding_takes_no_place_of_what_can_be_gone_on_from() -> None:
 def test_chains_are_made_of_the_cheapest_of_each_method_that_costs_less_than_the_teacher() -> None:
     of = {"half": (0.5, 0.5), "third": (0.6, 0.7), "most": (3, 0.2), "zeros": (0.1, 1.0), "round": (0.2, 0.25)}
     methods = {**dict.fromkeys(["half", "third", "most"], "drop_layers"), "zeros": "prune_magnitude", "round": "q8bert"}
-    asked, attempt = made(of)
+    asked_chains, attempt = made(of)
     chains.search(methods, attempt, Budget(max_loss=1.0))
-    assert asked[:5] == [(name,) for name in of]
-    assert asked[5:] == [("half", "round")]  # "most" loses too much, and "zeros" takes no byte away
+    assert asked_chains[:5] == [(name,) for name in of]
+    assert asked_chains[5:] == [("half", "round")]  # "most" loses too much, and "zeros" takes no byte away
 
 
 def test_of_a_budget_that_nothing_keeps() -> None:
-    asked, attempt = made(OF)
+    asked_chains, attempt = made(OF)
     tried = chains.search({"other-half": "drop_layers"}, attempt, Budget(max_loss=1.0))
     assert chains.best(tried, Budget(max_loss=1.0)) == []
-    assert asked == [("other-half",)]
+    assert asked_chains == [("other-half",)]
 
 
 def test_what_is_refused_is_told_and_never_taken() -> None:
@@ -123,10 +123,10 @@ def test_the_target_says_what_is_best() -> None:
 )
 def test_every_chain_is_tried_once_and_may_be(names: list[str], steps: int, width: int, max_loss: float) -> None:
     methods = {name: METHODS[name] for name in names}
-    asked, attempt = made(OF | {"round-too": (0.3, 0.3)})
+    asked_chains, attempt = made(OF | {"round-too": (0.3, 0.3)})
     tried = chains.search(methods, attempt, Budget(max_loss=max_loss, steps=steps, width=width))
-    assert len({*asked}) == len(asked) == len(tried)
-    for chain in asked:
+    assert len({*asked_chains}) == len(asked_chains) == len(tried)
+    for chain in asked_chains:
         assert len(chain) <= steps
         assert all(chains.follows(chain[:i], chain[i], methods) for i in range(1, len(chain)))
     for each in chains.best(tried, Budget(max_loss=max_loss)):

@@ -128,11 +128,11 @@ def test_the_whole_loss_of_soft_targets(says: None) -> None:
 
 def test_the_whole_losses_of_tang_and_of_the_last_stage_of_tinybert(says: None) -> None:
     student, teacher = two("choice")
-    told = {"logits": tensors(teacher)[0]}
-    total, count = bilstm_student.loss(Says(student), batch("choice"), told, kind="choice")
+    teacher_outputs = {"logits": tensors(teacher)[0]}
+    total, count = bilstm_student.loss(Says(student), batch("choice"), teacher_outputs, kind="choice")
     assert float(total) == pytest.approx(((student - teacher)[:2] ** 2).sum(), rel=1e-4)
     assert int(count) == 2
-    total, count = tinybert.prediction(Says(student), batch("choice"), told, kind="choice", temperature=1.0)
+    total, count = tinybert.prediction(Says(student), batch("choice"), teacher_outputs, kind="choice", temperature=1.0)
     assert float(total) == pytest.approx(by_hand("choice", student, teacher, 1.0), rel=1e-4)
     assert int(count) == 2
 
@@ -180,13 +180,13 @@ def test_mobile_compares_attention_by_its_divergence() -> None:
     student, teacher = RNG.normal(size=(3, 2, 6, 6)) * 2, RNG.normal(size=(3, 2, 6, 6)) * 2
     expected = []
     for row, length in enumerate(LENGTHS):
-        found = []
+        divergences = []
         for head in range(2):
             for token in range(length):
                 p = softened(teacher[row, head, token, :length], 1.0)
                 q = softened(student[row, head, token, :length], 1.0)
-                found.append((p * np.log(p / q)).sum())
-        expected.append(np.mean(found))
+                divergences.append((p * np.log(p / q)).sum())
+        expected.append(np.mean(divergences))
     assert transfer.divergence(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
     assert transfer.divergence(*tensors(teacher + 3, teacher), mask()).tolist() == pytest.approx([0, 0, 0], abs=1e-5)
 

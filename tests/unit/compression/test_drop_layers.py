@@ -72,7 +72,7 @@ def test_similarities_by_numpy(kind: str, family: str, checkout: Path) -> None:
     """From the hidden states that the family itself returns; all rows are of one batch, or of 24 batches of one."""
     model, data = kinds.model_and_rows(kind, family, checkout)
     given: Any = SimpleNamespace(teacher=model, data=Data(data, None, 0), seed=1)
-    found = drop_layers.similarities(given, 24)
+    similarities = drop_layers.similarities(given, 24)
     sums = np.zeros(2)
     with torch.no_grad():
         for batch in Data(data, None, 0).once(None, 1, 1):
@@ -83,7 +83,7 @@ def test_similarities_by_numpy(kind: str, family: str, checkout: Path) -> None:
             for i, (x, y) in enumerate(pairwise(first)):
                 cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
                 sums[i] += cosine.mean() / 24
-    assert found == pytest.approx(sums.tolist(), abs=1e-4)
+    assert similarities == pytest.approx(sums.tolist(), abs=1e-4)
 
 
 def test_modernberts_first_layer_has_no_norm_that_another_could_use(checkout: Path) -> None:

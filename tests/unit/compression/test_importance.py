@@ -50,7 +50,7 @@ def test_a_head_counts_what_a_small_step_of_its_mask_changes(kind: str, family: 
 
     after = shapes.attention(model, 0).after
     size = shapes.head_size(model)
-    (found,) = importance.measure(model, iter(rows), loss, [after], [size])
+    (measured,) = importance.measure(model, iter(rows), loss, [after], [size])
     step, weight = 1e-4, after.weight.detach().clone()
     for head in range(2):
         changes = []
@@ -64,7 +64,7 @@ def test_a_head_counts_what_a_small_step_of_its_mask_changes(kind: str, family: 
             changes.append(abs(both[0] - both[1]) / (2 * step))
         after.weight.data.copy_(weight)
         assert len(changes) == 6
-        assert found[head] == pytest.approx(np.mean(changes), rel=1e-3, abs=1e-8)
+        assert measured[head] == pytest.approx(np.mean(changes), rel=1e-3, abs=1e-8)
 
 
 def test_importances_of_a_layer_have_length_one() -> None:

@@ -22,10 +22,10 @@ def test_pkd_follows_the_layers_of_the_paper() -> None:
     for count in range(3, 25):
         for layers in range(2, count):
             for how in ("skip", "last"):
-                found = pkd.followed(count, layers, how)
-                assert len(set(found)) == layers - 1
-                assert [*found] == sorted(found)
-                assert 1 <= found[0] <= found[-1] < count
+                followed = pkd.followed(count, layers, how)
+                assert len(set(followed)) == layers - 1
+                assert [*followed] == sorted(followed)
+                assert 1 <= followed[0] <= followed[-1] < count
 
 
 def test_tinybert_follows_the_layers_of_the_paper() -> None:

@@ -16,21 +16,21 @@ LATE = Tried(("late",), 0.9, 0.0, 50, 0.05, 0.9, (0.8, 0.95), "onnx")
 
 
 def fastest(monkeypatch: pytest.MonkeyPatch, order: Order, *ranked: Tried) -> tuple[Tried, list[str], int]:
-    asked = []
+    comparisons = []
 
     def compare(first: Path, second: Path, split_file: Path, threads: int) -> Order:
-        asked.append((first, second))
+        comparisons.append((first, second))
         return order
 
     monkeypatch.setattr(latency_order, "compare", compare)
-    return *ranking.fastest(ranked, lambda each: Path(each.chain[0]), Path("rows"), 1), len(asked)
+    return *ranking.fastest(ranked, lambda attempt: Path(attempt.chain[0]), Path("rows"), 1), len(comparisons)
 
 
 def test_what_nine_rounds_say_goes_before_what_three_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, sentences, asked = fastest(monkeypatch, Order(1.6, 9, True), SLOW, QUICK, LATE)
+    first, sentences, comparisons = fastest(monkeypatch, Order(1.6, 9, True), SLOW, QUICK, LATE)
     assert first is QUICK
     assert sentences == ["quick is 1.60 times as fast as slow in 9 alternating rounds"]
-    assert asked == 1, "late was never as fast as either"
+    assert comparisons == 1, "late was never as fast as either"
 
 
 def test_of_two_that_are_as_fast_the_smaller_one_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,13 +49,13 @@ def test_the_shared_weights_begin_as_they_are_asked_to(family: str, start: str, 
     model, _ = model_folder.load_tuned(folder)
     both = [layer.intermediate.dense.weight.detach().double().numpy() for layer in backbones.layers(model)]
     assert not np.allclose(*both)
-    made, found = compressed.compressed("share_layers", folder, "single", checkout / "out", start=start, epochs=0)
+    shared, found = compressed.compressed("share_layers", folder, "single", checkout / "out", start=start, epochs=0)
     assert found == {"groups": [0, 0]}
-    layer = backbones.layers(made)[0]
+    layer = backbones.layers(shared)[0]
     weight = (layer.albert_layers[0].ffn if family == "bert" else layer.intermediate.dense).weight
     assert weight.detach().numpy() == pytest.approx((both[0] + both[1]) / 2 if start == "mean" else both[0], abs=1e-6)
     native = "AlbertForSequenceClassification" if family == "bert" else "RobertaForSequenceClassification"
-    assert type(made).__name__ == native
+    assert type(shared).__name__ == native
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlnet"])
@@ -95,13 +95,13 @@ def test_a_bert_under_a_head_of_ours_keeps_its_architecture(checkout: Path) -> N
     model = new_head.for_task(source, kinds.TASKS["single"], "mlp", "mean")
     (checkout / "teacher").mkdir()
     model_folder.save(model, checkout / "teacher", source, kinds.TASKS["single"])
-    made, _ = compressed.compressed("share_layers", checkout / "teacher", "single", checkout / "out")
-    assert type(made) is type(model)
+    shared, _ = compressed.compressed("share_layers", checkout / "teacher", "single", checkout / "out")
+    assert type(shared) is type(model)
     opened, _ = model_folder.load_tuned(checkout / "out")
     first, second = backbones.layers(opened)
     assert all(p is q for p, q in zip(first.parameters(), second.parameters(), strict=True))
     with torch.inference_mode():
-        assert opened(**INPUTS).logits.equal(made.eval()(**INPUTS).logits)
+        assert opened(**INPUTS).logits.equal(shared.eval()(**INPUTS).logits)
 
 
 @pytest.mark.parametrize("family", ["roberta", "modernbert"])
@@ -109,11 +109,11 @@ def test_a_bert_under_a_head_of_ours_keeps_its_architecture(checkout: Path) -> N
 def test_what_is_shared_is_rounded_and_stored_once(method: str, family: str, checkout: Path) -> None:
     folder = compressed.teacher(family, "single", checkout / "teacher")
     compressed.compressed("share_layers", folder, "single", checkout / "shared")
-    made, _ = compressed.compressed(method, checkout / "shared", "single", checkout / "rounded")
+    rounded, _ = compressed.compressed(method, checkout / "shared", "single", checkout / "rounded")
     opened, _ = model_folder.load_tuned(checkout / "rounded")
-    taken = backbones.inputs(opened, INPUTS)
+    inputs = backbones.inputs(opened, INPUTS)
     with torch.inference_mode():
-        assert opened(**taken).logits.equal(made(**taken).logits)
+        assert opened(**inputs).logits.equal(rounded(**inputs).logits)
     norms = [[p for p in layer.parameters() if p.dim() == 1][-1] for layer in backbones.layers(opened)]
     assert norms[0] is norms[1]
     sizes = [cost.size(checkout / name)["parameters"] for name in ("shared", "rounded")]
@@ -127,14 +127,14 @@ def test_what_is_shared_is_rounded_and_stored_once(method: str, family: str, che
 def test_the_best_two_matrices_by_numpy() -> None:
     rng = np.random.default_rng(0)
     table = rng.normal(size=(30, 12)) @ rng.normal(size=(12, 12))
-    made = Factorized(30, 5, 12, padding_idx=0)
-    kept = made.fill(torch.from_numpy(table))
+    factorized = Factorized(30, 5, 12, padding_idx=0)
+    share = factorized.fill(torch.from_numpy(table))
     u, s, vt = np.linalg.svd(table, full_matrices=False)
-    found = (made.words.weight @ made.up.weight.T).detach().numpy()
-    assert found == pytest.approx(u[:, :5] * s[:5] @ vt[:5], abs=1e-4)
-    assert np.linalg.norm(table - found) ** 2 == pytest.approx((s[5:] ** 2).sum(), rel=1e-4)  # Eckart and Young
-    assert kept == pytest.approx((s[:5] ** 2).sum() / (s**2).sum())
-    assert made(torch.tensor([[3, 4]]))[0].detach().numpy() == pytest.approx(found[3:5], abs=1e-5)
+    product = (factorized.words.weight @ factorized.up.weight.T).detach().numpy()
+    assert product == pytest.approx(u[:, :5] * s[:5] @ vt[:5], abs=1e-4)
+    assert np.linalg.norm(table - product) ** 2 == pytest.approx((s[5:] ** 2).sum(), rel=1e-4)  # Eckart and Young
+    assert share == pytest.approx((s[:5] ** 2).sum() / (s**2).sum())
+    assert factorized(torch.tensor([[3, 4]]))[0].detach().numpy() == pytest.approx(product[3:5], abs=1e-5)
 
 
 def test_an_encoder_takes_its_table_apart_once() -> None:

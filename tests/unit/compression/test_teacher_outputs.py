@@ -42,20 +42,20 @@ def test_files_say_what_the_teacher_says(kind: str, family: str, checkout: Path)
     assert not teaching.again
     lessons = teacher_outputs.TeacherBatches(context.data.batches(PARAMS), teaching.arrays)
     names = {"logits", "first.0", "first.2", "hidden.0", "hidden.1", "queries.2", "keys.2"}
-    seen = 0
+    rows_seen = 0
     for step in range(len(lessons)):
         batch = lessons[step]
         with torch.no_grad():
             expected = teacher_outputs.told(context.teacher, kind, ASKED, own(batch))
         assert {name.removeprefix(MARK) for name in batch if name.startswith(MARK)} == names == set(expected)
         for name, tensor in expected.items():
-            found = batch[MARK + name].float()
-            assert found.shape == tensor.shape, name
+            stored = batch[MARK + name].float()
+            assert stored.shape == tensor.shape, name
             if teaching.arrays[name].tokens:
                 tensor = tensor * batch["attention_mask"][..., None]
-            assert found.allclose(tensor, atol=1e-4 if name == "logits" else 5e-3, rtol=1e-3), name
-        seen += len(lessons.rows(step))
-    assert seen == len(context.data.train)
+            assert stored.allclose(tensor, atol=1e-4 if name == "logits" else 5e-3, rtol=1e-3), name
+        rows_seen += len(lessons.rows(step))
+    assert rows_seen == len(context.data.train)
 
 
 def test_the_teacher_is_asked_once_and_a_killed_run_takes_the_files_up(
@@ -65,20 +65,20 @@ def test_the_teacher_is_asked_once_and_a_killed_run_takes_the_files_up(
     teacher_outputs.ask(context, ASKED)
     files = {path.name: path.stat().st_mtime_ns for path in context.cache.iterdir()}
     assert "outputs.json" in files
-    asked: list[int] = []
+    questions: list[int] = []
     through = teacher_outputs.frozen_features.read_through
     monkeypatch.setattr(
-        teacher_outputs.frozen_features, "read_through", lambda *given: asked.append(1) or through(*given)
+        teacher_outputs.frozen_features, "read_through", lambda *arguments: questions.append(1) or through(*arguments)
     )
     teacher_outputs.ask(context, ASKED)
     teacher_outputs.ask(context)
     assert {path.name: path.stat().st_mtime_ns for path in context.cache.iterdir()} == files
-    assert not asked
+    assert not questions
     teacher_outputs.ask(context, OutputRequest(hidden=(2,)))  # not among those
-    assert asked == [1]
+    assert questions == [1]
     (context.cache / "outputs.json").unlink()  # killed before it was finished
     teacher_outputs.ask(context, ASKED)
-    assert asked == [1, 1]
+    assert questions == [1, 1]
 
 
 @pytest.mark.parametrize("why", ["no room", "other machines", "numbers too large for float16"])
@@ -94,19 +94,19 @@ def test_without_files_the_teacher_is_asked_at_every_step(
     assert teaching.again
     assert [*teaching.arrays] == ["logits"]
     assert (teaching.arrays["logits"].inside is not None) == (why == "other machines")
-    told: list[teacher_outputs.TeacherOutputs] = []
+    outputs_given: list[teacher_outputs.TeacherOutputs] = []
 
-    def loss(model: torch.nn.Module, batch: Any, said: teacher_outputs.TeacherOutputs) -> Any:
+    def loss(model: torch.nn.Module, batch: Any, outputs: teacher_outputs.TeacherOutputs) -> Any:
         assert not any(name.startswith(MARK) for name in batch)
-        told.append(said)
+        outputs_given.append(outputs)
         return torch.zeros(()), torch.ones(())
 
     batch = teacher_outputs.TeacherBatches(context.data.batches(PARAMS), teaching.arrays)[0]
     teacher_outputs.DistilledLoss(loss, "single", ASKED, context.teacher)(context.teacher, batch, 0)
     with torch.no_grad():
         expected = teacher_outputs.told(context.teacher, "single", ASKED, own(batch))
-    assert told[0].keys() == expected.keys()
-    assert all(tensor.allclose(expected[name], rtol=1e-4, atol=1e-5) for name, tensor in told[0].items())
+    assert outputs_given[0].keys() == expected.keys()
+    assert all(tensor.allclose(expected[name], rtol=1e-4, atol=1e-5) for name, tensor in outputs_given[0].items())
     assert (expected["hidden.1"].abs().max() > 65504) == (why == "numbers too large for float16")
 
 
@@ -127,22 +127,22 @@ def test_what_is_seen_is_what_the_layers_compute(family: str, checkout: Path) ->
     model, data = model_and_rows("single", family, checkout)
     batch = RowBatches(data, 4, 1, 0, 0)[0]
     plain: Any = backbones.inputs(model, batch)
-    own = backbones.encoder(model)
+    encoder = backbones.encoder(model)
     with torch.inference_mode():
-        seen = states.see(model, "single", batch, attention=True)
-        assert seen.logits.allclose(model(**plain).logits, atol=1e-5)
-        own.set_attn_implementation("eager")
-        expected = own(**plain, output_hidden_states=True, output_attentions=True)
-    assert len(seen.hidden) == len(expected.hidden_states) == 3
-    assert all(a.allclose(b, atol=1e-5) for a, b in zip(seen.hidden, expected.hidden_states, strict=True))
-    assert len(seen.attention) == len(expected.attentions) == 2
+        states_seen = states.see(model, "single", batch, attention=True)
+        assert states_seen.logits.allclose(model(**plain).logits, atol=1e-5)
+        encoder.set_attn_implementation("eager")
+        expected = encoder(**plain, output_hidden_states=True, output_attentions=True)
+    assert len(states_seen.hidden) == len(expected.hidden_states) == 3
+    assert all(a.allclose(b, atol=1e-5) for a, b in zip(states_seen.hidden, expected.hidden_states, strict=True))
+    assert len(states_seen.attention) == len(expected.attentions) == 2
     outside = ~batch["attention_mask"].bool()[:, None, None]
     for layer, weights in enumerate(expected.attentions, start=1):
-        found = seen.scores(layer).masked_fill(outside, -1e9).softmax(dim=-1)
-        rows = batch["attention_mask"].bool()[:, None, :, None].expand_as(found)
-        assert found[rows].allclose(weights[rows], atol=1e-5)
+        attention = states_seen.scores(layer).masked_fill(outside, -1e9).softmax(dim=-1)
+        rows = batch["attention_mask"].bool()[:, None, :, None].expand_as(attention)
+        assert attention[rows].allclose(weights[rows], atol=1e-5)
     if family != "modernbert":
-        assert seen.attention[0][0].shape[1] == shapes.heads(model)[0]
+        assert states_seen.attention[0][0].shape[1] == shapes.heads(model)[0]
 
 
 def test_attention_kernels_are_as_before_and_nothing_is_kept(checkout: Path) -> None:

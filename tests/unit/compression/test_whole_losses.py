@@ -69,12 +69,12 @@ class Teacher:
         return np.einsum("qhd,khd->hqk", *parts)
 
     def told(self, hidden: tuple[int, ...] = (), first: tuple[int, ...] = (), attention: tuple[int, ...] = ()) -> Any:
-        found = {"logits": self.logits}
-        found |= {f"hidden.{layer}": self.hidden[layer] for layer in hidden}
-        found |= {f"first.{layer}": self.hidden[layer][:, 0] for layer in first}
-        found |= {f"queries.{layer}": self.queries[layer - 1] for layer in attention}
-        found |= {f"keys.{layer}": self.keys[layer - 1] for layer in attention}
-        return {name: tensor(array) for name, array in found.items()}
+        arrays = {"logits": self.logits}
+        arrays |= {f"hidden.{layer}": self.hidden[layer] for layer in hidden}
+        arrays |= {f"first.{layer}": self.hidden[layer][:, 0] for layer in first}
+        arrays |= {f"queries.{layer}": self.queries[layer - 1] for layer in attention}
+        arrays |= {f"keys.{layer}": self.keys[layer - 1] for layer in attention}
+        return {name: tensor(array) for name, array in arrays.items()}
 
 
 @pytest.fixture
@@ -115,10 +115,10 @@ def test_distilbert(lost: Any) -> None:
     expected = 2 * hard(student)
     for row in TAUGHT:
         expected += 5 * soft(student.logits[row], teacher.logits[row], 3.0)
-        own, other = (each.hidden[-1][row, : LENGTHS[row]] for each in (student, teacher))
-        expected += np.mean([1 - unit(s) @ unit(t) for s, t in zip(own, other, strict=True)])
-    found = lost(partial(distilbert.loss, params=params, last=4), student, teacher.told(hidden=(4,)))
-    assert found == (pytest.approx(expected, rel=1e-4), 2)
+        student_rows, teacher_rows = (each.hidden[-1][row, : LENGTHS[row]] for each in (student, teacher))
+        expected += np.mean([1 - unit(s) @ unit(t) for s, t in zip(student_rows, teacher_rows, strict=True)])
+    loss_found = lost(partial(distilbert.loss, params=params, last=4), student, teacher.told(hidden=(4,)))
+    assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
 
 
 def test_pkd(lost: Any) -> None:
@@ -132,8 +132,8 @@ def test_pkd(lost: Any) -> None:
         expected += 0.2 * soft(student.logits[row], teacher.logits[row], 5.0)
         pairs = [(student.hidden[own][row, 0], teacher.hidden[other][row, 0]) for own, other in ((1, 2), (2, 4))]
         expected += 10.0 * np.mean([(unit(s) - unit(t)) ** 2 for s, t in pairs])
-    found = lost(partial(pkd.loss, params=params, taught=taught), student, teacher.told(first=taught))
-    assert found == (pytest.approx(expected, rel=1e-4), 2)
+    loss_found = lost(partial(pkd.loss, params=params, taught=taught), student, teacher.told(first=taught))
+    assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
@@ -152,14 +152,14 @@ def test_the_first_stage_of_tinybert(weight: float, lost: Any) -> None:
     expected = 0.0
     for row in TAUGHT:
         inside = np.s_[row, : LENGTHS[row]]
-        for own, other in ((0, 0), (1, 2), (2, 4)):
-            projected = student.hidden[own][inside] @ matrices[own > 0]
-            expected += ((projected - teacher.hidden[other][inside]) ** 2).mean()
-        for own, other in ((1, 2), (2, 4)):
-            expected += weight * ((student.scores(own, row) - teacher.scores(other, row)) ** 2).mean()
+        for student_layer, teacher_layer in ((0, 0), (1, 2), (2, 4)):
+            projected = student.hidden[student_layer][inside] @ matrices[student_layer > 0]
+            expected += ((projected - teacher.hidden[teacher_layer][inside]) ** 2).mean()
+        for student_layer, teacher_layer in ((1, 2), (2, 4)):
+            expected += weight * ((student.scores(student_layer, row) - teacher.scores(teacher_layer, row)) ** 2).mean()
     told = teacher.told(hidden=(0, 2, 4), attention=(2, 4) if weight else ())
-    found = lost(partial(tinybert.inside, taught=(2, 4), attention=weight), student, told, model)
-    assert found == (pytest.approx(expected, rel=1e-4), 2)
+    loss_found = lost(partial(tinybert.inside, taught=(2, 4), attention=weight), student, told, model)
+    assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
@@ -174,5 +174,5 @@ def test_the_first_stage_of_mobile(weight: float, lost: Any) -> None:
             q, p = (softmax(each.scores(layer, row)) for each in (student, teacher))
             expected += weight * (p * np.log(p / q)).sum(axis=-1).mean()
     told = teacher.told(hidden=(1, 2, 3), attention=(1, 2, 3) if weight else ())
-    found = lost(partial(transfer.inside, attention=weight), student, told)
-    assert found == (pytest.approx(expected, rel=1e-4), 2)
+    loss_found = lost(partial(transfer.inside, attention=weight), student, told)
+    assert loss_found == (pytest.approx(expected, rel=1e-4), 2)

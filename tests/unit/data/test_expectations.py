@@ -27,8 +27,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_rows_are_told_in_numbers(folder: Path) -> None:
-    found = expectations.quality(folder, Task("t", "single", ("a", "b")))
-    train = found["splits"]["train"]
+    quality = expectations.quality(folder, Task("t", "single", ("a", "b")))
+    train = quality["splits"]["train"]
     assert train["rows"] == 6
     assert train["labels"] == {"a": 3, "b": 3}
     assert train["duplicates"] == {"rows": 1, "ids": ["train-1"]}
@@ -38,7 +38,7 @@ def test_rows_are_told_in_numbers(folder: Path) -> None:
     assert train["letters"] == {"japanese": 3, "latin": 2}
     assert train["characters"]["max"] == len(LONG)
     assert sum(train["lengths"].values()) == 6
-    assert found["shared_between_splits"] == {"train, test": {"rows": 1, "ids": ["test-0"]}}
+    assert quality["shared_between_splits"] == {"train, test": {"rows": 1, "ids": ["test-0"]}}
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_what_is_not_as_expected_stops_or_is_said(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = expectations.quality(folder, Task("t", "single", ("a", "b")))
-    expectations.check(found, Expect(), "it")
+    quality = expectations.quality(folder, Task("t", "single", ("a", "b")))
+    expectations.check(quality, Expect(), "it")
     with pytest.raises(InputError, match=sentence):
-        expectations.check(found, Expect(**expect), "it")
+        expectations.check(quality, Expect(**expect), "it")
     monkeypatch.delenv("BERTLINE_QUIET")
-    expectations.check(found, Expect(**expect, warn=True), "it")
+    expectations.check(quality, Expect(**expect, warn=True), "it")
     assert capsys.readouterr().err.startswith("it: ")
 
 
@@ -73,14 +73,14 @@ def test_answers_that_do_not_stand_at_their_place_are_counted(
     answers = [[{"text": "犬", "start": 0}], [{"text": "犬", "start": 1}], []]
     rows = [{"id": str(i), "question": "何？", "context": "犬が好き", "answers": a} for i, a in enumerate(answers)]
     tables.write(tmp_path / "dev.parquet", tables.batches(rows, schema.ROWS["span"]), schema.ROWS["span"])
-    found = expectations.quality(tmp_path, Task("t", "span", splits=("dev",)))
-    assert found["splits"]["dev"]["unmatched"] == {"rows": 1, "ids": ["1"]}
-    assert found["splits"]["dev"]["labels"] == {"answerable": 2, "unanswerable": 1}
+    quality = expectations.quality(tmp_path, Task("t", "span", splits=("dev",)))
+    assert quality["splits"]["dev"]["unmatched"] == {"rows": 1, "ids": ["1"]}
+    assert quality["splits"]["dev"]["labels"] == {"answerable": 2, "unanswerable": 1}
     monkeypatch.delenv("BERTLINE_QUIET")
-    expectations.check(found, Expect(), "it")
+    expectations.check(quality, Expect(), "it")
     assert "1 rows with an answer that is not the text at its position, such as ['1']" in capsys.readouterr().err
     with pytest.raises(InputError, match="an answer that is not the text at its position"):
-        expectations.check(found, Expect(), "it", strict=True)
+        expectations.check(quality, Expect(), "it", strict=True)
 
 
 def told(
@@ -142,22 +142,22 @@ def test_clean_rows_are_told_nothing_of(
 def test_a_pair_is_the_same_with_its_sides_swapped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"text": "a cat", "text_pair": "an animal", "label": "yes"}
-    swapped = given | {"text": "an animal", "text_pair": "a cat"}
+    pair = {"text": "a cat", "text_pair": "an animal", "label": "yes"}
+    swapped = pair | {"text": "an animal", "text_pair": "a cat"}
     write(
         tmp_path,
         "train",
         "pair",
-        given,
+        pair,
         swapped,
-        given | {"label": "no"},
-        *[given | {"text": f"{i}"} for i in range(4)],
+        pair | {"label": "no"},
+        *[pair | {"text": f"{i}"} for i in range(4)],
     )
     write(tmp_path, "test", "pair", swapped)
     task = Task("t", "pair", ("no", "yes"))
-    found = expectations.quality(tmp_path, task)
-    assert found["splits"]["train"]["swapped"] == {"rows": 1, "ids": ["train-1"]}
-    assert found["splits"]["train"]["conflicts"] == {"rows": 1, "ids": ["train-2"]}
-    assert found["shared_between_splits"]["train, test"] == {"rows": 1, "ids": ["test-0"]}
-    said = told(tmp_path, task, capsys, monkeypatch)
-    assert "train has 1 pairs that an earlier row has with its texts swapped, such as ['train-1']" in said
+    quality = expectations.quality(tmp_path, task)
+    assert quality["splits"]["train"]["swapped"] == {"rows": 1, "ids": ["train-1"]}
+    assert quality["splits"]["train"]["conflicts"] == {"rows": 1, "ids": ["train-2"]}
+    assert quality["shared_between_splits"]["train, test"] == {"rows": 1, "ids": ["test-0"]}
+    printed = told(tmp_path, task, capsys, monkeypatch)
+    assert "train has 1 pairs that an earlier row has with its texts swapped, such as ['train-1']" in printed

@@ -206,14 +206,14 @@ def test_a_damaged_file_gives_rows_or_one_sentence(name: str, damage: list[tuple
         data = data or bytearray(b" ")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / file).write_bytes(bytes(data))
-        sentence, found = "", []
+        sentence, rows = "", []
         try:
-            found = read(Path(folder))
-            list(tables.batches(iter(found), schema.ROWS[kind]))
+            rows = read(Path(folder))
+            list(tables.batches(iter(rows), schema.ROWS[kind]))
         except InputError as error:
             sentence = str(error)
     assert "\n" not in sentence
-    assert damage or found
+    assert damage or rows
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

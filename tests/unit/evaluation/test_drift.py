@@ -49,12 +49,12 @@ def test_chance_gives_as_much_as_the_library_says() -> None:
     """Of two samples of the same rows the gap exceeds its 99th percentile in about one of 100 (Kolmogorov, Smirnov)."""
     from scipy.stats import ks_2samp
 
-    one, other = np.arange(0, 1000, 10.0), np.arange(3, 1003, 10.0)
-    profile = rows(100, 1, value=list(one))
-    window = rows(100, 2, value=list(other))
+    reference, shifted = np.arange(0, 1000, 10.0), np.arange(3, 1003, 10.0)
+    profile = rows(100, 1, value=list(reference))
+    window = rows(100, 2, value=list(shifted))
     shift = found(profile, window)["values"]
     points = np.linspace(0, 0.5, 501)
-    exact = next(p for p in points if ks_2samp(one, one + p * 1000, method="exact").pvalue < 0.01)
+    exact = next(p for p in points if ks_2samp(reference, reference + p * 1000, method="exact").pvalue < 0.01)
     assert shift.by_chance == pytest.approx(exact, abs=0.05)
 
 

@@ -129,12 +129,12 @@ def test_a_worse_one_is_refused_as_often_as_the_confidence_says() -> None:
     for _ in range(200):
         champion = draw.random(ROWS) < 0.9
         lost = champion & (draw.random(ROWS) < 0.0666)  # 0.06 of all rows
-        found = decided(
+        verdict = decided(
             measured(np.flatnonzero(champion & ~lost).tolist()),
             measured(np.flatnonzero(champion).tolist()),
             may_lose=0.06,
         )
-        passed += found.passed
+        passed += verdict.passed
     assert 1 <= passed <= 24  # 3 and more standard deviations around 10
 
 

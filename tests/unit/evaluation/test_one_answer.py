@@ -45,15 +45,15 @@ def test_one_label_for_all_rows_is_told_kept_and_marked(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
-    found = labels(["yes"] * 3, ["yes", "no", "yes"])
-    assert found["only_answer"] == "yes"
+    record = labels(["yes"] * 3, ["yes", "no", "yes"])
+    assert record["only_answer"] == "yes"
     assert capsys.readouterr().err.splitlines()[-1] == (
         "evaluate run: it has learned nothing: its answer is 'yes' for all 3 rows"
     )
-    assert "full (one answer)" in plain([found])
-    found = labels(["yes", "no", "yes"], ["yes", "no", "yes"])
-    assert "only_answer" not in found
-    assert "one answer" not in plain([found]) + capsys.readouterr().err
+    assert "full (one answer)" in plain([record])
+    record = labels(["yes", "no", "yes"], ["yes", "no", "yes"])
+    assert "only_answer" not in record
+    assert "one answer" not in plain([record]) + capsys.readouterr().err
 
 
 def test_one_label_is_right_where_the_rows_have_one(checkout: Path) -> None:

@@ -45,12 +45,12 @@ def split(table: pa.Table, task: Task = TASK) -> Split:
 
 def test_parts_are_the_rows_in_order(checkout: Path) -> None:
     table = rows(3 * splits.PART_ROWS + 5)
-    found = split(table)
-    parts = list(found.parts())
+    whole_split = split(table)
+    parts = list(whole_split.parts())
     assert len(parts) == 4
     assert max(part.num_rows for part in parts) == splits.PART_ROWS
     assert pa.Table.from_batches(parts).equals(table.select(["id", "text"]))
-    assert found.rows == table.num_rows
+    assert whole_split.rows == table.num_rows
 
 
 def test_long_rows_make_short_parts(checkout: Path) -> None:
@@ -63,21 +63,21 @@ def test_long_rows_make_short_parts(checkout: Path) -> None:
 
 def test_predictions_are_written_as_they_come_and_scored_as_a_whole(checkout: Path) -> None:
     table = rows(5000)
-    found, asked = split(table), []
+    whole_split, part_sizes = split(table), []
 
     def watched(part: pa.RecordBatch) -> pa.Table:
-        asked.append(part.num_rows)
+        part_sizes.append(part.num_rows)
         return predict(part)
 
     (whole,) = table.select(["id", "text"]).combine_chunks().to_batches()
     expected = predict(whole)
-    assert found.write(watched, Path("out")) > 0
-    assert len(asked) == 3
+    assert whole_split.write(watched, Path("out")) > 0
+    assert len(part_sizes) == 3
     assert pq.read_table("out/test.parquet").equals(expected)
-    assert found.read(Path("out")).equals(expected.drop_columns("scores"))
+    assert whole_split.read(Path("out")).equals(expected.drop_columns("scores"))
     scores = score(table, expected, TASK)
     assert scores["metrics"]["accuracy"] == 0.9
-    assert found.score(predict) == scores == score(found.targets(), found.read(Path("out")), TASK)
+    assert whole_split.score(predict) == scores == score(whole_split.targets(), whole_split.read(Path("out")), TASK)
 
 
 def test_a_sample_is_spread_over_all_parts(checkout: Path) -> None:

@@ -91,18 +91,18 @@ def test_no_file_is_one_sentence(checkout: Path) -> None:
 
 def test_what_is_right_is_given_back_by_section_and_name(checkout: Path) -> None:
     (checkout / "params.yaml").write_text(GOOD + "evaluate: {run: {task: a}}\ndefaults: {anything: 1}\n")
-    found = checking.check()
-    assert {section: set(entries) for section, entries in found.items() if entries} == {
+    checked = checking.check()
+    assert {section: set(entries) for section, entries in checked.items() if entries} == {
         "prepare": {"a"},
         "encode": {"a"},
         "finetune": {"run"},
         "evaluate": {"run"},
     }
-    assert set(found) == set(plugins.names(params.ENTRIES))
+    assert set(checked) == set(plugins.names(params.ENTRIES))
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ("method: drop_layer", "compress.x: no method 'drop_layer' (did you mean 'drop_layers'?)"),
         ("method: __init__", "compress.x: no method '__init__'"),
@@ -111,13 +111,13 @@ def test_what_is_right_is_given_back_by_section_and_name(checkout: Path) -> None
         ("method: prune_magnitude, sparsity: 60", "compress.x.sparsity: 60"),
     ],
 )
-def test_keys_that_a_plugin_owns_are_asked_of_it(entry: str, said: str, checkout: Path) -> None:
+def test_keys_that_a_plugin_owns_are_asked_of_it(entry: str, message: str, checkout: Path) -> None:
     """`bertline check` says before any training what the stage would say after it."""
     good = GOOD.replace("source: x", "source: x, kind: single, format: jsonl, files: {train: x}")
     (checkout / "params.yaml").write_text(good + f"compress: {{x: {{teacher: run, data: a, {entry}}}}}\n")
     with pytest.raises(UsageError) as caught:
         checking.check_options(checking.check())
-    assert str(caught.value).startswith(f"params.yaml: {said}")
+    assert str(caught.value).startswith(f"params.yaml: {message}")
 
 
 @pytest.mark.parametrize("name", plugins.names(params.ENTRIES))
@@ -142,14 +142,14 @@ def test_a_new_section_is_a_file_and_is_checked(checkout: Path, monkeypatch: pyt
     monkeypatch.setattr(checking, "section", lambda name: Praise if name == "praise" else own(name))
     (checkout / "params.yaml").write_text(GOOD + "praise: {a: {of: run}}\n")
     assert checking.check()["praise"]["a"] == Praise(of="run")
-    for entry, said in (
+    for entry, message in (
         ("a: {of: a}", "params.yaml: praise.a.of: no finetune or compress entry 'a'; there are: run"),
         ("b: {of: run}", "params.yaml: praise.b: no encode entry 'b'; there are: a"),
     ):
         (checkout / "params.yaml").write_text(GOOD + f"praise: {{{entry}}}\n")
         with pytest.raises(UsageError) as caught:
             checking.check()
-        assert str(caught.value) == said
+        assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,14 @@ def test_dvc_lock_is_what_dvc_repro_writes(graph: Write) -> None:
 
 def test_only_what_changed_runs_and_the_run_cache_gives_back_what_was(graph: Write) -> None:
     graph(CHAIN)
-    given = Path("given.txt")
-    given.write_text("given\n")
+    source = Path("given.txt")
+    source.write_text("given\n")
     executor.run()
-    given.write_text("another\n")
+    source.write_text("another\n")
     assert set(executor.run()) == {"second", "last"}
     assert Path("last.txt").read_text() == "1\nanother\nother\n"
     Path("state/logs/second.log").unlink()
-    given.write_text("given\n")
+    source.write_text("given\n")
     assert set(executor.run()) == {"second", "last"}
     assert Path("last.txt").read_text() == "1\ngiven\nother\n"
     assert not Path("state/logs/second.log").exists()  # nothing ran: DVC's run-cache had the result

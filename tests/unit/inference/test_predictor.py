@@ -51,11 +51,11 @@ def test_requests_together_are_answered_as_one_by_one(kind: str, checkout: Path)
 @pytest.mark.parametrize("kind", schema.PREDICTIONS)
 def test_predict_is_the_three_pieces(kind: str, checkout: Path) -> None:
     predictor = Predictor.load(tiny.classifier(checkout / "model", kind))
-    given = rows(kind)
-    encoded = predictor.encode(given)
+    table = rows(kind)
+    encoded = predictor.encode(table)
     (outputs,) = predictor.forward([encoded])
-    assert predictor.decode(given, encoded, outputs).equals(predictor.predict(given))
-    assert predictor.predict(given.slice(0, 0)).num_rows == 0
+    assert predictor.decode(table, encoded, outputs).equals(predictor.predict(table))
+    assert predictor.predict(table.slice(0, 0)).num_rows == 0
     ids = encoded.column("id").to_pylist()
     assert list(dict.fromkeys(ids)) == [str(i) for i in range(24)]
     assert (len(ids) > 24) == (kind in ("span", "tagging"))

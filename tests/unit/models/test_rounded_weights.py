@@ -14,11 +14,11 @@ def test_each_word_has_its_own_scale() -> None:
     table = nn.Embedding(3, 2)
     with torch.no_grad():
         table.weight.copy_(torch.tensor([[1.27, -0.5], [127.0, 3.4], [0.0, 0.0]]))
-    found = int8.Int8Embedding.of(table)
-    assert found.weight.dtype == torch.int8
-    assert found.weight.tolist() == [[127, -50], [127, 3], [0, 0]]
-    assert found.scale[:2].numpy() == pytest.approx([0.01, 1.0])
-    assert found(torch.tensor([[1], [0]])).flatten().numpy() == pytest.approx([127.0, 3.0, 1.27, -0.5])
+    rounded = int8.Int8Embedding.of(table)
+    assert rounded.weight.dtype == torch.int8
+    assert rounded.weight.tolist() == [[127, -50], [127, 3], [0, 0]]
+    assert rounded.scale[:2].numpy() == pytest.approx([0.01, 1.0])
+    assert rounded(torch.tensor([[1], [0]])).flatten().numpy() == pytest.approx([127.0, 3.0, 1.27, -0.5])
 
 
 @pytest.mark.parametrize("bias", [True, False])

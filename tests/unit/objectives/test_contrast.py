@@ -21,15 +21,15 @@ def batch(params: contrast.Params = CLEAN, documents: tuple[int, ...] = (0, 1, 2
 
 
 def test_a_pair_is_what_stands_on_both_sides_of_the_cut() -> None:
-    found = batch()
-    rows = zip(found["input_ids"], found["attention_mask"], strict=True)
+    pairs = batch()
+    rows = zip(pairs["input_ids"], pairs["attention_mask"], strict=True)
     shown = [[ids[mask.bool()].tolist() for ids, mask in zip(*pair, strict=True)] for pair in rows]
     assert shown == [  # none longer than three tokens, half of the longest row's six
         [[2, 7, 8, 9, 3], [2, 15, 3]],
         [[2, 10, 11, 3], [2, 16, 17, 18, 3]],
         [[2, 12, 3], [2, 20, 21, 22, 3]],
     ]
-    assert (found["labels"] == IGNORE).all()
+    assert (pairs["labels"] == IGNORE).all()
     masked = batch(contrast.Params(select=1.0, mask=1.0, random=0.0))
     inside = masked["labels"] != IGNORE
     assert (masked["input_ids"][inside] == TOKENIZER.mask_id).all()
@@ -61,11 +61,11 @@ def test_another_segment_of_the_same_text_is_no_wrong_answer() -> None:
 
 
 def test_a_row_that_only_fills_a_batch_teaches_nothing() -> None:
-    encoder, found = model("modernbert", AutoModelForMaskedLM), batch()
+    encoder, padded = model("modernbert", AutoModelForMaskedLM), batch()
     loss = losses.Pretraining(contrast.predict)
-    everything = loss(encoder, found, 0)[0] / 3
-    found["order"][1] = IGNORE
-    pairs = contrast.predict(encoder, found)[1]
+    everything = loss(encoder, padded, 0)[0] / 3
+    padded["order"][1] = IGNORE
+    pairs = contrast.predict(encoder, padded)[1]
     expected = torch.nn.functional.cross_entropy(pairs.logits[[0, 2]], torch.tensor([0, 2]))
-    assert torch.allclose(loss(encoder, found, 0)[0] / 3, expected, atol=1e-5)
+    assert torch.allclose(loss(encoder, padded, 0)[0] / 3, expected, atol=1e-5)
     assert not torch.allclose(expected, everything, atol=1e-5)

@@ -35,11 +35,13 @@ def test_the_discriminator_sees_the_generators_guesses_and_says_where_they_are(
     batch = replaced_token.corrupt(clean, np.random.default_rng(1), params, TOKENIZER)
     selected = batch["labels"] != IGNORE
     assert (batch["input_ids"][selected] == TOKENIZER.mask_id).all()
-    seen = []
+    discriminator_inputs = []
     forward = learner.electra.forward
-    monkeypatch.setattr(learner.electra, "forward", lambda input_ids: seen.append(input_ids) or forward(input_ids))
+    monkeypatch.setattr(
+        learner.electra, "forward", lambda input_ids: discriminator_inputs.append(input_ids) or forward(input_ids)
+    )
     guessed, learned = both(batch)
-    (shown,) = seen
+    (shown,) = discriminator_inputs
     assert shown[~selected].equal(clean["input_ids"][~selected])
     assert guessed.labels.equal(clean["input_ids"][selected])
     replaced = shown != clean["input_ids"]  # where the generator guesses right, nothing is replaced

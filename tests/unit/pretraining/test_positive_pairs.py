@@ -42,10 +42,10 @@ def batches(folder: Path, objective: object = contrast, params: object = contras
 
 
 def test_each_text_is_a_sequence_and_rows_of_one_first_text_are_known(encoded: Path) -> None:
-    loaded, found = tokenizer.load(encoded / "tokenizer"), batches(encoded)
-    assert len(found) == 2
+    loaded, pairs = tokenizer.load(encoded / "tokenizer"), batches(encoded)
+    assert len(pairs) == 2
     for step in range(2):
-        batch = found[step]
+        batch = pairs[step]
         assert batch["input_ids"].shape[:2] == (3, 2)
         order = [int(np.flatnonzero((batch["document"] == n).numpy())[0]) for n in (0, 1)]
         assert sorted(batch["document"].tolist()) == [0, 0, 1]
@@ -56,9 +56,9 @@ def test_each_text_is_a_sequence_and_rows_of_one_first_text_are_known(encoded: P
         for ids, mask, text in zip(shown, inside, ("試合は決着", "延長の末に"), strict=True):
             expected = [loaded.cls_id, *loaded.encode([text]).values.tolist(), loaded.sep_id]
             assert ids[mask].tolist() == expected
-    assert not found[0]["input_ids"].equal(found[1]["input_ids"])
-    lengths = found.inner.data.lengths
-    assert found.padding == pytest.approx(1 - lengths.sum() / (6 * lengths.max()))
+    assert not pairs[0]["input_ids"].equal(pairs[1]["input_ids"])
+    lengths = pairs.inner.data.lengths
+    assert pairs.padding == pytest.approx(1 - lengths.sum() / (6 * lengths.max()))
 
 
 def test_tokens_of_both_are_masked(encoded: Path) -> None:

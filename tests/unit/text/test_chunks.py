@@ -44,10 +44,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pieces_are_the_text_and_none_is_too_long(text: str, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "MAX_CHARACTERS", most)
-        found = list(chunks._pieces(text, None, {}))
-    assert "".join(piece.text for piece in found) == text
-    assert all(0 < len(piece.text) <= most for piece in found)
-    assert all(text.startswith(piece.text, piece.start) for piece in found)
+        pieces = list(chunks._pieces(text, None, {}))
+    assert "".join(piece.text for piece in pieces) == text
+    assert all(0 < len(piece.text) <= most for piece in pieces)
+    assert all(text.startswith(piece.text, piece.start) for piece in pieces)
 
 
 def test_a_text_that_is_cut_before_words_has_the_ids_of_the_whole(each: Path, short: None) -> None:
@@ -73,14 +73,14 @@ def test_a_japanese_text_without_spaces_is_cut_after_sentences(each: Path, short
 
 def test_names_of_special_tokens_are_text_unless_it_is_said(each: Path) -> None:
     plain, special = tokenizer.load(each), tokenizer.load(each, "special")
-    own = (plain.pad_id, plain.unk_id, plain.cls_id, plain.sep_id, plain.mask_id)
+    special_ids = (plain.pad_id, plain.unk_id, plain.cls_id, plain.sep_id, plain.mask_id)
     separator = plain.tokens([plain.sep_id])[0]
     text = f"犬 {separator} a text"
-    assert not {*own} - {plain.unk_id} & {*plain.encode([text]).values.tolist()}
-    found = special.encode_spans([text])
-    (place,) = np.flatnonzero(found.ids.values == plain.sep_id)
-    assert text[found.starts[place] : found.ends[place]] == separator
-    assert found.ids.values.tolist() == [*plain.encode(["犬 "]).values, plain.sep_id, *plain.encode([" a text"]).values]
+    assert not {*special_ids} - {plain.unk_id} & {*plain.encode([text]).values.tolist()}
+    spans = special.encode_spans([text])
+    (place,) = np.flatnonzero(spans.ids.values == plain.sep_id)
+    assert text[spans.starts[place] : spans.ends[place]] == separator
+    assert spans.ids.values.tolist() == [*plain.encode(["犬 "]).values, plain.sep_id, *plain.encode([" a text"]).values]
 
 
 @pytest.mark.parametrize("japanese", [True, False])

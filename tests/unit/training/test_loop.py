@@ -60,12 +60,12 @@ def test_every_worker_has_as_many_parts_and_every_row_is_learned_once(rows_left:
 def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_gets_better(
     model: torch.nn.Module,
 ) -> None:
-    said, kept = iter([0.2, 0.9, 0.5, 0.4, 0.95]), []
+    scores, snapshots = iter([0.2, 0.9, 0.5, 0.4, 0.95]), []
 
     def watch(model: torch.nn.Module) -> dict[str, float]:
         assert not model.training
-        kept.append(weights(model))
-        return {"accuracy": next(said)}
+        snapshots.append(weights(model))
+        return {"accuracy": next(scores)}
 
     curve: list[tuple[int, dict[str, float]]] = []
     params = Fit(epochs=10, batch_size=8, learning_rate=1e-3, evaluations=10, patience=2)
@@ -74,7 +74,7 @@ def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_ge
         fit(model, losses.classification, batches, params, report=add, watch=watch, select="accuracy")
     assert [point["accuracy"] for _, point in curve if "accuracy" in point][:4] == [0.2, 0.9, 0.5, 0.4]
     assert curve[-1][0] < len(batches)
-    assert all(tensor.equal(kept[1][name]) for name, tensor in model.state_dict().items())
+    assert all(tensor.equal(snapshots[1][name]) for name, tensor in model.state_dict().items())
 
 
 def test_an_evaluation_changes_nothing(model: torch.nn.Module) -> None:

@@ -35,13 +35,13 @@ def log_softmax(logits: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["single", "tagging"])
 def test_classification(kind: str, weighted: bool, smoothing: float, checkout: Path) -> None:
     model, batch = model_and_batch(kind, checkout)
-    given = WEIGHTS[kind] if weighted else ()
-    total, count = losses.for_kind(kind, smoothing, given)(model, batch, 0)
+    class_weights = WEIGHTS[kind] if weighted else ()
+    total, count = losses.for_kind(kind, smoothing, class_weights)(model, batch, 0)
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-    right, found = batch["labels"].flatten().numpy(), log_softmax(model(**inputs).logits)
-    found, classes = found.reshape(-1, found.shape[-1]), found.shape[-1]
-    weights, by_hand = np.array(given or [1.0] * classes), 0.0
-    for logs, label in zip(found, right, strict=True):
+    right, log_probabilities = batch["labels"].flatten().numpy(), log_softmax(model(**inputs).logits)
+    log_probabilities, classes = log_probabilities.reshape(-1, log_probabilities.shape[-1]), log_probabilities.shape[-1]
+    weights, by_hand = np.array(class_weights or [1.0] * classes), 0.0
+    for logs, label in zip(log_probabilities, right, strict=True):
         if label != IGNORE:
             share = np.full(classes, smoothing / classes)
             share[label] += 1 - smoothing

@@ -20,16 +20,16 @@ SLOW = Exception("The current node timed out during startup. This could happen b
 @pytest.fixture
 def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[Exception | None]:
     """How each call of ray.init ends, in order; Ray itself needs a machine so busy that 30 s are too few."""
-    left: list[Exception | None] = []
+    outcomes_left: list[Exception | None] = []
 
     def init(*_: Any, **__: Any) -> None:
-        if error := left.pop(0):
+        if error := outcomes_left.pop(0):
             raise error
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    return left
+    return outcomes_left
 
 
 def test_a_node_that_was_too_slow_is_started_once_more(outcomes: list[Exception | None]) -> None:

@@ -41,9 +41,9 @@ def _plain(question: dict[str, object]) -> str:
 def test_the_second_text_of_a_regression_is_kept(tmp_path: Path) -> None:
     (tmp_path / "two.csv").write_text("text,text_pair,label\nA cat.,A dog.,2.5\n")
     (tmp_path / "one.csv").write_text("text,label\nA cat.,2.5\n")
-    found = {}
+    second_texts = {}
     for name in ("two", "one"):
         params = custom.Params(kind="regression", files={"train": f"{name}.csv"})
         task = custom.task(tmp_path, "", params)
-        found[name] = [row["text_pair"] for row in custom.parse(tmp_path, task, "train", params)]
-    assert found == {"two": ["A dog."], "one": [""]}
+        second_texts[name] = [row["text_pair"] for row in custom.parse(tmp_path, task, "train", params)]
+    assert second_texts == {"two": ["A dog."], "one": [""]}
