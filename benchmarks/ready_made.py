@@ -141,7 +141,7 @@ def main() -> None:
                 [row for row in old_results if row["file"] != name] + results,
                 key=lambda row: row["file"],
             )
-            files = " ".join(dict.fromkeys(each["file"] for each in runs))
+            files = " ".join(dict.fromkeys(row["file"] for row in runs))
             command = f"python benchmarks/ready_made.py {files} --precision {options.precision}"
             command += f" --threads {options.threads}" if options.threads else ""
             harness.write(to, ("torch", "transformers"), command=command, runs=runs)

@@ -80,7 +80,7 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
     def model(name: str, digest: str) -> dict[str, str]:
         return {"path": f"artifacts/models/{name}", "md5": digest}
 
-    def made(name: str, source: str, digest: str) -> dict[str, Any]:
+    def locked_stage(name: str, source: str, digest: str) -> dict[str, Any]:
         return {
             "params": {"params.yaml": {f"compress.{name}": entries[name]}},
             "deps": [model(entries[name]["teacher"], source)],
@@ -88,8 +88,8 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
         }
 
     locked = {
-        "compress@few": made("few", "b", "f"),
-        "compress@int8": made("int8", "f", "i"),
+        "compress@few": locked_stage("few", "b", "f"),
+        "compress@int8": locked_stage("int8", "f", "i"),
         "evaluate@int8": {"deps": [model("int8", "i")]},
     }
     assert not runs.complete("int8", entries, locked), "its metrics are not there"
@@ -99,7 +99,7 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
     assert runs.complete("int8", entries, locked)
     assert not runs.complete("few", entries, locked), "it was not evaluated"
     assert not runs.complete("int8", {**entries, "few": {"teacher": "big", "layers": 1}}, locked)
-    assert not runs.complete("int8", entries, locked | {"compress@few": made("few", "b", "another")})
+    assert not runs.complete("int8", entries, locked | {"compress@few": locked_stage("few", "b", "another")})
     assert not runs.complete("int8", entries, locked | {"evaluate@int8": {"deps": [model("int8", "older")]}})
 
     assert runs.folder("int8", entries, [1, 2], locked) == Path("artifacts/models/int8")
@@ -125,7 +125,7 @@ def test_another_seed_sees_what_is_ready_and_makes_the_rest(
         (models / name).mkdir(parents=True)
     (tmp_path / "encoders").mkdir()
     runs.link(here, {"few"})
-    assert {each.name for each in (here / models).iterdir()} == {"big", "half"}
+    assert {folder.name for folder in (here / models).iterdir()} == {"big", "half"}
     runs.forget(here, [models / "half", models / "few"], here / "origins/half", "now")  # another teacher's turn
-    assert {each.name for each in (here / models).iterdir()} == {"big"}
+    assert {folder.name for folder in (here / models).iterdir()} == {"big"}
     assert (models / "half").is_dir()

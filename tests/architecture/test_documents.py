@@ -141,8 +141,10 @@ def test_what_is_wrong_with_a_page_is_found() -> None:
     assert long_lines(f"| {'x' * 100} |\n```\n{'x' * 101}\n```\n{'x' * 101}\n{'x' * 100}") == ["x" * 101]
     links = "[a](README.md) [b](nothing.md) [c](docs/log/README.md#nothing) [d](#one-two) [e](#three) [f](https://x.y)"
     assert broken_links(f"{links}\n# One, two", ROOT) == ["nothing.md", "docs/log/README.mdnothing", "three"]
-    told = "```sh\nmake run  # all\ncurl -d '{}' x\n```\n`bertline\nserve it`, `params.yaml`, `python docs/none.py`"
-    assert commands(told) == {"make run", "curl", "bertline serve it", "python docs/none.py"}
+    page_text = (
+        "```sh\nmake run  # all\ncurl -d '{}' x\n```\n`bertline\nserve it`, `params.yaml`, `python docs/none.py`"
+    )
+    assert commands(page_text) == {"make run", "curl", "bertline serve it", "python docs/none.py"}
     wrong = ["make rum", "bertline server", "python -m pipelines.stages.tune x", "python docs/none.py"]
     assert not any(map(is_there, wrong))
 
@@ -174,12 +176,12 @@ def test_commands_of_the_owners_pages_are_run(page: str) -> None:
         command, *options = re.split(r" (?=--)", line)
         file, run = ELSEWHERE.get(command, ("tests/flows/test_story.py", re.sub(r" [0-9a-f]{8}$", "", command)))
         assert run in read(file), line
-        assert all(file != "tests/flows/test_story.py" or each.split()[0] in story for each in options), line
+        assert all(file != "tests/flows/test_story.py" or option.split()[0] in story for option in options), line
 
 
 def test_the_commands_for_a_cluster_are_whole_as_pasted() -> None:
     """Without the mode a driver is not let in, and without the token no node starts."""
-    block = next(each for each in blocks(read("docs/cluster.md"), "") if "ray start" in each)
+    block = next(block for block in blocks(read("docs/cluster.md"), "") if "ray start" in block)
     lines = [line.partition("#")[0].split() for line in block.splitlines()]
     assert lines[0][:3] == ["ray", "get-auth-token", "--generate"]
     assert lines[1] == ["export", "RAY_AUTH_MODE=token"]

@@ -57,7 +57,7 @@ def under(params: Path, here: Path) -> Iterator[tuple[str, Listed]]:
         for stage in repo.index.stages:
             assert isinstance(stage, PipelineStage)
             section, _, key = stage.name.partition("@")
-            keys = [str(each) for dep in stage.params for each in dep.params]
+            keys = [str(param) for dep in stage.params for param in dep.params]
             entry = values[section][key] if key else {}
             yield f"{params.name}: {stage.name}", Listed([dep.def_path for dep in stage.deps], keys, entry)
 
@@ -82,7 +82,7 @@ def runs(stages: dict[str, Listed]) -> dict[str, set[str]]:
         section = name.partition(": ")[2].partition("@")[0]
         if section == code_manifest.STAGE:
             continue
-        plugins = (section, *(stage.entry[each.key] for each in closures[section].named))
+        plugins = (section, *(stage.entry[plugin.key] for plugin in closures[section].named))
         if plugins not in known:
             known[plugins] = code_manifest.runs(closures[section], stage.entry)
         known[name] = known[plugins]
@@ -91,8 +91,8 @@ def runs(stages: dict[str, Listed]) -> dict[str, set[str]]:
 
 def differences(runs: set[str], deps: set[str]) -> dict[str, list[str]]:
     """What is missing among `deps`, and what is too much."""
-    found = {"missing": sorted(runs - deps), "too many": sorted(deps - runs)}
-    return {name: files for name, files in found.items() if files}
+    differing = {"missing": sorted(runs - deps), "too many": sorted(deps - runs)}
+    return {name: files for name, files in differing.items() if files}
 
 
 def test_deps_are_the_files_that_a_stage_runs(
@@ -284,7 +284,7 @@ def test_resources_make_nothing_stale(stages: dict[str, Listed]) -> None:
 
 
 def test_every_plugin_that_an_entry_names_is_a_dep_of_its_own() -> None:
-    named = {(each.package, each.key) for stage in code_manifest.stages().values() for each in stage.named}
+    named = {(plugin.package, plugin.key) for stage in code_manifest.stages().values() for plugin in stage.named}
     assert named == {
         ("pipelines.data.corpora", "corpus"),
         ("pipelines.text.tokenizers", "tokenizer"),

@@ -116,7 +116,7 @@ def joins(tree: ast.AST) -> Iterator[str]:
             names = node.args
         else:
             continue
-        if any(isinstance(each, ast.Name | ast.Attribute) and not ast.unparse(each).isupper() for each in names):
+        if any(isinstance(name, ast.Name | ast.Attribute) and not ast.unparse(name).isupper() for name in names):
             yield f"{ast.unparse(node)} may lead out of its folder: paths.below(folder, name)"
 
 
@@ -280,5 +280,5 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_violation_is_found(name: str) -> None:
     place, source, sentence = PLANTED[name]
-    found = violations(Path(place), source)
-    assert any(sentence in line for line in found), found
+    lines = violations(Path(place), source)
+    assert any(sentence in line for line in lines), lines

@@ -34,7 +34,7 @@ class Listed(NamedTuple):
 
 
 PAGE = (ROOT / "docs/private-names.md").read_text(encoding="utf-8")
-LIST = [Listed(*found) for found in LINE.findall(OBJECT.sub("", PAGE))]
+LIST = [Listed(*fields) for fields in LINE.findall(OBJECT.sub("", PAGE))]
 ATTRIBUTES = {name: set(re.findall(r"\w+", names)) for name, names in OBJECT.findall(PAGE)}
 FILES = [path for top in ("pipelines", "flows") for path in sorted((ROOT / top).rglob("*.py"))]
 
@@ -112,7 +112,7 @@ def body_names(node: ast.ClassDef) -> Iterator[str]:
 
 
 def test_every_private_name_that_is_used_is_listed_and_the_other_way_round() -> None:
-    last = {each.name.rpartition(".")[2] for each in LIST}
+    last = {listed.name.rpartition(".")[2] for listed in LIST}
     places = {name: path.relative_to(ROOT) for path in FILES for name in used(path.read_text(encoding="utf-8"))}
     assert len(LIST) >= 5
     assert {name: place for name, place in places.items() if name not in last} == {}, "list it in docs/private-names.md"
@@ -174,7 +174,7 @@ def test_attributes_of_dvcs_objects_are_listed_and_the_other_way_round() -> None
     read = {pair for path in files for pair in attributes(path.read_text(encoding="utf-8"))}
     assert len(read) > 30
     listed = {
-        (variable, name) for variable, classes in OBJECTS.items() for each in classes for name in ATTRIBUTES[each]
+        (variable, name) for variable, classes in OBJECTS.items() for owner in classes for name in ATTRIBUTES[owner]
     }
     assert read == listed
 
@@ -186,9 +186,9 @@ def test_dvcs_objects_have_these_attributes(checkout: Path) -> None:
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"it": stage}}))
     Repo.init(".", no_scm=True).close()
     with Repo(".") as repo:
-        (made,) = repo.index.stages
-        params, dep = sorted(made.deps, key=lambda dep: dep not in made.params)
-        objects = [repo, made, made.outs[0], dep, params]
+        (dvc_stage,) = repo.index.stages
+        params, dep = sorted(dvc_stage.deps, key=lambda dep: dep not in dvc_stage.params)
+        objects = [repo, dvc_stage, dvc_stage.outs[0], dep, params]
         assert [f"{type(instance).__module__}.{type(instance).__name__}" for instance in objects] == [*ATTRIBUTES]
         for instance, (name, expected) in zip(objects, ATTRIBUTES.items(), strict=True):
             assert {attribute for attribute in expected if not hasattr(instance, attribute)} == set(), name

@@ -61,7 +61,7 @@ def context(place: Path, family: str = "bert", kind: str = "single", layers: int
         return Context(teacher, task, data, tokenizer.load(source), None, 1, fit, place / "cache")
 
 
-def made(name: str, context_of: Context, **more: Any) -> Any:
+def compressed(name: str, context_of: Context, **more: Any) -> Any:
     method = plugins.load("pipelines.compression.methods", name)
     context_of.fit.folder.mkdir(parents=True, exist_ok=True)
     return method.compress(context_of, method.Params(**FEW | method.EXAMPLE | more))
@@ -71,9 +71,9 @@ def size(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def opened(model: Any, given: Context, place: Path) -> Predictor:
+def opened(model: Any, context_of: Context, place: Path) -> Predictor:
     place.mkdir()
-    model_folder.save(model, place, place.parent / "encoder", given.task)
+    model_folder.save(model, place, place.parent / "encoder", context_of.task)
     return Predictor.load(place)
 
 
@@ -81,14 +81,14 @@ def opened(model: Any, given: Context, place: Path) -> Predictor:
 def test_a_student_is_smaller_and_predicts(name: str, family: str, kind: str, checkout: Path) -> None:
     teaching = context(checkout, family, kind)
     before = size(teaching.teacher)
-    said = NOT_SERVED.get((name, family)) or NOT_SERVED.get((name, kind))
-    if said:
-        with pytest.raises(UsageError, match=f"^params.yaml: compress: {said}"):
-            made(name, teaching)
+    message = NOT_SERVED.get((name, family)) or NOT_SERVED.get((name, kind))
+    if message:
+        with pytest.raises(UsageError, match=f"^params.yaml: compress: {message}"):
+            compressed(name, teaching)
         assert not teaching.cache.exists(), "the teacher was asked for nothing"
         return
     digest = backbones.digest(teaching.teacher)
-    student = made(name, teaching)
+    student = compressed(name, teaching)
     assert backbones.digest(teaching.teacher) == digest, "the teacher stays as it is"
     assert not student.training
     assert all(parameter.requires_grad for parameter in student.parameters())
@@ -103,8 +103,8 @@ def test_a_student_is_smaller_and_predicts(name: str, family: str, kind: str, ch
 @pytest.mark.parametrize("name", ["tinybert", "mobile"])
 @pytest.mark.parametrize("family", ["xlnet", "deberta-v2"])
 def test_without_attention_every_family_is_served(family: str, name: str, checkout: Path) -> None:
-    given = context(checkout, family)
-    assert size(made(name, given, attention=0.0)) < size(given.teacher)
+    teaching = context(checkout, family)
+    assert size(compressed(name, teaching, attention=0.0)) < size(teaching.teacher)
 
 
 @pytest.mark.parametrize("name", STUDENTS)
@@ -112,16 +112,16 @@ def test_a_teacher_under_a_head_of_ours_that_reads_all_layers(name: str, checkou
     teaching = context(checkout, head="linear")
     if name == "theseus":
         with pytest.raises(UsageError, match="the teacher's head reads weighted_sum, and modules show the last"):
-            made(name, teaching)
+            compressed(name, teaching)
         return
-    student = made(name, teaching)
+    student = compressed(name, teaching)
     assert size(student) < size(teaching.teacher)
     opened(student, teaching, checkout / "out").predict(rows("single"))
 
 
 @pytest.mark.parametrize("name", STUDENTS)
 def test_the_same_seed_makes_the_same_student(name: str, checkout: Path) -> None:
-    digests = {backbones.digest(made(name, context(checkout / str(i)))) for i in range(2)}
+    digests = {backbones.digest(compressed(name, context(checkout / str(i)))) for i in range(2)}
     assert len(digests) == 1
 
 
@@ -147,7 +147,7 @@ def test_a_student_can_listen_to_its_teacher_alone(name: str, checkout: Path) ->
             other = dataclasses.replace(train, labels=np.roll(train.labels, 1))
             assert not np.array_equal(other.labels, train.labels)
             teaching = dataclasses.replace(teaching, data=dataclasses.replace(teaching.data, train=other))
-        digests.add(backbones.digest(made(name, teaching, **WITHOUT_LABELS[name])))
+        digests.add(backbones.digest(compressed(name, teaching, **WITHOUT_LABELS[name])))
     assert len(digests) == 1
 
 
@@ -178,7 +178,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "said"),
+    ("name", "wrong", "message"),
     [
         (
             "tinybert",
@@ -193,8 +193,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         ),
     ],
 )
-def test_what_no_model_could_take_is_said_of_the_file(name: str, wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=f"^params.yaml: compress.small{said}"):
+def test_what_no_model_could_take_is_said_of_the_file(name: str, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^params.yaml: compress.small{message}"):
         params.parse(plugins.load("pipelines.compression.methods", name).Params, wrong, "compress.small")
 
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_is_said_before_any_training(
 ) -> None:
     teaching = context(checkout)
     with pytest.raises(UsageError, match=f"^params.yaml: compress: {message}"):
-        made(name, teaching, **wrong)
+        compressed(name, teaching, **wrong)
     assert not teaching.cache.exists()
 
 
@@ -212,24 +212,26 @@ def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(chec
     teaching = context(checkout)
     sizes = {"layers": None, "hidden_size": None}
     source = tiny.of_family("electra", checkout / "small", layers=1)
-    student = made("soft_targets", teaching, student=str(source), learning_rate=1e-9, weight_decay=0.0, **sizes)
+    student = compressed("soft_targets", teaching, student=str(source), learning_rate=1e-9, weight_decay=0.0, **sizes)
     before = new_head.encoder(source).state_dict()
     after = backbones.encoder(student).state_dict()
     assert all(torch.allclose(tensor, before[name], atol=1e-6) for name, tensor in after.items())
     with pytest.raises(UsageError, match=r"student: .*other has another vocabulary than the teacher; both must read"):
-        made("soft_targets", teaching, student=str(tiny.of_family("bert", checkout / "other", tokens="bpe")), **sizes)
+        compressed(
+            "soft_targets", teaching, student=str(tiny.of_family("bert", checkout / "other", tokens="bpe")), **sizes
+        )
     with pytest.raises(InputError, match=r"nowhere: no config\.json; it is not a model folder"):
-        made("soft_targets", teaching, student=str(checkout / "nowhere"), **sizes)
+        compressed("soft_targets", teaching, student=str(checkout / "nowhere"), **sizes)
     with pytest.raises(
         UsageError, match=r"student: artifacts/models/small: the graph writes this folder; copy it to encoders/small"
     ):
-        made("soft_targets", teaching, student="artifacts/models/small", **sizes)
+        compressed("soft_targets", teaching, student="artifacts/models/small", **sizes)
     deeper = str(tiny.of_family("bert", checkout / "deeper", layers=8))
     for name, more in (("soft_targets", {}), ("tinybert", {"map": "top"})):
         with pytest.raises(
             UsageError, match=r"student: .*deeper: the student has .*; a student has fewer than its teacher"
         ):
-            made(name, teaching, student=deeper, **sizes, heads=None, **more)
+            compressed(name, teaching, student=deeper, **sizes, heads=None, **more)
 
 
 @pytest.mark.parametrize(
@@ -257,13 +259,13 @@ def test_a_mobile_student_reads_the_longest_row(
 
 
 def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:
-    given = context(checkout)
-    quantized = dataclasses.replace(given, teacher=int8.quantize(given.teacher))
+    teaching = context(checkout)
+    quantized = dataclasses.replace(teaching, teacher=int8.quantize(teaching.teacher))
     for name in ("distilbert", "pkd", "theseus"):
         with pytest.raises(UsageError, match="teacher: its weights are int8 and cannot be trained, so a student"):
-            made(name, quantized)
+            compressed(name, quantized)
     for name in ("soft_targets", "tinybert", "bilstm_student", "mobile"):
-        assert not quantized_weights.is_int8(made(name, quantized))
+        assert not quantized_weights.is_int8(compressed(name, quantized))
 
 
 @pytest.mark.parametrize("name", STUDENTS)
@@ -275,7 +277,7 @@ def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, chec
         scored.append({key: tensor.clone() for key, tensor in model.state_dict().items()})
         return {"accuracy": -float(len(scored))}
 
-    student = made(name, dataclasses.replace(context(checkout), watch=watch), evaluations=2)
+    student = compressed(name, dataclasses.replace(context(checkout), watch=watch), evaluations=2)
     assert len(scored) == 2
     after = student.state_dict()
     same = [key for key in scored[0] if scored[0][key].shape == after[key].shape]  # the table of words is cut
@@ -295,8 +297,8 @@ def test_rows_under_another_name_are_taken_and_told(
     for name in ("t", "titles"):
         TASKS["single"].with_(splits=("train",), name=name).save(checkout / "encoded")
         compress_entry._check_rows("small", entry, teaching.task, Task.load(checkout / "encoded"))
-        said = "compress small: the rows of it are of task titles; the teacher learned t\n"
-        assert capsys.readouterr().err == (said if name == "titles" else "")
+        message = "compress small: the rows of it are of task titles; the teacher learned t\n"
+        assert capsys.readouterr().err == (message if name == "titles" else "")
 
 
 def test_rows_of_another_task_are_refused(checkout: Path) -> None:

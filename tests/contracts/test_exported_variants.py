@@ -45,7 +45,7 @@ def test_every_method_that_claims_families_is_exported() -> None:
 
 @pytest.mark.parametrize(
     "variant",
-    [*MADE, *(pytest.param(each, marks=pytest.mark.soak) for each in AGAIN)],
+    [*MADE, *(pytest.param(variant, marks=pytest.mark.soak) for variant in AGAIN)],
     ids=lambda variant: "-".join(variant[:2]),
 )
 def test_plain_onnxruntime_opens_it(variant: Made, checkout: Path) -> None:
@@ -96,4 +96,6 @@ def test_what_layers_share_is_exported_once(rounded: bool, checkout: Path) -> No
 
 def matrices(folder: Path) -> int:
     """How many numbers the matrices of a model have, each matrix counted once."""
-    return sum(each.numel() for each in model_folder.load_tuned(folder)[0].parameters() if each.dim() == 2)
+    return sum(
+        parameter.numel() for parameter in model_folder.load_tuned(folder)[0].parameters() if parameter.dim() == 2
+    )

@@ -59,8 +59,8 @@ def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, how: st
     assert all(tensor.equal(opened[name]) for name, tensor in model.state_dict().items())
     check_that_company_changes_nothing(predictor, rows(kind), answers)
     assert variant.facts(checkout / "model")["model"]["flops_per_token"] > 0
-    found = score(rows(kind), answers, task)["metrics"]
-    assert 0 <= found[task.metric] <= 1 or kind == "regression"
+    metrics = score(rows(kind), answers, task)["metrics"]
+    assert 0 <= metrics[task.metric] <= 1 or kind == "regression"
 
 
 @pytest.mark.parametrize(("kind", "family", "strategy", "how"), pairwise([*TASKS], FAMILIES, ("top_k", "frozen"), HOW))
@@ -99,7 +99,7 @@ def test_acceleration_changes_how_and_not_what(kind: str, family: str, strategy:
         torch.manual_seed(2)
         model, curve = new_head.for_task(source, task), []
         with torch.no_grad():
-            for matrix in (each for each in model.parameters() if each.dim() > 1):
+            for matrix in (parameter for parameter in model.parameters() if parameter.dim() > 1):
                 matrix *= 5  # large enough that a row that saw another one would tell
         groups(model)
         start = weights(model)
@@ -183,8 +183,8 @@ def test_windows_of_a_long_context_answer_together(checkout: Path) -> None:
     model_folder.save(model, checkout / "model", source, task)
     predictor = Predictor.load(checkout / "model")
     context = "監督が語る、" * 80
-    given = pa.table({"id": ["a", "b"], "question": ["何"] * 2, "context": [context, "犬"]})
-    answers = predictor.predict(given).to_pylist()
+    table = pa.table({"id": ["a", "b"], "question": ["何"] * 2, "context": [context, "犬"]})
+    answers = predictor.predict(table).to_pylist()
     assert [answer["id"] for answer in answers] == ["a", "b"]
     assert answers[0]["best"] == context[answers[0]["start"] :][: len(answers[0]["best"])]
     for answer in answers:

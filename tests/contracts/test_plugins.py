@@ -53,7 +53,9 @@ WITHOUT_DIGEST = {
 
 @pytest.mark.parametrize("name", plugins.names(CORPORA))
 def test_a_digest_is_whole_or_absent(name: str) -> None:
-    sources = [source for each in plugins.load(CORPORA, name).SOURCES.values() for source in each if not source.path]
+    sources = [
+        source for listed in plugins.load(CORPORA, name).SOURCES.values() for source in listed if not source.path
+    ]
     without = {source.name for source in sources if source.sha256 is None}
     assert without == WITHOUT_DIGEST.get(name, set())
     assert all(re.fullmatch("[0-9a-f]{64}", source.sha256) for source in sources if source.sha256 is not None)
@@ -112,8 +114,8 @@ def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checko
     model_folder.save(smaller, checkout / "out", folder, task)
     with torch.inference_mode():
         expected = smaller.eval()(**inputs).logits
-        found = model_folder.load_tuned(checkout / "out")[0](**inputs).logits
-    assert found.equal(expected)
+        logits = model_folder.load_tuned(checkout / "out")[0](**inputs).logits
+    assert logits.equal(expected)
     size = [formats.weights(f).stat().st_size for f in (checkout / "out", folder)]
     assert size[0] < size[1]
 

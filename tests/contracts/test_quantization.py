@@ -35,8 +35,10 @@ def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> Non
     assert after["parameters"] == before["parameters"]
     assert after["size_bytes"] < 0.6 * before["size_bytes"], "of a model as tiny as this scales and names are much"
     loaded, whole = Predictor.load(out), Predictor.load(checkout / "teacher")
-    found, expected = (each.forward([each.encode(kinds.rows("single"))])[0] for each in (loaded, whole))
-    off, size = np.abs(np.array(found) - np.array(expected)).max(), np.abs(np.array(expected)).max()
+    rounded, expected = (
+        predictor.forward([predictor.encode(kinds.rows("single"))])[0] for predictor in (loaded, whole)
+    )
+    off, size = np.abs(np.array(rounded) - np.array(expected)).max(), np.abs(np.array(expected)).max()
     assert 0 < off < (0.5 if method == "group_quant" else 0.15) * size
     assert loaded.predict(kinds.rows("single")).num_rows == 24
     with pytest.raises(InputError, match=f"from weights in the format {FORMS[method]}; start"):
@@ -55,8 +57,10 @@ def test_a_method_does_a_kind_of_rows(method: str, kind: str, checkout: Path) ->
 def test_a_family_with_other_weights_is_refused_before_any_work(method: str, family: str, checkout: Path) -> None:
     context = teacher("single", family, checkout)
     name = {"xlnet": "transformer.layer.0.rel_attn.q", "bilstm": "encoder.layers.0.forward_lstm.weight_ih_l0"}[family]
-    said = f"{method} does not take the {family} family, whose layers keep weights outside of linear layers, such as "
-    with pytest.raises(UsageError, match=f"{said}{name}; "):
+    message = (
+        f"{method} does not take the {family} family, whose layers keep weights outside of linear layers, such as "
+    )
+    with pytest.raises(UsageError, match=f"{message}{name}; "):
         quantized(method, context)
     assert not (checkout / "state/checkpoints/compress" / method / "fit-1.pt").exists()
 
@@ -133,14 +137,14 @@ def test_fewer_bits_are_further_off_and_training_brings_them_nearer(checkout: Pa
     expected = np.array(whole.forward([whole.encode(kinds.rows("single"))])[0])
     for bits in (8, 4, 2):
         (checkout / str(bits)).mkdir()
-        given = teacher("single", "bert", checkout / str(bits))
-        loaded = Predictor.load(quantized("group_quant", given, bits=bits))
-        found = np.array(loaded.forward([loaded.encode(kinds.rows("single"))])[0])
-        errors.append(np.abs(found - expected).mean())
+        source = teacher("single", "bert", checkout / str(bits))
+        loaded = Predictor.load(quantized("group_quant", source, bits=bits))
+        logits = np.array(loaded.forward([loaded.encode(kinds.rows("single"))])[0])
+        errors.append(np.abs(logits - expected).mean())
     assert errors == sorted(errors)
     trained = quantized("group_quant", context, bits=2, epochs=40, batch_size=8, learning_rate=3e-3)
     labels = kinds.rows("single").column("label").to_pylist()
-    right = [one == other for one, other in zip(
+    right = [mine == other for mine, other in zip(
         Predictor.load(trained).predict(kinds.rows("single")).column("label").to_pylist(), labels, strict=True
     )]  # fmt: skip
     assert np.mean(right) > 0.9

@@ -19,8 +19,8 @@ def test_transformers_opens_it(language: str) -> None:
     card = " ".join((folder / "README.md").read_text(encoding="utf-8").split())
     assert "its tokenizer as `AutoTokenizer`" in card
     theirs, ours = AutoTokenizer.from_pretrained(folder), tokenizer.load(folder)
-    left, right = TEXTS[language].split("[MASK]")
-    before, after = (ours.encode([part]).values.tolist() for part in (left, right))
+    head, tail = TEXTS[language].split("[MASK]")
+    before, after = (ours.encode([part]).values.tolist() for part in (head, tail))
     expected = [ours.cls_id, *before, ours.mask_id, *after, ours.sep_id]
     inputs = theirs(TEXTS[language], return_tensors="pt")
     assert inputs["input_ids"][0].tolist() == expected

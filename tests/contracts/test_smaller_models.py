@@ -46,9 +46,9 @@ def test_there_are_methods_that_claim_families() -> None:
 )
 def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, kind: str, checkout: Path) -> None:
     folder, out = compressed.teacher(family, kind, checkout / "teacher"), checkout / "out"
-    model, found = compressed.compressed(name, folder, kind, out)
+    model, facts = compressed.compressed(name, folder, kind, out)
     check_it_answers_as_before(model, out, kind)
-    assert found
+    assert facts
     before, after = cost.size(folder), cost.size(out)
     if name in compressed.SAME_SIZE:
         assert cost.zeros(out) > cost.zeros(folder) + 1000
@@ -108,8 +108,10 @@ def test_what_a_method_does_not_claim_is_one_sentence(name: str, checkout: Path)
         return
     for family in others:
         folder = compressed.teacher(family, "single", checkout / family)
-        said = rf"params\.yaml: compress\.out\.method: {name} does not take the {family} family of {family}; it takes "
-        with pytest.raises(UsageError, match=said):
+        message = (
+            rf"params\.yaml: compress\.out\.method: {name} does not take the {family} family of {family}; it takes "
+        )
+        with pytest.raises(UsageError, match=message):
             compressed.compressed(name, folder, "single", checkout / "out")
         assert not (checkout / "out").exists()
 

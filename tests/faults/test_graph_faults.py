@@ -64,7 +64,7 @@ def victim(run: Forked, kind: str) -> int:
         return run.pid
     until = time.monotonic() + 20
     while time.monotonic() < until and run.poll() is None:
-        warm = [each for each in executor.children() if "forkserver.main" in " ".join(each.cmdline())]
+        warm = [process for process in executor.children() if "forkserver.main" in " ".join(process.cmdline())]
         below = warm[0].children() if warm and kind == "stage" else warm
         if below:
             return random.choice(below).pid
@@ -149,9 +149,9 @@ def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:
                 os.kill(run.pid, signal.SIGINT)
                 assert run.wait(20) == 130
                 assert run.said().strip().splitlines()[-1] == "bertline: interrupted"
-            _, left = psutil.wait_procs(started, timeout=1)
+            _, alive = psutil.wait_procs(started, timeout=1)
             # init has not reaped them yet
-            assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
+            assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
             assert bystander.poll() is None
         finally:
             bystander.kill()

@@ -82,19 +82,19 @@ def changes(seed: int, changes_each: int) -> int:
     return sum(ledgers.change(draw) for _ in range(changes_each))
 
 
-@pytest.mark.parametrize("each", [4, pytest.param(25, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("changes_each", [4, pytest.param(25, marks=pytest.mark.soak)])
 @on_both
-def test_changes_at_once_have_one_order(server: servers.Mlflow, each: int) -> None:
+def test_changes_at_once_have_one_order(server: servers.Mlflow, changes_each: int) -> None:
     """Repeat until two writers have met, so that few changes for each writer are enough."""
     counted = rounds = 0
     with FORKS.Pool(WRITERS, move_in, (os.getcwd(), server.address)) as pool:
         while not (rounds and ledgers.require_order(counted).overtaken):
             assert rounds < 20, "they never met"
-            writers = [(WRITERS * rounds + number, each) for number in range(WRITERS)]
+            writers = [(WRITERS * rounds + number, changes_each) for number in range(WRITERS)]
             counted += sum(pool.starmap(changes, writers, chunksize=1))
             rounds += 1
     state = ledgers.require_order(counted)
-    assert len(state.entries) + len(state.overtaken) == WRITERS * each * rounds
+    assert len(state.entries) + len(state.overtaken) == WRITERS * changes_each * rounds
 
 
 def register_same(number: int) -> int:
@@ -105,10 +105,10 @@ def register_same(number: int) -> int:
 def test_the_same_model_registered_at_once_is_one_version(server: servers.Mlflow, checkout: Path) -> None:
     tiny.classifier(checkout / "model")
     with FORKS.Pool(2, move_in, (os.getcwd(), server.address)) as pool:
-        said = pool.map(register_same, range(2), chunksize=1)
-    (found,) = [each for each in store.connect().search_model_versions("name='m'") if "md5" in each.tags]
-    assert said == [int(found.version)] * 2
-    assert registry.get("m", "challenger").version == int(found.version)
+        numbers = pool.map(register_same, range(2), chunksize=1)
+    (registered,) = [version for version in store.connect().search_model_versions("name='m'") if "md5" in version.tags]
+    assert numbers == [int(registered.version)] * 2
+    assert registry.get("m", "challenger").version == int(registered.version)
 
 
 def forked(action: str, seed: int, begun: Any, folder: str, address: str) -> None:
@@ -178,9 +178,9 @@ def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: st
         act(action, seed)  # the next command succeeds
         entries += action != "register"
         ledgers.require_order(entries)
-    found = [version.tags.get("md5", "") for version in store.connect().search_model_versions("name='m'")]
+    digests = [version.tags.get("md5", "") for version in store.connect().search_model_versions("name='m'")]
     registered = {"promote": [], "rollback": range(2), "register": range(100, seed + 1)}[action]
-    assert sorted(md5 for md5 in found if md5) == sorted(f"of {seed}" for seed in registered)
+    assert sorted(md5 for md5 in digests if md5) == sorted(f"of {seed}" for seed in registered)
 
 
 def require_whole() -> None:

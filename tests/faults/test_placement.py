@@ -34,8 +34,8 @@ def cluster() -> Iterator[ray_nodes.Cluster]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ray_nodes.SETTINGS.items():
             patch.setenv(name, value)
-        with ray_nodes.started() as found:
-            yield found
+        with ray_nodes.started() as started:
+            yield started
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ class Run:
         return self._line(line)
 
     def _line(self, line: str) -> str:
-        return next((each for each in self.lines if each.startswith(line)), "")
+        return next((printed for printed in self.lines if printed.startswith(line)), "")
 
     def end(self) -> int:
         return self.process.wait()
@@ -87,8 +87,8 @@ class Run:
 
 @contextmanager
 def running(address: str, *words: str) -> Iterator[Run]:
-    given = ray_nodes.SETTINGS | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
-    with forked.started("flows.cli", "run", *words, **given) as process:
+    environment = ray_nodes.SETTINGS | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
+    with forked.started("flows.cli", "run", *words, **environment) as process:
         yield Run(process)
 
 
@@ -113,8 +113,8 @@ def sleepers() -> list[psutil.Process]:
 
 def starts(lines: list[str]) -> list[str]:
     """The lines of a run about started stages, without addresses and earlier times."""
-    told = [line.partition(",")[0] for line in lines if ": starts" in line]
-    return [re.sub(r"starts on [\d.]+", "starts on NODE", line) for line in told]
+    lines_of_starts = [line.partition(",")[0] for line in lines if ": starts" in line]
+    return [re.sub(r"starts on [\d.]+", "starts on NODE", line) for line in lines_of_starts]
 
 
 def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
@@ -136,19 +136,19 @@ def test_stages_of_the_project_leave_the_same_lock_wherever_they_run(
     Repo.init(no_scm=True).close()
     params = yaml.safe_load(Path("params.yaml").read_text())
 
-    def made(resources: dict[str, Any]) -> tuple[list[str], bytes]:
+    def prepared(resources: dict[str, Any]) -> tuple[list[str], bytes]:
         forget()
         Path("params.yaml").write_text(yaml.safe_dump({**params, "resources": resources}))
         return finish(cluster.address, "prepare@headlines"), Path("dvc.lock").read_bytes()
 
-    _, local = made({"threads": 1})
-    lines, placed = made({"threads": 1, "placement": "ray"})
+    _, local = prepared({"threads": 1})
+    lines, placed = prepared({"threads": 1, "placement": "ray"})
     assert placed == local
     log = Path("state/logs/prepare@headlines.log").read_text().splitlines()
     assert log
     assert [line for line in lines if " | " in line][-len(log) :] == [f"prepare@headlines | {line}" for line in log]
     assert starts(lines) == ["ingest@livedoor-samples: starts on NODE", "prepare@headlines: starts on NODE"]
-    mixed, both = made({"threads": 1, "stages": {"prepare": {"placement": "ray"}}})
+    mixed, both = prepared({"threads": 1, "stages": {"prepare": {"placement": "ray"}}})
     assert both == local
     assert starts(mixed) == ["ingest@livedoor-samples: starts", "prepare@headlines: starts on NODE"]
 

@@ -30,8 +30,8 @@ def register(md5: str) -> registry.Version:
 
 def require_whole(version: registry.Version) -> None:
     assert registry.get("m", "challenger") == version
-    found = registry.folder(version) / "model.safetensors"
-    assert found.read_bytes() == Path("model/model.safetensors").read_bytes()
+    weights = registry.folder(version) / "model.safetensors"
+    assert weights.read_bytes() == Path("model/model.safetensors").read_bytes()
 
 
 @contextmanager

@@ -78,8 +78,8 @@ def test_killed_at_random_moments_with_two_jobs_to_one_target(place: Path, kills
                     job.kill_all()
                 is_whole(target)
             for job in (first, second):
-                status, said = job.wait(), job.said()
-                refused = "another process is writing it" in said or "exists, and is not from scoring" in said
+                status, output = job.wait(), job.said()
+                refused = "another process is writing it" in output or "exists, and is not from scoring" in output
                 assert status in (0, -signal.SIGKILL) or refused
     target.unlink(missing_ok=True)
     ends_well("b")

@@ -41,8 +41,8 @@ class Fault(NamedTuple):
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[postgres.Postgres]:
-    with postgres.postgres() as found:
-        yield found
+    with postgres.postgres() as database:
+        yield database
 
 
 @pytest.fixture

@@ -86,8 +86,8 @@ def test_finished_weights_that_find_no_room_are_not_lost(model: torch.nn.Module)
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(model: torch.nn.Module) -> None:
     Path("state").symlink_to("/proc")
     steps: list[int] = []
-    said = r"checkpoints/finetune/x: no checkpoint can be written there: "
-    with pytest.raises(InputError, match=said), fitting("finetune", "x", OFTEN):
+    message = r"checkpoints/finetune/x: no checkpoint can be written there: "
+    with pytest.raises(InputError, match=message), fitting("finetune", "x", OFTEN):
         steps.append(1)
     assert not steps
 

@@ -56,8 +56,8 @@ def test_table_shows_every_run_and_what_it_took_here() -> None:
     none = bertline("table")
     assert none.returncode == 1
     assert none.stderr == "bertline: artifacts/metrics/NAME.json: no run has been evaluated yet; run `dvc repro`\n"
-    for each in RECORDS:  # one of them is of a run that params.yaml does not name
-        json_file.write(paths.metrics(each["run"]), each)
+    for record in RECORDS:  # one of them is of a run that params.yaml does not name
+        json_file.write(paths.metrics(record["run"]), record)
     json_file.write(paths.timings("worse"), {"latency_ms": {"p50": 1.25}, "rows_per_second": 12345})
     lines = bertline("table").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", "other", "worse"]
@@ -91,8 +91,8 @@ def test_a_wrong_name_is_told_before_prefect_starts(command: str, section: str) 
     """
     done = subprocess.run([sys.executable, "-c", called], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    said = f"bertline: params.yaml: no {section} entry 'mime' (did you mean 'mine'?); there are: mine\n"
-    assert (done.stdout, done.stderr) == ("False\n", said)
+    message = f"bertline: params.yaml: no {section} entry 'mime' (did you mean 'mine'?); there are: mine\n"
+    assert (done.stdout, done.stderr) == ("False\n", message)
 
 
 @pytest.mark.slow

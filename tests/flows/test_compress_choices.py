@@ -73,17 +73,25 @@ def tried(name: str, share: float) -> Tried:
 
 def test_a_loss_of_the_whole_budget_keeps_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """0.92 - 0.91 is a little more than 0.01."""
-    one = search(monkeypatch, {"big": scoring(92), "int8": scoring(91)})
+    searching = search(monkeypatch, {"big": scoring(92), "int8": scoring(91)})
     monkeypatch.setattr(ChainSearch, "latency", lambda *_: ((0.5, 0.4, 0.6), "onnx"))
-    found = one.attempt(("int8",))
-    assert (found.loss, found.latency_share, found.latency_spread, found.runtime) == (1.0, 0.5, (0.4, 0.6), "onnx")
-    assert found.keeps(Budget(max_loss=1.0))
+    attempt = searching.attempt(("int8",))
+    assert (attempt.loss, attempt.latency_share, attempt.latency_spread, attempt.runtime) == (
+        1.0,
+        0.5,
+        (0.4, 0.6),
+        "onnx",
+    )
+    assert attempt.keeps(Budget(max_loss=1.0))
 
 
 def test_an_entry_that_cannot_be_made_or_opened_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     models = {"big": scoring(92), "int8": InputError("its weights are cut off")}
-    one = search(monkeypatch, models, {"half": "layers: 50 to drop of 4"})
-    assert [one.attempt((name,)).refused for name in ENTRIES] == ["its weights are cut off", "layers: 50 to drop of 4"]
+    searching = search(monkeypatch, models, {"half": "layers: 50 to drop of 4"})
+    assert [searching.attempt((name,)).refused for name in ENTRIES] == [
+        "its weights are cut off",
+        "layers: 50 to drop of 4",
+    ]
 
 
 def test_a_search_whose_teacher_died_refuses_no_chain_for_that(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +163,10 @@ def test_what_each_gate_says_is_told(
     rules: dict[str, Any] | None, wins: bool, sentence: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(promote={"titles": {"run": "big", **rules}} if rules else {})
-    one = search(monkeypatch, {"big": scoring(92), "half": scoring(95)})
-    winner, said, _ = one.judged([tried("half", 0.5)])
+    searching = search(monkeypatch, {"big": scoring(92), "half": scoring(95)})
+    winner, sentences, _ = searching.judged([tried("half", 0.5)])
     assert (winner is not None) == wins
-    assert said[-1] == sentence
+    assert sentences[-1] == sentence
 
 
 @pytest.mark.parametrize(
@@ -290,14 +298,14 @@ def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(
 ) -> None:
     write(finetune={"big": {}})
     refused = Tried(("half",), refused="at least one must stay")
-    nothing = found([refused, Tried(("int8",), 0.8, 12.0, 250, 0.25, 0.5, None, "onnx")], winner=None)
+    nothing = searched([refused, Tried(("int8",), 0.8, 12.0, 250, 0.25, 0.5, None, "onnx")], winner=None)
     monkeypatch.setattr(compress, "compress", lambda run, budget: nothing)
     done = CliRunner().invoke(cli.cli, ["compress", "big", "--max-loss", "1"])
     assert done.exit_code == 3
     assert "none of the 2 chains tried is at most 1 point below big" in done.output
 
 
-def found(tried: list[Tried], winner: Chain | None) -> Searched:
+def searched(tried: list[Tried], winner: Chain | None) -> Searched:
     teacher = Tried((), 0.92, 0.0, 1000, 1.0, 1.0, None, "torch")
     chosen = next((attempt for attempt in tried if attempt.chain == winner), None)
     return Searched("big", "accuracy", "test", Budget(), teacher, tried, chosen, {}, [])

@@ -28,14 +28,14 @@ def client(checkout: Path) -> Iterator[MlflowClient]:
 
 def stage(read: dict[str, str], wrote: dict[str, str]) -> dict[str, list[dict[str, str]]]:
     sides = {"deps": read, "outs": wrote}
-    return {side: [{"path": path, "md5": md5} for path, md5 in each.items()] for side, each in sides.items()}
+    return {side: [{"path": path, "md5": md5} for path, md5 in digests.items()] for side, digests in sides.items()}
 
 
 def add(client: MlflowClient, name: str, tags: dict[str, str]) -> registry.Version:
-    if name not in {each.name for each in client.search_registered_models()}:
+    if name not in {model.name for model in client.search_registered_models()}:
         client.create_registered_model(name)
-    made = client.create_model_version(name, "s3://nowhere/m", tags=tags, await_creation_for=0)
-    return registry.version(name, int(made.version))
+    created = client.create_model_version(name, "s3://nowhere/m", tags=tags, await_creation_for=0)
+    return registry.version(name, int(created.version))
 
 
 def test_a_version_names_its_teachers_version_whatever_becomes_of_that(client: MlflowClient) -> None:
@@ -54,7 +54,7 @@ def test_a_version_names_its_teachers_version_whatever_becomes_of_that(client: M
     late = add(client, "late", registration.provenance_tags("small"))
     made_from = [{"model": "headlines", "version": 2}]
     assert json.loads(late.tags["teachers"]) == made_from
-    assert [lineage.of_model(f"{each.name}/1")["parents"] for each in (early, late)] == [made_from, made_from]
+    assert [lineage.of_model(f"{version.name}/1")["parents"] for version in (early, late)] == [made_from, made_from]
     assert "made from headlines version 2" in lineage.plain_model(lineage.of_model("late/1"))
     client.delete_registered_model("headlines")
     assert lineage.of_model("late/1")["parents"] == made_from
@@ -91,5 +91,5 @@ def test_a_version_of_another_tool_is_one_sentence_and_is_passed_over(client: Ml
         with pytest.raises(InputError, match=f"broken version {broken.version} has no lineage"):
             lineage.of_model(f"broken/{broken.version}")
     assert lineage.of_data(ROWS)["versions"] == [{"model": "ours", "version": 1, "champion": False}]
-    found = lineage.of_model("ours/1")
-    assert (found["stages"], found["verdict"], found["parents"]) == (stages, {}, [])
+    described = lineage.of_model("ours/1")
+    assert (described["stages"], described["verdict"], described["parents"]) == (stages, {}, [])

@@ -36,6 +36,6 @@ def test_its_files_are_artifacts_of_the_run(checkout: Path) -> None:
     for name in ("index.html", "table.md", "table.txt"):
         (paths.reports() / name).write_text(name)
     run = runs.log("report", {}, {}, {}, paths.reports())
-    found = mlflow.MlflowClient().list_artifacts(run)
-    assert sorted(each.path for each in found) == ["index.html", "table.md", "table.txt"]
+    artifacts = mlflow.MlflowClient().list_artifacts(run)
+    assert sorted(artifact.path for artifact in artifacts) == ["index.html", "table.md", "table.txt"]
     mlflow.set_tracking_uri(None)

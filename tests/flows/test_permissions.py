@@ -58,7 +58,7 @@ def add(trainer: tuple[str, str], server: servers.Mlflow) -> AuthServiceClient:
 
 
 def names() -> set[str]:
-    return {each.name for each in store.connect().search_registered_models()}
+    return {model.name for model in store.connect().search_registered_models()}
 
 
 def test_who_may_only_register_can_promote_nothing(

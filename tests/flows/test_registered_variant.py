@@ -75,8 +75,8 @@ def test_a_version_names_its_teacher_and_answers_as_the_run_does(exported: bool,
     assert last["read"] == before["wrote"] == {teacher: provenance.digest(paths.model("teacher"))[:32]}
     assert challenger.tags["md5"] == last["wrote"][str(small)]
     opened = registry.folder(challenger, "torch")
-    said = json.loads((opened / "variant.json").read_text())
-    assert said["teacher"] == {"run": "teacher", "sha256": provenance.sha256(Path(teacher) / "model.safetensors")}
+    facts = json.loads((opened / "variant.json").read_text())
+    assert facts["teacher"] == {"run": "teacher", "sha256": provenance.sha256(Path(teacher) / "model.safetensors")}
     assert "Predictor.load" in (opened / "README.md").read_text()
     rows = kinds.rows("single")
     expected = Predictor.load(onnx or small).predict(rows)

@@ -150,7 +150,7 @@ def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path)
         assert (outcome.promoted, outcome.champion.version) == (True, number)
         verdict = json.loads(registry.version("tiny", version.version).tags["verdict"])
         assert (verdict["gate"], verdict["passed"], bool(verdict["findings"])) == (gate, passed, gate == "dry_run")
-        in_turn = [each for each in verdict["findings"] if each["rule"] == "max_latency_ratio"]
+        in_turn = [finding for finding in verdict["findings"] if finding["rule"] == "max_latency_ratio"]
         assert [0 < each["found"] < 99 for each in in_turn] == [True] * (gate == "dry_run")
 
 
@@ -262,9 +262,9 @@ def test_no_secret_of_the_environment_is_written_down(
     for name in ("MLFLOW_TRACKING_PASSWORD", "AWS_SECRET_ACCESS_KEY", "BERTLINE_TOKEN", "HF_TOKEN"):
         monkeypatch.setenv(name, secret)
     ledger.append("tiny", ledger.read("tiny"), "promote", register(registered).version, "a test")
-    kept = [path for path in (checkout / "state").rglob("*") if path.is_file()]
-    assert {"mlflow.db", "MLmodel"} <= {path.name for path in kept}
-    assert not [path for path in kept if secret.encode() in path.read_bytes()]
+    files = [path for path in (checkout / "state").rglob("*") if path.is_file()]
+    assert {"mlflow.db", "MLmodel"} <= {path.name for path in files}
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
 def test_a_version_remembers_where_it_came_from(registered: Path) -> None:

@@ -46,9 +46,9 @@ def test_a_champion_that_was_deleted_is_no_dead_end(client: MlflowClient, capsys
         flow.rollback("m")
     outcome = flow.promote.fn("m", 2)
     assert "m: version 1 is the champion in the ledger, but it was deleted" in capsys.readouterr().err
-    said = "version 1, the champion, was deleted: no rule compares the challenger with it"
-    assert outcome.reasons == [f"passed: {said}"]
-    assert ledger.read("m").entries[-1].event.verdict["findings"][0]["sentence"] == said
+    sentence = "version 1, the champion, was deleted: no rule compares the challenger with it"
+    assert outcome.reasons == [f"passed: {sentence}"]
+    assert ledger.read("m").entries[-1].event.verdict["findings"][0]["sentence"] == sentence
     assert "| champion | 0 | 0 | yes |" in client.get_model_version("m", "2").description
     assert ledgers.alias() == ledger.champion("m") == 2
 
@@ -152,7 +152,7 @@ def test_a_server_whose_answer_is_lost(takes: int, client: MlflowClient, monkeyp
     promote(1)
     answers = Answers(takes)
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, "create_model_version", lambda *given, **more: answers(*given, **more))
+        patch.setattr(MlflowClient, "create_model_version", lambda *arguments, **more: answers(*arguments, **more))
         if takes:
             promote(2)
         else:

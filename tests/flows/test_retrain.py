@@ -35,7 +35,7 @@ STAGES = {
 def graph(checkout: Path) -> Iterator[Path]:
     """A model's two stages, and one of no model; but for the first they fail while there is no file `whole`."""
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
-    graph: dict[str, Any] = {name: {"foreach": {"tiny": {}}, "do": each} for name, each in STAGES.items()}
+    graph: dict[str, Any] = {name: {"foreach": {"tiny": {}}, "do": stage} for name, stage in STAGES.items()}
     graph["other"] = {"cmd": "cat whole > other", "outs": ["other"]}
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
     Path("params.yaml").write_text(tiny.PARAMS)
@@ -90,9 +90,9 @@ def test_nobody_changes_an_artefact_while_it_is_registered(monkeypatch: pytest.M
     Path("whole").touch()
     refusals = []
 
-    def register(*given: Any, plain: Any = registry.register) -> registry.Version:
+    def register(*arguments: Any, plain: Any = registry.register) -> registry.Version:
         refusals.append(another_run())
-        version: registry.Version = plain(*given)
+        version: registry.Version = plain(*arguments)
         return version
 
     monkeypatch.setattr(registry, "register", register)

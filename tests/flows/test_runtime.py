@@ -119,7 +119,7 @@ def test_everything_opens_what_the_version_was_registered_with(
     pq.write_table(pa.table({"text": ["犬"]}), "in.parquet")
     batch_scoring.score(Path("in.parquet"), Path("out.parquet"), registry.get("tiny", "champion"))
     assert served
-    assert all(isinstance(each.runtime, opened) for each in served)
+    assert all(isinstance(predictor.runtime, opened) for predictor in served)
 
     opened_version = mlflow.pyfunc.load_model("models:/tiny/1").unwrap_python_model()
     assert opened_version.predictor.runtime.__class__.__name__ == opened.__name__

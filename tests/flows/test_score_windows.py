@@ -130,9 +130,9 @@ def test_a_backfill_counts_what_failed_what_has_no_file_and_what_it_scored() -> 
     for day in (days()[0], days()[2]):
         arrive(day)
     Path(f"in/{days()[3]}.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(InputError) as said:
+    with pytest.raises(InputError) as raised:
         backfill("daily", days()[0], days()[4])
-    message = str(said.value)
+    message = str(raised.value)
     assert message.startswith(f"daily: 3 of 5 windows are not scored: {days()[3]}: in/{days()[3]}.parquet: not")
     assert all(f"; {day}: no file in/{day}.parquet" in message for day in (days()[1], days()[4]))
     assert message.endswith("".join(f"; {day}: 32 rows into out/{day}.parquet" for day in (days()[0], days()[2])))
@@ -227,9 +227,9 @@ def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
     ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
     score_windows("daily")
     Path(f"out/{days()[2]}.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(InputError) as said:
+    with pytest.raises(InputError) as raised:
         watch("daily")
-    message = str(said.value)
+    message = str(raised.value)
     assert message.startswith(f"daily: 2 windows are not measured: {days()[1]}: tiny version 2 has no profile ")
     assert "`bertline retrain` registers it with one" in message
     assert f"; {days()[2]}: out/{days()[2]}.parquet: not a readable Parquet file" in message

@@ -90,8 +90,8 @@ def check_that_prefect_is_closed(port: int) -> None:
     theirs = {"Origin": "http://attacker.example", "Authorization": basic}
     status, answer = sent(port, "POST /api/deployments/filter", "{}", **theirs)
     assert (status, "access-control-allow-origin" in answer.lower()) == (200, False)
-    asked = theirs | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-    assert sent(port, "OPTIONS /api/deployments/filter", **asked)[0] == 400
+    preflight = theirs | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    assert sent(port, "OPTIONS /api/deployments/filter", **preflight)[0] == 400
     ours = f"http://localhost:{port}"
     _, answer = sent(port, "POST /api/deployments/filter", "{}", Origin=ours, Authorization=basic)
     assert f"access-control-allow-origin: {ours}" in answer.lower()
@@ -114,7 +114,7 @@ def test_the_key_is_made_once_and_refused_where_others_may_read_it(checkout: Pat
     key = prefect_key.read_or_make()
     assert len(key) > 40
     assert prefect_key.read_or_make() == prefect_key.read() == key
-    assert [each.name for each in Path("state").glob("prefect*")] == ["prefect.key"]
+    assert [file.name for file in Path("state").glob("prefect*")] == ["prefect.key"]
     prefect_key.FILE.chmod(0o644)
     with pytest.raises(InputError, match="other users can read it"):
         prefect_key.read_or_make()

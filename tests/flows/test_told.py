@@ -58,16 +58,16 @@ def listening(port: int = 0) -> Iterator[tuple[str, list[Any]]]:
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
     """What is posted to the address of BERTLINE_NOTIFY."""
-    with listening() as (address, found):
+    with listening() as (address, messages):
         monkeypatch.setenv("BERTLINE_NOTIFY", address)
-        yield found
+        yield messages
 
 
 @pytest.fixture
 def told(checkout: Path) -> Iterator[list[list[dict[str, Any]]]]:
     """The events that Prefect's server is told, each in a list of its own."""
-    with listening() as (address, found), temporary_settings({PREFECT_API_URL: f"{address}/api"}):
-        yield found
+    with listening() as (address, events), temporary_settings({PREFECT_API_URL: f"{address}/api"}):
+        yield events
     mlflow.set_tracking_uri(None)
 
 
@@ -94,17 +94,17 @@ def test_a_deaf_address_does_not_hide_the_failure_and_is_not_told(
     monkeypatch.setenv("BERTLINE_NOTIFY", address)
     with pytest.raises(ValueError, match="the disk is full"):
         breaks()
-    said = capsys.readouterr().err
-    assert "BERTLINE_NOTIFY: the message was not sent: " in said
-    assert "s3cr3t" not in said
+    printed = capsys.readouterr().err
+    assert "BERTLINE_NOTIFY: the message was not sent: " in printed
+    assert "s3cr3t" not in printed
 
 
 @pytest.mark.usefixtures("checkout")
 def test_a_failure_is_told_without_passwords(heard: list[dict[str, str]]) -> None:
     with pytest.raises(ValueError, match="no answer"):
         breaks.with_options(name="asks")("no answer from http://me:s3cr3t@127.0.0.1:9/x")
-    (told,) = heard
-    assert told["text"].endswith("no answer from http://127.0.0.1:9/x")
+    (message,) = heard
+    assert message["text"].endswith("no answer from http://127.0.0.1:9/x")
 
 
 @pytest.fixture

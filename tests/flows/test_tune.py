@@ -123,9 +123,9 @@ def test_a_killed_search_goes_on(encoded: Path) -> None:
     rows = Path("artifacts/tuning/it/trials.md").read_text().splitlines()[2:]
     tried = {tuple(line.split("|")[2:4]) for line in rows}
     assert len(tried) == 3  # a grid tries nothing twice
-    asked = params.entry("tune", "it", Tune)
-    study = param_search.study("it", asked, params.entry("finetune", "it", Finetune))
-    ended = [param_search.values(asked, trial.params) for trial in study.trials if trial.value is not None]
+    entry = params.entry("tune", "it", Tune)
+    study = param_search.study("it", entry, params.entry("finetune", "it", Finetune))
+    ended = [param_search.values(entry, trial.params) for trial in study.trials if trial.value is not None]
     assert sorted({values["epochs"] for values in ended}) == [1, 300]
 
 

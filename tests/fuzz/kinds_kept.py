@@ -34,8 +34,8 @@ def scored(rng: random.Random) -> Run:
 
     def read() -> None:
         if window_drift.scored_by_version(file, "said_"):
-            found = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
-            drift.shifts(seeds.profile(kind), found, LIMITS)
+            profile = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
+            drift.shifts(seeds.profile(kind), profile, LIMITS)
 
     return read
 
@@ -66,8 +66,8 @@ CHANGES = True  # whether `_odd` changes anything
 
 
 def _told() -> Any:
-    with prefect_events._told() as told:
-        return dict(told)
+    with prefect_events._told() as events:
+        return dict(events)
 
 
 DONE, STATES = Path("kept/done.json"), Path("kept/states")
@@ -104,9 +104,9 @@ def cache(rng: random.Random) -> Run:
     """A file that is made anew when it is lost: a damaged one is no error, and says nothing or what it said."""
     file = rng.choice(list(CACHES))
     content, read = CACHES[file]
-    for each in (file, STATES, DONE):
-        files.removed(each)
-        each.parent.mkdir(parents=True, exist_ok=True)
+    for path in (file, STATES, DONE):
+        files.removed(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
     STATES.write_bytes(b"\0" * 24)
     if file == KEPT:
         schema = window_drift.SCHEMA.with_metadata({window_drift.OF: window_drift._state(STATES)})

@@ -56,8 +56,8 @@ def read(kind: Callable[[random.Random], Callable[[], object]], rng: random.Rand
     shutil.rmtree("artifacts", ignore_errors=True)
     livedoor.read.cache_clear()
     what = result(kind(rng), debug)
-    left = [str(file) for file in Path("artifacts").rglob(".*.partial")]
-    return f"left behind: {left[0]}" if left else what
+    leftovers = [str(file) for file in Path("artifacts").rglob(".*.partial")]
+    return f"left behind: {leftovers[0]}" if leftovers else what
 
 
 def result(read: Callable[[], object], debug: bool = False) -> str:
@@ -67,8 +67,8 @@ def result(read: Callable[[], object], debug: bool = False) -> str:
     try:
         return "changed" if read() == "changed" else "rows"
     except (InputError, OSError) as error:
-        said = one_line(error, MAX_PRINTED)
-        return "sentence" if _is_sentence(said) else f"no sentence: {said[:200]!r}"
+        sentence = one_line(error, MAX_PRINTED)
+        return "sentence" if _is_sentence(sentence) else f"no sentence: {sentence[:200]!r}"
     except BaseException as error:
         if debug:
             raise
@@ -77,8 +77,8 @@ def result(read: Callable[[], object], debug: bool = False) -> str:
         return f"{type(error).__name__} at {Path(ours.filename).relative_to(ROOT)}:{ours.lineno}: {str(error)[:100]}"
 
 
-def _is_sentence(said: str) -> bool:
-    return 0 < len(said) <= MAX_SENTENCE and "\n" not in said and "Traceback" not in said
+def _is_sentence(sentence: str) -> bool:
+    return 0 < len(sentence) <= MAX_SENTENCE and "\n" not in sentence and "Traceback" not in sentence
 
 
 def work(seed: int, numbers: range) -> None:
@@ -113,8 +113,8 @@ def work(seed: int, numbers: range) -> None:
 def _memory_kb() -> tuple[int, int]:
     """What is resident now, and the most that ever was."""
     with open("/proc/self/status") as status:
-        found = dict(line.split(":", 1) for line in status)
-    return int(found["VmRSS"].split()[0]), int(found["VmHWM"].split()[0])
+        fields = dict(line.split(":", 1) for line in status)
+    return int(fields["VmRSS"].split()[0]), int(fields["VmHWM"].split()[0])
 
 
 def watched(seed: int, numbers: range) -> list[Outcome]:
@@ -167,11 +167,11 @@ def fuzz(count: int, seed: int, first: int = 0) -> list[Outcome]:
     size = -(-count // workers)
     parts = [range(first + i * size, first + min(count, (i + 1) * size)) for i in range(workers)]
     with ThreadPoolExecutor(workers) as pool:
-        return [each for part in pool.map(lambda part: watched(seed, part), parts) for each in part]
+        return [result for part in pool.map(lambda part: watched(seed, part), parts) for result in part]
 
 
-def failures(found: list[Outcome]) -> list[Outcome]:
-    return [each for each in found if each["what"] not in ("rows", "changed", "sentence")]
+def failures(outcomes: list[Outcome]) -> list[Outcome]:
+    return [result for result in outcomes if result["what"] not in ("rows", "changed", "sentence")]
 
 
 def table(outcomes: list[Outcome]) -> str:

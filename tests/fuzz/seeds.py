@@ -143,12 +143,12 @@ def _own_formats(place: Path) -> None:
     teacher, step = place / "single/model", {"run": "it", "method": "a", "params": {"epochs": 1}}
     for name in own_formats.NAMES:
         own_formats.save(name, teacher, place / "own" / name, some.TASKS["single"])
-        made, task = model_folder.load_tuned(place / "own" / name)
-        variant.write(place / "own" / name, made, task.kind, step, "teacher", teacher, {})
+        model, task = model_folder.load_tuned(place / "own" / name)
+        variant.write(place / "own" / name, model, task.kind, step, "teacher", teacher, {})
 
 
 @cache
-def given(kind: str) -> pa.Table:
+def readable(kind: str) -> pa.Table:
     """The rows that a model is asked for."""
     return pq.read_table(Path("seeds") / kind / "rows/train.parquet", columns=schema.INPUTS[kind])
 
@@ -156,7 +156,7 @@ def given(kind: str) -> pa.Table:
 @cache
 def answers(folder: Path, kind: str) -> pa.Table:
     """What the whole model in a folder says of them."""
-    return Predictor.load(folder).predict(given(kind))
+    return Predictor.load(folder).predict(readable(kind))
 
 
 @cache

@@ -16,16 +16,16 @@ EACH = 40  # mutants of a kind of input
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_no_mutant_gives_anything_but_rows_or_one_sentence() -> None:
-    found = run.fuzz(20000, seed=1)
-    assert len(found) == 20000
-    assert run.failures(found) == [], run.table(found)
+    outcomes = run.fuzz(20000, seed=1)
+    assert len(outcomes) == 20000
+    assert run.failures(outcomes) == [], run.table(outcomes)
 
 
 @pytest.mark.parametrize("kind", kinds.WEIGHTS, ids=lambda kind: kind.__name__)
 def test_a_round_of_mutants_gives_rows_or_one_sentence(kind: Callable[[random.Random], kinds.Run], place: Path) -> None:
-    found = [run.read(kind, random.Random(f"{kind.__name__} {number}")) for number in range(EACH)]
-    assert {*found} <= {"rows", "changed", "sentence"}
-    assert {*found} & {"changed", "sentence"}, "none of them was a mutant"
+    results = [run.read(kind, random.Random(f"{kind.__name__} {number}")) for number in range(EACH)]
+    assert {*results} <= {"rows", "changed", "sentence"}
+    assert {*results} & {"changed", "sentence"}, "none of them was a mutant"
 
 
 @pytest.mark.parametrize("kind", kinds.WEIGHTS, ids=lambda kind: kind.__name__)

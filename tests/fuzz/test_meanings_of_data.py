@@ -42,7 +42,7 @@ def entity(start: Any, end: Any, label: Any = "a") -> dict[str, Any]:
     return {"start": start, "end": end, "label": label}
 
 
-def asked(*answers: Any) -> str:
+def question_row(*answers: Any) -> str:
     return lines({**ASKED, "answers": list(answers)})
 
 
@@ -109,22 +109,30 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
     "choices as one text: jsonl": (chosen("abc"), {"kind": "choice"}, "choices is 'abc'; a list of texts is expected"),
     "the fourth of three choices: jsonl": (chosen(["a", "b", "c"], 3), {"kind": "choice"}, "no label '3'"),
     "an answer before the text: jsonl": (
-        asked({"text": "犬", "start": -5}),
+        question_row({"text": "犬", "start": -5}),
         {"kind": "span"},
         "an answer starts at -5",
     ),
     "an answer behind the text: jsonl": (
-        asked({"text": "犬", "start": 5}),
+        question_row({"text": "犬", "start": 5}),
         {"kind": "span"},
         "context has 5 characters",
     ),
-    "an empty answer: jsonl": (asked({"text": "", "start": 0}), {"kind": "span"}, "an answer is empty"),
-    "an answer without a place: jsonl": (asked({"text": "犬"}), {"kind": "span"}, "start of an answer is None"),
-    "an answer that is null: jsonl": (asked(None), {"kind": "span"}, "text of an answer is None; a text is expected"),
+    "an empty answer: jsonl": (question_row({"text": "", "start": 0}), {"kind": "span"}, "an answer is empty"),
+    "an answer without a place: jsonl": (question_row({"text": "犬"}), {"kind": "span"}, "start of an answer is None"),
+    "an answer that is null: jsonl": (
+        question_row(None),
+        {"kind": "span"},
+        "text of an answer is None; a text is expected",
+    ),
     "answers that are null: jsonl": (lines({**ASKED, "answers": None}), {"kind": "span"}, "1 of 1 rows have no label"),
-    "no answer where each has one: jsonl": (asked(), {"kind": "span"}, "`unanswerable: true` says that questions may"),
+    "no answer where each has one: jsonl": (
+        question_row(),
+        {"kind": "span"},
+        "`unanswerable: true` says that questions may",
+    ),
     "an answer of another place: jsonl": (
-        asked({"text": "犬", "start": 1}),
+        question_row({"text": "犬", "start": 1}),
         {"kind": "span"},
         "1 rows with an answer that is not the text at its position",
     ),

@@ -154,8 +154,8 @@ def test_weights_are_computed_with_as_floats_of_32_bits(place: Path) -> None:
     """Whatever dtype a config names, as in Hugging Face's own format."""
     folder = mutant("packed under a head", lambda values: values.update(torch_dtype="float16"))
     own_formats.forget_config(folder)
-    given = seeds.given("single")
-    assert Predictor.load(folder).predict(given).equals(seeds.answers(Path("seeds/own/packed under a head"), "single"))
+    table = seeds.readable("single")
+    assert Predictor.load(folder).predict(table).equals(seeds.answers(Path("seeds/own/packed under a head"), "single"))
 
 
 @pytest.mark.parametrize("form", own_formats.NAMES)
@@ -164,7 +164,7 @@ def test_of_a_folder_without_a_digest(form: str, place: Path) -> None:
     folder = mutant(form, lambda values: None)
     own_formats.forget_config(folder)
     expected = seeds.answers(Path("seeds/own") / form, "single")
-    assert Predictor.load(folder).predict(seeds.given("single")).equals(expected)
+    assert Predictor.load(folder).predict(seeds.readable("single")).equals(expected)
 
 
 VARIANTS: dict[str, tuple[Change, str]] = {

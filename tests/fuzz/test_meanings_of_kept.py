@@ -40,7 +40,7 @@ def row(number: int, **values: Any) -> Callable[[Rows], object]:
 
 
 def every(**values: Any) -> Callable[[Rows], object]:
-    return lambda rows: [each.update(values) for each in rows]
+    return lambda rows: [row.update(values) for row in rows]
 
 
 ENCODED: dict[str, tuple[str, Callable[[Rows], object], str]] = {
@@ -85,7 +85,7 @@ def test_a_row_without_ids_is_named(place: Path) -> None:
     field = table.schema.field("input_ids").with_nullable(True)
     rows = table.to_pylist()
     rows[3]["input_ids"] = None
-    column = pa.array([each["input_ids"] for each in rows], field.type)
+    column = pa.array([row["input_ids"] for row in rows], field.type)
     at = table.schema.get_field_index("input_ids")
     pq.write_table(table.set_column(at, field, column), "mutant/train.parquet")
     with pytest.raises(InputError, match=r"mutant/train\.parquet: a row has no input_ids: row 3"):
@@ -155,8 +155,8 @@ def measured(kind: str, table: pa.Table) -> list[drift.Shift]:
     file = Path("scored.parquet")
     pq.write_table(table, file)
     assert window_drift.scored_by_version(file, "said_")
-    found = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
-    return drift.shifts(seeds.profile(kind), found, dict.fromkeys(drift.STATISTICS, 0.1))
+    profile = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
+    return drift.shifts(seeds.profile(kind), profile, dict.fromkeys(drift.STATISTICS, 0.1))
 
 
 @pytest.mark.parametrize("name", SCORED)
@@ -173,8 +173,8 @@ def test_text_in_other_forms_is_measured_all_the_same(form: str, place: Path) ->
     table = seeds.scored("single")
     for name in ("text", "said_label"):
         column = table.column(name)
-        made = column.cast(pa.large_string()) if form == "large" else column.dictionary_encode()
-        table = table.set_column(table.column_names.index(name), name, made)
+        changed = column.cast(pa.large_string()) if form == "large" else column.dictionary_encode()
+        table = table.set_column(table.column_names.index(name), name, changed)
     assert measured("single", table) == measured("single", seeds.scored("single"))
 
 
@@ -192,7 +192,7 @@ def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkey
         file.mkdir() if content is None else file.write_bytes(content)
         return file
 
-    monkeypatch.setattr(prefect_events, "_send", lambda *given: True)
+    monkeypatch.setattr(prefect_events, "_send", lambda *arguments: True)
     damage(prefect_events.TOLD)
     prefect_events.tell_once("drift it", "w", "drift", "it")
     assert json.loads(prefect_events.TOLD.read_text())["drift it"] == "w"
@@ -230,7 +230,9 @@ def test_a_weight_that_is_no_number(source: str, number: float, place: Path) -> 
     tensors = load_file(file)
     with safe_open(file, "pt") as opened:
         metadata = opened.metadata()
-    changed = next(name for name, each in sorted(tensors.items()) if each.is_floating_point() and each.numel() > 1)
+    changed = next(
+        name for name, tensor in sorted(tensors.items()) if tensor.is_floating_point() and tensor.numel() > 1
+    )
     tensors[changed].view(-1)[-1] = number
     save_file(tensors, file, metadata)
     with pytest.raises(InputError, match=r"mutant: .* holds what is no number; its weights are damaged"):

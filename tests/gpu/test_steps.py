@@ -45,9 +45,9 @@ def test_bf16_and_the_fused_optimizer_are_taken(tmp_path: Path, capsys: pytest.C
     assert dtypes == {torch.bfloat16 if CUDA else torch.float32}
     assert training.optimizer.defaults["fused"]
     assert {p.dtype for p in classifier.parameters()} == {torch.float32}
-    kept = [tensor for state in training.optimizer.state.values() for tensor in state.values()]
-    assert kept
-    assert {tensor.device.type for tensor in kept} == {DEVICE.type}
+    states = [tensor for state in training.optimizer.state.values() for tensor in state.values()]
+    assert states
+    assert {tensor.device.type for tensor in states} == {DEVICE.type}
     slow = not CUDA and not cpu.has_bf16()
     assert bool(precision.told("bf16")) == slow, "a CPU without the instructions says that it takes fp32"
     assert precision.is_bf16("auto") == CUDA
@@ -94,8 +94,8 @@ def test_losses_that_are_read_later_are_the_same(watched: bool, tmp_path: Path) 
     (now, beats, weights), (later, same, others) = ends
     assert len(now.curve) == (25 if watched else 48), "patience ends the training a step after the fourth score"
     assert [step for step, _ in later.curve] == [step for step, _ in now.curve]
-    for (_, expected), (_, found) in zip(now.curve, later.curve, strict=True):
-        assert found == pytest.approx(expected, rel=0.05 if CUDA else 1e-4)
+    for (_, expected), (_, later_loss) in zip(now.curve, later.curve, strict=True):
+        assert later_loss == pytest.approx(expected, rel=0.05 if CUDA else 1e-4)
     assert (len(beats), later.best, later.seen) == (len(same), now.best, [])
     if not CUDA:
         assert close(weights, others, 1e-5)
@@ -139,8 +139,8 @@ def test_memory_that_is_too_small_is_met_by_half_the_rows(
         halves = trained(job(model(dropout=0.0), tmp_path, params, partial(filling, 4, batch_sizes), precision="fp32"))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0) if CUDA else None
-    said = capsys.readouterr().err
-    assert said.count("step 1: 8 rows at once do not fit into memory; half as many from here on") == 1
+    printed = capsys.readouterr().err
+    assert printed.count("step 1: 8 rows at once do not fit into memory; half as many from here on") == 1
     assert batch_sizes == [8] + [4] * 12
     assert close(whole, halves, 1e-5)
 
@@ -164,8 +164,8 @@ def test_frozen_features_on_the_device_are_the_same_training(tmp_path: Path) -> 
             of = job(classifier, tmp_path, entry, noted, precision="fp32", **more)
             classifier.load_state_dict(trained(of))
             if on_or_off:
-                own = on.batches[0]["inputs_embeds"]
-                assert own.device.type == DEVICE.type, "states are gathered where they are needed"
+                states = on.batches[0]["inputs_embeds"]
+                assert states.device.type == DEVICE.type, "states are gathered where they are needed"
         ends.append(classifier.cpu().state_dict())
     assert "input_ids" in devices[0]
     assert devices[-1]["inputs_embeds"] == DEVICE.type

@@ -30,7 +30,7 @@ def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
 
 # worked by hand, by the rules of evaluate-v1.1.py and evaluate-v2.0.py: lower case, no punctuation, no articles
 @pytest.mark.parametrize(
-    ("said", "meant", "exact", "f1"),
+    ("predicted", "meant", "exact", "f1"),
     [
         ("The Eiffel Tower", "eiffel tower!", 1, 1),
         ("Paris, France", "Paris", 0, 2 / 3),
@@ -41,13 +41,13 @@ def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
         ("the", "a", 1, 1),  # nothing is left of either
     ],
 )
-def test_answers_are_compared_as_the_official_scripts_do(said: str, meant: str, exact: float, f1: float) -> None:
-    assert answer_scores.exact(said, meant) == exact
-    assert answer_scores.f1(said, meant) == pytest.approx(f1)
+def test_answers_are_compared_as_the_official_scripts_do(predicted: str, meant: str, exact: float, f1: float) -> None:
+    assert answer_scores.exact(predicted, meant) == exact
+    assert answer_scores.f1(predicted, meant) == pytest.approx(f1)
 
 
 @pytest.mark.parametrize(
-    ("said", "meant", "exact", "f1"),
+    ("predicted", "meant", "exact", "f1"),
     [
         ("「東京都」", "東京都", 1, 1),
         ("ＡＢＣ", "abc", 1, 1),
@@ -56,14 +56,14 @@ def test_answers_are_compared_as_the_official_scripts_do(said: str, meant: str, 
         ("大阪", "東京都", 0, 0),
     ],
 )
-def test_japanese_answers_are_compared_by_character(said: str, meant: str, exact: float, f1: float) -> None:
-    assert answer_scores.exact(said, meant, "nfkc") == exact
-    assert answer_scores.f1(said, meant, "nfkc") == pytest.approx(f1)
+def test_japanese_answers_are_compared_by_character(predicted: str, meant: str, exact: float, f1: float) -> None:
+    assert answer_scores.exact(predicted, meant, "nfkc") == exact
+    assert answer_scores.f1(predicted, meant, "nfkc") == pytest.approx(f1)
 
 
 def test_the_best_of_several_answers_counts_and_no_answer_is_right_where_there_is_none() -> None:
-    found = answer_scores.scores(["Paris", "in 1999", ""], [["London", "Paris"], ["1999"], []])
-    assert found == pytest.approx(
+    scores = answer_scores.scores(["Paris", "in 1999", ""], [["London", "Paris"], ["1999"], []])
+    assert scores == pytest.approx(
         {
             "exact": 2 / 3,
             "f1": (1 + 2 / 3 + 1) / 3,
@@ -88,8 +88,8 @@ def test_the_best_threshold_is_the_best_of_all(rows: list[tuple[str, float, list
     scores = answer_scores.best_threshold(best, gaps, gold)
 
     def f1_at(threshold: float) -> float:
-        said = [b if gap <= threshold else "" for b, gap in zip(best, gaps, strict=True)]
-        return answer_scores.scores(said, gold)["f1"]
+        predicted = [b if gap <= threshold else "" for b, gap in zip(best, gaps, strict=True)]
+        return answer_scores.scores(predicted, gold)["f1"]
 
     assert scores["best_f1"] == pytest.approx(max(f1_at(t) for t in [min(gaps) - 1, *gaps]))
     assert f1_at(scores["best_f1_threshold"]) == pytest.approx(scores["best_f1"])
@@ -147,8 +147,8 @@ def test_a_task_of_each_kind_is_scored_by_its_own_metric() -> None:
     assert record["metrics"]["mean_squared_error"] == pytest.approx(2.5)
     answers = [[{"text": "犬", "start": 0}], []]
     rows = pa.table({"id": ["1", "2"], "answers": answers})
-    said = pa.table({"id": ["1", "2"], "answer": ["犬", "猫"], "best": ["犬", "猫"], "no_answer": [-1.0, -0.5]})
+    predicted = pa.table({"id": ["1", "2"], "answer": ["犬", "猫"], "best": ["犬", "猫"], "no_answer": [-1.0, -0.5]})
     task = Task("t", "span", (), "f1", language="ja", unanswerable=True)
-    record = score(rows, said, task)["metrics"]
+    record = score(rows, predicted, task)["metrics"]
     assert (record["f1"], record["best_f1"]) == (0.5, 1.0)
     assert -1 <= record["best_f1_threshold"] < -0.5

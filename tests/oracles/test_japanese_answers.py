@@ -43,9 +43,9 @@ def by_jglue(predicted: str, meant: str) -> tuple[float, float]:
     return float(predicted == meant), overlap(list(predicted), list(meant))
 
 
-def by_jaquad(said: str, meant: str) -> tuple[float, float]:
+def by_jaquad(predicted: str, meant: str) -> tuple[float, float]:
     """The letters of the words, as they are; an answer is an exact match where its F1 is 1."""
-    f1 = overlap([*"".join(said.split())], [*"".join(meant.split())])
+    f1 = overlap([*"".join(predicted.split())], [*"".join(meant.split())])
     return float(f1 == 1.0), f1
 
 
@@ -96,8 +96,8 @@ def test_the_metrics_file_names_it_and_only_for_questions() -> None:
     rows = pa.table({"id": ["1"], "answers": [[{"text": "東京都", "start": 0}]]})
     predicted = pa.table({"id": ["1"], "answer": ["「東京都」"]})
     task = Task("t", "span", (), "f1", language="ja")
-    found = {name: score(rows, predicted, task.with_(normalization=name)) for name in answer_scores.NORMALIZATIONS}
-    assert {name: (each["normalization"], each["metrics"]["exact"]) for name, each in found.items()} == {
+    records = {name: score(rows, predicted, task.with_(normalization=name)) for name in answer_scores.NORMALIZATIONS}
+    assert {name: (record["normalization"], record["metrics"]["exact"]) for name, record in records.items()} == {
         "squad": ("squad", 0.0),
         "nfkc": ("nfkc", 1.0),
         "jglue": ("jglue", 0.0),

@@ -34,18 +34,18 @@ def rows(checkout: Path) -> Path:
     for split in ("train", "dev"):
         tables.write(paths.rows("it") / f"{split}.parquet", kinds.rows("single").to_batches(), schema.ROWS["single"])
     kinds.TASKS["single"].with_(splits=("train", "dev")).save(paths.rows("it"))
-    asked({})
+    compress_entries({})
     encode.main("it")
     return checkout
 
 
-def asked(entries: Entries, minutes: float = 5.0, **more: Any) -> None:
+def compress_entries(entries: Entries, minutes: float = 5.0, **more: Any) -> None:
     """params.yaml with these entries of compress."""
     whole = {name: {"teacher": "teacher", "data": "it", "seed": 3, **entry} for name, entry in entries.items()}
     encoded = {"it": {"task": "it", "vocab": str(paths.model("teacher")), "max_length": 32}}
     values: dict[str, Any] = {"encode": encoded, "compress": whole, "resources": {"checkpoint_minutes": minutes}}
-    for section, own in more.items():
-        values[section] = values.get(section, {}) | own
+    for section, entries_of_section in more.items():
+        values[section] = values.get(section, {}) | entries_of_section
     Path("params.yaml").write_text(yaml.safe_dump(values))
 
 
@@ -63,7 +63,7 @@ def test_methods_follow_each_other_and_the_last_knows_them_all(rows: Path) -> No
         "small": {"method": "factorize_embeddings", "teacher": "sparse", "size": 8, **FIT},
         "last": {"method": "dynamic_int8", "teacher": "small"},
     }
-    asked(chain)
+    compress_entries(chain)
     before = cost.size(paths.model("teacher"))["size_bytes"]
     for name in chain:
         compress.main(name)
@@ -95,14 +95,14 @@ def test_methods_follow_each_other_and_the_last_knows_them_all(rows: Path) -> No
 
 @pytest.mark.parametrize("method", ["dynamic_int8", "group_quant"])
 def test_zeros_of_rounding_are_no_sparsity(method: str, rows: Path) -> None:
-    asked({"last": {"method": method}})
+    compress_entries({"last": {"method": method}})
     compress.main("last")
     assert cost.zeros(paths.model("last")) > 100
     assert variant("last")["sparsity"] == 0
 
 
 def test_a_variant_says_what_its_folder_holds_and_the_same_twice(rows: Path) -> None:
-    asked({"thin": {"method": "prune_ffn", "share": 0.5, "epochs": 0}})
+    compress_entries({"thin": {"method": "prune_ffn", "share": 0.5, "epochs": 0}})
     compress.main("thin")
     folder, described = paths.model("thin"), variant("thin")
     model, _ = model_folder.load_tuned(folder)
@@ -126,7 +126,9 @@ def test_a_variant_says_what_its_folder_holds_and_the_same_twice(rows: Path) -> 
 
 
 def test_what_layers_share_is_counted_and_stored_once(rows: Path) -> None:
-    asked({"shared": {"method": "share_layers", **FIT}, "int8": {"method": "dynamic_int8", "teacher": "shared"}})
+    compress_entries(
+        {"shared": {"method": "share_layers", **FIT}, "int8": {"method": "dynamic_int8", "teacher": "shared"}}
+    )
     compress.main("shared")
     described, (model, _) = variant("shared"), model_folder.load_tuned(paths.model("shared"))
     assert type(model).__name__ == "AlbertForSequenceClassification"
@@ -147,7 +149,7 @@ def test_evaluate_tells_the_report_what_a_run_costs(rows: Path) -> None:
         "last": {"method": "dynamic_int8", "teacher": "zeros"},
     }
     scored = {name: {"task": "it", "split": "dev"} for name in ("teacher", *chain)}
-    asked(chain, evaluate=scored)
+    compress_entries(chain, evaluate=scored)
     for name in chain:
         compress.main(name)
     records = {}
@@ -173,14 +175,14 @@ def test_evaluate_tells_the_report_what_a_run_costs(rows: Path) -> None:
     operations = {record["model"]["flops_per_token"] for record in records.values()}
     assert operations == {described["flops_per_token"]}, "neither zeros nor integers are fewer operations"
     before = paths.metrics("teacher").read_bytes()
-    asked(chain, evaluate=scored, resources={"acceleration": False})
+    compress_entries(chain, evaluate=scored, resources={"acceleration": False})
     evaluate.main("teacher")
     assert paths.metrics("teacher").read_bytes() == before
 
 
 def test_a_killed_lottery_goes_on_to_the_same_weights(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {"method": "prune_magnitude", "sparsity": 0.75, "rounds": 3, "rewind": "teacher", **FIT}
-    asked({"whole": entry, "killed": entry}, minutes=EACH_STEP)
+    compress_entries({"whole": entry, "killed": entry}, minutes=EACH_STEP)
     compress.main("whole")
     update, steps = Training.step, []
 
@@ -208,7 +210,7 @@ def test_weights_rewind_to_the_encoder_that_was_fine_tuned(rows: Path) -> None:
     tuned = {"tuned": {"data": "it", "encoder": "encoder", **FIT}}
     entry = {"method": "prune_magnitude", "sparsity": 0.5, "rewind": "encoder", "epochs": 0}
     entries = {"ticket": {**entry, "teacher": "tuned"}, "second": {**entry, "teacher": "ticket"}}
-    asked(entries, finetune=tuned)
+    compress_entries(entries, finetune=tuned)
     finetune.main("tuned")
     compress.main("ticket")
     (first, _), (teacher, _) = (model_folder.load_tuned(paths.model(name)) for name in ("ticket", "tuned"))
@@ -234,7 +236,9 @@ def _encoder(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_of_the_pieces_in_use_the_most_frequent_stay(rows: Path) -> None:
-    asked({"short": {"method": "prune_vocab"}, "least": {"method": "prune_vocab", "most": 5, "characters": False}})
+    compress_entries(
+        {"short": {"method": "prune_vocab"}, "least": {"method": "prune_vocab", "most": 5, "characters": False}}
+    )
     compress.main("short")
     compress.main("least")
     (short, least), whole = (Predictor.load(paths.model(name)).tokenizer for name in ("short", "least")), counted()
@@ -258,7 +262,7 @@ def counted() -> Counter[str]:
 
 
 def test_a_shorter_vocabulary_is_its_own_and_predicts_the_same(rows: Path) -> None:
-    asked(
+    compress_entries(
         {"short": {"method": "prune_vocab"}, "next": {"method": "drop_layers", "layers": 1, "teacher": "short", **FIT}}
     )
     compress.main("short")
@@ -278,7 +282,9 @@ def test_a_shorter_vocabulary_is_its_own_and_predicts_the_same(rows: Path) -> No
     with pytest.raises(UsageError, match=message):
         compress.main("next")
     entry = {"method": "drop_layers", "layers": 1, "teacher": "short", "data": "anew", **FIT}
-    asked({"next": entry}, encode={"anew": {"task": "it", "vocab": str(paths.model("short")), "max_length": 32}})
+    compress_entries(
+        {"next": entry}, encode={"anew": {"task": "it", "vocab": str(paths.model("short")), "max_length": 32}}
+    )
     encode.main("anew")
     compress.main("next")
     assert np.isfinite(

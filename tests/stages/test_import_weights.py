@@ -39,9 +39,9 @@ def test_the_weights_are_the_same_in_every_form(form: str, source: Path) -> None
     if form != "safetensors":
         file.unlink()
     folder = imported()
-    found = load_file(folder / "model.safetensors")
-    assert set(found) == set(state)
-    assert all(found[name].equal(tensor) for name, tensor in state.items())
+    tensors = load_file(folder / "model.safetensors")
+    assert set(tensors) == set(state)
+    assert all(tensors[name].equal(tensor) for name, tensor in state.items())
     assert AutoModelForMaskedLM.from_pretrained(folder).config.num_hidden_layers == 2
     assert new_head.for_task(folder, tiny.TASK, "linear").config.num_labels == 3
     assert json.loads((folder / "provenance.json").read_text())["stage"] == "import_weights"

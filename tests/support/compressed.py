@@ -87,8 +87,8 @@ def claiming() -> list[str]:
 
 def check_answers(ours: Predictor, other: Predictor, kind: str, within: float = 1e-5) -> None:
     """Assert that both predict the same for the rows of `kinds`; numbers may differ by `within`."""
-    given = kinds.rows(kind)
-    answers, expected = (predictor.predict(given).to_pylist() for predictor in (ours, other))
+    table = kinds.rows(kind)
+    answers, expected = (predictor.predict(table).to_pylist() for predictor in (ours, other))
     assert len(answers) == 24
     for mine, its in zip(answers, expected, strict=True):
         for name in mine:

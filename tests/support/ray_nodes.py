@@ -68,8 +68,12 @@ class Cluster:
 
 def listens(address: str, port: int = 0) -> bool:
     """Return whether a process listens at the address, on `port` or on any port (0)."""
-    every = [each.laddr for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN and each.laddr]
-    return any(each.port == port if port else each.ip == address for each in every)
+    every = [
+        connection.laddr
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr
+    ]
+    return any(address_heard.port == port if port else address_heard.ip == address for address_heard in every)
 
 
 def ended_or_listens(node: subprocess.Popen[bytes]) -> bool:

@@ -32,5 +32,5 @@ def variant(run: str, accuracy: float, methods: list[str], teacher: str = "big",
     sparsity, params = changes.pop("sparsity", 0.0), changes.pop("params", {})
     steps = [(f"{run}-{i}", method) for i, method in enumerate(methods[:-1])] + [(run, methods[-1])]
     chain = [{"run": name, "method": method} for name, method in [(teacher, None), *steps]]
-    made = {"teacher": chain[-2]["run"], "chain": chain, "params": params, "sparsity": sparsity}
-    return record(run, accuracy, model=model_values, variant=made, **changes)
+    facts = {"teacher": chain[-2]["run"], "chain": chain, "params": params, "sparsity": sparsity}
+    return record(run, accuracy, model=model_values, variant=facts, **changes)

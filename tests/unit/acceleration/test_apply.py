@@ -44,7 +44,7 @@ def changed(model: nn.Module) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "kind", "asked", "names"),
+    ("strategy", "kind", "setting", "names"),
     [
         ("full", "single", "single", ALL_BUT_FROZEN),
         ("full", "tagging", "tagging", ("sequence packing", "embedding subset")),
@@ -54,12 +54,12 @@ def changed(model: nn.Module) -> set[str]:
     ],
 )
 def test_what_applies_is_on_in_its_order_and_off_again(
-    strategy: str, kind: str, asked: str, names: tuple[str, ...], checkout: Path
+    strategy: str, kind: str, setting: str, names: tuple[str, ...], checkout: Path
 ) -> None:
     model, batches = model_and_batches(checkout, strategy, kind)
     before, kernel = weights(model), model.config._attn_implementation
     modules = {name: type(part) for name, part in model.named_modules()}
-    with pytest.raises(ZeroDivisionError), apply.to_rows(model, batches, asked, PLACE, Resources()) as on:
+    with pytest.raises(ZeroDivisionError), apply.to_rows(model, batches, setting, PLACE, Resources()) as on:
         assert on.names == names
         assert (on.batches is batches) == ("frozen features" not in names)
         with apply.to_steps(model, "fp32", on.names) as steps:

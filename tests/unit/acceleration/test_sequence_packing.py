@@ -20,8 +20,8 @@ from tests.support.kinds import TASKS, encoded, model_and_rows
 PLAIN = [family for family, row in backbones.BACKBONES.items() if row.plain]
 
 
-def places_of(seen: list[int], _: torch.nn.Module, __: tuple, states: torch.Tensor) -> None:
-    seen.append(states.shape[0] * states.shape[1])
+def places_of(places_seen: list[int], _: torch.nn.Module, __: tuple, states: torch.Tensor) -> None:
+    places_seen.append(states.shape[0] * states.shape[1])
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])

@@ -49,9 +49,9 @@ def test_a_range_is_that_of_the_inputs_without_padding(context: Context) -> None
 
 def test_a_percentile_s_range_holds_that_share(context: Context) -> None:
     whole = calibration.ranges(context, context.teacher, 300, 100)
-    found = calibration.ranges(context, context.teacher, 300, 90)
-    assert len(found) > 10
-    for name, (low, high) in found.items():
+    ranges = calibration.ranges(context, context.teacher, 300, 90)
+    assert len(ranges) > 10
+    for name, (low, high) in ranges.items():
         assert whole[name][0] <= low < high <= whole[name][1]
         assert high - low < whole[name][1] - whole[name][0]
 

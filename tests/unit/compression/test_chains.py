@@ -39,7 +39,7 @@ def test_what_follows(chain: Chain, name: str, expected: bool) -> None:
     assert chains.follows(chain, name, METHODS) == expected
 
 
-def made(of: dict[str, tuple[float, float]], refused: Chain = ()) -> tuple[list[Chain], Callable[[Chain], Tried]]:
+def attempts(of: dict[str, tuple[float, float]], refused: Chain = ()) -> tuple[list[Chain], Callable[[Chain], Tried]]:
     """What was tried, and an attempt whose losses add up and whose shares multiply."""
     asked_chains: list[Chain] = []
 
@@ -61,7 +61,7 @@ OF = {"round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8), "short": (0.
 
 def test_chains_grow_from_the_best_within_the_budget() -> None:
     methods = {name: METHODS[name] for name in OF}
-    asked_chains, attempt = made(OF)
+    asked_chains, attempt = attempts(OF)
     tried = chains.search(methods, attempt, Budget(max_loss=1.0, steps=3, width=2))
     assert asked_chains[:5] == [(name,) for name in OF]
     # nothing can follow "round", the smallest of all, so it takes no place among the two that are gone on from
@@ -78,33 +78,41 @@ def test_chains_grow_from_the_best_within_the_budget() -> None:
 def test_rounding_takes_no_place_of_what_can_be_gone_on_from() -> None:
     """As in params/compress-livedoor.yaml, where the smallest results are all of rounding."""
     methods = {"bits": "group_quant", "round": "q8bert", "half": "drop_layers", "thin": "prune_ffn"}
-    asked, attempt = made({"bits": (0.3, 0.15), "round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8)})
+    asked_chains, attempt = attempts(
+        {"bits": (0.3, 0.15), "round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8)}
+    )
     tried = chains.search(methods, attempt, Budget(max_loss=1.0, steps=2, width=2))
-    assert asked[4:] == [("half", "bits"), ("half", "round"), ("half", "thin"), ("thin", "bits"), ("thin", "round")]
+    assert asked_chains[4:] == [
+        ("half", "bits"),
+        ("half", "round"),
+        ("half", "thin"),
+        ("thin", "bits"),
+        ("thin", "round"),
+    ]
     assert chains.best(tried, Budget(max_loss=1.0))[0].chain == ("half", "bits")
 
 
 def test_chains_are_made_of_the_cheapest_of_each_method_that_costs_less_than_the_teacher() -> None:
     of = {"half": (0.5, 0.5), "third": (0.6, 0.7), "most": (3, 0.2), "zeros": (0.1, 1.0), "round": (0.2, 0.25)}
     methods = {**dict.fromkeys(["half", "third", "most"], "drop_layers"), "zeros": "prune_magnitude", "round": "q8bert"}
-    asked_chains, attempt = made(of)
+    asked_chains, attempt = attempts(of)
     chains.search(methods, attempt, Budget(max_loss=1.0))
     assert asked_chains[:5] == [(name,) for name in of]
     assert asked_chains[5:] == [("half", "round")]  # "most" loses too much, and "zeros" takes no byte away
 
 
 def test_of_a_budget_that_nothing_keeps() -> None:
-    asked_chains, attempt = made(OF)
+    asked_chains, attempt = attempts(OF)
     tried = chains.search({"other-half": "drop_layers"}, attempt, Budget(max_loss=1.0))
     assert chains.best(tried, Budget(max_loss=1.0)) == []
     assert asked_chains == [("other-half",)]
 
 
 def test_what_is_refused_is_told_and_never_taken() -> None:
-    asked, attempt = made(OF, refused=("round",))
+    asked_chains, attempt = attempts(OF, refused=("round",))
     tried = chains.search({"round": "q8bert", "half": "drop_layers"}, attempt, Budget())
-    assert asked == [("round",), ("half",)]  # what cannot be made alone is not tried in a chain
-    assert [each.refused for each in tried] == ["it does not go", ""]
+    assert asked_chains == [("round",), ("half",)]  # what cannot be made alone is not tried in a chain
+    assert [attempt_made.refused for attempt_made in tried] == ["it does not go", ""]
     assert chains.best(tried, Budget())[0].chain == ("half",)
 
 
@@ -123,14 +131,14 @@ def test_the_target_says_what_is_best() -> None:
 )
 def test_every_chain_is_tried_once_and_may_be(names: list[str], steps: int, width: int, max_loss: float) -> None:
     methods = {name: METHODS[name] for name in names}
-    asked_chains, attempt = made(OF | {"round-too": (0.3, 0.3)})
+    asked_chains, attempt = attempts(OF | {"round-too": (0.3, 0.3)})
     tried = chains.search(methods, attempt, Budget(max_loss=max_loss, steps=steps, width=width))
     assert len({*asked_chains}) == len(asked_chains) == len(tried)
     for chain in asked_chains:
         assert len(chain) <= steps
         assert all(chains.follows(chain[:i], chain[i], methods) for i in range(1, len(chain)))
-    for each in chains.best(tried, Budget(max_loss=max_loss)):
-        assert each.loss <= max_loss
+    for attempt_made in chains.best(tried, Budget(max_loss=max_loss)):
+        assert attempt_made.loss <= max_loss
 
 
 def test_a_score_that_chance_may_have_made_is_not_shown() -> None:
@@ -145,9 +153,11 @@ def test_a_score_that_chance_may_have_made_is_not_shown() -> None:
 
 def test_how_many_rows_a_loss_takes_is_said_as_draws_have_it() -> None:
     """Of equal models that differ on 5 of 100 rows, half pass at the number of rows that the sentence has."""
-    said = chains.power_of(408, Budget(max_loss=1))
-    assert said.startswith("408 rows can show a loss of at most 1 point, 95% sure, if the model answers at most 1.5%")
-    rows = int(re.search(r"5% takes ([\d,]+) rows", said)[1].replace(",", ""))  # type: ignore[index]
+    sentence = chains.power_of(408, Budget(max_loss=1))
+    assert sentence.startswith(
+        "408 rows can show a loss of at most 1 point, 95% sure, if the model answers at most 1.5%"
+    )
+    rows = int(re.search(r"5% takes ([\d,]+) rows", sentence)[1].replace(",", ""))  # type: ignore[index]
     draw = np.random.default_rng(3)
     differences = draw.choice([-1, 0, 1], (400, rows), p=[0.025, 0.95, 0.025])
     error = differences.std(axis=1) / rows**0.5

@@ -70,8 +70,8 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
 @pytest.mark.parametrize("kind", SHAPES)
 def test_soft_targets_of_every_kind(kind: str, temperature: float) -> None:
     student, teacher = two(kind)
-    found = distillation.soft_targets(kind, *tensors(student, teacher), batch(kind), temperature)
-    assert float(found) == pytest.approx(by_hand(kind, student, teacher, temperature), rel=1e-4)
+    loss = distillation.soft_targets(kind, *tensors(student, teacher), batch(kind), temperature)
+    assert float(loss) == pytest.approx(by_hand(kind, student, teacher, temperature), rel=1e-4)
     assert distillation.counts(kind, batch(kind)).tolist() == COUNTS[kind]
 
 
@@ -97,8 +97,8 @@ def test_squared_logits(kind: str) -> None:
             total += squares[row, :length].sum() * COUNTS[kind][row]
         else:
             total += squares[row].sum() * COUNTS[kind][row]
-    found = distillation.squared(kind, *tensors(student, teacher), batch(kind))
-    assert float(found) == pytest.approx(total, rel=1e-4)
+    loss = distillation.squared(kind, *tensors(student, teacher), batch(kind))
+    assert float(loss) == pytest.approx(total, rel=1e-4)
 
 
 class Says(torch.nn.Module):
@@ -117,9 +117,9 @@ def says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_whole_loss_of_soft_targets(says: None) -> None:
     student, teacher = two("single")
-    told = {"logits": tensors(teacher)[0]}
+    teacher_outputs = {"logits": tensors(teacher)[0]}
     total, count = distillation.soft_and_hard(
-        Says(student), batch("single"), told, kind="single", temperature=3.0, soft=0.3
+        Says(student), batch("single"), teacher_outputs, kind="single", temperature=3.0, soft=0.3
     )
     hard = -sum(np.log(softened(student[row], 1.0))[LABELS["single"][row]] for row in (0, 2))
     assert float(total) == pytest.approx(0.3 * by_hand("single", student, teacher, 3.0) + 0.7 * hard, rel=1e-4)
@@ -195,10 +195,10 @@ def test_a_row_of_several_sequences_has_the_mean_of_all_its_tokens() -> None:
     """One row with the three sequences as its choices."""
     student, teacher = hidden()
     inside = np.concatenate([(student - teacher)[row, :length] ** 2 for row, length in enumerate(LENGTHS)])
-    together: Any = [each[None] for each in tensors(student, teacher)]
+    together: Any = [rows[None] for rows in tensors(student, teacher)]
     assert transfer.apart(*together, mask()[None]).tolist() == pytest.approx([inside.mean()], rel=1e-4)
     student, teacher = RNG.normal(size=(3, 2, 6, 6)), RNG.normal(size=(3, 2, 6, 6))
     squares = (student - teacher) ** 2
     pairs = np.concatenate([squares[row, :, :n, :n].mean(axis=0).ravel() for row, n in enumerate(LENGTHS)])
-    found = tinybert.attention_apart(*tensors(student, teacher), mask()[None])
-    assert found.tolist() == pytest.approx([pairs.mean()], rel=1e-4)
+    distances = tinybert.attention_apart(*tensors(student, teacher), mask()[None])
+    assert distances.tolist() == pytest.approx([pairs.mean()], rel=1e-4)

@@ -71,8 +71,8 @@ def test_layers_that_change_little_go() -> None:
 def test_similarities_by_numpy(kind: str, family: str, checkout: Path) -> None:
     """From the hidden states that the family itself returns; all rows are of one batch, or of 24 batches of one."""
     model, data = kinds.model_and_rows(kind, family, checkout)
-    given: Any = SimpleNamespace(teacher=model, data=Data(data, None, 0), seed=1)
-    similarities = drop_layers.similarities(given, 24)
+    context: Any = SimpleNamespace(teacher=model, data=Data(data, None, 0), seed=1)
+    similarities = drop_layers.similarities(context, 24)
     sums = np.zeros(2)
     with torch.no_grad():
         for batch in Data(data, None, 0).once(None, 1, 1):

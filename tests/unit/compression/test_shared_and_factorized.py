@@ -37,8 +37,8 @@ def test_a_bert_as_an_albert_is_the_same_function(kind: str, checkout: Path) -> 
     model, _ = model_folder.load_tuned(folder)
     albert = share_layers.as_albert(model, kind, 2)
     with torch.inference_mode():
-        expected, found = (heads.outputs(each, kind, INPUTS) for each in (model, albert))
-    assert found.allclose(expected, atol=1e-5)
+        expected, logits = (heads.outputs(encoder, kind, INPUTS) for encoder in (model, albert))
+    assert logits.allclose(expected, atol=1e-5)
     assert type(albert).__name__ == type(model).__name__.replace("Bert", "Albert")
 
 
@@ -49,8 +49,8 @@ def test_the_shared_weights_begin_as_they_are_asked_to(family: str, start: str, 
     model, _ = model_folder.load_tuned(folder)
     both = [layer.intermediate.dense.weight.detach().double().numpy() for layer in backbones.layers(model)]
     assert not np.allclose(*both)
-    shared, found = compressed.compressed("share_layers", folder, "single", checkout / "out", start=start, epochs=0)
-    assert found == {"groups": [0, 0]}
+    shared, facts = compressed.compressed("share_layers", folder, "single", checkout / "out", start=start, epochs=0)
+    assert facts == {"groups": [0, 0]}
     layer = backbones.layers(shared)[0]
     weight = (layer.albert_layers[0].ffn if family == "bert" else layer.intermediate.dense).weight
     assert weight.detach().numpy() == pytest.approx((both[0] + both[1]) / 2 if start == "mean" else both[0], abs=1e-6)
@@ -68,16 +68,16 @@ def test_layers_that_share_learn_the_states_of_the_teacher(family: str, checkout
 
     def states(model: Any) -> torch.Tensor:
         with torch.inference_mode():
-            found = backbones.encoder(model.eval())(**backbones.inputs(model, batch), output_hidden_states=True)
-        return torch.stack(found.hidden_states[1:])[:, batch["attention_mask"].bool()]
+            outputs = backbones.encoder(model.eval())(**backbones.inputs(model, batch), output_hidden_states=True)
+        return torch.stack(outputs.hidden_states[1:])[:, batch["attention_mask"].bool()]
 
     distances = []
     for epochs in (0, 10):
         out = checkout / f"out-{epochs}"
-        made, _ = compressed.compressed("share_layers", folder, "single", out, transfer_epochs=epochs, epochs=0)
-        distances.append((states(made) - states(model)).square().mean().item())
-        for own, old in zip(heads.head_parameters(made), heads.head_parameters(model), strict=True):
-            assert own.equal(old)
+        student, _ = compressed.compressed("share_layers", folder, "single", out, transfer_epochs=epochs, epochs=0)
+        distances.append((states(student) - states(model)).square().mean().item())
+        for new, old in zip(heads.head_parameters(student), heads.head_parameters(model), strict=True):
+            assert new.equal(old)
     assert distances[1] < 0.5 * distances[0], distances
 
 
@@ -149,9 +149,9 @@ def test_an_encoder_takes_its_table_apart_once() -> None:
 
     encoder = Encoder()
     encoder.words = table
-    made = Factorized.put(encoder, 2)
-    assert Factorized.put(encoder, 2) is made
-    assert (made.rank, made(torch.tensor([1])).shape) == (2, (1, 4))
+    factorized = Factorized.put(encoder, 2)
+    assert Factorized.put(encoder, 2) is factorized
+    assert (factorized.rank, factorized(torch.tensor([1])).shape) == (2, (1, 4))
 
 
 def test_a_size_that_saves_nothing_is_one_sentence(checkout: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_narrow_student_keeps_the_proportions_of_its_family(family: str, check
     assert backbones.digest(again) == backbones.digest(student)
 
 
-@pytest.mark.parametrize("family", [each for each in FAMILIES if each != "albert"])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
 def test_layers_and_all_around_them_are_the_teachers(family: str, checkout: Path) -> None:
     source = teacher(family, checkout)
     student = students.build(source, {"layers": 2}, [0, 2], 1)

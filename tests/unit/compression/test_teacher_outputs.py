@@ -22,14 +22,14 @@ ASKED = OutputRequest(first=(0, 2), hidden=(0, 1), attention=(2,))
 PARAMS = Fit(batch_size=5, epochs=1, seed=3)
 
 
-def given(checkout: Path, kind: str = "single", family: str = "bert", cache_gb: float = 1.0) -> Context:
+def context_of(checkout: Path, kind: str = "single", family: str = "bert", cache_gb: float = 1.0) -> Context:
     teacher, data = model_and_rows(kind, family, checkout)
     with fitting("compress", "t", Resources(cache_gb=cache_gb)) as fit:
         rows: Any = Data(data, None, 0)
         return Context(teacher, TASKS[kind], rows, None, None, 1, fit, checkout / "cache")  # type: ignore[arg-type]
 
 
-def own(batch: Batch) -> Batch:
+def without_teacher(batch: Batch) -> Batch:
     """What is in a batch without a teacher."""
     return {name: tensor for name, tensor in batch.items() if not name.startswith(MARK)}
 
@@ -37,7 +37,7 @@ def own(batch: Batch) -> Batch:
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 @pytest.mark.parametrize("kind", TASKS)
 def test_files_say_what_the_teacher_says(kind: str, family: str, checkout: Path) -> None:
-    context = given(checkout, kind, family)
+    context = context_of(checkout, kind, family)
     teaching = teacher_outputs.ask(context, ASKED)
     assert not teaching.again
     lessons = teacher_outputs.TeacherBatches(context.data.batches(PARAMS), teaching.arrays)
@@ -46,7 +46,7 @@ def test_files_say_what_the_teacher_says(kind: str, family: str, checkout: Path)
     for step in range(len(lessons)):
         batch = lessons[step]
         with torch.no_grad():
-            expected = teacher_outputs.told(context.teacher, kind, ASKED, own(batch))
+            expected = teacher_outputs.told(context.teacher, kind, ASKED, without_teacher(batch))
         assert {name.removeprefix(MARK) for name in batch if name.startswith(MARK)} == names == set(expected)
         for name, tensor in expected.items():
             stored = batch[MARK + name].float()
@@ -61,7 +61,7 @@ def test_files_say_what_the_teacher_says(kind: str, family: str, checkout: Path)
 def test_the_teacher_is_asked_once_and_a_killed_run_takes_the_files_up(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = given(checkout)
+    context = context_of(checkout)
     teacher_outputs.ask(context, ASKED)
     files = {path.name: path.stat().st_mtime_ns for path in context.cache.iterdir()}
     assert "outputs.json" in files
@@ -87,7 +87,7 @@ def test_without_files_the_teacher_is_asked_at_every_step(
 ) -> None:
     if why == "other machines":
         monkeypatch.setenv("RAY_ADDRESS", "ray://elsewhere")
-    context = given(checkout, cache_gb=0.0 if why == "no room" else 1.0)
+    context = context_of(checkout, cache_gb=0.0 if why == "no room" else 1.0)
     if why == "numbers too large for float16":
         backbones.layers(context.teacher)[0].output.LayerNorm.weight.data.mul_(1e6)
     teaching = teacher_outputs.ask(context, ASKED)
@@ -104,7 +104,7 @@ def test_without_files_the_teacher_is_asked_at_every_step(
     batch = teacher_outputs.TeacherBatches(context.data.batches(PARAMS), teaching.arrays)[0]
     teacher_outputs.DistilledLoss(loss, "single", ASKED, context.teacher)(context.teacher, batch, 0)
     with torch.no_grad():
-        expected = teacher_outputs.told(context.teacher, "single", ASKED, own(batch))
+        expected = teacher_outputs.told(context.teacher, "single", ASKED, without_teacher(batch))
     assert outputs_given[0].keys() == expected.keys()
     assert all(tensor.allclose(expected[name], rtol=1e-4, atol=1e-5) for name, tensor in outputs_given[0].items())
     assert (expected["hidden.1"].abs().max() > 65504) == (why == "numbers too large for float16")
@@ -115,13 +115,13 @@ def test_a_full_disk_is_an_error_before_anything_is_asked(checkout: Path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(teacher_outputs.frozen_features.os, "posix_fallocate", full)
-    context = given(checkout)
+    context = context_of(checkout)
     with pytest.raises(OSError, match="No space left on device"):
         teacher_outputs.ask(context, ASKED)
     assert not (context.cache / "outputs.json").exists()
 
 
-@pytest.mark.parametrize("family", [each for each in FAMILIES if each not in ("xlnet", "deberta-v2")])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ("xlnet", "deberta-v2")])
 def test_what_is_seen_is_what_the_layers_compute(family: str, checkout: Path) -> None:
     """Hidden states are transformers' own; softmax of the scores over tokens inside is transformers' own attention."""
     model, data = model_and_rows("single", family, checkout)

@@ -47,7 +47,7 @@ class Student:
 
     def scores(self, layer: int, row: int) -> np.ndarray:
         """Of the tokens of one row: (h, t, t)."""
-        queries, keys = (each[row, :, : LENGTHS[row]] for each in self.attention[layer - 1])
+        queries, keys = (heads[row, :, : LENGTHS[row]] for heads in self.attention[layer - 1])
         return np.einsum("hqd,hkd->hqk", queries, keys)
 
     def seen(self, attention: bool) -> states.Seen:
@@ -65,7 +65,10 @@ class Teacher:
 
     def scores(self, layer: int, row: int) -> np.ndarray:
         """Of the tokens of one row: (h, t, t)."""
-        parts = (each[layer - 1][row, : LENGTHS[row]].reshape(-1, HEADS, SIZE) for each in (self.queries, self.keys))
+        parts = (
+            states_of[layer - 1][row, : LENGTHS[row]].reshape(-1, HEADS, SIZE)
+            for states_of in (self.queries, self.keys)
+        )
         return np.einsum("qhd,khd->hqk", *parts)
 
     def told(self, hidden: tuple[int, ...] = (), first: tuple[int, ...] = (), attention: tuple[int, ...] = ()) -> Any:
@@ -81,9 +84,9 @@ class Teacher:
 def lost(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[float, int]]:
     """The loss of a student without a model: `states.see` is tested beside it."""
 
-    def of(loss: Any, student: Student, told: Any, model: Any = None) -> tuple[float, int]:
+    def of(loss: Any, student: Student, outputs: Any, model: Any = None) -> tuple[float, int]:
         monkeypatch.setattr(states, "see", lambda model, kind, batch, attention=False: student.seen(attention))
-        total, count = loss(model, batch(), told, kind="single")
+        total, count = loss(model, batch(), outputs, kind="single")
         return float(total.detach()), int(count)
 
     return of
@@ -115,7 +118,7 @@ def test_distilbert(lost: Any) -> None:
     expected = 2 * hard(student)
     for row in TAUGHT:
         expected += 5 * soft(student.logits[row], teacher.logits[row], 3.0)
-        student_rows, teacher_rows = (each.hidden[-1][row, : LENGTHS[row]] for each in (student, teacher))
+        student_rows, teacher_rows = (model.hidden[-1][row, : LENGTHS[row]] for model in (student, teacher))
         expected += np.mean([1 - unit(s) @ unit(t) for s, t in zip(student_rows, teacher_rows, strict=True)])
     loss_found = lost(partial(distilbert.loss, params=params, last=4), student, teacher.told(hidden=(4,)))
     assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
@@ -130,7 +133,10 @@ def test_pkd(lost: Any) -> None:
     expected = 0.8 * hard(student)
     for row in TAUGHT:
         expected += 0.2 * soft(student.logits[row], teacher.logits[row], 5.0)
-        pairs = [(student.hidden[own][row, 0], teacher.hidden[other][row, 0]) for own, other in ((1, 2), (2, 4))]
+        pairs = [
+            (student.hidden[student_layer][row, 0], teacher.hidden[teacher_layer][row, 0])
+            for student_layer, teacher_layer in ((1, 2), (2, 4))
+        ]
         expected += 10.0 * np.mean([(unit(s) - unit(t)) ** 2 for s, t in pairs])
     loss_found = lost(partial(pkd.loss, params=params, taught=taught), student, teacher.told(first=taught))
     assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
@@ -147,7 +153,7 @@ def test_the_first_stage_of_tinybert(weight: float, lost: Any) -> None:
         torch.nn.Linear(5, 5, False),
         torch.nn.Linear(5, 5, False),
     )
-    matrices = [each.weight.detach().double().numpy().T for each in (model.of_embeddings, model.of_layers)]
+    matrices = [linear.weight.detach().double().numpy().T for linear in (model.of_embeddings, model.of_layers)]
     assert not np.allclose(*matrices)
     expected = 0.0
     for row in TAUGHT:
@@ -157,8 +163,8 @@ def test_the_first_stage_of_tinybert(weight: float, lost: Any) -> None:
             expected += ((projected - teacher.hidden[teacher_layer][inside]) ** 2).mean()
         for student_layer, teacher_layer in ((1, 2), (2, 4)):
             expected += weight * ((student.scores(student_layer, row) - teacher.scores(teacher_layer, row)) ** 2).mean()
-    told = teacher.told(hidden=(0, 2, 4), attention=(2, 4) if weight else ())
-    loss_found = lost(partial(tinybert.inside, taught=(2, 4), attention=weight), student, told, model)
+    outputs = teacher.told(hidden=(0, 2, 4), attention=(2, 4) if weight else ())
+    loss_found = lost(partial(tinybert.inside, taught=(2, 4), attention=weight), student, outputs, model)
     assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
 
 
@@ -171,8 +177,8 @@ def test_the_first_stage_of_mobile(weight: float, lost: Any) -> None:
         inside = np.s_[row, : LENGTHS[row]]
         for layer in (1, 2, 3):
             expected += ((student.hidden[layer][inside] - teacher.hidden[layer][inside]) ** 2).mean()
-            q, p = (softmax(each.scores(layer, row)) for each in (student, teacher))
+            q, p = (softmax(model.scores(layer, row)) for model in (student, teacher))
             expected += weight * (p * np.log(p / q)).sum(axis=-1).mean()
-    told = teacher.told(hidden=(1, 2, 3), attention=(1, 2, 3) if weight else ())
-    loss_found = lost(partial(transfer.inside, attention=weight), student, told)
+    outputs = teacher.told(hidden=(1, 2, 3), attention=(1, 2, 3) if weight else ())
+    loss_found = lost(partial(transfer.inside, attention=weight), student, outputs)
     assert loss_found == (pytest.approx(expected, rel=1e-4), 2)

@@ -24,8 +24,8 @@ def test_an_entry_is_found_by_its_name_or_the_names_are_said(checkout: Path) -> 
     assert params.entry("encode", "other", Asked) == Asked(plugin="q", seed=3)
     with pytest.raises(UsageError) as caught:
         params.entry("encode", "mime", Asked)
-    said = "params.yaml: encode: no entry 'mime' (did you mean 'mine'?); there are: mine, other"
-    assert str(caught.value) == said
+    message = "params.yaml: encode: no entry 'mime' (did you mean 'mine'?); there are: mine, other"
+    assert str(caught.value) == message
 
 
 def test_what_an_entry_does_not_know_is_its_plugins() -> None:

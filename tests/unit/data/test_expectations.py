@@ -83,7 +83,7 @@ def test_answers_that_do_not_stand_at_their_place_are_counted(
         expectations.check(quality, Expect(), "it", strict=True)
 
 
-def told(
+def warnings_of(
     folder: Path, task: Task, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch, **expect: Any
 ) -> list[str]:
     """What prepare says of rows, without the entry's name."""
@@ -94,8 +94,8 @@ def told(
 
 
 def write(folder: Path, split: str, kind: str, *rows: dict[str, Any]) -> None:
-    made = [{"id": f"{split}-{i}", **row} for i, row in enumerate(rows)]
-    tables.write(folder / f"{split}.parquet", tables.batches(made, schema.ROWS[kind]), schema.ROWS[kind])
+    numbered = [{"id": f"{split}-{i}", **row} for i, row in enumerate(rows)]
+    tables.write(folder / f"{split}.parquet", tables.batches(numbered, schema.ROWS[kind]), schema.ROWS[kind])
 
 
 def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
@@ -111,7 +111,7 @@ def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
     write(tmp_path, "train", "single", *rows)
     write(tmp_path, "test", "single", {"text": "text 3", "label": "billing"}, {"text": "text 3", "label": "billing"})
     task = Task("t", "single", tuple(sorted({*labels})))
-    assert told(tmp_path, task, capsys, monkeypatch) == [
+    assert warnings_of(tmp_path, task, capsys, monkeypatch) == [
         "train has 1 empty texts, such as ['train-14']; `expect: {max_empty: 0}` refuses them",
         "train has 2 duplicate rows, such as ['train-12', 'train-13']; `expect: {max_duplicates: 0}` refuses them",
         "train has 1 rows whose text has a different label in an earlier row, such as ['train-12']; "
@@ -125,7 +125,7 @@ def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
         "2 rows are in both of train, test, such as ['test-0']; `expect: {no_leakage: true}` refuses them",
     ]
     limits = {"max_empty": 0.5, "max_duplicates": 0.6, "max_conflicts": 0.1, "no_leakage": True, "warn": True}
-    silent = told(tmp_path, task, capsys, monkeypatch, **limits)
+    silent = warnings_of(tmp_path, task, capsys, monkeypatch, **limits)
     assert not [line for line in silent if "refuses" in line]
     with pytest.raises(InputError, match="1 rows whose text has a different label in an earlier row"):
         expectations.check(expectations.quality(tmp_path, task), Expect(max_conflicts=0.0), "it")
@@ -136,7 +136,7 @@ def test_clean_rows_are_told_nothing_of(
 ) -> None:
     for split in ("train", "test"):
         write(tmp_path, split, "single", *({"text": f"{split} {i}", "label": "ab"[i % 2]} for i in range(8)))
-    assert told(tmp_path, Task("t", "single", ("a", "b")), capsys, monkeypatch) == []
+    assert warnings_of(tmp_path, Task("t", "single", ("a", "b")), capsys, monkeypatch) == []
 
 
 def test_a_pair_is_the_same_with_its_sides_swapped(
@@ -159,5 +159,5 @@ def test_a_pair_is_the_same_with_its_sides_swapped(
     assert quality["splits"]["train"]["swapped"] == {"rows": 1, "ids": ["train-1"]}
     assert quality["splits"]["train"]["conflicts"] == {"rows": 1, "ids": ["train-2"]}
     assert quality["shared_between_splits"]["train, test"] == {"rows": 1, "ids": ["test-0"]}
-    printed = told(tmp_path, task, capsys, monkeypatch)
+    printed = warnings_of(tmp_path, task, capsys, monkeypatch)
     assert "train has 1 pairs that an earlier row has with its texts swapped, such as ['train-1']" in printed

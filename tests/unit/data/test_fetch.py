@@ -22,7 +22,7 @@ SHA = hashlib.sha256(CONTENT).hexdigest()
 class Handler(BaseHTTPRequestHandler):
     """Serves CONTENT with ranges; the first answer of a `cut` is broken off in the middle."""
 
-    asked: list[str | None] = []
+    ranges_asked: list[str | None] = []
 
     def do_GET(self) -> None:
         span = self.headers.get("Range")
@@ -155,9 +155,9 @@ def test_only_some_files_may_be_asked_for(mirror: Path, tmp_path: Path) -> None:
 
 def test_many_files_come_together(server: str, tmp_path: Path) -> None:
     sources = [Source(f"f{i}", url=f"{server}/f{i}", size_bytes=len(CONTENT), sha256=SHA) for i in range(12)]
-    found = fetch_all(sources, tmp_path / "raw")
-    assert [file.name for file in found] == [source.name for source in sources]
-    assert all(file.read_bytes() == CONTENT for file in found)
+    files = fetch_all(sources, tmp_path / "raw")
+    assert [file.name for file in files] == [source.name for source in sources]
+    assert all(file.read_bytes() == CONTENT for file in files)
 
 
 def test_what_has_no_address_says_where_it_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +177,6 @@ def test_a_file_is_copied_where_it_cannot_be_linked(checkout: Path, monkeypatch:
         Path("params.yaml").write_text("ingest: {it: {corpus: livedoor, edition: samples}}")
         monkeypatch.delenv("BERTLINE_MIRROR", raising=False)
         ingest.main("it")
-        (found,) = (file for file in Path("artifacts/raw/it").iterdir() if file.name != "provenance.json")
-        assert found.stat().st_nlink == 1
-        assert found.stat().st_size > 1000
+        (file,) = (file for file in Path("artifacts/raw/it").iterdir() if file.name != "provenance.json")
+        assert file.stat().st_nlink == 1
+        assert file.stat().st_size > 1000

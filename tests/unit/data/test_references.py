@@ -80,8 +80,8 @@ def test_what_leads_somewhere_is_not_complained_of() -> None:
     ],
 )
 def test_a_name_that_leads_nowhere_is_named(prepare: dict[str, object], expected: list[str]) -> None:
-    found = complaints(prepare=prepare)
-    assert [line for line in found if line in expected] == expected, found
+    lines = complaints(prepare=prepare)
+    assert [line for line in lines if line in expected] == expected, lines
 
 
 @pytest.mark.usefixtures("place")

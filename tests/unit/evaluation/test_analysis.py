@@ -27,8 +27,8 @@ ENTITY = {"start": 0, "end": 1, "label": "a"}
 
 
 def labels(kind: str, **more: list) -> tuple[Task, pa.Table, pa.Table]:
-    gold, said = (["ab"[i] for i in RNG.integers(0, 2, COUNT)] for _ in range(2))
-    answers = {"id": IDS, "label": said, "score": RNG.uniform(0.5, 1, COUNT), "scores": [[0.5, 0.5]] * COUNT}
+    gold, predicted = (["ab"[i] for i in RNG.integers(0, 2, COUNT)] for _ in range(2))
+    answers = {"id": IDS, "label": predicted, "score": RNG.uniform(0.5, 1, COUNT), "scores": [[0.5, 0.5]] * COUNT}
     rows = {"id": IDS, "text": TEXTS, "label": gold, **more}
     return Task(kind, kind, ("a", "b"), "matthews"), pa.table(rows), table(answers, kind)
 
@@ -141,9 +141,9 @@ def test_a_slice_that_is_none_is_refused() -> None:
 
 
 def test_calibration_by_hand() -> None:
-    found = analysis.calibration(np.array([0.9, 0.9, 0.9, 0.9, 0.6, 0.6]), np.array([1, 1, 1, 0, 1, 1], bool))
-    assert [line["rows"] for line in found["bins"]] == [2, 4]
-    assert found["expected_error"] == pytest.approx((2 * 0.4 + 4 * 0.15) / 6)
+    calibration = analysis.calibration(np.array([0.9, 0.9, 0.9, 0.9, 0.6, 0.6]), np.array([1, 1, 1, 0, 1, 1], bool))
+    assert [line["rows"] for line in calibration["bins"]] == [2, 4]
+    assert calibration["expected_error"] == pytest.approx((2 * 0.4 + 4 * 0.15) / 6)
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 0.999), st.booleans()), min_size=1, max_size=80))

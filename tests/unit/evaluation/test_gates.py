@@ -56,7 +56,7 @@ def test_the_first_is_held_against_the_rules_alone(challenger: Measured, rules: 
 def test_a_baseline_must_be_beaten_and_not_met(right: int, passed: bool) -> None:
     others = {"svm": measured(200).score, "rare": measured(40).score}
     decision = decide(measured(right), measured(right), Promote(run="r"), baselines=others)
-    assert {each.rule: each.passed for each in decision.findings if each.rule.startswith("beats")} == {
+    assert {finding.rule: finding.passed for finding in decision.findings if finding.rule.startswith("beats")} == {
         "beats.svm": passed,
         "beats.rare": True,
     }
@@ -74,7 +74,7 @@ def test_a_baseline_must_be_beaten_and_not_met(right: int, passed: bool) -> None
 )
 def test_what_is_above_a_baseline_by_chance_is_told(challenger: Measured, verdict: str) -> None:
     decision = decide(challenger, None, Promote(run="r"), baselines={"svm": measured(200).score})
-    (finding,) = [each for each in decision.findings if each.rule == "beats.svm"]
+    (finding,) = [finding for finding in decision.findings if finding.rule == "beats.svm"]
     low, high = significance.interval(lambda rows: challenger.score(rows) - measured(200).score(rows), ROWS)
     assert finding.passed == (challenger.value > 0.5), "the scores alone decide whether it passes"
     assert finding.sentence == (

@@ -36,9 +36,9 @@ def saved(task: Task, rows: dict[str, list], answers: dict[str, list]) -> dict[s
     return json_file.mapping(paths.metrics("run"))
 
 
-def labels(said: list[str], gold: list[str | None]) -> dict[str, Any]:
+def labels(predicted: list[str], gold: list[str | None]) -> dict[str, Any]:
     scores = {"score": [0.9] * 3, "scores": [[0.1, 0.9]] * 3}
-    return saved(LABELS, {"text": ["a", "b", "c"], "label": gold}, {"label": said, **scores})
+    return saved(LABELS, {"text": ["a", "b", "c"], "label": gold}, {"label": predicted, **scores})
 
 
 def test_one_label_for_all_rows_is_told_kept_and_marked(

@@ -32,9 +32,14 @@ def rows(count: int) -> pa.Table:
 
 
 def predict(part: pa.RecordBatch) -> pa.Table:
-    said = [label(text) for text in part.column("text").to_pylist()]
-    scores = [[0.75, 0.25] if one == "short" else [0.25, 0.75] for one in said]
-    columns: dict[str, Any] = {"id": part.column("id"), "label": said, "score": [0.75] * len(said), "scores": scores}
+    labels = [label(text) for text in part.column("text").to_pylist()]
+    scores = [[0.75, 0.25] if predicted == "short" else [0.25, 0.75] for predicted in labels]
+    columns: dict[str, Any] = {
+        "id": part.column("id"),
+        "label": labels,
+        "score": [0.75] * len(labels),
+        "scores": scores,
+    }
     return pa.table(columns).cast(schema.PREDICTIONS["single"])
 
 
@@ -82,9 +87,9 @@ def test_predictions_are_written_as_they_come_and_scored_as_a_whole(checkout: Pa
 
 def test_a_sample_is_spread_over_all_parts(checkout: Path) -> None:
     table = rows(5000)
-    found = split(table).spread(50)
+    sample = split(table).spread(50)
     picks = np.linspace(0, 4999, 50).astype(int)
-    assert found.equals(table.select(["id", "text"]).take(picks))
+    assert sample.equals(table.select(["id", "text"]).take(picks))
     assert {0, 4999} < set(picks.tolist())
     assert split(rows(3)).spread(50).num_rows == 3
 

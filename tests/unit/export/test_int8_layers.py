@@ -72,7 +72,7 @@ def check_that_weights_become_unsigned_where_products_saturate(out: Path, shares
     path = out / runtimes.ONNX_FILE
     before, after = onnx.load(path).graph, onnx.load_from_string(onnx_precise.model(path)).graph
     old, new = (
-        {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer} for graph in (before, after)
+        {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer} for graph in (before, after)
     )
     nodes = [node for node in after.node if node.op_type == "MatMulInteger"]
     apart = len({node.input[1] for node in nodes})

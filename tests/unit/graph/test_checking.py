@@ -70,7 +70,11 @@ def test_resources_of_an_entry_replace_those_of_its_stage(checkout: Path) -> Non
     stages = "{finetune: {threads: 2, gpus: 1}, finetune@run: {threads: 3}}"
     (checkout / "params.yaml").write_text(f"resources: {{threads: 1, cache_gb: 9, stages: {stages}}}")
     every = [resources.read("encode", "run"), resources.read("finetune", "a"), resources.read("finetune", "run")]
-    assert [(each.threads, each.gpus, each.cache_gb) for each in every] == [(1, 0, 9), (2, 1, 9), (3, 1, 9)]
+    assert [(resources.threads, resources.gpus, resources.cache_gb) for resources in every] == [
+        (1, 0, 9),
+        (2, 1, 9),
+        (3, 1, 9),
+    ]
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -124,7 +128,7 @@ def test_keys_that_a_plugin_owns_are_asked_of_it(entry: str, message: str, check
 def test_what_a_section_refers_to_is_there(name: str) -> None:
     model = checking.section(name)
     assert set(model.refers) <= set(model.model_fields)
-    targets = {target for each in (*model.refers.values(), model.named_after) for target in each}
+    targets = {target for names in (*model.refers.values(), model.named_after) for target in names}
     assert targets <= set(plugins.names(params.ENTRIES))
 
 
@@ -137,9 +141,9 @@ def test_a_new_section_is_a_file_and_is_checked(checkout: Path, monkeypatch: pyt
 
         of: str
 
-    sections, own = plugins.names(params.ENTRIES), checking.section
+    sections, section_of = plugins.names(params.ENTRIES), checking.section
     monkeypatch.setattr(plugins, "names", lambda package: [*sections, "praise"])
-    monkeypatch.setattr(checking, "section", lambda name: Praise if name == "praise" else own(name))
+    monkeypatch.setattr(checking, "section", lambda name: Praise if name == "praise" else section_of(name))
     (checkout / "params.yaml").write_text(GOOD + "praise: {a: {of: run}}\n")
     assert checking.check()["praise"]["a"] == Praise(of="run")
     for entry, message in (
@@ -156,5 +160,5 @@ def test_a_new_section_is_a_file_and_is_checked(checkout: Path, monkeypatch: pyt
     "file", [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))], ids=lambda p: p.name
 )
 def test_the_ready_made_files_are_right(file: Path) -> None:
-    found = checking.check(file)
-    assert found["evaluate"] or found["pretrain"]  # a file trains something to be scored, or an encoder
+    entries = checking.check(file)
+    assert entries["evaluate"] or entries["pretrain"]  # a file trains something to be scored, or an encoder

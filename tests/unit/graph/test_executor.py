@@ -19,8 +19,8 @@ MEET = "touch {me}; for i in $(seq 100); do test -e {you} && exec touch {me}.txt
 
 
 def stage(cmd: str | list[str], *deps: str, outs: tuple[str, ...] = (), params: tuple[str, ...] = ()) -> dict[str, Any]:
-    found: dict[str, Any] = {"cmd": cmd, "outs": list(outs)}
-    return found | ({"deps": list(deps)} if deps else {}) | ({"params": list(params)} if params else {})
+    fields: dict[str, Any] = {"cmd": cmd, "outs": list(outs)}
+    return fields | ({"deps": list(deps)} if deps else {}) | ({"params": list(params)} if params else {})
 
 
 @pytest.fixture
@@ -164,8 +164,8 @@ def test_a_stage_leaves_environment_folder_and_threads_as_they_were(graph: Write
     clean = "pwd > clean.txt; ulimit -n >> clean.txt; echo $GIVEN >> clean.txt"
     graph({"a": stage(spoil, outs=("spoil.txt",)), "b": stage(clean, "spoil.txt", outs=("clean.txt",))})
     executor.run()
-    folder, files, given = Path("clean.txt").read_text().splitlines()
-    assert (folder, given) == (str(Path.cwd()), "")
+    folder, files, omp_threads = Path("clean.txt").read_text().splitlines()
+    assert (folder, omp_threads) == (str(Path.cwd()), "")
     assert int(files) > 20
 
 

@@ -53,8 +53,8 @@ def test_invariance_looks_only_at_rows_that_change(predictor: Predictor) -> None
     assert (checked["kind"], checked["rows"], checked["passed"]) == ("invariance", 2, 1.0)
     before = predictor.predict(ROWS).column("label").to_pylist()
     candidates = ["犬", "a b c", "映画" * 20, "😀", "決着", "の"]
-    said = predictor.predict(pa.table({"text": candidates})).column("label").to_pylist()
-    other, label = next((text, label) for text, label in zip(candidates, said, strict=True) if label != before[1])
+    labels = predictor.predict(pa.table({"text": candidates})).column("label").to_pylist()
+    other, label = next((text, label) for text, label in zip(candidates, labels, strict=True) if label != before[1])
     checked = result(predictor, replace={"^.*$": other})
     assert checked["rows"] == 5
     assert checked["passed"] == before.count(label) / 5 < 1
@@ -99,14 +99,14 @@ def test_every_kind_can_be_checked(kind: str, tmp_path: Path) -> None:
         "tagging": {"text": TEXTS},
         "choice": {"text": TEXTS, "choices": [["犬", "A猫", "B"]] * 5},
     }[kind]
-    found = result(predictor, pa.table(texts), write="full_width", tolerance=1e-4)
-    assert found["rows"] == (5 if kind == "choice" else 2)
-    assert found["ok"]
+    checked = result(predictor, pa.table(texts), write="full_width", tolerance=1e-4)
+    assert checked["rows"] == (5 if kind == "choice" else 2)
+    assert checked["ok"]
     target = {"span": "answers", "tagging": "entities"}.get(kind, "label")
     row = {name: column[0] for name, column in texts.items()}
     answer = predictor.predict(pa.table(texts).slice(0, 1)).to_pylist()[0]
-    said = {"regression": "value", "span": "answer", "tagging": "entities"}.get(kind, "label")
-    expected = [answer[said]] if kind == "span" else answer[said]
+    column = {"regression": "value", "span": "answer", "tagging": "entities"}.get(kind, "label")
+    expected = [answer[column]] if kind == "span" else answer[column]
     assert result(predictor, pa.table(texts), rows=[{**row, target: expected}], tolerance=1e-4)["ok"]
     other = {"span": ["無い"], "tagging": [{"start": 0, "end": 99, "label": "film"}], "regression": 1e6}
     wrong = other.get(kind) or next(label for label in tiny.LABELS if label != expected)

@@ -43,8 +43,8 @@ def test_a_scored_file_of_every_kind(kind: str, tmp_path: Path) -> None:
     profile = drift_profile.of_scored(tmp_path / "scored.parquet", folder, "our_")
     assert profile.num_rows == rows.num_rows
     assert profile.column("pieces").null_count == 0
-    said = "value" if kind == "regression" else "confidence"
-    assert profile.column(said).null_count == 0
+    column = "value" if kind == "regression" else "confidence"
+    assert profile.column(column).null_count == 0
     assert profile.column("label").null_count == (
         0 if kind in ("single", "pair", "choice", "span") else profile.num_rows
     )

@@ -40,7 +40,9 @@ def write(path: Path, rows: dict[str, list[str]]) -> None:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children(recursive=True) if model_process.WORKER in each.cmdline()]
+    return [
+        process for process in psutil.Process().children(recursive=True) if model_process.WORKER in process.cmdline()
+    ]
 
 
 def test_numbers_are_whole_and_of_the_model_alone(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

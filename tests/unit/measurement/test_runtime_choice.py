@@ -31,8 +31,8 @@ def test_the_faster_one_answers_and_a_tie_goes_to_onnx(
 ) -> None:
     def compare(folders: dict[str, Path], split_file: Path, threads: int, **briefly: Any) -> dict[str, Compared]:
         assert (folders, split_file, threads) == ({"torch": MODEL, "onnx": EXPORTED}, ROWS, 3)
-        one = (1.0, 1.0, 1.0)
-        return {"torch": Compared(cost(4.0), one, one), "onnx": Compared(cost(2.00049), faster, one)}
+        equal = (1.0, 1.0, 1.0)
+        return {"torch": Compared(cost(4.0), equal, equal), "onnx": Compared(cost(2.00049), faster, equal)}
 
     monkeypatch.setattr(interleaved, "compare", compare)
     tags = runtime_choice.tags(MODEL, EXPORTED, ROWS, Resources(threads=3))

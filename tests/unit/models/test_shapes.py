@@ -109,8 +109,8 @@ def test_layers_of_a_group_share_what_they_have_in_common(family: str, checkout:
     twice = sum(p.numel() for other in others for name, p in other.items() if name in lowest)
     whole = sum(p.numel() for p in model.parameters())
     shapes.add(model, "groups", [0] * len(backbones.layers(model)))
-    left = sum(p.numel() for p in model.parameters())
-    assert whole - left == twice
+    shared = sum(p.numel() for p in model.parameters())
+    assert whole - shared == twice
     assert twice > 0 or family == "albert", "ALBERT's one group is shared already"
     assert sum(tensor.numel() for tensor in formats.distinct(model).values()) < whole or family == "albert"
     with pytest.raises(InputError, match="groups has 3 numbers"):
@@ -122,7 +122,7 @@ def test_two_matrices_of_full_rank_are_the_table(family: str, checkout: Path) ->
     model = opened(family, checkout)
     before, table = states(model), model.get_input_embeddings().weight.detach().clone()
     shapes.add(model, "embedding", table.shape[1])
-    made = model.get_input_embeddings()
-    assert isinstance(made, Factorized)
-    assert made.fill(table) == pytest.approx(1)
+    embeddings = model.get_input_embeddings()
+    assert isinstance(embeddings, Factorized)
+    assert embeddings.fill(table) == pytest.approx(1)
     assert states(model).allclose(before, atol=1e-4)

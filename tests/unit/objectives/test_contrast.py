@@ -37,8 +37,8 @@ def test_a_pair_is_what_stands_on_both_sides_of_the_cut() -> None:
 
 
 def test_a_texts_vector_is_the_mean_of_its_tokens_and_the_others_segments_are_wrong_answers() -> None:
-    encoder, found = model("modernbert", AutoModelForMaskedLM), batch()
-    (words, pairs) = contrast.predict(encoder, found)
+    encoder, pairs_of_batch = model("modernbert", AutoModelForMaskedLM), batch()
+    (words, pairs) = contrast.predict(encoder, pairs_of_batch)
     assert (words.name, len(words.labels)) == ("mlm", 0)
     assert pairs.labels.tolist() == [0, 1, 2]
 
@@ -55,9 +55,9 @@ def test_another_segment_of_the_same_text_is_no_wrong_answer() -> None:
     apart = contrast.predict(encoder, batch())[1].logits
     together = contrast.predict(encoder, batch(documents=(0, 7, 7)))[1].logits
     assert (together[1, 2], together[2, 1]) == (-1e4, -1e4)
-    kept = torch.ones(3, 3, dtype=torch.bool)
-    kept[1, 2] = kept[2, 1] = False
-    assert torch.equal(together[kept], apart[kept])
+    compared = torch.ones(3, 3, dtype=torch.bool)
+    compared[1, 2] = compared[2, 1] = False
+    assert torch.equal(together[compared], apart[compared])
 
 
 def test_a_row_that_only_fills_a_batch_teaches_nothing() -> None:

@@ -100,6 +100,6 @@ def test_texts_are_cut_each_on_its_own(encoded: Path) -> None:
     short, cut = positive_pair.encode(batch, loaded, Task("t", "positive_pair"), 6)
     assert cut == sum(any(len(text) > 6 for text in row) for row in whole.column("input_ids").to_pylist()) > 0
     for long_row, row in zip(whole.column("input_ids").to_pylist(), short.column("input_ids").to_pylist(), strict=True):
-        for text, kept in zip(long_row, row, strict=True):
-            assert kept == (text if len(text) <= 6 else [*text[:5], loaded.sep_id])
+        for text, ids in zip(long_row, row, strict=True):
+            assert ids == (text if len(text) <= 6 else [*text[:5], loaded.sep_id])
     assert short.column("length").to_pylist() == [sum(map(len, row)) for row in short.column("input_ids").to_pylist()]

@@ -64,9 +64,9 @@ def test_without_the_teachers_score_nothing_is_said_of_a_loss(missing: dict[str,
 def test_each_task_and_teacher_has_its_own_group() -> None:
     other = variant("other-int8", 0.5, ["dynamic_int8"], teacher="other", task="another")
     second = variant("second-int8", 0.5, ["dynamic_int8"], teacher="日本語")
-    found = variants.groups([*ALL, other, second])
-    assert [(each.teacher, len(each.variants)) for each in found] == [("other", 1), ("big", 3), ("日本語", 1)]
-    assert [each.own["run"] for each in found if each.own] == ["other", "big", "日本語"]
+    groups = variants.groups([*ALL, other, second])
+    assert [(group.teacher, len(group.variants)) for group in groups] == [("other", 1), ("big", 3), ("日本語", 1)]
+    assert [group.own["run"] for group in groups if group.own] == ["other", "big", "日本語"]
 
 
 def test_the_page_holds_the_table_and_two_pictures() -> None:
@@ -104,8 +104,8 @@ def test_what_is_smaller_but_slower_is_named() -> None:
 
 def test_the_reports_files_hold_it(checkout: Path) -> None:
     paths.metrics("x").parent.mkdir(parents=True)
-    for each in (TEACHER, INT8):
-        json_file.write(paths.metrics(each["run"]), each)
+    for saved in (TEACHER, INT8):
+        json_file.write(paths.metrics(saved["run"]), saved)
     Path("params.yaml").write_text("evaluate: {big: {task: headlines}, int8: {task: headlines}}\n")
     report_folder.write(checkout, params.read())
     (group,) = variants.groups([TEACHER, INT8])

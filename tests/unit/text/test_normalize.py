@@ -24,7 +24,7 @@ PLAIN = [letter for letter in EVERY if letter < chr(normalize.FIRST_ASTRAL)]  # 
         *((before, PLAIN) for before in BEFORE),
         *(pytest.param(before, EVERY, marks=pytest.mark.soak) for before in BEFORE),
     ],
-    ids=lambda each: each if isinstance(each, str) else f"{len(each)} letters",
+    ids=lambda param: param if isinstance(param, str) else f"{len(param)} letters",
 )
 def test_every_character_alone_and_behind_a_letter(before: str, letters: list[str]) -> None:
     wrong = [c for c in letters if normalize.nfkc(before + c) != unicodedata.normalize("NFKC", before + c)]

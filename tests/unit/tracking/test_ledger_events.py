@@ -107,8 +107,8 @@ def test_a_clock_that_is_set_back_does_not_change_the_order() -> None:
     state = ledger_events.replay(rows)
     assert [entry.at_ms for entry in state.entries] == [5000, 5000, 6000]
     assert state.at(4999) is None
-    asked = {5000: 2, 5999: 2, 6000: 3, 9000: 3}
-    assert {at: entry.event.version for at in asked if (entry := state.at(at))} == asked
+    champion_at = {5000: 2, 5999: 2, 6000: 3, 9000: 3}
+    assert {at: entry.event.version for at in champion_at if (entry := state.at(at))} == champion_at
 
 
 def test_an_end_that_was_noted_and_is_not_there_is_told() -> None:

@@ -50,8 +50,8 @@ def test_parts_of_a_batch_make_the_same_update(model: torch.nn.Module) -> None:
 def test_every_worker_has_as_many_parts_and_every_row_is_learned_once(rows_left: int) -> None:
     batch = collate(rows(), np.arange(rows_left), pad_id=0) | {"labels": torch.arange(rows_left)}
     shares = [parts.of(batch, rank, 3, 2) for rank in range(3)]
-    assert len({len(each) for each in shares}) == 1
-    labels = torch.cat([part["labels"] for each in shares for part in each])
+    assert len({len(share) for share in shares}) == 1
+    labels = torch.cat([part["labels"] for share in shares for part in share])
     assert sorted(labels[labels != -100].tolist()) == list(range(rows_left))
     whole = parts.of(batch, 0, 1, 1)
     assert all(whole[0][name].equal(tensor) for name, tensor in batch.items())
@@ -110,8 +110,8 @@ def test_a_loss_that_is_no_number_stops_the_run(model: torch.nn.Module) -> None:
         return total * float("nan"), count
 
     first = RowBatches(rows(), 4, 1, 1, 0).rows(0)
-    said = f"step 1: the loss is nan on rows {', '.join(map(str, first))}, ...; the previous checkpoint is kept"
-    with pytest.raises(Exception, match=said), fitting("finetune", "x", Resources()) as fit:
+    message = f"step 1: the loss is nan on rows {', '.join(map(str, first))}, ...; the previous checkpoint is kept"
+    with pytest.raises(Exception, match=message), fitting("finetune", "x", Resources()) as fit:
         fit(model, broken, RowBatches(rows(), 4, 1, 1, 0), Fit())
 
 

@@ -54,10 +54,10 @@ def test_regression(checkout: Path) -> None:
     model, batch = model_and_batch("regression", checkout)
     total, count = losses.for_kind("regression")(model, batch, 0)
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-    found, right = model(**inputs).logits[:, 0].tolist(), batch["labels"].tolist()
-    kept = [i for i in range(6) if i != 1]
-    assert float(total) == pytest.approx(sum((found[i] - right[i]) ** 2 for i in kept), rel=1e-4)
-    assert int(count) == len(kept)
+    logits, right = model(**inputs).logits[:, 0].tolist(), batch["labels"].tolist()
+    labelled = [i for i in range(6) if i != 1]
+    assert float(total) == pytest.approx(sum((logits[i] - right[i]) ** 2 for i in labelled), rel=1e-4)
+    assert int(count) == len(labelled)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
@@ -104,14 +104,14 @@ def test_several_predictions_are_a_weighted_sum_of_means_for_every_row() -> None
     words, order = Two.losses(0)
     total, count = losses.Pretraining(Two.predict)(model, batch, 0)
     assert (float(total), int(count)) == (pytest.approx(2 * (words / 4 + 0.5 * order), rel=1e-5), 2)
-    total, count = losses.Pretraining(lambda *given: Two.predict(*given)[:1])(model, batch, 0)
+    total, count = losses.Pretraining(lambda *arguments: Two.predict(*arguments)[:1])(model, batch, 0)
     assert (float(total), int(count)) == (pytest.approx(words, rel=1e-5), 4)
 
 
 def test_held_out_scores_are_over_all_batches() -> None:
-    words, order = (np.array(each) for each in zip(Two.losses(0), Two.losses(1), strict=True))
-    found = losses.held_out(torch.nn.Linear(1, 1), Two(), Two.predict)  # type: ignore[arg-type]
-    assert found == pytest.approx(
+    words, order = (np.array(values) for values in zip(Two.losses(0), Two.losses(1), strict=True))
+    scores = losses.held_out(torch.nn.Linear(1, 1), Two(), Two.predict)  # type: ignore[arg-type]
+    assert scores == pytest.approx(
         {
             "mlm_loss": words.sum() / 8,
             "mlm_perplexity": np.exp(words.sum() / 8),

@@ -70,8 +70,8 @@ def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
     for name in ("of one", "of two"):
         (tmp_path / name).mkdir()
     alone = both(tmp_path, tmp_path / "of one")
-    own = multiprocessing.get_context("spawn")
-    pair = [own.Process(target=worker, args=(rank, tmp_path)) for rank in range(2)]
+    context = multiprocessing.get_context("spawn")
+    pair = [context.Process(target=worker, args=(rank, tmp_path)) for rank in range(2)]
     for process in pair:
         process.start()
     for process in pair:

@@ -64,9 +64,9 @@ SECRETS = {
 def test_no_secret_is_in_what_ray_logs(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**SECRETS, "RAY_ADDRESS": cluster, "BERTLINE_OFFLINE": "1"}.items():
         monkeypatch.setenv(name, value)
-    told = workers.runtime_environment()["env_vars"]
-    assert "planted" not in str(told)
-    assert told.get("BERTLINE_OFFLINE") == ("1" if cluster else None)
+    environment = workers.runtime_environment()["env_vars"]
+    assert "planted" not in str(environment)
+    assert environment.get("BERTLINE_OFFLINE") == ("1" if cluster else None)
 
 
 PLANTED = """
@@ -90,7 +90,7 @@ def test_no_file_of_rays_session_has_a_secret(checkout: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     session = Path(done.stdout.rpartition("session ")[2].strip())
-    files = [each for place in (session, checkout) for each in place.rglob("*") if each.is_file()]
+    files = [path for place in (session, checkout) for path in place.rglob("*") if path.is_file()]
     assert len(files) > 5
-    assert [str(each) for each in files if b"planted-" in each.read_bytes()] == []
+    assert [str(path) for path in files if b"planted-" in path.read_bytes()] == []
     assert "planted-" not in done.stdout + done.stderr

@@ -19,7 +19,7 @@ def test_another_line_end_in_conll_is_named(tmp_path: Path, end: str, gap: str) 
     with pytest.raises(InputError, match=rf"line 2: it holds U\+{ord(end):04X}.*; end lines by LF or CRLF"):
         list(conll.sentences(file))
     file.write_bytes(f"EU{gap}B-ORG\r\nrejects{gap}O\r\n\r\n".encode())
-    assert [found.words for found in conll.sentences(file)] == [["EU", "rejects"]]
+    assert [sentence.words for sentence in conll.sentences(file)] == [["EU", "rejects"]]
 
 
 @pytest.mark.parametrize("written", ["false", "true", 0, 1, None, []])

@@ -53,15 +53,15 @@ def test_a_pair_is_as_transformers_encodes_it(plugin: ModuleType, tmp_path: Path
 def test_long_empty_and_odd_texts_are_encoded(tmp_path: Path) -> None:
     loaded = tokenizer.load(tiny.tokenizer(tmp_path))
     rows = batch("single", *({"text": text, "label": None} for text in odd_texts.SOME))
-    found, _ = encoding.for_kind("single").encode(rows, loaded, Task("t", "single", ("a",)), 8)
-    assert max(found.column("length").to_pylist()) <= 8
-    assert found.column("input_ids").to_pylist()[0] == [loaded.cls_id, loaded.sep_id]
+    encoded, _ = encoding.for_kind("single").encode(rows, loaded, Task("t", "single", ("a",)), 8)
+    assert max(encoded.column("length").to_pylist()) <= 8
+    assert encoded.column("input_ids").to_pylist()[0] == [loaded.cls_id, loaded.sep_id]
 
 
 def test_a_regression_of_one_text_has_no_second_segment(english: tokenizer.Tokenizer) -> None:
     rows = [{"text": "ab", "text_pair": "cd", "label": 2.5}, {"text": "ab", "text_pair": "", "label": None}]
-    found, _ = sequence.encode(batch("regression", *rows), english, Task("t", "regression"), 16)
-    pair, single = found.to_pylist()
+    encoded, _ = sequence.encode(batch("regression", *rows), english, Task("t", "regression"), 16)
+    pair, single = encoded.to_pylist()
     assert np.isclose(pair["label"], 2.5)
     assert single["label"] is None
     assert pair["input_ids"][: len(single["input_ids"])] == single["input_ids"]

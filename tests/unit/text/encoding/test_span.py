@@ -56,7 +56,7 @@ def test_a_long_question_is_cut_where_it_is_said(japanese: tokenizer.Tokenizer) 
     row = {"question": "映画の公開日が決定、監督が語る。" * 3, "context": CONTEXT, "answers": []}
     lengths = []
     for most in (4, 9):
-        found, cut = span.encode(batch("span", row), japanese, SPAN, 32, max_question=most)
+        encoded, cut = span.encode(batch("span", row), japanese, SPAN, 32, max_question=most)
         assert cut == 1
-        lengths.append(found.column("first_length")[0].as_py())
+        lengths.append(encoded.column("first_length")[0].as_py())
     assert lengths == [4 + 2, 9 + 2]
