@@ -80,8 +80,10 @@ def _one_request(name: str, address: str, row: dict[str, Any]) -> str:
     deployment.run({"model": name})
     answer = ask(address, "/predict", {"rows": [row]})
     items = answer["predictions"][0].items()
-    said = ", ".join(f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in items)
-    return f"{said} ({answer['model']} version {answer['version']})"
+    values = ", ".join(
+        f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in items
+    )
+    return f"{values} ({answer['model']} version {answer['version']})"
 
 
 def _timed(what: str, work: Callable[[], T]) -> T:

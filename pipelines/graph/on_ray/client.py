@@ -58,8 +58,8 @@ def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
     Args:
         nodes: the resources of each node of the cluster, in use or not.
     """
-    wanted = asks.on(nodes)
-    for name, amount in wanted.items():
+    amounts = asks.on(nodes)
+    for name, amount in amounts.items():
         most = max((node.get(name, 0) for node in nodes), default=0)
         if amount > most:
             what, key = ASKED[name]
@@ -67,9 +67,9 @@ def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
                 f"it requires {_told(name, amount)} {what} (resources.{key}), and no node of the Ray cluster has "
                 + (f"more than {_told(name, most)}" if most else "any")
             )
-    if any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
+    if any(all(node.get(name, 0) >= amount for name, amount in amounts.items()) for node in nodes):
         return ""
-    every = ", ".join(f"{_told(name, amount)} {ASKED[name][0]}" for name, amount in wanted.items() if amount)
+    every = ", ".join(f"{_told(name, amount)} {ASKED[name][0]}" for name, amount in amounts.items() if amount)
     return f"it requires {every}, and no node of the Ray cluster has all of these"
 
 
@@ -204,13 +204,13 @@ class Placed:
         if isinstance(event, Reserved):
             return event
         name = event.name
-        wanted = self.running.pop(name, None) or self.waiting.pop(name)
+        needs = self.running.pop(name, None) or self.waiting.pop(name)
         if not isinstance(event, Lost):
             return event
         self._lost[name] = count = self._lost.get(name, 0) + 1
-        if 0 <= wanted.max_failures < count:
+        if 0 <= needs.max_failures < count:
             return Refused(name, f"{event.why}; lost {count} times, more than resources.max_failures")
-        self.reserve(name, wanted)
+        self.reserve(name, needs)
         return event
 
     def _send(self, what: Reserve | Command | Drop) -> None:
@@ -218,6 +218,6 @@ class Placed:
             self._pipe.send(what)
 
 
-def passed_on(own: Mapping[str, str]) -> dict[str, str]:
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of the executor's environment that a stage on a node gets."""
-    return {name: own[name] for name in PASSED if name in own}
+    return {name: environment[name] for name in PASSED if name in environment}
