@@ -141,13 +141,13 @@ def encode(model: Any, data: Encoded, packed: bool) -> torch.Tensor:
 
 def rates(work: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """The tokens per second of each contender, in turn."""
-    rates_by_name: dict[str, list[float]] = {name: [] for name in work}
+    rates_of: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(rounds):
         for name, measure in work.items():
-            rates_by_name[name].append(measure())
+            rates_of[name].append(measure())
             gc.collect()
             torch.cuda.empty_cache()
-    return rates_by_name
+    return rates_of
 
 
 def matrix_peak() -> float:
@@ -181,7 +181,7 @@ def speeds(of: Sizes) -> tuple[list[harness.Claim], Any, dict[str, float]]:
     ours(learned, titles, of.batch, of, on)  # which also warms all up
     encoded()
     top2 = {"strategy": "top_k", "top_k": 2}
-    rates_by_name = rates(
+    rates_of = rates(
         {
             "titles": lambda: ours(again(), titles, of.batch, of, on),
             "titles, peer": lambda: peer(again(), titles, of.batch, of.padded, of.warm, of.steps),
@@ -196,19 +196,19 @@ def speeds(of: Sizes) -> tuple[list[harness.Claim], Any, dict[str, float]]:
     )
     peak = matrix_peak()
     work = 6 * of.layers * 12 * of.hidden**2 / 1e12  # TFLOP of a token in the layers' products, forward and back
-    share = lambda key: [rate * work / peak for rate in rates_by_name[key]]  # noqa: E731
-    against = lambda key: [a / b for a, b in zip(rates_by_name[key], rates_by_name[f"{key}, peer"], strict=True)]  # noqa: E731
+    share = lambda key: [rate * work / peak for rate in rates_of[key]]  # noqa: E731
+    against = lambda key: [a / b for a, b in zip(rates_of[key], rates_of[f"{key}, peer"], strict=True)]  # noqa: E731
     claims = [
-        claim("finetune_titles_tokens_per_second", FINETUNE, rates_by_name["titles"], 0),
+        claim("finetune_titles_tokens_per_second", FINETUNE, rates_of["titles"], 0),
         claim(f"finetune_titles_vs_{name}_padded_to_{of.padded}", TIMES, against("titles")),
         claim("finetune_titles_share_of_matrix_peak", None, share("titles")),
-        claim(f"finetune_titles_batch_{of.few}_tokens_per_second", None, rates_by_name["few titles"], 0),
+        claim(f"finetune_titles_batch_{of.few}_tokens_per_second", None, rates_of["few titles"], 0),
         claim(f"finetune_titles_batch_{of.few}_vs_{name}_padded_to_{of.padded}", None, against("few titles")),
-        claim(f"finetune_{of.length}_tokens_per_second", None, rates_by_name["long rows"], 0),
+        claim(f"finetune_{of.length}_tokens_per_second", None, rates_of["long rows"], 0),
         claim(f"finetune_{of.length}_vs_{name}", None, against("long rows")),
         claim(f"finetune_{of.length}_share_of_matrix_peak", None, share("long rows")),
-        claim("finetune_top_2_layers_frozen_features_tokens_per_second", None, rates_by_name["top 2 layers"], 0),
-        claim("encode_titles_tokens_per_second", ENCODE, rates_by_name["encoding"], 0),
+        claim("finetune_top_2_layers_frozen_features_tokens_per_second", None, rates_of["top 2 layers"], 0),
+        claim("encode_titles_tokens_per_second", ENCODE, rates_of["encoding"], 0),
     ]
     return claims, (learned, held), {"matrix_peak_tflops": round(peak, 1)}
 

@@ -167,10 +167,10 @@ def _transfer(url: str, partial: Path, source: Source) -> None:
         raise OSError(f"cut off after {written:,} of {length:,} bytes")
 
 
-def _copy(answer: BinaryIO, out: BinaryIO, name: str, have: int, left: int) -> int:
+def _copy(answer: BinaryIO, out: BinaryIO, name: str, have: int, length: int) -> int:
     """Copy the answer's bytes and show progress; returns the number of bytes."""
     came = 0
-    with progress(f"fetching {name}", (have + left) / 1e6, "MB", have / 1e6) as advance:
+    with progress(f"fetching {name}", (have + length) / 1e6, "MB", have / 1e6) as advance:
         while piece := answer.read(PIECE):
             out.write(piece)
             came += len(piece)

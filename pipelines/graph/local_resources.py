@@ -40,19 +40,19 @@ class Limits:
     gpus: tuple[str, ...] = field(default_factory=gpus)
     running: dict[str, tuple[int, float, tuple[str, ...]]] = field(default_factory=dict)
 
-    def take(self, name: str, wanted: Resources) -> dict[str, str] | None:
+    def take(self, name: str, needs: Resources) -> dict[str, str] | None:
         """Reserve resources for a stage; returns its environment, which names its GPUs, or None if it has to wait.
 
         A stage that runs on Ray takes nothing of this machine: Ray decides when it runs.
         """
-        if wanted.placement == "ray":
+        if needs.placement == "ray":
             return {}
-        workers = max(1, wanted.workers if isinstance(wanted.workers, int) else wanted.workers[1])
-        threads, gigabytes = (wanted.threads or self.cores) * workers, wanted.memory_gb * workers
+        workers = max(1, needs.workers if isinstance(needs.workers, int) else needs.workers[1])
+        threads, gigabytes = (needs.threads or self.cores) * workers, needs.memory_gb * workers
         used = {gpu for _, _, held in self.running.values() for gpu in held}
         free = [gpu for gpu in self.gpus if gpu not in used]
         # torch uses any GPU that it sees, so each stage gets at least one, if there are GPUs
-        count = min(len(self.gpus), max(1, -int(-wanted.gpus * workers // 1)))
+        count = min(len(self.gpus), max(1, -int(-needs.gpus * workers // 1)))
         fits = (
             threads <= self.cores - sum(threads_held for threads_held, _, _ in self.running.values())
             and gigabytes <= self.memory_gb - sum(memory_held for _, memory_held, _ in self.running.values())

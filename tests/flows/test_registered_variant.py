@@ -27,7 +27,7 @@ ENTRY = {"teacher": "teacher", "data": "it", "method": "dynamic_int8"}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout in which a compress stage has run."""
     folder = tmp_path_factory.mktemp("made")
     with chdir(folder):
@@ -36,9 +36,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def small(made: Path, checkout: Path) -> Iterator[Path]:
+def small(prepared: Path, checkout: Path) -> Iterator[Path]:
     """What the compress stage leaves: its folder, and dvc.lock with digests of what it read and wrote."""
-    shutil.copytree(made, checkout, dirs_exist_ok=True)
+    shutil.copytree(prepared, checkout, dirs_exist_ok=True)
     yield paths.model("small")
     mlflow.set_tracking_uri(None)
 

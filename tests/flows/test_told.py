@@ -64,7 +64,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
 
 
 @pytest.fixture
-def told(checkout: Path) -> Iterator[list[list[dict[str, Any]]]]:
+def events(checkout: Path) -> Iterator[list[list[dict[str, Any]]]]:
     """The events that Prefect's server is told, each in a list of its own."""
     with listening() as (address, events), temporary_settings({PREFECT_API_URL: f"{address}/api"}):
         yield events
@@ -140,16 +140,16 @@ def test_a_source_that_changed_is_new_data_and_code_is_not(graph: Path) -> None:
 
 
 def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
-    told: list[list[dict[str, Any]]], graph: Path
+    events: list[list[dict[str, Any]]], graph: Path
 ) -> None:
     usual = (graph / "more.tsv").read_text()
     for count, delivery in enumerate(["wrong rows", usual, "wrong rows", usual], start=1):
         (graph / "more.tsv").write_text(delivery)
         for _ in range(2):
             assert new_data.fn() == ["more.tsv changed"]
-            assert len(told) == count
+            assert len(events) == count
         executor.run()  # nobody looks between this and the next delivery
-    (event,) = told[-1]
+    (event,) = events[-1]
     assert (event["event"], event["payload"]) == ("bertline.data", {"model": "data", "sources": "more.tsv"})
     assert event["resource"]["prefect.resource.id"] == "bertline.about.data"
 
@@ -159,16 +159,16 @@ def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
     assert new_data.fn() == []
     (graph / "more.tsv").write_text("wrong rows")
     new_data.fn()
-    assert len(told) == 6, "it was away in between"
+    assert len(events) == 6, "it was away in between"
     for delivery in ("wrong rows", "other rows"):
         (graph / "more.tsv").write_text(delivery)
         executor.run()
     (graph / "more.tsv").write_text("wrong rows")
     new_data.fn()
-    assert len(told) == 7, "the last run has read other rows"
+    assert len(events) == 7, "the last run has read other rows"
 
 
-def test_a_challenger_is_told_again_when_it_was_taken_back(told: list[list[dict[str, Any]]]) -> None:
+def test_a_challenger_is_told_again_when_it_was_taken_back(events: list[list[dict[str, Any]]]) -> None:
     """Its gate may say something else now: the champion is another."""
     ledgers.register_versions()
     first, second = (registry.version("m", number) for number in (1, 2))
@@ -176,14 +176,14 @@ def test_a_challenger_is_told_again_when_it_was_taken_back(told: list[list[dict[
     for count in (1, 2):
         for _ in range(2):
             retrain.tell([second])
-            assert len(told) == count
+            assert len(events) == count
         for action, version in (("promote", 2), ("rollback", 1)):  # nobody looks between these
             ledger.append("m", ledger.read("m"), action, version, "a test")
-    assert [sent[0]["payload"] for sent in told] == [{"model": "m", "version": "2"}] * 2
+    assert [sent[0]["payload"] for sent in events] == [{"model": "m", "version": "2"}] * 2
     retrain.tell([second])
     retrain.tell([first])  # the champion's data is back, and then that of the other again
     retrain.tell([second])
-    assert len(told) == 4
+    assert len(events) == 4
 
 
 def test_an_event_that_did_not_arrive_is_not_taken_for_told(
@@ -204,7 +204,7 @@ def test_an_event_that_did_not_arrive_is_not_taken_for_told(
     assert json.loads(prefect_events.TOLD.read_text()) == {"data": "new"}
 
 
-def test_flows_that_tell_at_the_same_moment_do_not_forget_each_other(told: list[list[dict[str, Any]]]) -> None:
+def test_flows_that_tell_at_the_same_moment_do_not_forget_each_other(events: list[list[dict[str, Any]]]) -> None:
     subjects = [f"challenger {number}" for number in range(12)]
     with ThreadPoolExecutor(len(subjects)) as pool:
         for future in [
@@ -213,4 +213,4 @@ def test_flows_that_tell_at_the_same_moment_do_not_forget_each_other(told: list[
         ]:
             future.result()
     assert sorted(json.loads(prefect_events.TOLD.read_text())) == sorted(subjects)
-    assert len(told) == len(subjects)
+    assert len(events) == len(subjects)

@@ -45,7 +45,7 @@ PARAMS = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The encoded rows and the encoder, once for all tests."""
     folder = tmp_path_factory.mktemp("tune")
     tiny.encoder(folder / "encoder", japanese=False)
@@ -57,9 +57,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def encoded(made: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def encoded(prepared: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    shutil.copytree(made, checkout, dirs_exist_ok=True)
+    shutil.copytree(prepared, checkout, dirs_exist_ok=True)
     return checkout
 
 

@@ -54,7 +54,18 @@ def _events() -> list[str]:
     texts: list[str] = []
     for number, (action, version, previous) in enumerate((("promote", 1, None), ("promote", 2, 1), ("rollback", 1, 2))):
         before = digest(texts[-1]) if texts else ""
-        texts.append(Event(str(number), action, version, previous, number, before, "me", "a test", _VERDICT).text())  # type: ignore[arg-type]
+        event = Event(
+            str(number),
+            action,  # type: ignore[arg-type]
+            version,
+            previous,
+            number,
+            before,
+            "me",
+            "a test",
+            _VERDICT,
+        )
+        texts.append(event.text())
     return texts
 
 

@@ -103,15 +103,15 @@ def check_what_dvc_shows() -> None:
     assert [line["step"] for line in lines["losses", "tiny-ja.csv"]]
 
 
-def test_the_graph_runs_once_and_then_only_what_changed(made: Made, repository: Path) -> None:
+def test_the_graph_runs_once_and_then_only_what_changed(finished: Made, repository: Path) -> None:
     assert {
         "ingest@livedoor-samples",
         "pretrain@tiny-ja",
         "compress@headlines-int8",
         "export@headlines",
         "report",
-    } <= set(made.ran)
-    assert len(made.ran) == 16
+    } <= set(finished.ran)
+    assert len(finished.ran) == 16
     assert len((repository / "dvc.lock").read_text().splitlines()) < 1000
     assert "headlines-int8    dynamic_int8" in (repository / "artifacts/reports/table.txt").read_text()
     assert tables.read(repository / "artifacts/predictions/headlines/test.parquet").num_rows == 90

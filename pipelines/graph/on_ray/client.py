@@ -40,10 +40,10 @@ class Asks(NamedTuple):
     joins: bool
 
     @classmethod
-    def of(cls, wanted: Resources) -> "Asks":
-        if wanted.workers:
+    def of(cls, needs: Resources) -> "Asks":
+        if needs.workers:
             return cls(0, 0, 0, True)
-        return cls(wanted.threads or None, wanted.gpus, int(wanted.memory_gb * 1e9), False)
+        return cls(needs.threads or None, needs.gpus, int(needs.memory_gb * 1e9), False)
 
     def on(self, nodes: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """The request as Ray's resources; `nodes` are the resources of each node."""
@@ -145,9 +145,9 @@ class Placed:
             if who := node_command.holder(name):
                 say(f"{name}: may still run for a moment, as {who}")
 
-    def reserve(self, name: str, wanted: Resources) -> None:
+    def reserve(self, name: str, needs: Resources) -> None:
         """Ask Ray for a place for the stage. The first call starts the driver."""
-        self.waiting[name] = wanted
+        self.waiting[name] = needs
         if self._process is None:
             self._pipe, other = Pipe()
             LOG.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ class Placed:
                     start_new_session=True,
                 )
             other.close()
-        self._send(Reserve(name, Asks.of(wanted)))
+        self._send(Reserve(name, Asks.of(needs)))
 
     def go(self, command: Command) -> None:
         """Run the stage at the place that was reserved for it."""
