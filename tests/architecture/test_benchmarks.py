@@ -45,7 +45,9 @@ def test_this_cpu_is_named_with_what_makes_it_fast(harness: Any) -> None:
     assert all(flag in known for flag in flags.split())
 
 
-def test_no_results_yet_are_none_and_a_broken_file_is_one_sentence(harness: Any, tmp_path: Path) -> None:
+def test_a_missing_result_file_reads_as_empty_and_a_broken_one_fails_in_one_sentence(
+    harness: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "kept.json"
     assert harness.kept(None, "claims") == harness.kept(file, "claims") == []
     file.write_text("")
@@ -115,7 +117,7 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
     assert runs.folder("few", entries | {"few": {"teacher": "big", "layers": 1}}, [1, 2], locked) is None
 
 
-def test_another_seed_sees_what_is_ready_and_makes_the_rest(
+def test_another_seed_reuses_finished_artefacts_and_makes_the_rest(
     harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = importlib.import_module("compress_runs")

@@ -47,7 +47,7 @@ def commands(service: dict[str, Any]) -> Iterator[list[str]]:
 OURS = [command for service in SERVICES.values() if "build" in service for command in commands(service)]
 
 
-def test_what_a_service_names_is_there() -> None:
+def test_files_and_services_that_a_service_names_exist() -> None:
     volumes = yaml.safe_load(FILE.read_text())["volumes"]
     used = set()
     for name, service in SERVICES.items():
@@ -118,7 +118,7 @@ def test_a_lease_is_kept_as_bertline_up_keeps_it(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("command", [command for command in OURS if command[0] in ("bertline", "mlflow")], ids=" ".join)
-def test_an_option_of_ours_or_of_mlflow_is_there(command: list[str]) -> None:
+def test_options_of_bertline_and_mlflow_exist(command: list[str]) -> None:
     group: Any = typer.main.get_command(cli.cli) if command[0] == "bertline" else mlflow_cli
     known = {option for parameter in group.commands[command[1]].params for option in parameter.opts}
     options = {word for word in command if word.startswith("--")}
@@ -127,7 +127,7 @@ def test_an_option_of_ours_or_of_mlflow_is_there(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [command for command in OURS if command[0] == "prefect"], ids=" ".join)
-def test_an_option_of_prefect_is_there(
+def test_options_of_prefect_exist(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [word for word in command[1:] if word != "--no-prompt"]
@@ -153,7 +153,7 @@ def test_the_bucket_is_made_once(checkout: Path) -> None:
     assert f"s3://{bucket['Name']}" in SERVICES["mlflow"]["entrypoint"]
 
 
-def test_what_is_made_outlives_its_container_and_what_ends_is_started_again() -> None:
+def test_services_restart_and_the_checkout_is_mounted() -> None:
     jobs = {"bucket", "deployments"}
     assert {name for name, service in SERVICES.items() if service.get("restart") != "unless-stopped"} == jobs
     folder = next(line.split()[1] for line in DOCKERFILE.splitlines() if line.startswith("WORKDIR"))
@@ -164,7 +164,7 @@ def test_what_is_made_outlives_its_container_and_what_ends_is_started_again() ->
 
 
 @pytest.mark.slow
-def test_what_dvc_has_goes_to_the_objects_and_comes_back(checkout: Path) -> None:
+def test_dvc_pushes_to_the_object_store_and_pulls_back(checkout: Path) -> None:
     Repo.init(no_scm=True).close()
     _, *remote = (ROOT / ".dvc/config").read_text().partition("['remote")
     with Path(".dvc/config").open("a") as config:

@@ -26,7 +26,7 @@ from pipelines.graph import checking
 from tests.support.places import ROOT
 
 WALK = "tests/serving/test_readme.py::test_the_way_from_a_clone_to_an_answer"
-USE = "tests/flows/test_cli.py::test_use_makes_a_file_active_and_refuses_to_lose_edits"
+USE = "tests/flows/test_cli.py::test_use_activates_a_file_and_refuses_to_lose_edits"
 # each command of README -> the test that runs it, or the script that every change must pass
 RUN_BY = {
     "make run": WALK,
@@ -124,7 +124,7 @@ def test_generated_pages_are_what_docs_generate_writes() -> None:
     assert generate.test_tables() == read("docs/tests.md"), "run python docs/generate.py"
 
 
-def test_readme_is_read_in_five_minutes() -> None:
+def test_readme_can_be_read_in_five_minutes() -> None:
     assert len(read("README.md").splitlines()) <= 150
 
 
@@ -136,7 +136,7 @@ def test_a_page_is_wrapped_and_leads_somewhere(page: str) -> None:
     assert [command for command in commands(text) if not is_there(command)] == []
 
 
-def test_what_is_wrong_with_a_page_is_found() -> None:
+def test_planted_faults_of_a_page_are_found() -> None:
     assert {"README.md", "CHANGELOG.md", "docs/glossary.md", "encoders/mini-ja/README.md"} < set(pages())
     assert long_lines(f"| {'x' * 100} |\n```\n{'x' * 101}\n```\n{'x' * 101}\n{'x' * 100}") == ["x" * 101]
     links = "[a](README.md) [b](nothing.md) [c](docs/log/README.md#nothing) [d](#one-two) [e](#three) [f](https://x.y)"
@@ -230,7 +230,7 @@ def test_prefects_deployments_name_real_flows() -> None:
             CronSchedule(cron=schedule["cron"])
 
 
-def test_each_deployment_is_tried_again_and_ends_and_tells_of_a_failure() -> None:
+def test_each_deployment_has_retries_a_time_limit_and_a_failure_hook() -> None:
     known = Settings().to_environment_variables(exclude_unset=False)
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
     for deployment in deployments:

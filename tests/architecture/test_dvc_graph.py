@@ -103,7 +103,7 @@ def test_deps_are_the_files_that_a_stage_runs(
     assert {name: files for name, files in wrong.items() if files} == {}
 
 
-def test_a_dep_left_out_is_found_and_so_is_one_too_many(
+def test_a_missing_dep_and_an_extra_dep_are_found(
     stages: dict[str, Listed], runs: dict[str, set[str]], manifests: dict[str, str]
 ) -> None:
     name = "params.yaml: finetune@headlines"
@@ -113,7 +113,7 @@ def test_a_dep_left_out_is_found_and_so_is_one_too_many(
     assert differences(runs[name], deps | {app}) == {"too many": [app]}
 
 
-def test_code_that_no_stage_runs_makes_none_stale(manifests: dict[str, str]) -> None:
+def test_a_change_in_code_that_no_stage_runs_makes_no_stage_stale(manifests: dict[str, str]) -> None:
     listed = {file for text in manifests.values() for file in code_manifest.read(text)}
     assert len(listed) > 150
     for file in ("entries/promote.py", "entries/tune.py", "graph/checking.py", "serving/app.py"):
@@ -137,7 +137,7 @@ class OtherWords(ast.NodeTransformer):
         return node
 
 
-def test_comments_docstrings_and_format_make_nothing_stale(copy: Path, manifests: dict[str, str]) -> None:
+def test_a_change_of_comments_docstrings_or_format_makes_no_stage_stale(copy: Path, manifests: dict[str, str]) -> None:
     """Every file is written anew from its syntax tree: on other lines, with other quotes, and without comments."""
     files = list((copy / "pipelines").rglob("*.py"))
     assert len(files) > 200
@@ -150,7 +150,9 @@ def test_comments_docstrings_and_format_make_nothing_stale(copy: Path, manifests
 @pytest.mark.parametrize(
     "file", ["training/loop.py", "data/formats/archives.py", "compression/methods/pkd.py", "core/errors.py"]
 )
-def test_a_statement_makes_stale_what_runs_it(file: str, copy: Path, manifests: dict[str, str]) -> None:
+def test_a_changed_statement_makes_the_stages_that_run_it_stale(
+    file: str, copy: Path, manifests: dict[str, str]
+) -> None:
     with (copy / "pipelines" / file).open("a") as opened:
         opened.write("\nMORE = 1\n")
     edited = {path.as_posix(): text for path, text in code_manifest.manifests(copy).items()}
@@ -210,7 +212,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("change", [*SAME, *OTHER])
-def test_a_digest_is_of_statements(change: str, tmp_path: Path) -> None:
+def test_a_digest_covers_statements_only(change: str, tmp_path: Path) -> None:
     """The digest is written down here: it is the same by every Python."""
     before, after = (SAME | OTHER)[change]
     file = tmp_path / "file.py"
@@ -223,7 +225,7 @@ def test_a_digest_is_of_statements(change: str, tmp_path: Path) -> None:
     assert (code_manifest.digest(edited) == was) is (change in SAME)
 
 
-def test_a_file_that_is_no_python_is_one_sentence(copy: Path) -> None:
+def test_a_file_that_is_no_python_fails_in_one_sentence(copy: Path) -> None:
     file = copy / "pipelines/training/loop.py"
     file.write_text("def f(:\n")
     with pytest.raises(InputError, match=r"training/loop\.py: line 1: not valid Python \(invalid syntax"):
@@ -277,7 +279,7 @@ def test_a_plugin_that_is_not_there_is_named_with_those_that_are() -> None:
         code_manifest.runs(stage, {"method": "dynamic_int"}, where="params.yaml: compress.x")
 
 
-def test_resources_make_nothing_stale(stages: dict[str, Listed]) -> None:
+def test_a_change_of_resources_makes_no_stage_stale(stages: dict[str, Listed]) -> None:
     keys = {key for stage in stages.values() for key in stage.params}
     assert "finetune.headlines" in keys
     assert not any(key.startswith("resources") for key in keys)

@@ -205,7 +205,7 @@ def test_a_file_keeps_the_rules(place: Path) -> None:
     assert violations(place, (ROOT / place).read_text(encoding="utf-8")) == []
 
 
-def test_the_rooms_are_those_that_are_ranked() -> None:
+def test_every_package_has_a_rank_among_the_layers() -> None:
     """No room without a rank, no rank without a room."""
     assert {room_of(place) for place in FILES} - {"pipelines"} == set(RANK)
 

@@ -127,7 +127,7 @@ def test_a_private_name_is_still_there(listed: Listed) -> None:
     resolved(listed.name)
 
 
-def test_a_name_that_vanished_is_said() -> None:
+def test_a_private_name_that_vanished_is_reported() -> None:
     with pytest.raises(AttributeError, match="_never"):
         resolved("torch._never")
 
@@ -152,7 +152,7 @@ def test_a_planted_private_name_is_found(what: str) -> None:
     assert name in list(used(source))
 
 
-def test_private_names_of_our_own_are_no_libraries() -> None:
+def test_private_names_of_this_project_need_no_listing() -> None:
     source = (
         "class A:\n    def __init__(self):\n        self._x = 1\n"
         "    def _y(self):\n        return self._x + other._y()\n"

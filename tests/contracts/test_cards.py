@@ -52,7 +52,7 @@ def run_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("family", "kind", "head", "pooling", "tokens"), HEADS)
-def test_its_lines_open_the_folder(
+def test_the_code_on_a_model_card_opens_the_folder(
     family: str, kind: str, head: str, pooling: str | None, tokens: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = saved(family, kind, head, pooling, tokens, checkout)
@@ -92,7 +92,9 @@ def test_a_tokenizer_of_another_family_leaves_nothing_behind(checkout: Path) -> 
     assert "auto_map" not in protocol.read_config(checkout / "other")
 
 
-def test_a_folder_that_only_bertline_opens_says_how(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_card_of_a_folder_that_only_bertline_opens_says_how(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, task = model_folder.load_tuned(saved("bert", "single", "native", None, "wordpiece", checkout))
     (checkout / "small").mkdir()
     model_folder.save(int8.quantize(model), checkout / "small", checkout / "model", task)

@@ -67,7 +67,9 @@ def reshaped(before: str, places: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("before", RESHAPED)
 @pytest.mark.parametrize("name", METHODS)
-def test_a_reshaped_teacher(name: str, before: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_teacher_with_pruned_heads_or_shared_layers_is_compressed_or_refused(
+    name: str, before: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     teacher = reshaped(before, tmp_path_factory)
     assert shapes.of(model_folder.load_tuned(teacher)[0])
     places = (teacher, "single", checkout / "out")
@@ -84,7 +86,7 @@ def test_a_reshaped_teacher(name: str, before: str, checkout: Path, tmp_path_fac
 
 
 @pytest.mark.parametrize(("groups", "again"), [(1, 2), (2, 3)])
-def test_layers_that_share_are_not_parted(groups: int, again: int, checkout: Path) -> None:
+def test_layers_that_share_weights_are_not_separated(groups: int, again: int, checkout: Path) -> None:
     """More groups than the teacher has would be named in config.json, and not be in the file."""
     compressed.teacher("roberta", "single", checkout / "whole", layers=4)
     compressed.compressed("share_layers", checkout / "whole", "single", checkout / "shared", groups=groups, epochs=0)
@@ -94,7 +96,7 @@ def test_layers_that_share_are_not_parted(groups: int, again: int, checkout: Pat
         compressed.compressed("share_layers", checkout / "shared", "single", checkout / "out", groups=again)
 
 
-def test_a_mobile_student_of_a_teacher_with_as_many_heads_in_every_layer(checkout: Path) -> None:
+def test_a_mobile_student_has_the_uniform_head_count_of_its_teacher(checkout: Path) -> None:
     """config.json says two heads, its note one in each layer; attention is compared head by head."""
     compressed.teacher("bert", "single", checkout / "whole", layers=4)
     compressed.compressed("prune_heads", checkout / "whole", "single", checkout / "teacher", share=0.5, epochs=0)

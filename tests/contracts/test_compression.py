@@ -52,7 +52,7 @@ def write_params(**more: Any) -> None:
     Path("params.yaml").write_text(yaml.safe_dump(values))
 
 
-def test_the_context_has_all_that_a_method_may_need(recorder: ModuleType) -> None:
+def test_the_context_holds_what_a_method_may_use(recorder: ModuleType) -> None:
     teacher, task = model_folder.load_tuned(paths.model("teacher"))
     compress.main("small")
     (context,) = recorder.given
@@ -71,7 +71,7 @@ def test_the_context_has_all_that_a_method_may_need(recorder: ModuleType) -> Non
     model_folder.load_tuned(paths.model("small"))
 
 
-def test_without_a_split_to_look_at_the_last_weights_are_kept(recorder: ModuleType) -> None:
+def test_without_a_dev_split_the_last_weights_are_kept(recorder: ModuleType) -> None:
     write_params()
     compress.main("small")
     (context,) = recorder.given
@@ -98,7 +98,7 @@ def test_a_run_cut_off_goes_on_at_its_step(recorder: ModuleType, monkeypatch: py
     assert recorder.events == [(what, step) for step in range(5, STEPS) for what in ("before", "loss")]
 
 
-def test_a_checkpoint_of_another_teacher_is_not_taken_up(recorder: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_of_another_teacher_is_not_reused(recorder: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The student, the rows and the params are the same: the teacher alone tells the two jobs apart."""
     cut_off(recorder, monkeypatch)
     tiny.classifier(paths.model("teacher"), seed=11)

@@ -102,13 +102,13 @@ def test_a_student_is_smaller_and_predicts(name: str, family: str, kind: str, ch
 
 @pytest.mark.parametrize("name", ["tinybert", "mobile"])
 @pytest.mark.parametrize("family", ["xlnet", "deberta-v2"])
-def test_without_attention_every_family_is_served(family: str, name: str, checkout: Path) -> None:
+def test_without_attention_losses_every_family_can_be_distilled(family: str, name: str, checkout: Path) -> None:
     teaching = context(checkout, family)
     assert size(compressed(name, teaching, attention=0.0)) < size(teaching.teacher)
 
 
 @pytest.mark.parametrize("name", STUDENTS)
-def test_a_teacher_under_a_head_of_ours_that_reads_all_layers(name: str, checkout: Path) -> None:
+def test_a_teacher_whose_head_reads_all_layers_is_distilled_or_refused(name: str, checkout: Path) -> None:
     teaching = context(checkout, head="linear")
     if name == "theseus":
         with pytest.raises(UsageError, match="the teacher's head reads weighted_sum, and modules show the last"):
@@ -137,7 +137,7 @@ WITHOUT_LABELS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", STUDENTS)
-def test_a_student_can_listen_to_its_teacher_alone(name: str, checkout: Path) -> None:
+def test_a_student_can_learn_from_its_teacher_without_labels(name: str, checkout: Path) -> None:
     """Other labels, the same student: so the rows of a transfer set may have any."""
     digests = set()
     for place in ("right", "wrong"):
@@ -193,13 +193,13 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         ),
     ],
 )
-def test_what_no_model_could_take_is_said_of_the_file(name: str, wrong: dict[str, Any], message: str) -> None:
+def test_impossible_values_are_refused_when_params_are_read(name: str, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=f"^params.yaml: compress.small{message}"):
         params.parse(plugins.load("pipelines.compression.methods", name).Params, wrong, "compress.small")
 
 
 @pytest.mark.parametrize(("name", "wrong", "message"), BAD)
-def test_what_cannot_be_is_said_before_any_training(
+def test_impossible_choices_are_refused_before_any_training(
     name: str, wrong: dict[str, Any], message: str, checkout: Path
 ) -> None:
     teaching = context(checkout)
@@ -269,7 +269,7 @@ def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STUDENTS)
-def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, checkout: Path) -> None:
+def test_the_dev_split_chooses_among_the_weights_of_the_last_fit(name: str, checkout: Path) -> None:
     """A score that falls: the weights after the first of two steps are kept, and nothing else is scored."""
     scored: list[dict[str, torch.Tensor]] = []
 
@@ -286,7 +286,7 @@ def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, chec
     assert not all(scored[1][key].equal(after[key]) for key in same)
 
 
-def test_rows_under_another_name_are_taken_and_told(
+def test_rows_of_a_task_with_another_name_are_used_and_reported(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another corpus with the same kind and labels cannot be told from another preparation of the teacher's."""

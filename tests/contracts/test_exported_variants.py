@@ -77,7 +77,7 @@ def check_that_plain_onnxruntime_answers(native: Path, out: Path, allowed: float
 
 
 @pytest.mark.parametrize("rounded", [False, True], ids=["floats", "int8"])
-def test_what_layers_share_is_exported_once(rounded: bool, checkout: Path) -> None:
+def test_shared_layers_are_exported_once(rounded: bool, checkout: Path) -> None:
     """Of its matrices the file has each once; those of a second layer would be as large again."""
     compressed.teacher("roberta", "single", checkout / "apart")
     compressed.compressed("share_layers", checkout / "apart", "single", checkout / "shared")

@@ -35,7 +35,7 @@ TAKES = {"pair": (2, 60)}
 
 
 @pytest.mark.parametrize(("kind", "family", "how"), pairwise([*TASKS], FAMILIES, HOW))
-def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, how: str, checkout: Path) -> None:
+def test_a_model_is_fine_tuned_saved_and_opened_again(kind: str, family: str, how: str, checkout: Path) -> None:
     resources = Resources(acceleration=how == "accelerated")
     source, task = tiny.of_family(family, checkout / "encoder"), TASKS[kind]
     data = encoded(kind, checkout / "encoded", source)
@@ -64,7 +64,9 @@ def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, how: st
 
 
 @pytest.mark.parametrize(("kind", "family", "strategy", "how"), pairwise([*TASKS], FAMILIES, ("top_k", "frozen"), HOW))
-def test_what_a_strategy_freezes_does_not_move(kind: str, family: str, strategy: str, how: str, checkout: Path) -> None:
+def test_parameters_that_a_strategy_freezes_do_not_change(
+    kind: str, family: str, strategy: str, how: str, checkout: Path
+) -> None:
     """As the finetune stage runs it: accelerated where the family can be, or plainly."""
     resources = Resources(acceleration=how == "accelerated")
     source, task = tiny.of_family(family, checkout / "encoder"), TASKS[kind]
@@ -85,7 +87,7 @@ def test_what_a_strategy_freezes_does_not_move(kind: str, family: str, strategy:
 
 
 @pytest.mark.parametrize(("kind", "family", "strategy"), pairwise([*TASKS], FAMILIES, ("full", "top_k")))
-def test_acceleration_changes_how_and_not_what(kind: str, family: str, strategy: str, checkout: Path) -> None:
+def test_acceleration_does_not_change_the_answers(kind: str, family: str, strategy: str, checkout: Path) -> None:
     """The loss curve and every answer's numbers, with and without: dropout, whose draws differ, is off.
 
     States of frozen layers are kept in float16: top_k agrees to its three digits.
@@ -130,7 +132,7 @@ def check_that_company_changes_nothing(predictor: Predictor, table: pa.Table, an
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> None:
+def test_a_model_memorizes_its_rows_and_beats_no_answer(kind: str, checkout: Path) -> None:
     """A model of the family that learns quickest is right on what it was shown, alone and in company, and as ONNX."""
     layers, epochs = TAKES.get(kind, (1, 30))
     source, task = tiny.of_family("modernbert", checkout / "encoder", layers=layers), TASKS[kind]
@@ -162,7 +164,7 @@ def test_a_baseline_predicts_every_kind(kind: str) -> None:
     assert fitted.parameters > 0
 
 
-def test_what_a_kind_does_not_take_is_one_sentence(checkout: Path) -> None:
+def test_options_that_a_kind_lacks_fail_in_one_sentence(checkout: Path) -> None:
     source = tiny.of_family("bert", checkout / "encoder")
     with pytest.raises(UsageError, match="rows of kind span support only the native head"):
         new_head.for_task(source, TASKS["span"], "linear")

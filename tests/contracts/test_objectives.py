@@ -97,7 +97,7 @@ def started(
 
 
 @pytest.mark.parametrize(("name", "family"), PAIRS)
-def test_it_learns_and_what_it_leaves_opens_again(name: str, family: str, text: Path, tmp_path: Path) -> None:
+def test_an_objective_learns_and_its_model_opens_again(name: str, family: str, text: Path, tmp_path: Path) -> None:
     objective, batches, model, entry = started(name, family, text)
     assert all(batches[3][key].equal(tensor) for key, tensor in batches[3].items())
     around, curve = objective.around(model, objective.Params()), []

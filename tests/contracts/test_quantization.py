@@ -27,7 +27,7 @@ FORMS = {"dynamic_int8": "int8", "static_int8": "qdq", "q8bert": "qdq", "group_q
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("method", QUANTIZING)
-def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> None:
+def test_a_method_quantizes_a_model_of_the_family(method: str, family: str, checkout: Path) -> None:
     context = teacher("single", family, checkout)
     options = {"learning_rate": 1e-9} if method == "q8bert" else {}
     out = quantized(method, context, **options)
@@ -47,7 +47,7 @@ def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> Non
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds.TASKS if kind != "single"])
 @pytest.mark.parametrize("method", QUANTIZING)
-def test_a_method_does_a_kind_of_rows(method: str, kind: str, checkout: Path) -> None:
+def test_a_method_quantizes_a_model_for_the_kind_of_rows(method: str, kind: str, checkout: Path) -> None:
     out = quantized(method, teacher(kind, "bert", checkout))
     assert Predictor.load(out).predict(kinds.rows(kind)).num_rows == 24
 
@@ -66,7 +66,7 @@ def test_a_family_with_other_weights_is_refused_before_any_work(method: str, fam
 
 
 @pytest.mark.parametrize("method", ["static_int8", "q8bert", "group_quant"])
-def test_what_is_quantized_is_not_quantized_again(method: str, checkout: Path) -> None:
+def test_a_quantized_model_is_not_quantized_again(method: str, checkout: Path) -> None:
     context = teacher("single", "bert", checkout)
     quantized("dynamic_int8", context)
     with pytest.raises(InputError, match=f"compress: {method}: the teacher has no linear layer of floats"):
@@ -85,7 +85,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_value_out_of_range_is_one_sentence(name: str) -> None:
+def test_a_value_out_of_range_fails_in_one_sentence(name: str) -> None:
     from pipelines.core import params
     from pipelines.entries.compress import Compress
 
@@ -114,7 +114,7 @@ def test_a_folder_whose_files_do_not_fit_is_refused(method: str, damage: str, ch
         model_folder.load_tuned(out)
 
 
-def test_packed_weights_take_their_bits(checkout: Path) -> None:
+def test_packed_weights_take_as_many_bits_as_asked_for(checkout: Path) -> None:
     """Four bits a weight, eight a word; of each group a step and a least weight."""
     out = quantized("group_quant", teacher("single", "bert", checkout))
     with safe_open(formats.weights(out), "pt") as file:
@@ -129,7 +129,7 @@ def test_packed_weights_take_their_bits(checkout: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fewer_bits_are_further_off_and_training_brings_them_nearer(checkout: Path) -> None:
+def test_fewer_bits_give_a_larger_error_and_training_reduces_it(checkout: Path) -> None:
     """Q-BERT's weights are trained while they are rounded: the loss of two bits falls."""
     context = teacher("single", "bert", checkout)
     errors = []
@@ -150,9 +150,7 @@ def test_fewer_bits_are_further_off_and_training_brings_them_nearer(checkout: Pa
     assert np.mean(right) > 0.9
 
 
-def test_training_for_int8_goes_on_after_a_kill_with_its_ranges(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_int8_training_resumes_with_its_ranges(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = weights(quantized("q8bert", teacher("single", "bert", checkout)))
     again = checkout / "again"
     again.mkdir()

@@ -30,5 +30,5 @@ def test_transformers_opens_it(language: str) -> None:
     assert all(ours.tokens([int(i)])[0].isalpha() for i in best)
 
 
-def test_shapes_stay_whole() -> None:
+def test_every_shipped_shape_has_a_small_form() -> None:
     assert {path.stem for path in tiny.SHAPES.glob("*.json")} <= set(tiny.SMALL)

@@ -67,7 +67,9 @@ def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, kind:
         ("prune_ffn", {"share": 0.5, "among": "model", "least": 8, "rounds": 3}, {"intermediate": set()}),
     ],
 )
-def test_layers_may_differ(name: str, more: Any, sizes: dict[str, set[int]], family: str, checkout: Path) -> None:
+def test_layers_of_a_pruned_model_may_have_different_sizes(
+    name: str, more: Any, sizes: dict[str, set[int]], family: str, checkout: Path
+) -> None:
     """config.json notes the sizes of each layer; what transformers' classes cannot say, its card says."""
     folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "out"
     model, says = compressed.compressed(name, folder, "single", out, **more)
@@ -83,7 +85,7 @@ def test_layers_may_differ(name: str, more: Any, sizes: dict[str, set[int]], fam
 
 
 @pytest.mark.parametrize("name", ["drop_layers", "share_layers", "factorize_embeddings", "prune_magnitude"])
-def test_a_smaller_model_can_listen_to_its_teacher_alone(name: str, checkout: Path) -> None:
+def test_a_smaller_model_can_learn_from_its_teacher_without_labels(name: str, checkout: Path) -> None:
     """With `soft: 1` other labels make the same model, and the one that labels make is another."""
     folder = compressed.teacher("bert", "single", checkout / "teacher")
     digests = {}
@@ -101,7 +103,7 @@ def test_a_smaller_model_can_listen_to_its_teacher_alone(name: str, checkout: Pa
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_what_a_method_does_not_claim_is_one_sentence(name: str, checkout: Path) -> None:
+def test_a_family_that_a_method_lacks_fails_in_one_sentence(name: str, checkout: Path) -> None:
     others = [family for family in (*kinds.FAMILIES, "bilstm") if family not in compressed.families(name)]
     if not others:
         assert {*compressed.families(name)} == {*backbones.BACKBONES}

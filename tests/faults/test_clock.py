@@ -41,7 +41,7 @@ def version_at(clock: str) -> str:
     return "none" if "had no champion" in sentence else sentence.removeprefix("m version ")[0]
 
 
-def test_a_clock_that_is_set_back(database: Path) -> None:
+def test_a_clock_set_back_does_not_change_the_history(database: Path) -> None:
     for clock, version in (("10:00", 1), ("09:00", 2), ("09:30", 3)):
         promote_at(clock, version, database)
     events_of = history.history("m")

@@ -140,7 +140,7 @@ def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
     require_same_student()
 
 
-def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_chosen_by_another_split_are_not_reused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed compression does not resume if `dev` names another split: scores on two splits cannot be compared."""
     scores = {"easy": [0.9, 0.8], "hard": [0.1, 0.3, 0.2, 0.2]}
     states: list[dict[str, torch.Tensor]] = []
@@ -187,7 +187,7 @@ def test_checkpoints_stay_until_the_model_has_its_place(place: Path, monkeypatch
     assert there == [True]
 
 
-def test_what_another_method_left_behind_is_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_of_another_method_are_not_reused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 

@@ -74,7 +74,7 @@ def victim(run: Forked, kind: str) -> int:
 
 @pytest.mark.parametrize("moments", [1, pytest.param(MOMENTS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", ["executor", "warm process", "stage"])
-def test_killed_and_run_again(repository: Path, kind: str, moments: int) -> None:
+def test_a_killed_run_finishes_when_run_again(repository: Path, kind: str, moments: int) -> None:
     finish()
     whole, draw, broken, number = texts(), random.Random(kind), 0, 0
     while number < moments or not broken:
@@ -128,7 +128,7 @@ def test_a_lock_file_that_another_run_is_writing_is_left_to_it(repository: Path)
     assert Path("dvc.lock").read_bytes() == whole
 
 
-def test_an_entry_of_a_process_that_has_ended_is_no_hindrance(repository: Path) -> None:
+def test_a_stale_lock_of_an_ended_process_is_ignored(repository: Path) -> None:
     """DVC looks only at the process id of an entry, which another process may have by now."""
     busy = {"pid": 1, "cmd": "dvc repro"}
     Path(".dvc/tmp").mkdir(exist_ok=True)
@@ -167,7 +167,7 @@ def commands(pid: int) -> list[str]:
     return lines
 
 
-def test_a_folder_that_the_cache_did_not_take_whole_is_no_result(repository: Path) -> None:
+def test_a_folder_that_is_half_in_the_cache_is_no_result(repository: Path) -> None:
     """The disk is full after the first file; a limit of the file size simulates this."""
     large = "ulimit -S -f unlimited; mkdir out; echo small > out/a; head -c 900000 /dev/zero > out/b"
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"a": {"cmd": large, "outs": ["out"]}}}))

@@ -84,7 +84,7 @@ def changes(seed: int, changes_each: int) -> int:
 
 @pytest.mark.parametrize("changes_each", [4, pytest.param(25, marks=pytest.mark.soak)])
 @on_both
-def test_changes_at_once_have_one_order(server: servers.Mlflow, changes_each: int) -> None:
+def test_concurrent_changes_have_one_order(server: servers.Mlflow, changes_each: int) -> None:
     """Repeat until two writers have met, so that few changes for each writer are enough."""
     counted = rounds = 0
     with FORKS.Pool(WRITERS, move_in, (os.getcwd(), server.address)) as pool:
@@ -102,7 +102,7 @@ def register_same(number: int) -> int:
 
 
 @on_both
-def test_the_same_model_registered_at_once_is_one_version(server: servers.Mlflow, checkout: Path) -> None:
+def test_two_concurrent_registrations_of_a_model_make_one_version(server: servers.Mlflow, checkout: Path) -> None:
     tiny.classifier(checkout / "model")
     with FORKS.Pool(2, move_in, (os.getcwd(), server.address)) as pool:
         numbers = pool.map(register_same, range(2), chunksize=1)
@@ -159,7 +159,9 @@ def run(action: str, seed: int, address: str, seconds: float | None) -> Killed:
 
 @pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("action", ["promote", "rollback", "register"])
-def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: str, kills: int) -> None:
+def test_a_change_killed_at_any_moment_leaves_the_ledger_whole(
+    server: servers.Mlflow, checkout: Path, action: str, kills: int
+) -> None:
     if action != "promote":
         tiny.classifier(checkout / "model")
     if action == "rollback":

@@ -182,7 +182,9 @@ def test_a_node_dies_and_its_stage_runs_again_elsewhere(
 
 
 @pytest.mark.parametrize("who", ["Ray's worker", "what attends the command"])
-def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, who: str) -> None:
+def test_a_killed_process_between_executor_and_stage_is_reported(
+    cluster: ray_nodes.Cluster, graph: Write, who: str
+) -> None:
     graph({"a": SLOW.format("a", SLEEP)}, {"threads": 1, "placement": "ray", "max_failures": 0})
     with running(cluster.address) as run:
         run.until("a: starts on")
@@ -226,7 +228,7 @@ def test_no_stage_outlives_its_executor(cluster: ray_nodes.Cluster, graph: Write
     assert Path("began").read_text() == "a\na\n"
 
 
-def test_what_cannot_be_placed_is_one_sentence(cluster: ray_nodes.Cluster, graph: Write) -> None:
+def test_a_stage_that_no_node_can_run_fails_in_one_sentence(cluster: ray_nodes.Cluster, graph: Write) -> None:
     waits = {"a": {"threads": 64}, "b": {"gpus": 1}}
     commands = {name: SLOW.format(name, 0) for name in ("a", "b", "c")}
     graph(commands, {"threads": 1, "placement": "ray", "stages": waits})

@@ -94,7 +94,7 @@ def served(server: servers.Mlflow, fault: Fault, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("fault", ["disk", "disk of a server", "s3"], indirect=True)
-def test_a_store_that_takes_nothing(fault: Fault) -> None:
+def test_a_store_that_refuses_writes_fails_in_one_sentence(fault: Fault) -> None:
     first = register("first")
     require_whole(first)
     ledger.append("m", ledger.read("m"), "promote", first.version, "a test")
@@ -113,7 +113,7 @@ def test_a_store_that_takes_nothing(fault: Fault) -> None:
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", ["s3"], indirect=True)
-def test_s3_ends_in_the_middle(fault: Fault, rounds: int) -> None:
+def test_s3_ending_during_a_registration_leaves_no_half_version(fault: Fault, rounds: int) -> None:
     """moto loses its objects when it ends, so versions that were complete before are not checked."""
     draw, failed, number = random.Random(1), 0, 0
     while number < rounds or not failed:

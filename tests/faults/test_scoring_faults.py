@@ -60,7 +60,7 @@ def is_whole(target: Path) -> bool:
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.soak)])
-def test_killed_at_random_moments_with_two_jobs_to_one_target(place: Path, kills: int) -> None:
+def test_two_scoring_jobs_killed_at_random_leave_a_whole_file(place: Path, kills: int) -> None:
     target, rng = place / "out.parquet", random.Random(1)
     began = time.monotonic()
     ends_well("a")

@@ -74,7 +74,7 @@ def promote_some(draw: random.Random) -> None:
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", FAULTS, indirect=True)
-def test_a_server_ends_in_the_middle_of_a_promotion(fault: Fault, rounds: int) -> None:
+def test_a_server_ending_during_a_promotion_leaves_the_ledger_whole(fault: Fault, rounds: int) -> None:
     draw, failed, done_rounds = random.Random(1), 0, 0
     while done_rounds < rounds or not failed:
         done_rounds += 1

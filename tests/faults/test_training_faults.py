@@ -61,7 +61,7 @@ def test_a_full_disk_costs_one_checkpoint_and_no_step(
     assert all(tensor.equal(after[name]) for name, tensor in whole.items())
 
 
-def test_finished_weights_that_find_no_room_are_not_lost(model: torch.nn.Module) -> None:
+def test_finished_weights_survive_a_full_disk(model: torch.nn.Module) -> None:
     start = fits.weights(model)
     whole = fitted(model)
     model.load_state_dict(start)
@@ -83,7 +83,7 @@ def test_finished_weights_that_find_no_room_are_not_lost(model: torch.nn.Module)
     assert all(tensor.equal(after[name]) for name, tensor in whole.items())
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_any_work(model: torch.nn.Module) -> None:
+def test_an_unwritable_folder_is_reported_before_any_work(model: torch.nn.Module) -> None:
     Path("state").symlink_to("/proc")
     steps: list[int] = []
     message = r"checkpoints/finetune/x: no checkpoint can be written there: "
@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_any_work(model: torch.nn
     assert not steps
 
 
-def test_memory_that_is_too_small_is_met_by_half_the_rows_once(
+def test_too_little_memory_halves_the_rows_at_once_for_the_rest_of_the_run(
     model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET")

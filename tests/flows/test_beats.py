@@ -86,7 +86,7 @@ def test_a_baseline_of_other_rows_is_not_compared(challenger: registry.Version) 
         promote("tiny")
 
 
-def test_a_baseline_that_is_not_there_is_told_by_check(checkout: Path) -> None:
+def test_check_reports_a_missing_baseline(checkout: Path) -> None:
     for fine in (True, False, "svm"):
         with_rules(beats=fine)
         checking.check()

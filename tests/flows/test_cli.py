@@ -26,7 +26,7 @@ def bertline(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_use_makes_a_file_active_and_refuses_to_lose_edits() -> None:
+def test_use_activates_a_file_and_refuses_to_lose_edits() -> None:
     refused = bertline("use", "params/good.yaml")
     assert refused.returncode == 2
     assert "params.yaml has edits that are in no commit and no file of params/" in refused.stderr
@@ -77,7 +77,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("command", "section"), COMMANDS, ids=[command for command, _ in COMMANDS])
-def test_a_wrong_name_is_told_before_prefect_starts(command: str, section: str) -> None:
+def test_a_wrong_name_is_reported_before_prefect_starts(command: str, section: str) -> None:
     sections = ("tune", "finetune", "promote", "score", "watch")
     Path("params.yaml").write_text(yaml.safe_dump({section: {"mine": {}} for section in sections}))
     called = f"""if True:
@@ -96,7 +96,7 @@ def test_a_wrong_name_is_told_before_prefect_starts(command: str, section: str) 
 
 
 @pytest.mark.slow
-def test_a_flow_fails_in_one_sentence_too() -> None:
+def test_a_flow_fails_in_one_sentence() -> None:
     Path("params.yaml").write_text("promote: {mine: {run: other}}\n")
     failed = commands.bertline("promote mine").require(2)
     assert failed.err.startswith("bertline: params.yaml: evaluate: no entry 'other'")

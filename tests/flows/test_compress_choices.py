@@ -71,7 +71,7 @@ def tried(name: str, share: float) -> Tried:
     return Tried((name,), 0.9, 0.5, int(1000 * share), share)
 
 
-def test_a_loss_of_the_whole_budget_keeps_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_equal_to_the_budget_is_within_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """0.92 - 0.91 is a little more than 0.01."""
     searching = search(monkeypatch, {"big": scoring(92), "int8": scoring(91)})
     monkeypatch.setattr(ChainSearch, "latency", lambda *_: ((0.5, 0.4, 0.6), "onnx"))
@@ -94,7 +94,7 @@ def test_an_entry_that_cannot_be_made_or_opened_is_refused(write: Write, monkeyp
     ]
 
 
-def test_a_search_whose_teacher_died_refuses_no_chain_for_that(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_does_not_blame_a_chain_for_its_teachers_death(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends, and goes on when it is started again."""
     searching = search(monkeypatch, {"big": scoring(92), "int8": scoring(92)})
 
@@ -159,7 +159,7 @@ def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypa
         (None, True, "no promote entry has the run big, so no gate was checked"),
     ],
 )
-def test_what_each_gate_says_is_told(
+def test_the_verdict_of_each_gate_is_printed(
     rules: dict[str, Any] | None, wins: bool, sentence: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(promote={"titles": {"run": "big", **rules}} if rules else {})
@@ -178,7 +178,7 @@ def test_what_each_gate_says_is_told(
         ("onnx", True, ((0.25, 0.2, 0.5), "onnx")),
     ],
 )
-def test_a_model_is_as_fast_as_by_its_faster_runtime(
+def test_a_models_latency_is_that_of_its_faster_runtime(
     runtime: str, exports: bool, expected: object, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch rounds what it computes in floats, and is slower than the teacher here."""
@@ -223,7 +223,7 @@ def folder() -> chain_folder.ChainFolder:
     return chain_folder.ChainFolder.of("big", ENTRIES, SCORED, ExitStack())
 
 
-def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_result_of_an_entry_invalidates_the_chains(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step of a chain is the entry's own result, and code and rows are those of the graph."""
     locked = {
         name: {"deps": [{"path": "pipelines/code.py", "md5": "1"}], "outs": [{"path": "artifacts", "md5": "2"}]}
@@ -243,9 +243,7 @@ def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatc
     assert len(others | {before}) == 5
 
 
-def test_an_export_is_made_anew_when_its_params_or_its_code_have_changed(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_is_repeated_when_its_params_or_code_change(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     exports: list[str] = []
 
     def run(runner: StageRunner, stage: str, key: str) -> None:
@@ -266,7 +264,7 @@ def test_an_export_is_made_anew_when_its_params_or_its_code_have_changed(
     assert exports == ["export int8"] * 3
 
 
-def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_that_compress_entries_are_tried_as_they_are(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain that params.yaml has may win, and there is nothing to add then. No further step is tried on it."""
     of_my_own = {"half-int8": {"teacher": "half", "data": "rows", "method": "dynamic_int8"}}
     last = {"least": {"teacher": "half-int8", "data": "rows", "method": "group_quant"}}
@@ -311,7 +309,7 @@ def searched(tried: list[Tried], winner: Chain | None) -> Searched:
     return Searched("big", "accuracy", "test", Budget(), teacher, tried, chosen, {}, [])
 
 
-def test_a_gate_that_is_stricter_than_the_budget_is_told_first(
+def test_a_gate_that_is_stricter_than_the_budget_is_reported_first(
     write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(promote={"titles": {"run": "big", "may_lose": 0.005}, "wide": {"run": "big", "may_lose": 0.01}})

@@ -192,7 +192,7 @@ def assert_logged() -> None:
     assert {"index.html", "table.md", "winner.yaml"} <= shown
 
 
-def test_what_cannot_be_searched_is_one_sentence(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_search_fails_in_one_sentence(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     Path("params.yaml").write_text(yaml.safe_dump({**PARAMS, "compress": {}}, sort_keys=False))
     (line,) = bertline("compress", "it", status=2).splitlines()

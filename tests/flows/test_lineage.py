@@ -38,7 +38,7 @@ def add(client: MlflowClient, name: str, tags: dict[str, str]) -> registry.Versi
     return registry.version(name, int(created.version))
 
 
-def test_a_version_names_its_teachers_version_whatever_becomes_of_that(client: MlflowClient) -> None:
+def test_a_version_names_its_teachers_version_even_after_that_is_deleted(client: MlflowClient) -> None:
     teacher, student = str(paths.model("big")), str(paths.model("small"))
     lock = {
         "finetune@big": stage({"rows": ROWS}, {teacher: TEACHER}),
@@ -61,7 +61,7 @@ def test_a_version_names_its_teachers_version_whatever_becomes_of_that(client: M
     assert lineage.of_model("early/1")["parents"] == []
 
 
-def test_a_version_of_another_tool_is_one_sentence_and_is_passed_over(client: MlflowClient, checkout: Path) -> None:
+def test_a_version_of_another_tool_is_skipped(client: MlflowClient, checkout: Path) -> None:
     (checkout / "foreign.py").write_text(
         "import mlflow\n"
         "class Echo(mlflow.pyfunc.PythonModel):\n"

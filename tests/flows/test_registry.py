@@ -48,9 +48,7 @@ def register(folder: Path) -> registry.Version:
 
 
 @pytest.mark.slow
-def test_a_better_one_is_promoted_a_worse_one_refused_and_the_way_back_is_open(
-    registered: Path, checkout: Path
-) -> None:
+def test_a_better_version_is_promoted_a_worse_one_refused_and_rollback_works(registered: Path, checkout: Path) -> None:
     from flows.promote import promote, rollback
 
     first = register(registered)
@@ -100,7 +98,7 @@ def _check_what_is_kept(third: registry.Version) -> None:
 
 
 @pytest.mark.slow
-def test_a_label_that_the_champion_does_not_know_is_not_in_the_way(registered: Path, checkout: Path) -> None:
+def test_a_new_label_that_the_champion_lacks_does_not_block_promotion(registered: Path, checkout: Path) -> None:
     """The champion is wrong on its rows, and the next challenger may know it."""
     from flows.promote import promote
 
@@ -120,9 +118,7 @@ def test_a_label_that_the_champion_does_not_know_is_not_in_the_way(registered: P
     assert outcome.reasons[0].startswith(f"passed: accuracy {(count - 1) / count:.4f}, ")
 
 
-def test_rows_that_are_replaced_while_a_version_is_measured_are_said(
-    registered: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_replaced_during_measurement_are_reported(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = paths.rows("rows") / "test.parquet"
 
     def replaced(*_: object) -> list[dict[str, object]]:
@@ -136,7 +132,7 @@ def test_rows_that_are_replaced_while_a_version_is_measured_are_said(
 
 
 @pytest.mark.slow
-def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path) -> None:
+def test_the_gate_has_a_dry_run_and_can_be_off(registered: Path, checkout: Path) -> None:
     from flows.promote import promote
 
     register(registered)
@@ -155,7 +151,7 @@ def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path)
 
 
 @pytest.mark.slow
-def test_a_version_that_does_not_answer_is_not_gone_back_to(
+def test_rollback_refuses_a_version_that_does_not_answer(
     registered: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows.promote import promote, rollback
@@ -179,7 +175,7 @@ def test_a_version_that_does_not_answer_is_not_gone_back_to(
 
 
 @pytest.mark.slow
-def test_a_version_that_was_taken_back_does_not_come_back_unasked(registered: Path, checkout: Path) -> None:
+def test_a_version_rolled_back_is_not_promoted_again_by_itself(registered: Path, checkout: Path) -> None:
     """A retraining of the same data finds it again, and makes it the challenger."""
     from flows.promote import promote, rollback
 
@@ -204,7 +200,7 @@ def test_a_version_that_was_taken_back_does_not_come_back_unasked(registered: Pa
     assert promote("tiny").promoted, "somebody has asked for it since"
 
 
-def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(
+def test_an_alias_moved_by_hand_is_ignored_and_put_back(
     registered: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = store.connect()
@@ -229,7 +225,7 @@ def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(
     assert "the ledger was tampered with: event 1 was changed: it is no longer an event" in capsys.readouterr().err
 
 
-def test_what_was_read_of_a_ledger_is_not_read_again_and_never_believed_blindly(registered: Path) -> None:
+def test_a_cached_ledger_is_not_read_again_and_is_verified(registered: Path) -> None:
     register(registered)
     client = store.connect()
     for number in (2, 3):
@@ -247,7 +243,7 @@ def test_what_was_read_of_a_ledger_is_not_read_again_and_never_believed_blindly(
     assert ledger.champion("tiny") == 2
 
 
-def test_a_name_or_an_alias_that_is_not_there_is_one_sentence(registered: Path) -> None:
+def test_a_missing_name_or_alias_fails_in_one_sentence(registered: Path) -> None:
     with pytest.raises(InputError, match="no registered model 'tiny'; there are: none"):
         registry.get("tiny", "champion")
     register(registered)
@@ -267,7 +263,7 @@ def test_no_secret_of_the_environment_is_written_down(
     assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
-def test_a_version_remembers_where_it_came_from(registered: Path) -> None:
+def test_a_version_holds_its_md5_and_its_files(registered: Path) -> None:
     version = register(registered)
     assert version.tags["md5"] == str(registered)
     folder = registry.folder(version)

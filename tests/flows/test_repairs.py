@@ -39,7 +39,7 @@ def promote(*versions: int) -> None:
         assert flow.promote.fn("m", version, reason="a test").promoted
 
 
-def test_a_champion_that_was_deleted_is_no_dead_end(client: MlflowClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_champion_does_not_block_promotion(client: MlflowClient, capsys: pytest.CaptureFixture[str]) -> None:
     promote(1)
     client.delete_model_version("m", "1")
     with pytest.raises(InputError, match="no champion before version 1 to roll back to"):
@@ -53,9 +53,7 @@ def test_a_champion_that_was_deleted_is_no_dead_end(client: MlflowClient, capsys
     assert ledgers.alias() == ledger.champion("m") == 2
 
 
-def test_a_rollback_passes_over_versions_that_were_deleted(
-    client: MlflowClient, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rollback_skips_deleted_versions(client: MlflowClient, capsys: pytest.CaptureFixture[str]) -> None:
     promote(1, 2, 3)
     for gone in ("2", "3"):
         client.delete_model_version("m", gone)
@@ -70,7 +68,7 @@ def test_a_rollback_passes_over_versions_that_were_deleted(
 
 
 @pytest.mark.parametrize("look", ["history", "history at", "rollback", "rollback to the champion"])
-def test_whoever_looks_at_the_ledger_mends_the_alias_and_says_so(
+def test_reading_the_ledger_repairs_the_alias_and_reports_it(
     look: str, client: MlflowClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     promote(1, 2)
@@ -88,7 +86,7 @@ def test_whoever_looks_at_the_ledger_mends_the_alias_and_says_so(
     assert ledgers.alias() == (1 if look == "rollback" else 2)
 
 
-def test_who_may_only_read_sees_the_history_of_an_alias_that_is_wrong(
+def test_a_read_only_user_sees_the_history_despite_a_wrong_alias(
     client: MlflowClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     promote(1)
@@ -102,7 +100,7 @@ def test_who_may_only_read_sees_the_history_of_an_alias_that_is_wrong(
     assert "the alias cannot be moved" in capsys.readouterr().err
 
 
-def test_an_alias_of_a_model_that_was_never_promoted_is_somebody_elses(client: MlflowClient) -> None:
+def test_an_alias_of_a_never_promoted_model_is_left_alone(client: MlflowClient) -> None:
     client.set_registered_model_alias("m", "champion", "3")
     assert history.plain(history.history("m")) == "m has no champion"
     assert ledgers.alias() == 3
@@ -111,7 +109,7 @@ def test_an_alias_of_a_model_that_was_never_promoted_is_somebody_elses(client: M
 
 
 @pytest.mark.parametrize("harm", ["changed", "deleted"])
-def test_a_last_event_that_was_deleted_or_changed_shows_where_it_was_read(
+def test_a_deleted_or_changed_last_event_is_noticed_where_it_was_read(
     harm: str, client: MlflowClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     promote(1, 2)
@@ -147,7 +145,9 @@ class Answers:
 
 
 @pytest.mark.parametrize("takes", [0, 1, 2])
-def test_a_server_whose_answer_is_lost(takes: int, client: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_of_the_server_does_not_repeat_an_event(
+    takes: int, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert MlflowException("", 1).get_http_status_code() == HTTPStatus.INTERNAL_SERVER_ERROR
     promote(1)
     answers = Answers(takes)

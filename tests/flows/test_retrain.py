@@ -58,7 +58,7 @@ def logged(stage: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("graph")
-def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None:
+def test_stages_that_ran_before_a_failure_are_logged() -> None:
     with pytest.raises(InputError, match="evaluate@tiny failed"):
         retrain.retrain()
     assert list(lockfile.locked()) == ["finetune@tiny"]
@@ -86,7 +86,7 @@ def of_stages() -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("graph")
-def test_nobody_changes_an_artefact_while_it_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artefacts_are_locked_during_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("whole").touch()
     refusals = []
 
@@ -112,12 +112,12 @@ def another_run() -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("graph")
-def test_a_name_that_is_none_is_refused_before_anything_runs() -> None:
+def test_an_unknown_name_is_refused_before_anything_runs() -> None:
     with pytest.raises(UsageError, match=r"no entry 'tinny' \(did you mean 'tiny'"):
         retrain.retrain(["tinny"])
     assert not lockfile.LOCK.exists()
 
 
-def test_a_machine_without_git_is_outside_of_git(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_commit_is_unknown(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(checkout))
     assert registration.git_commit() == {}

@@ -80,7 +80,7 @@ def replica(config: dict[str, str]) -> Predictor:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("trained")
-def test_both_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_champion_and_challenger_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     version = retrain.register.fn("tiny")
     runtime, measured = version.tags["runtime"], json.loads(version.tags["runtime_measured"])
     assert runtime in ("onnx", "torch")
@@ -96,7 +96,7 @@ def test_both_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize(("runtime", "opened"), [("torch", Torch), ("onnx", Onnx)])
-def test_everything_opens_what_the_version_was_registered_with(
+def test_every_reader_opens_the_runtime_that_the_version_was_registered_with(
     runtime: str, opened: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interleaved, "compare", lambda *args, **more: pytest.fail("measured, though one is named"))
@@ -130,7 +130,7 @@ def test_everything_opens_what_the_version_was_registered_with(
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_champion_that_does_not_open_is_said_once_and_the_other_goes_on(
+def test_a_champion_that_does_not_open_is_reported_once_and_the_old_one_serves(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name_runtime("torch")
@@ -153,7 +153,7 @@ def test_a_champion_that_does_not_open_is_said_once_and_the_other_goes_on(
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_version_of_before_has_no_tag_and_answers_by_its_export() -> None:
+def test_a_version_without_a_runtime_tag_answers_by_its_export() -> None:
     name_runtime("torch")
     version = retrain.register.fn("tiny")
     assert (registry.folder(version) / "model.safetensors").is_file()

@@ -74,7 +74,7 @@ def scored() -> list[str]:
 
 
 @pytest.mark.usefixtures("champion")
-def test_what_is_due_is_scored_once() -> None:
+def test_a_due_window_is_scored_once() -> None:
     for day in (days()[1], days()[4]):
         arrive(day)
     lines = score_windows("daily")
@@ -92,7 +92,7 @@ def test_what_is_due_is_scored_once() -> None:
 
 
 @pytest.mark.usefixtures("champion")
-def test_the_newest_window_alone_by_the_policy_latest_and_the_rest_by_a_backfill() -> None:
+def test_the_policy_latest_scores_the_newest_window_and_a_backfill_the_rest() -> None:
     write_params("latest")
     for day in days():
         arrive(day)
@@ -110,7 +110,7 @@ def test_the_newest_window_alone_by_the_policy_latest_and_the_rest_by_a_backfill
 
 
 @pytest.mark.usefixtures("champion")
-def test_a_window_that_fails_does_not_keep_the_others() -> None:
+def test_a_failed_window_does_not_stop_the_others() -> None:
     for day in days():
         arrive(day)
     Path(f"in/{days()[2]}.parquet").write_bytes(b"no Parquet")
@@ -126,7 +126,7 @@ def test_a_window_that_fails_does_not_keep_the_others() -> None:
 
 
 @pytest.mark.usefixtures("champion")
-def test_a_backfill_counts_what_failed_what_has_no_file_and_what_it_scored() -> None:
+def test_a_backfill_counts_failed_missing_and_scored_windows() -> None:
     for day in (days()[0], days()[2]):
         arrive(day)
     Path(f"in/{days()[3]}.parquet").write_bytes(b"no Parquet")
@@ -140,7 +140,7 @@ def test_a_backfill_counts_what_failed_what_has_no_file_and_what_it_scored() -> 
 
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("champion")
-def test_a_pipe_as_target_is_neither_done_nor_waited_for() -> None:
+def test_a_named_pipe_as_target_is_refused_without_waiting() -> None:
     for day in days():
         arrive(day)
     Path("out").mkdir()
@@ -201,7 +201,7 @@ def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
 
 
 @pytest.mark.usefixtures("champion")
-def test_a_window_that_is_scored_again_is_measured_again_whatever_the_clock_says() -> None:
+def test_a_window_scored_again_is_measured_again() -> None:
     for day in days():
         arrive(day)
     score_windows("daily")
@@ -240,7 +240,7 @@ def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
 
 
 @pytest.mark.usefixtures("champion")
-def test_rows_without_a_version_are_told_and_not_as_before() -> None:
+def test_rows_without_a_version_are_reported() -> None:
     for day in days():
         arrive(day)
     score_windows("daily")

@@ -50,7 +50,7 @@ def bertline(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_server_of_somebody_else_is_not_taken_for_ours(environment: dict[str, str]) -> None:
+def test_a_port_in_use_by_another_server_is_reported(environment: dict[str, str]) -> None:
     with socket.socket() as theirs:
         theirs.bind(("127.0.0.1", int(environment["BERTLINE_MLFLOW_PORT"])))
         theirs.listen()

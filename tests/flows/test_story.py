@@ -188,7 +188,7 @@ def ended(api: str, flow: str) -> int:
     return [state["name"] for state in states].count("Completed")
 
 
-def test_the_story(api: str) -> None:
+def test_a_model_is_trained_registered_served_watched_and_rolled_back(api: str) -> None:
     the_first_champion(api)
     days_are_scored_once_each()
     drift_asks_for_a_retraining(api)

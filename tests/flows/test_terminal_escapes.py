@@ -27,7 +27,7 @@ def lines_and_controls(text: str) -> tuple[int, list[str]]:
     return len(text.splitlines()), controls
 
 
-def test_letters_stay_and_all_that_steers_is_escaped() -> None:
+def test_letters_stay_and_control_characters_are_escaped() -> None:
     assert printable("新しい報告　を 100% é \\n 😀") == "新しい報告　を 100% é \\n 😀"
     assert printable("a\nb\tc\x1b[0m") == r"a\nb\tc\u001b[0m"
     assert printable("a\nb\tc\x9b", keep="\n\t") == "a\nb\tc\\u009b"
@@ -35,7 +35,7 @@ def test_letters_stay_and_all_that_steers_is_escaped() -> None:
     assert json.loads(printable(json.dumps({"a": ATTACK}, ensure_ascii=False))) == {"a": ATTACK}
 
 
-def test_a_history_has_a_line_an_event() -> None:
+def test_a_history_has_one_line_per_event() -> None:
     verdict = {"findings": [Finding(f"rule{ATTACK}", 0, 0, True, f"sentence{ATTACK}").__dict__]}
     event = Event("id", "promote", 1, None, 0, "", f"actor{ATTACK}", f"reason{ATTACK}", verdict)
     entry = Entry(1, 0, event, "")
@@ -47,7 +47,7 @@ def test_a_history_has_a_line_an_event() -> None:
     assert lines_and_controls(history.plain_at(at)) == (1, [])
 
 
-def test_a_lineage_has_a_line_a_fact() -> None:
+def test_a_lineage_has_one_line_per_fact() -> None:
     stage = {"stage": f"s{ATTACK}", "run": f"r{ATTACK}", "read": {f"p{ATTACK}": f"m{ATTACK}"}, "wrote": {}}
     finding = Finding("rule", 0, 0, True, f"sentence{ATTACK}").__dict__
     version: dict[str, Any] = {
@@ -84,7 +84,9 @@ def test_a_board_shows_the_lines_of_a_stage_s_log(
     assert CLEAR not in console.export_text(styles=True)
 
 
-def test_errors_and_notes_are_harmless(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_and_notes_hold_no_control_characters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     assert lines_and_controls(one_line(InputError(f"no registered model 'x'; there are: {ATTACK}"), 1200)) == (1, [])
     say(f"news: {ATTACK}")

@@ -77,7 +77,7 @@ def breaks(why: str = "the disk is full") -> None:
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_flow_that_fails_is_told(heard: list[dict[str, str]]) -> None:
+def test_a_failed_flow_is_reported(heard: list[dict[str, str]]) -> None:
     with pytest.raises(ValueError, match="the disk is full"):
         breaks()
     (notice,) = heard
@@ -87,7 +87,7 @@ def test_a_flow_that_fails_is_told(heard: list[dict[str, str]]) -> None:
 
 @pytest.mark.usefixtures("checkout")
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/s3cr3t", "s3cr3t", "http://127.0.0.1:9/a s3cr3t"])
-def test_a_deaf_address_does_not_hide_the_failure_and_is_not_told(
+def test_an_unreachable_webhook_does_not_hide_the_failure(
     address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
@@ -100,7 +100,7 @@ def test_a_deaf_address_does_not_hide_the_failure_and_is_not_told(
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_failure_is_told_without_passwords(heard: list[dict[str, str]]) -> None:
+def test_a_failure_is_reported_without_passwords(heard: list[dict[str, str]]) -> None:
     with pytest.raises(ValueError, match="no answer"):
         breaks.with_options(name="asks")("no answer from http://me:s3cr3t@127.0.0.1:9/x")
     (message,) = heard
@@ -139,7 +139,7 @@ def test_a_source_that_changed_is_new_data_and_code_is_not(graph: Path) -> None:
     assert second["rows"] != first["rows"]
 
 
-def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
+def test_new_data_is_announced_once_and_a_restored_delivery_again(
     events: list[list[dict[str, Any]]], graph: Path
 ) -> None:
     usual = (graph / "more.tsv").read_text()
@@ -168,7 +168,7 @@ def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
     assert len(events) == 7, "the last run has read other rows"
 
 
-def test_a_challenger_is_told_again_when_it_was_taken_back(events: list[list[dict[str, Any]]]) -> None:
+def test_a_challenger_is_announced_again_after_a_rollback(events: list[list[dict[str, Any]]]) -> None:
     """Its gate may say something else now: the champion is another."""
     ledgers.register_versions()
     first, second = (registry.version("m", number) for number in (1, 2))
@@ -186,7 +186,7 @@ def test_a_challenger_is_told_again_when_it_was_taken_back(events: list[list[dic
     assert len(events) == 4
 
 
-def test_an_event_that_did_not_arrive_is_not_taken_for_told(
+def test_an_undelivered_event_is_sent_again(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
@@ -204,7 +204,7 @@ def test_an_event_that_did_not_arrive_is_not_taken_for_told(
     assert json.loads(prefect_events.TOLD.read_text()) == {"data": "new"}
 
 
-def test_flows_that_tell_at_the_same_moment_do_not_forget_each_other(events: list[list[dict[str, Any]]]) -> None:
+def test_concurrent_flows_keep_each_others_events(events: list[list[dict[str, Any]]]) -> None:
     subjects = [f"challenger {number}" for number in range(12)]
     with ThreadPoolExecutor(len(subjects)) as pool:
         for future in [

@@ -149,7 +149,7 @@ def test_a_trial_that_cannot_be_trained_does_not_end_the_search(encoded: Path) -
         ({"sampler": "grid"}, "tune.it.search.learning_rate: a grid needs choices"),
     ],
 )
-def test_a_search_that_cannot_be_is_refused_before_it_begins(encoded: Path, tune: dict, sentence: str) -> None:
+def test_an_impossible_search_is_refused_before_it_begins(encoded: Path, tune: dict, sentence: str) -> None:
     change(**tune)
     with pytest.raises(UsageError, match=re.escape(sentence)):
         search.fn("it")

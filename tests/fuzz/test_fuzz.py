@@ -29,7 +29,7 @@ def test_a_round_of_mutants_gives_rows_or_one_sentence(kind: Callable[[random.Ra
 
 
 @pytest.mark.parametrize("kind", kinds.WEIGHTS, ids=lambda kind: kind.__name__)
-def test_what_is_not_changed_is_read(
+def test_unchanged_inputs_are_read(
     kind: Callable[[random.Random], kinds.Run], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a sentence about each mutant would say nothing."""
@@ -47,7 +47,7 @@ def test_what_is_not_changed_is_read(
         assert run.result(kind(random.Random(number)), debug=True) == "rows"
 
 
-def test_a_worker_that_does_not_start_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_does_not_start_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "__file__", "/dev/null/x")
     (only,) = run.watched(1, range(5))
     assert only["kind"] == "the worker"

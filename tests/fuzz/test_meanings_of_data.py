@@ -170,7 +170,7 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_of_a_corpus(name: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_corpus_is_refused_or_reported(name: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     content, more, message = CORPORA[name]
     file = Path(f"rows.{name.rpartition(' ')[2]}")
     file.write_text(content, encoding="utf-8")
@@ -271,7 +271,7 @@ PARAMS = {
 
 
 @pytest.mark.parametrize("name", PARAMS)
-def test_of_params(name: str, place: Path) -> None:
+def test_wrong_params_are_refused(name: str, place: Path) -> None:
     content, message = PARAMS[name]
     Path("params.yaml").write_text(content, encoding="utf-8")
     with pytest.raises(InputError) as caught:
@@ -285,5 +285,5 @@ def test_a_number_is_written_as_people_write_it(place: Path) -> None:
     assert params.read()["defaults"] == {"a": 1e-4, "b": 1e-4, "c": 1e5, "d": -2e3, "e": "1e", "f": "e5"}
 
 
-def test_there_are_sixty_of_them() -> None:
+def test_there_are_sixty_meanings() -> None:
     assert len(CORPORA) + len(COUNTED) + len(PARAMS) >= 60

@@ -129,7 +129,7 @@ def mutant(name: str, change: Change, file: str = "config.json") -> Path:
 
 @pytest.mark.timeout(20, func_only=True)
 @pytest.mark.parametrize("name", DAMAGED)
-def test_of_a_config(name: str, place: Path, bounded: None) -> None:
+def test_a_wrong_config_is_refused(name: str, place: Path, bounded: None) -> None:
     form, change, message = DAMAGED[name]
     folder = mutant(form, change)
     own_formats.forget_config(folder)
@@ -159,7 +159,7 @@ def test_weights_are_computed_with_as_floats_of_32_bits(place: Path) -> None:
 
 
 @pytest.mark.parametrize("form", own_formats.NAMES)
-def test_of_a_folder_without_a_digest(form: str, place: Path) -> None:
+def test_a_folder_without_a_digest_opens_as_before(form: str, place: Path) -> None:
     """Those that were written before are opened as they were."""
     folder = mutant(form, lambda values: None)
     own_formats.forget_config(folder)
@@ -177,7 +177,7 @@ VARIANTS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_of_what_a_variant_says(name: str, place: Path) -> None:
+def test_a_wrong_variant_file_is_refused(name: str, place: Path) -> None:
     change, message = VARIANTS[name]
     folder = mutant("int8", change, variant.FILE)
     with pytest.raises(InputError) as caught:

@@ -66,7 +66,7 @@ ENCODED: dict[str, tuple[str, Callable[[Rows], object], str]] = {
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_of_an_encoded_row(name: str, place: Path) -> None:
+def test_a_wrong_encoded_row_is_refused(name: str, place: Path) -> None:
     kind, change, message = ENCODED[name]
     shutil.copytree(Path("seeds") / kind / "encoded", "mutant")
     table = pq.read_table("mutant/train.parquet")
@@ -160,7 +160,7 @@ def measured(kind: str, table: pa.Table) -> list[drift.Shift]:
 
 
 @pytest.mark.parametrize("name", SCORED)
-def test_of_a_scored_file(name: str, place: Path) -> None:
+def test_a_wrong_scored_file_is_refused(name: str, place: Path) -> None:
     kind, change, message = SCORED[name]
     with pytest.raises(InputError) as caught:
         measured(kind, change(seeds.scored(kind)))
@@ -182,7 +182,7 @@ DAMAGED = (b"", b"{", b"[1]", b'{"pid": "x", "began": []}', b"\xff\0", b'{"a": N
 
 
 @pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_cache_is_rebuilt(content: bytes | None, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`content` None is a folder of that name."""
 
     def damage(file: Path) -> Path:
@@ -209,7 +209,7 @@ def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkey
     assert {*json_file.cached(damage(Path("kept/any.json")))} <= {"pid", "began", "read", "write"}
 
 
-def test_outputs_of_a_teacher_that_were_cut_off_are_asked_again(place: Path) -> None:
+def test_truncated_teacher_outputs_are_computed_again(place: Path) -> None:
     Path("kept").mkdir(exist_ok=True)
     array = teacher_outputs.Array((2, 3), "float32", True, "kept/states")
     Path("kept/done.json").write_text('{"states": [2, 3, "float32"]}')
@@ -224,7 +224,7 @@ MODELS = [*(f"{kind}/model" for kind in seeds.KINDS), *(f"own/{name}" for name i
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 @pytest.mark.parametrize("source", MODELS)
-def test_a_weight_that_is_no_number(source: str, number: float, place: Path) -> None:
+def test_a_weight_that_is_no_number_is_refused(source: str, number: float, place: Path) -> None:
     shutil.copytree(Path("seeds") / source, "mutant")
     file = loading.weights(Path("mutant"))
     tensors = load_file(file)
@@ -241,7 +241,7 @@ def test_a_weight_that_is_no_number(source: str, number: float, place: Path) -> 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 @pytest.mark.parametrize("word", [False, True])
-def test_a_weight_of_an_export_that_is_no_number(word: bool, number: float, place: Path) -> None:
+def test_a_weight_of_an_export_that_is_no_number_is_refused(word: bool, number: float, place: Path) -> None:
     """One of a layer is told when it is opened, one of a single word when it is to be promoted."""
     shutil.copytree("seeds/single/onnx", "mutant")
     onnx_numbers.require(Path("mutant"))

@@ -84,7 +84,7 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_of_a_model_folder(name: str, place: Path) -> None:
+def test_a_changed_model_folder_is_refused(name: str, place: Path) -> None:
     change, message = MODELS[name]
     shutil.copytree("seeds/single/model", "mutant")
     change(Path("mutant"))
@@ -101,7 +101,7 @@ EXPORTED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", EXPORTED)
-def test_of_an_exported_model(name: str, place: Path) -> None:
+def test_a_changed_export_is_refused(name: str, place: Path) -> None:
     change, message = EXPORTED[name]
     shutil.copytree("seeds/single/onnx", "mutant")
     Predictor.load(Path("mutant"))
@@ -111,7 +111,7 @@ def test_of_an_exported_model(name: str, place: Path) -> None:
     assert message in str(caught.value)
 
 
-def test_of_a_tokenizers_case(place: Path) -> None:
+def test_a_tokenizer_with_changed_case_is_refused(place: Path) -> None:
     shutil.copytree("encoders/mini-en", "mutant")
     was = {tokenizer.OURS: {"fingerprint": tokenizer.fingerprint(tokenizer.load(Path("mutant")))}}
     edit("tokenizer_config.json", **was)(Path("mutant"))
@@ -131,7 +131,7 @@ PUBLISHED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_of_a_published_checkpoint(name: str, place: Path) -> None:
+def test_a_changed_published_checkpoint_is_refused(name: str, place: Path) -> None:
     change, message = PUBLISHED[name]
     shutil.copytree("seeds/encoder", "mutant")
     change(Path("mutant"))
@@ -191,7 +191,7 @@ ENCODED: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-def test_of_encoded_choices(place: Path) -> None:
+def test_a_changed_file_of_encoded_choices_is_refused(place: Path) -> None:
     shutil.copytree("seeds/choice/encoded", "mutant")
     Encoded.read(Path("mutant"), "train")
     column("first_lengths", lambda values: pa.array([row[:-1] for row in values.to_pylist()], values.type))(
@@ -202,7 +202,7 @@ def test_of_encoded_choices(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_of_encoded_rows(name: str, place: Path) -> None:
+def test_a_changed_file_of_encoded_rows_is_refused(name: str, place: Path) -> None:
     change, message = ENCODED[name]
     shutil.copytree("seeds/single/encoded", "mutant")
     change(Path("mutant"))
@@ -229,7 +229,7 @@ READABLE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", READABLE)
-def test_of_readable_rows(name: str, place: Path) -> None:
+def test_a_changed_file_of_rows_is_refused(name: str, place: Path) -> None:
     change, message = READABLE[name]
     shutil.copytree("seeds/single/rows", paths.rows("it"))
     change(paths.rows("it"))
@@ -252,7 +252,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_of_a_request(name: str, place: Path) -> None:
+def test_a_wrong_request_is_refused(name: str, place: Path) -> None:
     body, message = REQUESTS[name]
     with pytest.raises(InputError) as caught:
         seeds.ask("single", body)

@@ -144,7 +144,7 @@ def test_gradients_of_parts_add_up(through: list[bool]) -> None:
     assert close(*sums)
 
 
-def test_two_passes_before_the_way_back_do_not_share_a_graph(through: list[bool]) -> None:
+def test_two_forward_passes_before_a_backward_do_not_share_a_graph(through: list[bool]) -> None:
     classifier = model(dropout=0.0).to(DEVICE).train()
     sums = []
     for graphs in (True, False):
@@ -191,7 +191,7 @@ def test_layers_that_somebody_reads_or_changes_are_computed_one_by_one(why: str,
     assert not any(through)
 
 
-def test_a_graph_that_cannot_be_recorded_is_done_without(
+def test_a_graph_that_cannot_be_recorded_is_skipped(
     through: list[bool], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: Any) -> None:

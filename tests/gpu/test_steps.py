@@ -123,7 +123,7 @@ def filling(most: int, batch_sizes: list[int], model: torch.nn.Module, batch: Ba
     return losses.classification(model, batch, step)
 
 
-def test_memory_that_is_too_small_is_met_by_half_the_rows(
+def test_too_little_memory_halves_the_rows_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     params, batch_sizes = Fit(**SGD, epochs=2), []

@@ -53,7 +53,7 @@ def variant(name: str) -> dict[str, Any]:
     return json.loads((paths.model(name) / "variant.json").read_text())
 
 
-def test_methods_follow_each_other_and_the_last_knows_them_all(rows: Path) -> None:
+def test_a_chain_of_methods_records_every_step(rows: Path) -> None:
     """Layers go, heads go, a third trains on, and int8 is the last; each teacher is what the one before made."""
     chain: Entries = {
         "fewer": {"method": "drop_layers", "layers": 1, "dev": "dev", **FIT},
@@ -94,7 +94,7 @@ def test_methods_follow_each_other_and_the_last_knows_them_all(rows: Path) -> No
 
 
 @pytest.mark.parametrize("method", ["dynamic_int8", "group_quant"])
-def test_zeros_of_rounding_are_no_sparsity(method: str, rows: Path) -> None:
+def test_zeros_from_rounding_are_not_counted_as_sparsity(method: str, rows: Path) -> None:
     compress_entries({"last": {"method": method}})
     compress.main("last")
     assert cost.zeros(paths.model("last")) > 100
@@ -125,7 +125,7 @@ def test_a_variant_says_what_its_folder_holds_and_the_same_twice(rows: Path) -> 
     assert "score" not in described
 
 
-def test_what_layers_share_is_counted_and_stored_once(rows: Path) -> None:
+def test_shared_layers_are_counted_and_stored_once(rows: Path) -> None:
     compress_entries(
         {"shared": {"method": "share_layers", **FIT}, "int8": {"method": "dynamic_int8", "teacher": "shared"}}
     )
@@ -142,7 +142,7 @@ def test_what_layers_share_is_counted_and_stored_once(rows: Path) -> None:
     assert variant("int8")["flops_per_token"] == described["flops_per_token"]
 
 
-def test_evaluate_tells_the_report_what_a_run_costs(rows: Path) -> None:
+def test_evaluate_records_what_a_run_costs(rows: Path) -> None:
     """The same bytes twice, with acceleration and without."""
     chain: Entries = {
         "zeros": {"method": "prune_magnitude", "sparsity": 0.5, **FIT},
@@ -180,7 +180,7 @@ def test_evaluate_tells_the_report_what_a_run_costs(rows: Path) -> None:
     assert paths.metrics("teacher").read_bytes() == before
 
 
-def test_a_killed_lottery_goes_on_to_the_same_weights(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_lottery_search_resumes_to_the_same_weights(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {"method": "prune_magnitude", "sparsity": 0.75, "rounds": 3, "rewind": "teacher", **FIT}
     compress_entries({"whole": entry, "killed": entry}, minutes=EACH_STEP)
     compress.main("whole")
@@ -235,7 +235,7 @@ def _encoder(folder: Path) -> dict[str, torch.Tensor]:
     return dict(AutoModel.from_pretrained(folder).state_dict())
 
 
-def test_of_the_pieces_in_use_the_most_frequent_stay(rows: Path) -> None:
+def test_the_most_frequent_pieces_in_use_stay(rows: Path) -> None:
     compress_entries(
         {"short": {"method": "prune_vocab"}, "least": {"method": "prune_vocab", "most": 5, "characters": False}}
     )
@@ -261,7 +261,7 @@ def counted() -> Counter[str]:
     return Counter(tokenizer.tokens(ids))
 
 
-def test_a_shorter_vocabulary_is_its_own_and_predicts_the_same(rows: Path) -> None:
+def test_a_shortened_vocabulary_gives_the_same_predictions(rows: Path) -> None:
     compress_entries(
         {"short": {"method": "prune_vocab"}, "next": {"method": "drop_layers", "layers": 1, "teacher": "short", **FIT}}
     )

@@ -49,7 +49,7 @@ def test_strict_stops_at_an_answer_that_does_not_stand_at_its_place(monkeypatch:
     assert stage("prepare", "it", "--strict").returncode == 0
 
 
-def test_strict_is_prepares_own() -> None:
+def test_strict_is_an_option_of_prepare_only() -> None:
     for name in ("ingest", "encode", "evaluate"):
         refused = stage(name, "it", "--strict")
         assert refused.returncode == 2

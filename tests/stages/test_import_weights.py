@@ -48,7 +48,7 @@ def test_the_weights_are_the_same_in_every_form(form: str, source: Path) -> None
 
 
 @pytest.mark.parametrize("missing", ["model.safetensors", "config.json", "tokenizer_config.json"])
-def test_a_folder_that_is_not_whole_is_one_sentence(missing: str, source: Path) -> None:
+def test_a_folder_that_is_not_whole_fails_in_one_sentence(missing: str, source: Path) -> None:
     (source / missing).unlink()
     with pytest.raises(InputError, match=f"elsewhere: no {missing}"):
         imported()
@@ -56,7 +56,7 @@ def test_a_folder_that_is_not_whole_is_one_sentence(missing: str, source: Path) 
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model-00001-of-00001.safetensors", "pytorch_model.bin"])
-def test_a_file_cut_off_is_one_sentence(name: str, source: Path) -> None:
+def test_a_file_cut_off_fails_in_one_sentence(name: str, source: Path) -> None:
     state = load_file(source / "model.safetensors")
     (source / "model.safetensors").unlink()
     (torch.save if name.endswith(".bin") else save_file)(state, source / name)
@@ -82,7 +82,7 @@ def test_a_pickle_that_runs_code_is_not_run(source: Path) -> None:
     assert not Path("attacked").exists()
 
 
-def test_the_first_berts_had_a_vocabulary_and_no_tokenizers_config(checkout: Path) -> None:
+def test_a_folder_with_only_a_vocabulary_is_imported(checkout: Path) -> None:
     """vocab.txt and config.json alone; whether it has capital letters, the vocabulary says."""
     Path("params.yaml").write_text("import_weights: {published: {source: elsewhere}}")
     source = tiny.encoder(checkout / "elsewhere", japanese=False)

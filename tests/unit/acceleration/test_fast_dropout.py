@@ -50,12 +50,12 @@ def test_the_gradient_falls_on_what_stayed() -> None:
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.5, False), (1.0, True), (1e-9, True)])
-def test_where_nothing_is_drawn(p: float, training: bool) -> None:
+def test_without_randomness_dropout_equals_torchs(p: float, training: bool) -> None:
     states = torch.randn(4, 3)
     assert fast_dropout.dropout(states, p, training).equal(nn.functional.dropout(states, p, training))
 
 
-def test_a_seed_of_torchs_repeats_it_and_no_value_is_no_trouble() -> None:
+def test_dropout_repeats_by_torchs_seed_and_takes_an_empty_tensor() -> None:
     def drawn(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         return torch.cat([fast_dropout.dropout(torch.ones(100), 0.5) for _ in range(2)])
@@ -66,7 +66,9 @@ def test_a_seed_of_torchs_repeats_it_and_no_value_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "xlnet"])
-def test_a_model_draws_so_inside_the_block_alone(family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_uses_fast_dropout_inside_the_block_only(
+    family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = new_head.for_task(tiny.of_family(family, checkout / "encoder"), TASKS["single"]).train()
     other = new_head.for_task(checkout / "encoder", TASKS["single"]).train()
     calls: list[float] = []
@@ -101,7 +103,7 @@ def forwards(model: nn.Module) -> set[nn.Module]:
     return {part for part in model.modules() if "forward" in vars(part)}
 
 
-def test_a_forward_of_somebody_elses_stays(checkout: Path) -> None:
+def test_a_patched_forward_is_left_alone(checkout: Path) -> None:
     model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5))
     model[0].forward = lambda states: states  # type: ignore[method-assign]
     theirs = model[0].forward

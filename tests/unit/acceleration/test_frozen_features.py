@@ -56,7 +56,7 @@ READ = {  # what reads the states -> the kind of rows, the head and its pooling
 
 
 @pytest.mark.parametrize(("reader", "family", "strategy"), pairwise([*READ], PLAIN, ("top_k", "frozen")))
-def test_it_is_the_same_training(reader: str, family: str, strategy: str, checkout: Path) -> None:
+def test_frozen_features_give_the_same_training(reader: str, family: str, strategy: str, checkout: Path) -> None:
     kind, *head = READ[reader]
     source = tiny.of_family(family, checkout / "encoder")
     data = encoded(kind, checkout / "encoded", source)
@@ -81,7 +81,7 @@ def test_it_is_the_same_training(reader: str, family: str, strategy: str, checko
     assert not list(PLACE.iterdir())
 
 
-def test_nothing_is_kept_where_nothing_is_frozen_or_a_lower_layer_is_read(checkout: Path) -> None:
+def test_features_are_not_cached_without_frozen_layers_or_when_a_head_reads_below(checkout: Path) -> None:
     source = tiny.of_family("bert", checkout / "encoder")
     data = encoded("single", checkout / "encoded", source)
     for head, features, strategy in (("native", "last", "full"), ("bilstm", "second_to_last", "frozen")):
@@ -92,7 +92,7 @@ def test_nothing_is_kept_where_nothing_is_frozen_or_a_lower_layer_is_read(checko
             assert inputs is batches
 
 
-def test_states_that_are_too_large_are_said_and_not_kept(
+def test_states_too_large_to_cache_are_reported(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
@@ -145,7 +145,7 @@ def test_states_are_those_of_the_last_frozen_layer(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
-def test_whoever_watches_sees_the_whole_model(family: str, checkout: Path) -> None:
+def test_an_evaluation_during_training_sees_the_whole_model(family: str, checkout: Path) -> None:
     source = tiny.of_family(family, checkout / "encoder")
     data = encoded("single", checkout / "encoded", source)
     entry = Finetune(**ENTRY, strategy="top_k", top_k=1, optimizer="sgd")
@@ -172,7 +172,7 @@ def test_whoever_watches_sees_the_whole_model(family: str, checkout: Path) -> No
     assert len(set(sums[0])) > 1
 
 
-def test_the_room_for_the_states_is_taken_before_they_are_computed(tmp_path: Path) -> None:
+def test_disk_space_for_the_states_is_reserved_before_they_are_computed(tmp_path: Path) -> None:
     """A file with holes would end the process by SIGBUS where the disk is full; a full disk is an OSError here."""
     states = frozen_features.reserved(tmp_path / "states", np.float16, (1000, 64))
     assert states.shape == (1000, 64)

@@ -71,7 +71,7 @@ def test_rows_with_gaps_between_them_are_put_together(monkeypatch: pytest.Monkey
     assert all(part.is_contiguous() or part.t().is_contiguous() for part in parts)
 
 
-def test_bf16_goes_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bf16_is_computed_as_without_onednn_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, states = nn.Linear(8, 4), torch.randn(3, 8)
     monkeypatch.setattr(onednn_linear, "product", lambda *_: pytest.fail("by oneDNN's fp32"))
     with torch.autocast("cpu", torch.bfloat16):
@@ -92,7 +92,9 @@ def test_a_block_within_a_block_changes_nothing(checkout: Path) -> None:
     ("vendor", "capability", "expected"),
     [("AuthenticAMD", "AVX512", True), ("GenuineIntel", "AVX512", False), ("AuthenticAMD", "AVX2", False)],
 )
-def test_where_it_pays(vendor: str, capability: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onednn_layers_are_used_where_they_are_faster(
+    vendor: str, capability: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(Path, "is_file", lambda _: True)
     monkeypatch.setattr(Path, "read_text", lambda _, encoding: f"vendor_id\t: {vendor}\n")

@@ -23,7 +23,7 @@ def test_a_cpu_computes_in_bf16_if_it_is_asked_to_and_has_instructions_for_it(
             assert (product @ product).dtype == dtype
 
 
-def test_what_is_not_as_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_precision_other_than_asked_for_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "has_bf16", lambda: True)
     assert not any(map(precision.told, ("auto", "fp32", "bf16")))
     monkeypatch.setattr(cpu, "has_bf16", lambda: False)

@@ -35,7 +35,7 @@ METHODS = {
         (("short", "half"), "round-too", True),
     ],
 )
-def test_what_follows(chain: Chain, name: str, expected: bool) -> None:
+def test_rules_say_which_method_follows_a_chain(chain: Chain, name: str, expected: bool) -> None:
     assert chains.follows(chain, name, METHODS) == expected
 
 
@@ -75,7 +75,7 @@ def test_chains_grow_from_the_best_within_the_budget() -> None:
     assert [attempt_made.chain for attempt_made in tried] == asked_chains
 
 
-def test_rounding_takes_no_place_of_what_can_be_gone_on_from() -> None:
+def test_rounded_chains_take_no_place_of_extensible_ones() -> None:
     """As in params/compress-livedoor.yaml, where the smallest results are all of rounding."""
     methods = {"bits": "group_quant", "round": "q8bert", "half": "drop_layers", "thin": "prune_ffn"}
     asked_chains, attempt = attempts(
@@ -101,14 +101,14 @@ def test_chains_are_made_of_the_cheapest_of_each_method_that_costs_less_than_the
     assert asked_chains[5:] == [("half", "round")]  # "most" loses too much, and "zeros" takes no byte away
 
 
-def test_of_a_budget_that_nothing_keeps() -> None:
+def test_without_a_chain_in_the_budget_nothing_is_extended() -> None:
     asked_chains, attempt = attempts(OF)
     tried = chains.search({"other-half": "drop_layers"}, attempt, Budget(max_loss=1.0))
     assert chains.best(tried, Budget(max_loss=1.0)) == []
     assert asked_chains == [("other-half",)]
 
 
-def test_what_is_refused_is_told_and_never_taken() -> None:
+def test_refused_chains_are_reported_and_never_extended() -> None:
     asked_chains, attempt = attempts(OF, refused=("round",))
     tried = chains.search({"round": "q8bert", "half": "drop_layers"}, attempt, Budget())
     assert asked_chains == [("round",), ("half",)]  # what cannot be made alone is not tried in a chain
@@ -116,7 +116,7 @@ def test_what_is_refused_is_told_and_never_taken() -> None:
     assert chains.best(tried, Budget())[0].chain == ("half",)
 
 
-def test_the_target_says_what_is_best() -> None:
+def test_the_target_decides_which_chain_is_best() -> None:
     small, fast = Tried(("a",), 0.9, 0.5, 10, 0.1, 0.9), Tried(("b",), 0.9, 0.5, 50, 0.5, 0.3)
     unmeasured = Tried(("c",), 0.9, 0.5, 5, 0.05)
     assert chains.best([fast, small], Budget(target="size")) == [small, fast]
@@ -129,7 +129,7 @@ def test_the_target_says_what_is_best() -> None:
     st.integers(1, 3),
     st.floats(0, 3),
 )
-def test_every_chain_is_tried_once_and_may_be(names: list[str], steps: int, width: int, max_loss: float) -> None:
+def test_every_chain_is_valid_and_tried_once(names: list[str], steps: int, width: int, max_loss: float) -> None:
     methods = {name: METHODS[name] for name in names}
     asked_chains, attempt = attempts(OF | {"round-too": (0.3, 0.3)})
     tried = chains.search(methods, attempt, Budget(max_loss=max_loss, steps=steps, width=width))

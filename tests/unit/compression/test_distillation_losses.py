@@ -68,7 +68,7 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 @pytest.mark.parametrize("kind", SHAPES)
-def test_soft_targets_of_every_kind(kind: str, temperature: float) -> None:
+def test_soft_targets_of_every_kind_agree_with_numpy(kind: str, temperature: float) -> None:
     student, teacher = two(kind)
     loss = distillation.soft_targets(kind, *tensors(student, teacher), batch(kind), temperature)
     assert float(loss) == pytest.approx(by_hand(kind, student, teacher, temperature), rel=1e-4)
@@ -87,7 +87,7 @@ def test_the_factor_keeps_gradients_as_large_at_a_high_temperature() -> None:
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-def test_squared_logits(kind: str) -> None:
+def test_squared_logits_agree_with_numpy(kind: str) -> None:
     student, teacher = two(kind)
     squares, total = (student - teacher) ** 2, 0.0
     for row, length in enumerate(LENGTHS):
@@ -115,7 +115,7 @@ def says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.compression.states.logits", lambda model, kind, batch: model.found)
 
 
-def test_the_whole_loss_of_soft_targets(says: None) -> None:
+def test_the_whole_loss_of_soft_targets_agrees_with_hand_work(says: None) -> None:
     student, teacher = two("single")
     teacher_outputs = {"logits": tensors(teacher)[0]}
     total, count = distillation.soft_and_hard(

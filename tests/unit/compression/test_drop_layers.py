@@ -34,14 +34,14 @@ def test_the_layers_of_the_paper_go(which: str, count: int, dropped: set[int]) -
     assert {i + 1 for i in range(12)} - {i + 1 for i in drop_layers.kept(12, count, which)} == dropped
 
 
-def test_more_layers_than_there_are_is_one_sentence() -> None:
+def test_more_layers_than_there_are_fails_in_one_sentence() -> None:
     with pytest.raises(UsageError, match="layers: 12 to drop of 12; at least one must stay"):
         drop_layers.kept(12, 12, "top")
     with pytest.raises(UsageError, match="layers: 7 to drop; of 12 layers 6 are even"):
         drop_layers.kept(12, 7, "even")
 
 
-def test_what_does_not_go_together_is_one_sentence() -> None:
+def test_contradictory_options_fail_in_one_sentence() -> None:
     def read(**values: Any) -> drop_layers.Params:
         return params.parse(drop_layers.Params, values, "compress.x")
 

@@ -80,7 +80,7 @@ def test_one_sentence_says_what_came_of_it(result: Searched, sentence: str) -> N
     assert f"<p>{sentence}</p>" in searched.html(result)
 
 
-def test_what_the_gate_refuses_is_named_though_nothing_wins(tmp_path: Path) -> None:
+def test_refused_chains_are_named_without_a_winner(tmp_path: Path) -> None:
     gate = ["the gate of titles refuses int8 as champion", "refused: accuracy < 0.99"]
     result = search_result(winner=None, gate=gate, unfit=[INT8.chain])
     assert gate == [line for line in searched.plain(result).splitlines() if line in gate]

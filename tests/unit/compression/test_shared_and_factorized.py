@@ -81,7 +81,7 @@ def test_layers_that_share_learn_the_states_of_the_teacher(family: str, checkout
     assert distances[1] < 0.5 * distances[0], distances
 
 
-def test_what_cannot_be_shared_is_one_sentence(checkout: Path) -> None:
+def test_what_cannot_be_shared_fails_in_one_sentence(checkout: Path) -> None:
     folder = compressed.teacher("bert", "single", checkout / "teacher")
     with pytest.raises(UsageError, match="groups: 2 for 2 layers; take fewer"):
         compressed.compressed("share_layers", folder, "single", checkout / "out", groups=2)
@@ -106,7 +106,7 @@ def test_a_bert_under_a_head_of_ours_keeps_its_architecture(checkout: Path) -> N
 
 @pytest.mark.parametrize("family", ["roberta", "modernbert"])
 @pytest.mark.parametrize("method", ["dynamic_int8", "static_int8", "q8bert", "group_quant"])
-def test_what_is_shared_is_rounded_and_stored_once(method: str, family: str, checkout: Path) -> None:
+def test_shared_weights_are_rounded_and_stored_once(method: str, family: str, checkout: Path) -> None:
     folder = compressed.teacher(family, "single", checkout / "teacher")
     compressed.compressed("share_layers", folder, "single", checkout / "shared")
     rounded, _ = compressed.compressed(method, checkout / "shared", "single", checkout / "rounded")
@@ -154,7 +154,7 @@ def test_an_encoder_takes_its_table_apart_once() -> None:
     assert (factorized.rank, factorized(torch.tensor([1])).shape) == (2, (1, 4))
 
 
-def test_a_size_that_saves_nothing_is_one_sentence(checkout: Path) -> None:
+def test_a_size_that_saves_nothing_fails_in_one_sentence(checkout: Path) -> None:
     folder = compressed.teacher("bert", "single", checkout / "teacher")
     with pytest.raises(UsageError, match=r"size: 32 makes a table of \d+ x 32 no smaller; take up to \d+"):
         compressed.compressed("factorize_embeddings", folder, "single", checkout / "out", size=32)

@@ -36,7 +36,7 @@ def without_teacher(batch: Batch) -> Batch:
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 @pytest.mark.parametrize("kind", TASKS)
-def test_files_say_what_the_teacher_says(kind: str, family: str, checkout: Path) -> None:
+def test_cached_outputs_are_the_teachers(kind: str, family: str, checkout: Path) -> None:
     context = context_of(checkout, kind, family)
     teaching = teacher_outputs.ask(context, ASKED)
     assert not teaching.again
@@ -122,7 +122,7 @@ def test_a_full_disk_is_an_error_before_anything_is_asked(checkout: Path, monkey
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ("xlnet", "deberta-v2")])
-def test_what_is_seen_is_what_the_layers_compute(family: str, checkout: Path) -> None:
+def test_recorded_states_are_what_the_layers_compute(family: str, checkout: Path) -> None:
     """Hidden states are transformers' own; softmax of the scores over tokens inside is transformers' own attention."""
     model, data = model_and_rows("single", family, checkout)
     batch = RowBatches(data, 4, 1, 0, 0)[0]

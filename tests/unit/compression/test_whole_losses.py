@@ -110,7 +110,7 @@ def unit(vector: np.ndarray) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def test_distilbert(lost: Any) -> None:
+def test_the_distilbert_loss_agrees_with_numpy(lost: Any) -> None:
     """5 L_ce + 2 CE + L_cos of the last layers, weighed as the authors do, with the labels for masked tokens."""
     student, teacher = Student(2), Teacher(4)
     params = distilbert.Params(temperature=3.0)
@@ -124,7 +124,7 @@ def test_distilbert(lost: Any) -> None:
     assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
 
 
-def test_pkd(lost: Any) -> None:
+def test_the_pkd_loss_agrees_with_numpy(lost: Any) -> None:
     """(1 - alpha) CE + alpha L_DS + beta L_PT (eq. 8); layers 1 and 2 of three follow layers 2 and 4 of six."""
     student, teacher = Student(3), Teacher(6)
     taught = pkd.followed(6, 3, "skip")
@@ -143,7 +143,7 @@ def test_pkd(lost: Any) -> None:
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
-def test_the_first_stage_of_tinybert(weight: float, lost: Any) -> None:
+def test_the_loss_of_tinyberts_first_stage_agrees_with_numpy(weight: float, lost: Any) -> None:
     """L_embd + sum of L_hidn + L_attn (eq. 6 to 9); layers 1 and 2 follow layers 2 and 4, by matrices W_e and W_h."""
     student, teacher = Student(2), Teacher(4)
     model = tinybert.Projected.__new__(tinybert.Projected)
@@ -169,7 +169,7 @@ def test_the_first_stage_of_tinybert(weight: float, lost: Any) -> None:
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
-def test_the_first_stage_of_mobile(weight: float, lost: Any) -> None:
+def test_the_loss_of_mobiles_first_stage_agrees_with_numpy(weight: float, lost: Any) -> None:
     """The sum over layers of L_FMT + L_AT (section 3.5): states' squared difference, attention's divergence."""
     student, teacher = Student(3), Teacher(3)
     expected = 0.0

@@ -57,7 +57,7 @@ def test_every_stage_can_be_quiet(checkout: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_mistake_is_one_sentence_or_a_traceback(
+def test_a_mistake_prints_one_sentence_or_with_debug_a_traceback(
     debug: bool, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def wrong(key: str) -> None:

@@ -88,7 +88,7 @@ def test_nothing_is_done_that_has_not_ended_or_is_before_the_first(
         assert window.end <= now
 
 
-def test_hours_are_done_each() -> None:
+def test_every_hour_is_scored() -> None:
     assert names("all", "2026-11-23T07", "2026-11-23T09", "2026-11-23T09:30", "hour") == [
         "2026-11-23T07",
         "2026-11-23T08",

@@ -52,7 +52,7 @@ def test_mrpc_is_msrs_files_and_a_list_of_dev_ids(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_glues_archives(
+def test_glue_archives_are_parsed(
     name: str, archive: str, member: str, split: str, content: str, row: dict, tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(tmp_path / archive, "w") as out:
@@ -70,7 +70,7 @@ def test_swags_endings_follow_the_second_sentences_beginning(tmp_path: Path) -> 
     assert (row["text"], row["label"]) == ("She sits.", "2")
 
 
-def test_jnli_and_jsquad(tmp_path: Path) -> None:
+def test_jnli_and_jsquad_are_parsed(tmp_path: Path) -> None:
     import json
 
     (tmp_path / "valid-v1.3.json").write_text(

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rows_are_told_in_numbers(folder: Path) -> None:
+def test_quality_counts_the_rows(folder: Path) -> None:
     quality = expectations.quality(folder, Task("t", "single", ("a", "b")))
     train = quality["splits"]["train"]
     assert train["rows"] == 6
@@ -51,7 +51,7 @@ def test_rows_are_told_in_numbers(folder: Path) -> None:
         ({"no_leakage": True}, r"1 rows are in both of train, test, such as \['test-0'\]"),
     ],
 )
-def test_what_is_not_as_expected_stops_or_is_said(
+def test_unexpected_rows_stop_the_stage_or_warn(
     expect: dict[str, Any],
     sentence: str,
     folder: Path,
@@ -98,7 +98,7 @@ def write(folder: Path, split: str, kind: str, *rows: dict[str, Any]) -> None:
     tables.write(folder / f"{split}.parquet", tables.batches(numbered, schema.ROWS[kind]), schema.ROWS[kind])
 
 
-def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
+def test_dirty_labels_and_texts_are_reported_with_their_param(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = ["billing"] * 5 + ["Billing "] * 3 + ["ＢＩＬＬＩＮＧ"] + ["other"] * 3
@@ -131,7 +131,7 @@ def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
         expectations.check(expectations.quality(tmp_path, task), Expect(max_conflicts=0.0), "it")
 
 
-def test_clean_rows_are_told_nothing_of(
+def test_clean_rows_give_no_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for split in ("train", "test"):

@@ -56,7 +56,7 @@ def test_a_download_that_is_cut_goes_on_where_it_was(server: str, tmp_path: Path
     assert Handler.asked == [None, f"bytes={len(CONTENT) // 2}-"]
 
 
-def test_what_is_there_and_right_is_not_fetched_again(server: str, tmp_path: Path) -> None:
+def test_a_verified_file_is_not_fetched_again(server: str, tmp_path: Path) -> None:
     source = Source("f", url=f"{server}/f", size_bytes=len(CONTENT), sha256=SHA)
     fetch(source, tmp_path / "raw")
     fetch(source, tmp_path / "raw")
@@ -69,7 +69,7 @@ def test_a_wrong_checksum_names_both_and_leaves_nothing(server: str, tmp_path: P
     assert list((tmp_path / "raw").iterdir()) == []
 
 
-def test_a_part_of_a_checksum_is_no_checksum_and_what_is_not_checked_is_told(
+def test_a_partial_checksum_is_refused_and_unchecked_files_are_reported(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
@@ -101,7 +101,7 @@ def test_a_mirror_folder_serves(scheme: str, tmp_path: Path, monkeypatch: pytest
     assert [file.read_bytes() for file in fetch(source, tmp_path / "raw")] == [CONTENT]
 
 
-def test_an_unreachable_address_is_one_sentence(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_address_fails_in_one_sentence(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTLINE_BACKOFF", "0")
     with pytest.raises(InputError, match=r"to use a copy, name a folder that holds .* in BERTLINE_MIRROR"):
         fetch(Source("f", url="http://127.0.0.1:1/f"), checkout)

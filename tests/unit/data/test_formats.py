@@ -111,7 +111,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_one_sentence(name: str, tmp_path: Path) -> None:
+def test_errors_are_one_sentence(name: str, tmp_path: Path) -> None:
     file, content, options, sentence = WRONG[name]
     (tmp_path / file).write_text(content)
     with pytest.raises(InputError) as caught:

@@ -81,7 +81,7 @@ def analysed(rows: pa.Table, answers: pa.Table, task: Task, patterns: dict | Non
     return analysis.analysis(targets, answers, task, patterns or {}, rows.to_batches(7))
 
 
-def test_every_kind_is_here() -> None:
+def test_every_kind_is_tested() -> None:
     assert set(CASES) == set(schema.PREDICTIONS)
 
 

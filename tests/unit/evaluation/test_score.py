@@ -15,7 +15,7 @@ def answers(ids: list[str], labels: list[str]) -> pa.Table:
     return pa.table({"id": ids, "label": labels})
 
 
-def test_they_are_joined_by_id() -> None:
+def test_predictions_are_joined_with_rows_by_id() -> None:
     assert score(ROWS, answers(["3", "1", "2"], ["b", "a", "a"]), TASK)["metrics"]["accuracy"] == pytest.approx(2 / 3)
 
 

@@ -100,7 +100,7 @@ def test_a_split_without_labels_has_only_ids_to_score(checkout: Path) -> None:
     assert labelled(split(rows(9)).targets(), TASK)
 
 
-def test_a_split_without_rows_is_one_sentence(checkout: Path) -> None:
+def test_a_split_without_rows_fails_in_one_sentence(checkout: Path) -> None:
     empty = split(rows(0))
     with pytest.raises(InputError, match=r"rows/test\.parquet: it has no rows"):
         empty.write(predict, Path("out"))

@@ -27,7 +27,7 @@ SHAPED = {"bert": {"hidden_size": 128, "intermediate_size": 512}, "albert": {}, 
 
 @pytest.mark.parametrize("family", ["bert", "albert", "modernbert"])
 @pytest.mark.parametrize("method", OPERATORS)
-def test_it_is_exported_with_its_integers(
+def test_int8_layers_are_exported_with_their_integers(
     method: str, family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In albert two layers share a weight. The way for CPUs that saturate is right on all; the plain way is not."""

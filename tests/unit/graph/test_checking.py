@@ -78,7 +78,7 @@ def test_resources_of_an_entry_replace_those_of_its_stage(checkout: Path) -> Non
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_is_one_sentence(name: str, checkout: Path) -> None:
+def test_a_mistake_fails_in_one_sentence(name: str, checkout: Path) -> None:
     text, sentence = WRONG[name]
     (checkout / "params.yaml").write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -88,12 +88,12 @@ def test_a_mistake_is_one_sentence(name: str, checkout: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_no_file_is_one_sentence(checkout: Path) -> None:
+def test_a_missing_params_file_fails_in_one_sentence(checkout: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         checking.check()
 
 
-def test_what_is_right_is_given_back_by_section_and_name(checkout: Path) -> None:
+def test_valid_params_are_returned_by_section_and_name(checkout: Path) -> None:
     (checkout / "params.yaml").write_text(GOOD + "evaluate: {run: {task: a}}\ndefaults: {anything: 1}\n")
     checked = checking.check()
     assert {section: set(entries) for section, entries in checked.items() if entries} == {
@@ -125,7 +125,7 @@ def test_keys_that_a_plugin_owns_are_asked_of_it(entry: str, message: str, check
 
 
 @pytest.mark.parametrize("name", plugins.names(params.ENTRIES))
-def test_what_a_section_refers_to_is_there(name: str) -> None:
+def test_sections_refer_to_sections_that_exist(name: str) -> None:
     model = checking.section(name)
     assert set(model.refers) <= set(model.model_fields)
     targets = {target for names in (*model.refers.values(), model.named_after) for target in names}

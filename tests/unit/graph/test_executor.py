@@ -137,7 +137,7 @@ def test_a_failed_stage_runs_again_as_often_as_resources_say(graph: Write, monke
     assert Path("tries").read_text() == "x\nx\nx\n"
 
 
-def test_a_missing_file_and_a_missing_output_are_one_sentence(graph: Write) -> None:
+def test_a_missing_file_and_a_missing_output_fail_in_one_sentence(graph: Write) -> None:
     graph(CHAIN)
     with pytest.raises(InputError, match=r"second failed: given\.txt: no such file, and no stage makes it"):
         executor.run(keep_going=True)

@@ -35,7 +35,7 @@ def result(predictor: Predictor, split: pa.Table = ROWS, size: int = 2, **check:
     return behaviour_checks.check(predictor, partial(split.to_batches, size), {"it": Check.model_validate(check)})[0]
 
 
-def test_minimum_functionality(predictor: Predictor) -> None:
+def test_minimum_functionality_checks_compare_labels(predictor: Predictor) -> None:
     labels = predictor.predict(ROWS).column("label").to_pylist()
     rows = [{"text": text, "label": label} for text, label in zip(TEXTS, labels, strict=True)]
     assert result(predictor, rows=rows) | {"failures": []} == {

@@ -11,7 +11,7 @@ from pipelines.measurement import gate_measurements, interleaved
 from pipelines.measurement.interleaved import Compared, Cost
 
 
-def test_both_are_asked_in_turn_and_the_champion_is_the_reference(
+def test_both_models_are_measured_in_turn_and_the_champion_is_the_reference(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     comparisons: list[Any] = []

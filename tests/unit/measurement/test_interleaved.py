@@ -110,7 +110,7 @@ def test_onnx_runtime_has_the_threads_that_are_asked_for(place: Path, monkeypatc
 
 
 @pytest.mark.parametrize("last", ["missing", "torn"])
-def test_a_folder_that_cannot_be_opened_is_one_sentence(last: str, place: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_opened_fails_in_one_sentence(last: str, place: Path, tmp_path: Path) -> None:
     folder = tmp_path / last
     if last == "torn":
         folder.mkdir()
@@ -123,7 +123,7 @@ def test_a_folder_that_cannot_be_opened_is_one_sentence(last: str, place: Path, 
     assert not children()
 
 
-def test_a_process_that_is_killed_is_one_sentence(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_killed_fails_in_one_sentence(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(model: interleaved.Model, size: interleaved.Size) -> None:
         os.kill(model.process.pid, signal.SIGKILL)
         model.process.wait()
@@ -135,7 +135,7 @@ def test_a_process_that_is_killed_is_one_sentence(place: Path, monkeypatch: pyte
     assert not children()
 
 
-def test_it_is_told_which_of_the_two_died(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_model_whose_process_died(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = interleaved.Model.turn
     with interleaved.opened(place / "onnx", place / "test.parquet", starts=1, seconds=0.1) as reference:
 
@@ -156,7 +156,7 @@ def test_it_is_told_which_of_the_two_died(place: Path, monkeypatch: pytest.Monke
     assert not children()
 
 
-def test_rows_of_another_kind_and_none_are_said(place: Path, tmp_path: Path) -> None:
+def test_no_rows_and_rows_of_another_kind_are_refused(place: Path, tmp_path: Path) -> None:
     write(tmp_path / "none.parquet", {"id": [], "text": [], "label": []})
     with pytest.raises(InputError, match=r"none\.parquet: it has no rows"):
         interleaved.compare({"it": place / "onnx"}, tmp_path / "none.parquet", **QUICK)

@@ -73,7 +73,7 @@ def test_a_model_without_a_part_is_one_whose_part_says_nothing(family: str, what
     assert states(built.eval()).equal(states(fewer))
 
 
-def test_what_the_config_can_say_it_says(checkout: Path) -> None:
+def test_pruned_shapes_are_in_the_config_where_it_has_keys(checkout: Path) -> None:
     """Every layer has as many rows: that is a native model. Lists of shapes follow the layers that stay."""
     model = opened("bert", checkout / "bert")
     for number in (0, 1):
@@ -90,7 +90,7 @@ def test_what_the_config_can_say_it_says(checkout: Path) -> None:
     assert shapes.of(model) == {"heads": [1]}
 
 
-def test_what_cannot_go_is_one_sentence(checkout: Path) -> None:
+def test_impossible_removals_fail_in_one_sentence(checkout: Path) -> None:
     model = opened("bert", checkout / "bert")
     with pytest.raises(InputError, match="layer 0: all 2 heads would be removed; at least one must stay"):
         shapes.keep_heads(model, 0, [])

@@ -9,7 +9,7 @@ few = st.integers(1, 6).map(lambda n: n / 4)  # so that costs and scores meet
 POINTS = st.lists(st.builds(Point, st.text("ab", max_size=2), few, few), max_size=12)
 
 
-def test_by_hand() -> None:
+def test_a_frontier_agrees_with_one_by_hand() -> None:
     cheap, even, dear = Point("cheap", 1, 0.5), Point("even", 2, 0.7), Point("dear", 4, 0.9, is_teacher=True)
     beaten = [Point("as dear", 2, 0.6), Point("as good", 3, 0.7), Point("worse", 8, 0.1)]
     assert frontier([dear, *beaten, even, cheap]) == [cheap, even, dear]

@@ -33,7 +33,7 @@ def test_a_method_with_three_values_of_one_param_is_a_sweep() -> None:
     assert alone.lines.keys() == {""}
 
 
-def test_what_differs_in_more_than_one_number_is_none() -> None:
+def test_runs_that_differ_in_other_params_are_no_sweep() -> None:
     other = pruned(0.9, 0.5, epochs=3.0)
     assert sweeps.found([*ZEROS[1:], other]) == []
     assert sweeps.found(ZEROS[:2]) == []

@@ -39,7 +39,7 @@ def test_sparsity_has_no_column_where_nothing_is_zero() -> None:
     assert {len(line) for line in lines} == {len(header)}
 
 
-def test_the_question_is_answered() -> None:
+def test_the_answer_names_the_smallest_models_within_the_budget() -> None:
     """A point is not more than a point, although 0.76 - 0.75 is a little more than 0.01."""
     (group,) = variants.groups(ALL)
     assert variants.answer(group) == (
@@ -82,7 +82,7 @@ def test_the_page_holds_the_table_and_two_pictures() -> None:
     assert page.html(ALL, {}) == html
 
 
-def test_the_same_as_text() -> None:
+def test_the_text_table_equals_the_page() -> None:
     (group,) = variants.groups(ALL)
     lines = variants.plain(group).splitlines()
     assert lines[0] == "headlines, compressed from big:"
@@ -91,7 +91,7 @@ def test_the_same_as_text() -> None:
     assert "| int8 | dynamic_int8 | 0.750 | -1.00 |" in variants.markdown(group)
 
 
-def test_what_is_smaller_but_slower_is_named() -> None:
+def test_smaller_but_slower_models_are_named() -> None:
     (group,) = variants.groups(ALL)
     took = {"big": (1.9, 2.1), "int8": (2.2, 2.6), "fewer": (1.0, 1.0)}
     timings = {run: {"latency_ms": {"p50_spread": [*ms]}} for run, ms in took.items()}

@@ -39,7 +39,7 @@ def test_every_character_before_what_joins() -> None:
 
 @settings(max_examples=300)
 @given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(MARKS), st.sampled_from(CHANGED))))
-def test_any_text(text: str) -> None:
+def test_any_text_has_the_normal_form_of_unicodedata(text: str) -> None:
     assert normalize.nfkc(text) == unicodedata.normalize("NFKC", text)
 
 
@@ -54,5 +54,5 @@ def test_any_text(text: str) -> None:
         ("", ""),
     ],
 )
-def test_a_few_by_hand(text: str, form: str) -> None:
+def test_a_few_normal_forms_agree_with_hand_work(text: str, form: str) -> None:
     assert normalize.nfkc(text) == form

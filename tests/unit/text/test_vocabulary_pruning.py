@@ -70,7 +70,7 @@ def test_transformers_opens_it_with_the_same_ids(name: str, tmp_path: Path) -> N
     assert theirs.pad_token_id == short.pad_id
 
 
-def test_what_is_known_of_the_ids_is_known_of_the_new_ones(tmp_path: Path) -> None:
+def test_facts_about_the_ids_carry_over_to_the_new_ones(tmp_path: Path) -> None:
     folder = tiny.tokenizer(tmp_path / "whole", name="bpe")
     config = folder / "tokenizer_config.json"
     values = json.loads(config.read_text())
@@ -100,7 +100,7 @@ def test_a_template_of_special_tokens_has_the_new_ids() -> None:
     assert vocabulary_pruning._renumbered(None, new) is None
 
 
-def test_what_cannot_be_shortened_is_one_sentence() -> None:
+def test_what_cannot_be_shortened_fails_in_one_sentence() -> None:
     with pytest.raises(
         UsageError, match="x: no tokenizer that can be shortened 'hf'; there are: bpe, mecab_character, "
     ):

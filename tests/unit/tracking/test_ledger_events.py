@@ -24,7 +24,7 @@ def written(*versions: int) -> list[Kept]:
 
 
 @given(st.data())
-def test_whoever_writes_each_counted_event_names_the_one_before(data: st.DataObject) -> None:
+def test_every_counted_event_names_the_one_before_it(data: st.DataObject) -> None:
     """Writers read at any time and write at any later time, and a server numbers what they write."""
     rows: list[Kept] = []
     read = [State()] * 3
@@ -88,7 +88,7 @@ def test_an_event_that_the_server_took_twice_counts_once() -> None:
     assert not state.damage
 
 
-def test_what_was_changed_or_removed_shows() -> None:
+def test_changed_or_removed_events_are_noticed() -> None:
     rows = written(1, 2, 3)
     changed = json.dumps(json.loads(rows[1][2]) | {"version": 9})
     assert ledger_events.replay([rows[0], Kept(2, 2000, changed), rows[2]]).damage == (
@@ -111,7 +111,7 @@ def test_a_clock_that_is_set_back_does_not_change_the_order() -> None:
     assert {at: entry.event.version for at in champion_at if (entry := state.at(at))} == champion_at
 
 
-def test_an_end_that_was_noted_and_is_not_there_is_told() -> None:
+def test_a_noted_end_that_vanished_is_reported() -> None:
     rows = written(1, 2, 3)
     noted = ledger_events.end(rows)
     assert ledger_events.missing(rows, noted) == ledger_events.missing(rows, "") == ledger_events.missing([], "") == ""
@@ -121,7 +121,7 @@ def test_an_end_that_was_noted_and_is_not_there_is_told() -> None:
         assert ledger_events.missing(others, noted) == "event 3, which was the last one, was changed or removed"
 
 
-def test_what_a_version_held_is_what_its_first_event_says() -> None:
+def test_the_content_of_a_version_is_that_of_its_first_event() -> None:
     rows: list[Kept] = []
     for number, held in enumerate(({}, {"model": "a"}, {"model": "b"}), start=1):
         first_event = replace(event(ledger_events.replay(rows), 1, name=str(number)), content=held)

@@ -11,7 +11,7 @@ from pipelines.core.errors import InputError
 from pipelines.tracking import store
 
 
-def test_a_database_whose_driver_is_not_installed_is_one_sentence(
+def test_a_database_whose_driver_is_not_installed_fails_in_one_sentence(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "mssql+pymssql://nobody@127.0.0.1:1/nothing")

@@ -30,7 +30,7 @@ def entry(more: dict) -> Finetune:
 
 
 @pytest.mark.parametrize(("task", "more", "message"), REFUSED)
-def test_what_a_task_does_not_have_is_refused(task: Task, more: dict, message: str) -> None:
+def test_options_that_a_task_lacks_are_refused(task: Task, more: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         checks.finetune("x", entry(more), task)
 
@@ -42,7 +42,7 @@ def test_what_a_task_does_not_have_is_refused(task: Task, more: dict, message: s
         *((more, "") for more in UNSAID),
     ],
 )
-def test_what_does_nothing_is_said(
+def test_options_without_effect_are_reported(
     more: dict, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)

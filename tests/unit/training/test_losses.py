@@ -33,7 +33,7 @@ def log_softmax(logits: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["single", "tagging"])
-def test_classification(kind: str, weighted: bool, smoothing: float, checkout: Path) -> None:
+def test_classification_loss_agrees_with_hand_work(kind: str, weighted: bool, smoothing: float, checkout: Path) -> None:
     model, batch = model_and_batch(kind, checkout)
     class_weights = WEIGHTS[kind] if weighted else ()
     total, count = losses.for_kind(kind, smoothing, class_weights)(model, batch, 0)
@@ -50,7 +50,7 @@ def test_classification(kind: str, weighted: bool, smoothing: float, checkout: P
     assert int(count) == (right != IGNORE).sum() > 0
 
 
-def test_regression(checkout: Path) -> None:
+def test_regression_loss_agrees_with_hand_work(checkout: Path) -> None:
     model, batch = model_and_batch("regression", checkout)
     total, count = losses.for_kind("regression")(model, batch, 0)
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}

@@ -51,7 +51,7 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
     assert not Path("state/checkpoints/finetune/cut").exists()
 
 
-def test_a_checkpoint_of_other_params_is_not_taken_up(model: torch.nn.Module) -> None:
+def test_a_checkpoint_of_other_params_is_not_reused(model: torch.nn.Module) -> None:
     params = Fit(epochs=1, batch_size=4, learning_rate=1e-3)
     batches = RowBatches(rows(), 4, 1, 1, 0)
     with pytest.raises(RuntimeError), fitting("finetune", "x", Resources()) as fit:

@@ -38,13 +38,13 @@ def test_a_node_that_was_too_slow_is_started_once_more(outcomes: list[Exception 
     assert outcomes == []
 
 
-def test_a_node_that_is_too_slow_twice_is_one_sentence(outcomes: list[Exception | None]) -> None:
+def test_a_node_that_is_too_slow_twice_fails_in_one_sentence(outcomes: list[Exception | None]) -> None:
     outcomes += [SLOW, SLOW, None]
     with pytest.raises(InputError, match="its node did not start within 30 s, twice; this machine is too busy"):
         workers.start()
 
 
-def test_what_else_ray_says_is_not_tried_again(outcomes: list[Exception | None]) -> None:
+def test_other_errors_of_ray_are_not_retried(outcomes: list[Exception | None]) -> None:
     outcomes += [Exception("no space left"), None]
     with pytest.raises(Exception, match="no space left"):
         workers.start()

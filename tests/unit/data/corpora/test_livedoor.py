@@ -62,7 +62,7 @@ def test_every_passage_of_a_body_stands_with_its_title(samples: Path) -> None:
         assert "".join(r["text_pair"] for r in rows).replace("\n", "") == bodies[article].replace("\n", "")
 
 
-def test_more_articles_than_there_are_is_one_sentence(samples: Path) -> None:
+def test_more_articles_than_there_are_fails_in_one_sentence(samples: Path) -> None:
     params = livedoor.Params(train_per_class=40, test_per_class=10)
     with pytest.raises(InputError, match="has 40 articles, fewer than 40 for training and 10 for testing"):
         list(livedoor.parse(samples, livedoor.TASKS["title"], "train", params))

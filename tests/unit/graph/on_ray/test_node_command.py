@@ -44,7 +44,7 @@ def test_status_and_output_are_the_commands(place: Path) -> None:
     assert "Beautiful is better than ugly." in (place / "log").read_text()
 
 
-def test_what_a_failed_command_started_is_ended(place: Path) -> None:
+def test_children_of_a_failed_command_are_ended(place: Path) -> None:
     assert node_command.run(command("sleep 87.1 & echo $!; exit 1", place)) == 1
     assert ended(int((place / "log").read_text()))
 
