@@ -36,7 +36,7 @@ def stages(root: Path = ROOT, imported: dict[str, list[str]] | None = None) -> d
     """
     imported = {} if imported is None else imported
     listed = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))["stages"]
-    commands = {name: COMMAND.match(first(stage.get("do", stage)["cmd"])) for name, stage in listed.items()}
+    commands = {name: COMMAND.match(first(entry.get("do", entry)["cmd"])) for name, entry in listed.items()}
     modules = {name: match[1].replace(".", "/") + ".py" for name, match in commands.items() if match}
     return {name: closure(file, root, imported) for name, file in modules.items()}
 
