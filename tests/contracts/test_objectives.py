@@ -131,7 +131,7 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(name: str, famil
     expected = {key: tensor.clone() for key, tensor in whole.state_dict().items()}
 
     class Cut(CorruptedBatches):
-        steps_left = 3
+        left = 3
 
         def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
             self.left -= 1

@@ -22,7 +22,7 @@ SHA = hashlib.sha256(CONTENT).hexdigest()
 class Handler(BaseHTTPRequestHandler):
     """Serves CONTENT with ranges; the first answer of a `cut` is broken off in the middle."""
 
-    ranges_asked: list[str | None] = []
+    asked: list[str | None] = []
 
     def do_GET(self) -> None:
         span = self.headers.get("Range")
