@@ -71,31 +71,33 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="of what was kept of --seeds; makes nothing")
     parser.add_argument("--runs", type=Path, default=Path("benchmarks/results/compress.jsonl"), help="what seeds gave")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    to, runs = given.json.resolve() if given.json else None, given.runs.resolve()
-    with chdir(given.folder):
-        entries = compress_runs.made_from(given.teacher, params.read()["compress"])
-        if unknown := [name for name in given.only if name not in (given.teacher, *entries)]:
-            parser.error(f"--only: no entry of {given.teacher} is called {unknown[0]}")
-        if not given.table:
-            compress_runs.keep(entries, given.teacher, given.seeds, runs, given.only)
-        if given.rounds and not given.table:
-            compare(given.teacher, entries, given.seeds, given.rounds, runs, given.only)
-    kept = compress_runs.kept(runs)
-    lines = {name: compress_runs.of_seeds(name, entries, given.seeds, kept) for name in entries}
+    options = parser.parse_args()
+    to, runs = options.json.resolve() if options.json else None, options.runs.resolve()
+    with chdir(options.folder):
+        entries = compress_runs.made_from(options.teacher, params.read()["compress"])
+        if unknown := [name for name in options.only if name not in (options.teacher, *entries)]:
+            parser.error(f"--only: no entry of {options.teacher} is called {unknown[0]}")
+        if not options.table:
+            compress_runs.keep(entries, options.teacher, options.seeds, runs, options.only)
+        if options.rounds and not options.table:
+            compare(options.teacher, entries, options.seeds, options.rounds, runs, options.only)
+    results = compress_runs.kept(runs)
+    lines = {name: compress_runs.of_seeds(name, entries, options.seeds, results) for name in entries}
     if missing := [name for name in entries if not lines[name]]:
-        sys.exit(f"{given.folder}: not made yet, so there is no table: {', '.join(missing)}; `bertline run` makes them")
-    found = [variant(name, lines[name], entries[name]) for name in entries]
+        sys.exit(
+            f"{options.folder}: not made yet, so there is no table: {', '.join(missing)}; `bertline run` makes them"
+        )
+    variants = [variant(name, lines[name], entries[name]) for name in entries]
     speeds = compress_runs.speeds(runs)
-    for each in found:
-        each["speed"] = speeds.get((each["run"], compress_runs.origin(each["run"], entries)), {})
-    own = sorted({line["teacher"] for name in entries for line in lines[name]})
-    teacher = {"run": given.teacher, "scores": own, "speed": speeds.get((given.teacher, ""), {})}
+    for row in variants:
+        row["speed"] = speeds.get((row["run"], compress_runs.origin(row["run"], entries)), {})
+    teacher_scores = sorted({line["teacher"] for name in entries for line in lines[name]})
+    teacher = {"run": options.teacher, "scores": teacher_scores, "speed": speeds.get((options.teacher, ""), {})}
     # of the speeds: whoever writes a table of what was kept may have another CPU
-    cpus = {speed["cpu"] for each in (teacher, *found) for speed in each["speed"].values()} or {harness.cpu()}
+    cpus = {speed["cpu"] for row in (teacher, *variants) for speed in row["speed"].values()} or {harness.cpu()}
     packages = ("torch", "transformers", "onnxruntime")
     harness.report(
-        [*claims(found, teacher)], packages, to, cpu="; ".join(sorted(cpus)), teacher=teacher, variants=found
+        [*claims(variants, teacher)], packages, to, cpu="; ".join(sorted(cpus)), teacher=teacher, variants=variants
     )
 
 
@@ -148,47 +150,47 @@ def compare(
             compress_runs.append(runs, line | asdict(speed))
 
 
-def claims(found: list[dict[str, Any]], teacher: dict[str, Any]) -> Iterator[harness.Claim]:
-    for each in found:
-        if len(each["methods"]) == 1 and each["methods"][0] in AIMS:
-            least, most = AIMS[each["methods"][0]]
-            yield of(f"{each['run']}_score_vs_teacher", least if each["which"] == "top" else None, each["retention"])
+def claims(variants: list[dict[str, Any]], teacher: dict[str, Any]) -> Iterator[harness.Claim]:
+    for row in variants:
+        if len(row["methods"]) == 1 and row["methods"][0] in AIMS:
+            least, most = AIMS[row["methods"][0]]
+            yield of(f"{row['run']}_score_vs_teacher", least if row["which"] == "top" else None, row["retention"])
             if most:
-                share = round(each["bytes_share"], 3)
-                yield harness.Claim(f"{each['run']}_bytes_vs_teacher", most, share, (share, share), share <= most)
-    yield from beside_dropping(found)
-    for each in found:
-        if each["methods"] in (["prune_heads"], ["bilstm_student"]) and "torch" in each["speed"]:
-            name = f"{each['run']}_torch_one_row_vs_teacher_torch"
-            yield faster(name, 1.0, each["speed"]["torch"]["faster"])
+                share = round(row["bytes_share"], 3)
+                yield harness.Claim(f"{row['run']}_bytes_vs_teacher", most, share, (share, share), share <= most)
+    yield from beside_dropping(variants)
+    for row in variants:
+        if row["methods"] in (["prune_heads"], ["bilstm_student"]) and "torch" in row["speed"]:
+            name = f"{row['run']}_torch_one_row_vs_teacher_torch"
+            yield faster(name, 1.0, row["speed"]["torch"]["faster"])
     if teacher["speed"]:
-        yield from best_chain(found, teacher)
+        yield from best_chain(variants, teacher)
 
 
-def beside_dropping(found: list[dict[str, Any]]) -> Iterator[harness.Claim]:
+def beside_dropping(variants: list[dict[str, Any]]) -> Iterator[harness.Claim]:
     """What students of half the layers score as a part of what dropping the upper half scores.
 
     Once after fine-tuning alone, which is the first entry of the file, and once after training on the rows and for the
     epochs that the students have, if there is such an entry.
     """
-    first = [each for each in found if each["methods"] == ["drop_layers"]][:1]
-    for each in found:
-        if each["methods"] in (["distilbert"], ["pkd"], ["theseus"]):
-            alike = [other for other in found if other["methods"] == ["drop_layers"] and other["fit"] == each["fit"]]
+    first = [row for row in variants if row["methods"] == ["drop_layers"]][:1]
+    for row in variants:
+        if row["methods"] in (["distilbert"], ["pkd"], ["theseus"]):
+            alike = [other for other in variants if other["methods"] == ["drop_layers"] and other["fit"] == row["fit"]]
             for dropped in [*first, *(other for other in alike[:1] if other not in first)]:
-                own, others = (dict(zip(way["seeds"], way["scores"], strict=True)) for way in (each, dropped))
-                if parts := [own[seed] / others[seed] for seed in own if seed in others]:
-                    yield of(f"{each['run']}_score_vs_{dropped['run']}", 1.0, parts)
+                scores, others = (dict(zip(way["seeds"], way["scores"], strict=True)) for way in (row, dropped))
+                if parts := [scores[seed] / others[seed] for seed in scores if seed in others]:
+                    yield of(f"{row['run']}_score_vs_{dropped['run']}", 1.0, parts)
 
 
-def best_chain(found: list[dict[str, Any]], teacher: dict[str, Any]) -> Iterator[harness.Claim]:
+def best_chain(variants: list[dict[str, Any]], teacher: dict[str, Any]) -> Iterator[harness.Claim]:
     """The fastest chain within a point and a tenth of the bytes, by its faster runtime; 0 if there is none."""
     small = [
-        each
-        for each in found
-        if len(each["methods"]) > 1 and each["bytes_share"] <= CHAIN[0] and statistics.fmean(each["points"]) >= -1
+        row
+        for row in variants
+        if len(row["methods"]) > 1 and row["bytes_share"] <= CHAIN[0] and statistics.fmean(row["points"]) >= -1
     ]
-    ways = [(speed["throughput"], f"{each['run']}_{way}") for each in small for way, speed in each["speed"].items()]
+    ways = [(speed["throughput"], f"{row['run']}_{way}") for row in small for way, speed in row["speed"].items()]
     spread, name = max(ways, default=((0.0, 0.0, 0.0), "no_chain"))
     yield faster(f"{name}_throughput_vs_teacher_torch", CHAIN[1], spread)
     if "onnx" in teacher["speed"]:

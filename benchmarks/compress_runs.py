@@ -30,11 +30,11 @@ Key = tuple[str, str, int]  # an entry, its origin, a seed
 
 def made_from(teacher: str, entries: Entries) -> Entries:
     """The entries that `teacher` leads to, also through others, in the order of the file."""
-    found: Entries = {}
+    descendants: Entries = {}
     for name, entry in entries.items():
-        if entry["teacher"] == teacher or entry["teacher"] in found:
-            found[name] = entry
-    return found
+        if entry["teacher"] == teacher or entry["teacher"] in descendants:
+            descendants[name] = entry
+    return descendants
 
 
 def lineage(name: str, entries: Entries) -> list[str]:
@@ -46,7 +46,7 @@ def origin(name: str, entries: Entries) -> str:
     """A digest of the entry and of those that it comes from; "" of the teacher."""
     if name not in entries:
         return ""
-    text = json.dumps([entries[each] for each in lineage(name, entries)], sort_keys=True)
+    text = json.dumps([entries[step] for step in lineage(name, entries)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -72,12 +72,12 @@ def of_seeds(name: str, entries: Entries, seeds: list[int], known: dict[Key, dic
 
 def speeds(runs: Path) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
     """An entry and its origin -> "torch" or "onnx" -> its speed beside the teacher's (in_turn.Compared), the newest."""
-    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    ways_of: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for line in _lines(runs):
         if "way" in line:
             about = {key: line[key] for key in ("cpu", "cost", "faster", "throughput")}
-            found.setdefault((line["run"], line["origin"]), {})[line["way"]] = about
-    return found
+            ways_of.setdefault((line["run"], line["origin"]), {})[line["way"]] = about
+    return ways_of
 
 
 def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path, only: list[str]) -> None:
@@ -87,14 +87,14 @@ def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path, only: lis
     """
     for seed in seeds:
         known = kept(runs)
-        wanted = [name for name in entries if not only or name in only]
-        missing = [name for name in wanted if (name, origin(name, entries), seed) not in known]
+        chosen = [name for name in entries if not only or name in only]
+        missing = [name for name in chosen if (name, origin(name, entries), seed) not in known]
         if seed == seeds[0]:
             locked = stages()
             there: Iterator[str] = (name for name in missing if complete(name, entries, locked))
             place = Path()
         else:
-            there, place = made(seed, entries, {each for name in missing for each in lineage(name, entries)}), at(seed)
+            there, place = made(seed, entries, {step for name in missing for step in lineage(name, entries)}), at(seed)
         for name in there:
             if name in missing:
                 line = {"run": name, "origin": origin(name, entries), "seed": seed}
@@ -123,35 +123,35 @@ def complete(name: str, entries: Entries, locked: dict[str, Any]) -> bool:
     The metrics of a model that an entry made before it was edited are still there until the graph has run again.
     """
     model = _output(locked, f"evaluate@{name}", "deps", name)
-    for each in lineage(name, entries):
-        stage = locked.get(f"compress@{each}", {})
-        if not model or model != _output(locked, f"compress@{each}", "outs", each):
+    for step in lineage(name, entries):
+        stage = locked.get(f"compress@{step}", {})
+        if not model or model != _output(locked, f"compress@{step}", "outs", step):
             return False
-        if stage["params"][str(params.FILE)][f"compress.{each}"] != entries[each]:
+        if stage["params"][str(params.FILE)][f"compress.{step}"] != entries[step]:
             return False
-        model = _output(locked, f"compress@{each}", "deps", entries[each]["teacher"])
+        model = _output(locked, f"compress@{step}", "deps", entries[step]["teacher"])
     return paths.metrics(name).is_file()
 
 
 def _output(locked: dict[str, Any], stage: str, side: str, model: str) -> str:
     """The digest of a model among what a stage of dvc.lock reads, or writes; "" if it is not there."""
     listed = locked.get(stage, {}).get(side, ())
-    return next((each["md5"] for each in listed if each["path"] == str(paths.model(model))), "")
+    return next((output["md5"] for output in listed if output["path"] == str(paths.model(model))), "")
 
 
 def result(name: str, here: Path, teacher: str) -> dict[str, Any]:
     """What one model scored and costs, beside its teacher; `interval` is of the points between them, on these rows."""
-    said = json_file.mapping(here / paths.model(name) / "variant.json")
+    facts = json_file.mapping(here / paths.model(name) / "variant.json")
     weights = formats.weights(paths.model(teacher)).stat().st_size
     return {
         "score": score(name, here),
         "teacher": score(teacher, Path()),
         "interval": interval(name, here, teacher),
-        "methods": [step["method"] for step in said["chain"][1:]],
-        "bytes": said["size_bytes"]["weights"],
-        "bytes_share": said["size_bytes"]["weights"] / weights,
-        "flops_share": said["flops_per_token"] / flops(teacher),
-        "sparsity": said["sparsity"],
+        "methods": [step["method"] for step in facts["chain"][1:]],
+        "bytes": facts["size_bytes"]["weights"],
+        "bytes_share": facts["size_bytes"]["weights"] / weights,
+        "flops_share": facts["flops_per_token"] / flops(teacher),
+        "sparsity": facts["sparsity"],
     }
 
 
@@ -170,8 +170,8 @@ def interval(name: str, here: Path, teacher: str) -> list[float]:
     rows, file = paths.rows(scored.task), f"{scored.split}.parquet"
     task, gold = Task.load(rows), tables.read(rows / file)
     both = [tables.read(paths.predictions(teacher) / file), tables.read(here / paths.predictions(name) / file)]
-    whole, own = (metric_of_rows(gold, each, task) for each in both)
-    low, high = significance.interval(lambda chosen: own(chosen) - whole(chosen), gold.num_rows)
+    teacher_metric, student_metric = (metric_of_rows(gold, answers, task) for answers in both)
+    low, high = significance.interval(lambda chosen: student_metric(chosen) - teacher_metric(chosen), gold.num_rows)
     return [round(100 * low, 2), round(100 * high, 2)]
 
 
@@ -205,10 +205,10 @@ def forget(here: Path, outputs: list[Path], mark: Path, now: str) -> None:
     """Remove what an entry of other params has left, or a link that the turn of another teacher made."""
     if _marked(mark, now):
         return
-    for each in (here / output for output in outputs):
-        if each.is_dir() and not each.is_symlink():
-            shutil.rmtree(each)
-        each.unlink(missing_ok=True)
+    for output_path in (here / output for output in outputs):
+        if output_path.is_dir() and not output_path.is_symlink():
+            shutil.rmtree(output_path)
+        output_path.unlink(missing_ok=True)
     mark.parent.mkdir(exist_ok=True)
     mark.write_text(now, encoding="utf-8")
 
@@ -217,7 +217,7 @@ def _marked(mark: Path, now: str) -> bool:
     return mark.is_file() and mark.read_text(encoding="utf-8") == now
 
 
-def link(here: Path, own: set[str]) -> None:
+def link(here: Path, own_names: set[str]) -> None:
     """Let stages in `here` find the artefacts of the checkout but those with these names, which they make.
 
     One that a writer has begun, and not ended, has a dot before its name.
@@ -225,9 +225,9 @@ def link(here: Path, own: set[str]) -> None:
     for kind in ("rows", "vocab", "encoded", "models"):
         (here / paths.ARTIFACTS / kind).mkdir(parents=True, exist_ok=True)
         folder = paths.ARTIFACTS / kind
-        for each in folder.iterdir() if folder.is_dir() else ():
-            if each.name[0] != "." and each.name not in own and not (here / each).exists():
-                (here / each).symlink_to(each.resolve())
+        for artefact in folder.iterdir() if folder.is_dir() else ():
+            if artefact.name[0] != "." and artefact.name not in own_names and not (here / artefact).exists():
+                (here / artefact).symlink_to(artefact.resolve())
     if not (here / "encoders").exists():
         (here / "encoders").symlink_to(Path("encoders").resolve())
 

@@ -40,8 +40,8 @@ def titles() -> pa.Table:
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
-    windows, here, limits = 20 if given.quick else 100, Path.cwd(), Watch().limits()
+    options = harness.arguments(__doc__ or "")
+    windows, here, limits = 20 if options.quick else 100, Path.cwd(), Watch().limits()
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         rows = titles()
@@ -55,26 +55,28 @@ def main() -> None:
 
     def drifted(of: int) -> list[set[str]]:
         """The statistics that drifted in each window of titles of the first `of` classes."""
-        found, chosen = [], np.flatnonzero(np.isin(labels, classes[:of]))
+        drifted_statistics, chosen = [], np.flatnonzero(np.isin(labels, classes[:of]))
         for _ in range(windows):
             window = others.take(generator.choice(chosen, WINDOW, replace=False))
             start = time.perf_counter()
-            found.append({each.statistic for each in drift.shifts(profile, window, limits) if each.drifted})
+            drifted_statistics.append(
+                {shift.statistic for shift in drift.shifts(profile, window, limits) if shift.drifted}
+            )
             seconds.append(time.perf_counter() - start)
-        return found
+        return drifted_statistics
 
     def share(name: str, hits: list[bool], aim: float | None, most: bool = False) -> harness.Claim:
         value = statistics.mean(hits)
         ok = aim is None or (value <= aim if most else value >= aim)
         return harness.Claim(name, aim, round(value, 3), (value, value), ok)
 
-    usual, five, one = drifted(len(classes)), drifted(5), drifted(1)
+    usual, five, one_class = drifted(len(classes)), drifted(5), drifted(1)
     names = ("unknown_pieces", "unknown_words", "length", "vocabulary", "labels")
     claims = [share(f"windows_of_all_classes_that_drift_in_{n}", [n in w for w in usual], 0.05, True) for n in names]
     claims += [share(f"windows_of_five_classes_that_drift_in_{n}", [n in w for w in five], None) for n in names]
     claims += [
         share("windows_of_five_classes_that_drift", [bool(w) for w in five], 0.99),
-        share("windows_of_one_class_that_drift_in_vocabulary", ["vocabulary" in w for w in one], 0.99),
+        share("windows_of_one_class_that_drift_in_vocabulary", ["vocabulary" in w for w in one_class], 0.99),
         harness.Claim(
             "seconds_a_window",
             1.0,
@@ -83,7 +85,7 @@ def main() -> None:
             statistics.median(seconds) <= 1,
         ),
     ]
-    harness.report(claims, ("scipy", "numpy"), given.json)
+    harness.report(claims, ("scipy", "numpy"), options.json)
 
 
 if __name__ == "__main__":

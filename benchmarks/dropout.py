@@ -28,14 +28,14 @@ def from_bits(layer: nn.Module, states: torch.Tensor) -> None:
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
+    options = harness.arguments(__doc__ or "")
     claims = []
     for name, shape in SHAPES.items():
         given_to = nn.Dropout(0.1), torch.randn(shape, requires_grad=True)
         contenders = {"theirs": partial(step, *given_to), "ours": partial(from_bits, *given_to)}
-        seconds = harness.in_turn(contenders, 20 if given.quick else 200)
+        seconds = harness.in_turn(contenders, 20 if options.quick else 200)
         claims.append(harness.ratio(f"dropout_{name}_vs_torch", 2, seconds["theirs"][10:], seconds["ours"][10:]))
-    harness.report(claims, ("torch", "numpy"), given.json)
+    harness.report(claims, ("torch", "numpy"), options.json)
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def main() -> None:
     minutes = sum(seconds for seconds, _ in reports) / 60
     seconds, numbers = by_file([test for _, tests in reports for test in tests])
     files = [{"file": file, "tests": numbers[file], "seconds": round(spent)} for file, spent in seconds.most_common()]
-    for each in files[:40]:
-        print(f"{each['seconds']:>6} s  {each['tests']:>5}  {each['file']}")
+    for row in files[:40]:
+        print(f"{row['seconds']:>6} s  {row['tests']:>5}  {row['file']}")
     once = (round(minutes, 1),) * 2
     claim = harness.Claim("minutes_of_make_test_at_most", AIM_MINUTES, once[0], once, minutes <= AIM_MINUTES)
     harness.report([claim], ("pytest", "torch", "ray"), to, files=files)

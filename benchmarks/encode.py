@@ -55,8 +55,8 @@ def measure(name: str, texts: list[str], place: Path, repeats: int, quick: bool)
         words = [[node.surface for node in tagger(nfkc(text))] for text in texts]
         return [[2, *e.ids, 3] for e in plain.encode_batch(words, is_pretokenized=True, add_special_tokens=False)]
 
-    found = [ids for batch in encoded(1) for ids in batch.column("input_ids").to_pylist()]
-    assert found == reference(texts, verbose=False)["input_ids"]
+    token_ids = [ids for batch in encoded(1) for ids in batch.column("input_ids").to_pylist()]
+    assert token_ids == reference(texts, verbose=False)["input_ids"]
     contenders = {
         "BertJapaneseTokenizer": lambda: reference(texts, verbose=False),
         "fugashi and tokenizers in a loop": loop,
@@ -70,17 +70,17 @@ def measure(name: str, texts: list[str], place: Path, repeats: int, quick: bool)
     letters = sum(map(len, texts))
     for who, times in seconds.items():
         print(f"{name}: {who}: {letters / sorted(times)[len(times) // 2] / 1e6:.2f} million characters a second")
-    one, two = seconds["one process"], seconds["two processes"]
+    alone, together = seconds["one process"], seconds["two processes"]
     claims = [
-        harness.ratio(f"{name}_one_process_of_bare_MeCab", OF_MECAB, seconds["bare MeCab"], one),
-        harness.ratio(f"{name}_one_process_of_MeCab_on_normal_texts", None, seconds["MeCab on normal texts"], one),
-        harness.ratio(f"{name}_one_process_vs_BertJapaneseTokenizer", None, seconds["BertJapaneseTokenizer"], one),
-        harness.ratio(f"{name}_one_process_vs_fugashi_loop", 1, seconds["fugashi and tokenizers in a loop"], one),
+        harness.ratio(f"{name}_one_process_of_bare_MeCab", OF_MECAB, seconds["bare MeCab"], alone),
+        harness.ratio(f"{name}_one_process_of_MeCab_on_normal_texts", None, seconds["MeCab on normal texts"], alone),
+        harness.ratio(f"{name}_one_process_vs_BertJapaneseTokenizer", None, seconds["BertJapaneseTokenizer"], alone),
+        harness.ratio(f"{name}_one_process_vs_fugashi_loop", 1, seconds["fugashi and tokenizers in a loop"], alone),
     ]
     if not quick:  # few texts are encoded before the second process has started
-        claims.append(harness.ratio(f"{name}_two_processes_vs_one", TWO_OF_ONE, one, two))
+        claims.append(harness.ratio(f"{name}_two_processes_vs_one", TWO_OF_ONE, alone, together))
         peer = seconds["BertJapaneseTokenizer"]
-        claims.append(harness.ratio(f"{name}_two_processes_vs_BertJapaneseTokenizer", None, peer, two))
+        claims.append(harness.ratio(f"{name}_two_processes_vs_BertJapaneseTokenizer", None, peer, together))
     return claims
 
 

@@ -72,10 +72,10 @@ def scores(job: Job, seeds: list[int], quick: bool, precision: str) -> dict[str,
     values["prepare"][task] |= job.prepare | ({"sample": min(0.1, job.prepare.get("sample", 1))} if quick else {})
     for pretraining in values["pretrain"].values() if quick else ():
         pretraining["epochs"] = 0.02
-    asked = values["evaluate"][job.run]
+    evaluation = values["evaluate"][job.run]
     starts = {"ours": entry["encoder"], "random": f"artifacts/models/random-{job.run}"}
     runs = {f"{start}-{seed}": entry | {"encoder": starts[start], "seed": seed} for start in starts for seed in seeds}
-    values |= {"finetune": runs, "evaluate": dict.fromkeys(runs, asked), "baseline": {"baseline": asked}}
+    values |= {"finetune": runs, "evaluate": dict.fromkeys(runs, evaluation), "baseline": {"baseline": evaluation}}
     values |= {"compress": {}, "export": {}, "promote": {}}
     Path("params.yaml").write_text(yaml.safe_dump(values, allow_unicode=True))
     ingest.main(Path(values["prepare"][task]["source"]).name)
@@ -89,8 +89,8 @@ def scores(job: Job, seeds: list[int], quick: bool, precision: str) -> dict[str,
     for run in runs:
         finetune.main(run)
         evaluate.main(run)
-    found = {start: [_score(f"{start}-{seed}") for seed in seeds] for start in starts}
-    return {**found, "baseline": [_score("baseline")]}
+    scores_of = {start: [_score(f"{start}-{seed}") for seed in seeds] for start in starts}
+    return {**scores_of, "baseline": [_score("baseline")]}
 
 
 def encoded(values: dict[str, Any], data: str) -> None:
@@ -119,11 +119,11 @@ def random_encoder(language: str, words: Path, target: Path) -> None:
     model_folder.save(model, target, words)
 
 
-def claims(name: str, job: Job, found: dict[str, list[float]]) -> list[harness.Claim]:
+def claims(name: str, job: Job, scores_of: dict[str, list[float]]) -> list[harness.Claim]:
     """Our mean against the baseline, the published score and random weights."""
-    ours = statistics.mean(found["ours"])
-    spread = (round(min(found["ours"]), 4), round(max(found["ours"]), 4))
-    aims = {"baseline": found["baseline"][0], "random_weights": statistics.mean(found["random"])}
+    ours = statistics.mean(scores_of["ours"])
+    spread = (round(min(scores_of["ours"]), 4), round(max(scores_of["ours"]), 4))
+    aims = {"baseline": scores_of["baseline"][0], "random_weights": statistics.mean(scores_of["random"])}
     aims |= {"published_or_aim": job.published} if job.published is not None else {}
     return [
         harness.Claim(f"{name}_vs_{peer}", round(aim, 4), round(ours, 4), spread, ours >= aim)
@@ -132,32 +132,32 @@ def claims(name: str, job: Job, found: dict[str, list[float]]) -> list[harness.C
 
 
 def main() -> None:
-    given = arguments()
+    options = arguments()
     os.environ.setdefault("BERTLINE_QUIET", "1")
     os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
-    to = given.json.resolve() if given.json else None
-    kept = harness.kept(to, "claims")
-    made: list[harness.Claim] = []
+    to = options.json.resolve() if options.json else None
+    old_claims = harness.kept(to, "claims")
+    new_claims: list[harness.Claim] = []
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         Path("encoders").symlink_to(ROOT / "encoders")
         Path("samples").symlink_to(ROOT / "samples")
-        for name in given.only:
+        for name in options.only:
             job = JOBS[name]
-            found = scores(job, [1] if given.quick else [1, 2, 3], given.quick, given.precision)
-            print(name, {who: [round(score, 4) for score in each] for who, each in found.items()}, flush=True)
-            made += claims(name, job, found)
+            run_scores = scores(job, [1] if options.quick else [1, 2, 3], options.quick, options.precision)
+            print(name, {who: [round(score, 4) for score in values] for who, values in run_scores.items()}, flush=True)
+            new_claims += claims(name, job, run_scores)
         os.chdir(ROOT)
-    old = [c for c in kept if c["name"].rpartition("_vs_")[0] not in given.only]
-    every = [harness.Claim(**{**c, "spread": tuple(c["spread"])}) for c in old] + made
-    command = f"python benchmarks/encoders.py --only {' '.join(named(every))} --precision {given.precision}"
+    old = [c for c in old_claims if c["name"].rpartition("_vs_")[0] not in options.only]
+    every = [harness.Claim(**{**c, "spread": tuple(c["spread"])}) for c in old] + new_claims
+    command = f"python benchmarks/encoders.py --only {' '.join(named(every))} --precision {options.precision}"
     packages = ("torch", "transformers")
-    harness.report(sorted(every, key=lambda c: c.name), packages, to, precision=given.precision, command=command)
+    harness.report(sorted(every, key=lambda c: c.name), packages, to, precision=options.precision, command=command)
 
 
-def named(found: list[harness.Claim]) -> list[str]:
+def named(claims_made: list[harness.Claim]) -> list[str]:
     """The tasks of the claims, those of other runs among them, as --only takes them."""
-    return sorted({claim.name.rpartition("_vs_")[0] for claim in found})
+    return sorted({claim.name.rpartition("_vs_")[0] for claim in claims_made})
 
 
 if __name__ == "__main__":

@@ -76,8 +76,8 @@ class Job:
 
     def ours(self, **changes: Any) -> Any:
         """The finetune stage's work, without reading and writing files but for checkpoint and cache."""
-        given: Any = {"batch_size": BATCH, "learning_rate": 1e-4} | changes
-        entry = Finetune(data="d", encoder="e", **given)
+        fields: Any = {"batch_size": BATCH, "learning_rate": 1e-4} | changes
+        entry = Finetune(data="d", encoder="e", **fields)
         model, groups = self.model(), partial(strategies.groups, params=entry)
         groups(model)
         batches, kind = RowBatches(self.train, entry.batch_size, entry.epochs, entry.seed, 0), self.task.kind
@@ -98,15 +98,15 @@ class Job:
     def right(self, model: Any, padded: int = 0) -> np.ndarray:
         """Which test rows the model labels rightly; `padded` ids a row without a mask, as the keynote's program has."""
         test = Encoded.read(self.folder, "test")
-        found, model = np.zeros(len(test), bool), model.eval()
+        correct, model = np.zeros(len(test), bool), model.eval()
         for rows in by_length(test.lengths, 4096):
             batch = collate(test, rows, 0)
             labels, inputs = batch.pop("labels"), batch
             if padded:
                 ids = torch.nn.functional.pad(batch["input_ids"], (0, padded))[:, :padded]
                 inputs = {"input_ids": ids}
-            found[rows] = (model(**inputs).logits.argmax(-1) == labels).numpy()
-        return found
+            correct[rows] = (model(**inputs).logits.argmax(-1) == labels).numpy()
+        return correct
 
 
 def published_vocabulary() -> Path:
@@ -150,16 +150,16 @@ def times(job: Job, questions: Job, rounds: int, quick: bool) -> tuple[list[harn
     seconds = harness.in_turn(contenders, rounds)
     collated = harness.in_turn(collating(job, 200), 5)
     epochs = lambda name, count: [second * count for second in seconds[name]]  # noqa: E731
-    three, asked = epochs("full padded, an epoch", 3), seconds["questions padded, an epoch"]
+    three, question_epoch = epochs("full padded, an epoch", 3), seconds["questions padded, an epoch"]
     claims = [
         harness.ratio("full_vs_Trainer_padded", 5.0, three, seconds["full, 3 epochs"]),
         harness.ratio("full_vs_Trainer_dynamic", 1.3, epochs("full dynamic, an epoch", 3), seconds["full, 3 epochs"]),
-        harness.ratio("questions_full_vs_Trainer_padded", 1.8, asked, seconds["questions, an epoch"]),
+        harness.ratio("questions_full_vs_Trainer_padded", 1.8, question_epoch, seconds["questions, an epoch"]),
         harness.ratio("collate_vs_DataCollatorWithPadding", 20, collated["theirs"], collated["ours"]),
     ]
     if not quick:
         claims += _many_epochs(seconds, epochs)
-    return claims, {name: round(statistics.median(each), 2) for name, each in seconds.items()}
+    return claims, {name: round(statistics.median(times), 2) for name, times in seconds.items()}
 
 
 def _many_epochs(seconds: dict[str, list[float]], epochs: Callable[[str, int], list[float]]) -> list[harness.Claim]:
@@ -189,7 +189,7 @@ def of_one_product(job: Job, seconds: float) -> tuple[harness.Claim, dict[str, i
 
 def accuracies(job: Job, many: int) -> tuple[list[harness.Claim], dict[str, float]]:
     """Ours against the peer's on the test rows, from the same encoder."""
-    found = {
+    rights = {
         "full": job.right(job.ours(epochs=EPOCHS, learning_rate=RATE)),
         "full padded": job.right(job.trainer(EPOCHS, length=LENGTH, rate=RATE)),
         "top2": job.right(job.ours(epochs=many, **peers.TOP2)),
@@ -197,33 +197,33 @@ def accuracies(job: Job, many: int) -> tuple[list[harness.Claim], dict[str, floa
     }
     claims = []
     for name, peer in (("full", "full padded"), ("top2", "keynote")):
-        difference = found[name].astype(float) - found[peer]
+        difference = rights[name].astype(float) - rights[peer]
         draws = np.random.default_rng(0).integers(0, len(difference), (2000, len(difference)))
         low, high = np.quantile(difference[draws].mean(axis=1), [0.025, 0.975])
         title = f"accuracy_{name}_minus_{peer.replace(' ', '_')}"
         claims.append(
             harness.Claim(title, 0, round(difference.mean(), 4), (round(low, 4), round(high, 4)), bool(high >= 0))
         )
-    return claims, {name: round(float(each.mean()), 4) for name, each in found.items()}
+    return claims, {name: round(float(right.mean()), 4) for name, right in rights.items()}
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
+    options = harness.arguments(__doc__ or "")
     os.environ.setdefault("BERTLINE_QUIET", "1")
     os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
-    to = given.json.resolve() if given.json else None
+    to = options.json.resolve() if options.json else None
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         livedoor = yaml.safe_load((ROOT / "params/livedoor.yaml").read_text(encoding="utf-8"))
         titles = Job(livedoor, "livedoor", published_vocabulary(), None, LENGTH)
         questions = Job({"prepare": {"squad": ready_made.squad("1.1")}}, "squad", ROOT / "encoders/mini-en", None, 384)
-        questions.train = questions.train.sample(32 if given.quick else 96, 1)
-        if given.quick:
+        questions.train = questions.train.sample(32 if options.quick else 96, 1)
+        if options.quick:
             titles.train = titles.train.sample(160, 1)
-        claims, seconds = times(titles, questions, 1 if given.quick else 3, given.quick)
+        claims, seconds = times(titles, questions, 1 if options.quick else 3, options.quick)
         scores: dict[str, float] = {}
         rates: dict[str, int] = {}
-        if not given.quick:  # in few steps most of the time is the preparing of new shapes
+        if not options.quick:  # in few steps most of the time is the preparing of new shapes
             claim, rates = of_one_product(titles, seconds["full, 3 epochs"])
             claims.append(claim)
             learned = Job(livedoor, "livedoor", ROOT / "encoders/mini-ja", ROOT / "encoders/mini-ja", LENGTH)

@@ -72,8 +72,8 @@ def rows(of: Sizes, count: int, low: int, high: int, seed: int) -> Encoded:
     rng = np.random.default_rng(seed)
     lengths, labels = rng.integers(low, high + 1, count), rng.integers(0, of.labels, count)
     ids = rng.integers(10, of.vocab, lengths.sum())
-    own = np.repeat(labels, lengths) * 20 + 10 + rng.integers(0, 20, lengths.sum())
-    ids = np.where(rng.random(lengths.sum()) < 1 / 3, own, ids)
+    class_tokens = np.repeat(labels, lengths) * 20 + 10 + rng.integers(0, 20, lengths.sum())
+    ids = np.where(rng.random(lengths.sum()) < 1 / 3, class_tokens, ids)
     return Encoded(ids.astype(np.uint16), offsets(lengths), None, labels)
 
 
@@ -110,7 +110,7 @@ def host_waits(model: Any, data: Encoded, of: Sizes) -> int:
     """How often the host waits for the GPU in five steps of the training loop, by torch's own count."""
     params = Finetune(data="d", encoder="e", batch_size=of.few, epochs=1)
     batches = RowBatches(data, of.few, 1, 1, 0)
-    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings(record=True) as found:
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with apply.to_rows(model, batches, "single", Path(place), Resources()) as on:
             job = Job(model, losses.for_kind("single"), on.batches, params, None, Path(place) / "fit.pt", 1e9)
@@ -122,7 +122,7 @@ def host_waits(model: Any, data: Encoded, of: Sizes) -> int:
                     torch.cuda.set_sync_debug_mode("warn" if step >= 3 else "default")
                     training.step(batch)
                     torch.cuda.set_sync_debug_mode("default")
-    return sum("called a synchronizing" in str(each.message) for each in found)
+    return sum("called a synchronizing" in str(warning.message) for warning in caught)
 
 
 @torch.inference_mode()
@@ -134,20 +134,20 @@ def encode(model: Any, data: Encoded, packed: bool) -> torch.Tensor:
         for chosen, batch in frozen_features.read_through(model, batches, "encoding"):
             batch.pop("labels")
             with precision.autocast("auto" if packed else "fp32"):
-                found = model(**batch).logits.float()
-            logits[torch.from_numpy(chosen).to(logits.device, non_blocking=True)] = found
+                batch_logits = model(**batch).logits.float()
+            logits[torch.from_numpy(chosen).to(logits.device, non_blocking=True)] = batch_logits
     return logits.cpu()
 
 
 def rates(work: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """The tokens per second of each contender, in turn."""
-    found: dict[str, list[float]] = {name: [] for name in work}
+    rates_of: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(rounds):
-        for name, each in work.items():
-            found[name].append(each())
+        for name, measure in work.items():
+            rates_of[name].append(measure())
             gc.collect()
             torch.cuda.empty_cache()
-    return found
+    return rates_of
 
 
 def matrix_peak() -> float:
@@ -181,7 +181,7 @@ def speeds(of: Sizes) -> tuple[list[harness.Claim], Any, dict[str, float]]:
     ours(learned, titles, of.batch, of, on)  # which also warms all up
     encoded()
     top2 = {"strategy": "top_k", "top_k": 2}
-    found = rates(
+    rates_of = rates(
         {
             "titles": lambda: ours(again(), titles, of.batch, of, on),
             "titles, peer": lambda: peer(again(), titles, of.batch, of.padded, of.warm, of.steps),
@@ -196,26 +196,26 @@ def speeds(of: Sizes) -> tuple[list[harness.Claim], Any, dict[str, float]]:
     )
     peak = matrix_peak()
     work = 6 * of.layers * 12 * of.hidden**2 / 1e12  # TFLOP of a token in the layers' products, forward and back
-    share = lambda key: [each * work / peak for each in found[key]]  # noqa: E731
-    against = lambda key: [a / b for a, b in zip(found[key], found[f"{key}, peer"], strict=True)]  # noqa: E731
+    share = lambda key: [rate * work / peak for rate in rates_of[key]]  # noqa: E731
+    against = lambda key: [a / b for a, b in zip(rates_of[key], rates_of[f"{key}, peer"], strict=True)]  # noqa: E731
     claims = [
-        claim("finetune_titles_tokens_per_second", FINETUNE, found["titles"], 0),
+        claim("finetune_titles_tokens_per_second", FINETUNE, rates_of["titles"], 0),
         claim(f"finetune_titles_vs_{name}_padded_to_{of.padded}", TIMES, against("titles")),
         claim("finetune_titles_share_of_matrix_peak", None, share("titles")),
-        claim(f"finetune_titles_batch_{of.few}_tokens_per_second", None, found["few titles"], 0),
+        claim(f"finetune_titles_batch_{of.few}_tokens_per_second", None, rates_of["few titles"], 0),
         claim(f"finetune_titles_batch_{of.few}_vs_{name}_padded_to_{of.padded}", None, against("few titles")),
-        claim(f"finetune_{of.length}_tokens_per_second", None, found["long rows"], 0),
+        claim(f"finetune_{of.length}_tokens_per_second", None, rates_of["long rows"], 0),
         claim(f"finetune_{of.length}_vs_{name}", None, against("long rows")),
         claim(f"finetune_{of.length}_share_of_matrix_peak", None, share("long rows")),
-        claim("finetune_top_2_layers_frozen_features_tokens_per_second", None, found["top 2 layers"], 0),
-        claim("encode_titles_tokens_per_second", ENCODE, found["encoding"], 0),
+        claim("finetune_top_2_layers_frozen_features_tokens_per_second", None, rates_of["top 2 layers"], 0),
+        claim("encode_titles_tokens_per_second", ENCODE, rates_of["encoding"], 0),
     ]
     return claims, (learned, held), {"matrix_peak_tflops": round(peak, 1)}
 
 
-def claim(name: str, aim: float | None, found: list[float], digits: int = 3) -> harness.Claim:
+def claim(name: str, aim: float | None, values: list[float], digits: int = 3) -> harness.Claim:
     """A number of which more is better."""
-    middle, low, high = (round(each, digits) for each in (statistics.median(found), min(found), max(found)))
+    middle, low, high = (round(value, digits) for value in (statistics.median(values), min(values), max(values)))
     return harness.Claim(name, aim, middle, (low, high), aim is None or middle >= aim)
 
 
@@ -224,9 +224,11 @@ def same_numbers(model: Any, held: Encoded, of: Sizes) -> list[harness.Claim]:
     packed, plain = encode(model, held, packed=True), encode(model, held, packed=False)
     labels = torch.from_numpy(held.labels)
     alike = float((packed.argmax(-1) == plain.argmax(-1)).double().mean())
-    wanted, got = (float(torch.nn.functional.cross_entropy(each, labels)) for each in (plain, packed))
+    padded_loss, packed_loss = (
+        float(torch.nn.functional.cross_entropy(logits_of_rows, labels)) for logits_of_rows in (plain, packed)
+    )
     right = float((packed.argmax(-1) == labels).double().mean())
-    apart = abs(got - wanted) / wanted
+    apart = abs(packed_loss - padded_loss) / padded_loss
     waits = [host_waits(model, held, of)] if CUDA else []  # torch counts them on a GPU alone
     return [
         claim("predictions_packed_bf16_equal_to_padded_fp32", AGREE, [alike], 4),
@@ -242,14 +244,14 @@ def device() -> str:
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
+    options = harness.arguments(__doc__ or "")
     os.environ.setdefault("BERTLINE_QUIET", "1")
-    started, of = time.perf_counter(), sizes(given.quick)
+    started, of = time.perf_counter(), sizes(options.quick)
     claims, (learned, held), facts = speeds(of)
     claims += same_numbers(learned, held, of)
     packages = ("torch", "transformers", *(("accelerate",) if find_spec("accelerate") else ()))
     print(device(), facts)
-    harness.report(claims, packages, given.json, device=device(), sizes=vars(of), **facts)
+    harness.report(claims, packages, options.json, device=device(), sizes=vars(of), **facts)
     print(f"{time.perf_counter() - started:.0f} s")
 
 

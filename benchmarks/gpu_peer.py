@@ -50,14 +50,14 @@ def peer(model: Any, data: Encoded, batch: int, length: int, warm: int, steps: i
 
 def rows(data: Encoded, length: int) -> list[dict[str, Any]]:
     """Rows as run_glue's tokenizer leaves them in a Dataset, padded to `length`."""
-    found = []
+    padded_rows = []
     for i, (start, end) in enumerate(zip(data.offsets, data.offsets[1:], strict=False)):
         rest = length - int(end - start)
         ids = data.ids[start:end].tolist() + [0] * rest
         mask = [1] * (length - rest) + [0] * rest
-        found.append({"input_ids": ids, "attention_mask": mask, "token_type_ids": [0] * length})
-        found[-1]["label"] = int(data.labels[i])
-    return found
+        padded_rows.append({"input_ids": ids, "attention_mask": mask, "token_type_ids": [0] * length})
+        padded_rows[-1]["label"] = int(data.labels[i])
+    return padded_rows
 
 
 class _Timed(TrainerCallback):
@@ -97,14 +97,14 @@ def by_loop(model: Any, padded: list[dict[str, Any]], batch: int, timer: Timer) 
     )  # run_glue's weight decay is 0
     schedule = get_scheduler("linear", optimizer, 0, timer.steps)
     total = torch.zeros((), device=device)
-    for step, given in enumerate(loader):
+    for step, cpu_batch in enumerate(loader):
         timer.begin(step)
-        inputs = {name: tensor.to(device, non_blocking=True) for name, tensor in given.items()}
+        inputs = {name: tensor.to(device, non_blocking=True) for name, tensor in cpu_batch.items()}
         with torch.autocast(device.type, torch.bfloat16, enabled=CUDA):
             loss = model(**inputs).loss
         loss.backward()
-        found = loss.detach()
-        total = total if torch.isnan(found) or torch.isinf(found) else total + found
+        batch_loss = loss.detach()
+        total = total if torch.isnan(batch_loss) or torch.isinf(batch_loss) else total + batch_loss
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()

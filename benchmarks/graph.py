@@ -49,18 +49,19 @@ def run(place: Path, *more: str) -> None:
 
 def from_nothing(top: Path, rounds: int) -> list[harness.Claim]:
     """The whole graph, each time in a new checkout; then the same graph again, with nothing to do."""
-    made: dict[str, list[Path]] = {"theirs": [], "ours": []}
+    copies: dict[str, list[Path]] = {"theirs": [], "ours": []}
     for number in range(rounds):
-        for who, places in made.items():
+        for who, places in copies.items():
             places.append(checkout(top / f"{who}-{number}"))
-    left = {who: iter(places) for who, places in made.items()}
+    waiting = {who: iter(places) for who, places in copies.items()}
     seconds = harness.in_turn(
-        {"theirs": lambda: reproduce(next(left["theirs"])), "ours": lambda: run(next(left["ours"]))}, rounds
+        {"theirs": lambda: reproduce(next(waiting["theirs"])), "ours": lambda: run(next(waiting["ours"]))},
+        rounds,
     )
-    print({who: [round(each) for each in every] for who, every in seconds.items()})
-    same = (made["theirs"][0] / "dvc.lock").read_bytes() == (made["ours"][0] / "dvc.lock").read_bytes()
+    print({who: [round(duration) for duration in every] for who, every in seconds.items()})
+    same = (copies["theirs"][0] / "dvc.lock").read_bytes() == (copies["ours"][0] / "dvc.lock").read_bytes()
     assert same, "the two wrote another dvc.lock"
-    again = nothing_to_do(made["ours"][0], 5)
+    again = nothing_to_do(copies["ours"][0], 5)
     return [harness.ratio("from_nothing_vs_dvc_repro", 3.0, seconds["theirs"], seconds["ours"]), again]
 
 
@@ -68,7 +69,7 @@ def nothing_to_do(place: Path, rounds: int) -> harness.Claim:
     """An up-to-date graph: how soon either says so."""
     contenders: dict[str, Callable[[], None]] = {"theirs": lambda: reproduce(place), "ours": lambda: run(place)}
     seconds = harness.in_turn(contenders, rounds)
-    print({who: [round(each, 2) for each in every] for who, every in seconds.items()})
+    print({who: [round(duration, 2) for duration in every] for who, every in seconds.items()})
     return harness.ratio("up_to_date_vs_dvc_repro", 1.0, seconds["theirs"], seconds["ours"])
 
 
@@ -76,8 +77,8 @@ def alike(top: Path, rounds: int) -> harness.Claim:
     """Twelve fine-tunings of one thread each: one at a time, and two at a time."""
     place = checkout(top / "alike")
     values = yaml.safe_load((place / "params.yaml").read_text(encoding="utf-8"))
-    one = values["finetune"]["headlines"] | {"encoder": "encoders/mini-ja"}
-    values["finetune"] = {f"run-{number}": one | {"seed": number} for number in range(ALIKE)}
+    headlines = values["finetune"]["headlines"] | {"encoder": "encoders/mini-ja"}
+    values["finetune"] = {f"run-{number}": headlines | {"seed": number} for number in range(ALIKE)}
     for section in ("pretrain", "compress", "baseline", "evaluate", "export", "promote", "tune"):
         values[section] = {}
     values["resources"] = {"threads": 1}
@@ -90,15 +91,15 @@ def alike(top: Path, rounds: int) -> harness.Claim:
         run(place, "--jobs", jobs, *names)
 
     seconds = harness.in_turn({"one": lambda: again("1"), "two": lambda: again("2")}, rounds)
-    print({who: [round(each) for each in every] for who, every in seconds.items()})
+    print({who: [round(duration) for duration in every] for who, every in seconds.items()})
     return harness.ratio("two_jobs_vs_one", 1.7, seconds["one"], seconds["two"])
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
+    options = harness.arguments(__doc__ or "")
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
-        if given.quick:  # the first stages, which take seconds
+        if options.quick:  # the first stages, which take seconds
             place = checkout(top / "quick")
             run(place, "encode@headlines")
             call(place, "dvc", "repro", "-q", "encode@headlines")
@@ -110,7 +111,7 @@ def main() -> None:
             claims = [harness.ratio("up_to_date_vs_dvc_repro", 1.0, seconds["theirs"], seconds["ours"])]
         else:
             claims = [*from_nothing(top, ROUNDS), alike(top, ROUNDS)]
-    harness.report(claims, ("dvc", "torch", "transformers"), given.json)
+    harness.report(claims, ("dvc", "torch", "transformers"), options.json)
 
 
 if __name__ == "__main__":

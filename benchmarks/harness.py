@@ -65,7 +65,7 @@ def matrix_peak() -> float:
 
     a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
     by: dict[str, Callable[[], Any]] = {"MKL": lambda: a @ b, "oneDNN": lambda: onednn_linear.product(a, b)}
-    return 2 * 2048**3 / min(statistics.median(each[1:]) for each in in_turn(by, 8).values()) / 1e9
+    return 2 * 2048**3 / min(statistics.median(times[1:]) for times in in_turn(by, 8).values()) / 1e9
 
 
 def report(claims: list[Claim], packages: tuple[str, ...], to: Path | None, **facts: Any) -> None:
@@ -108,7 +108,7 @@ def cpu() -> str:
     if not about.is_file():
         return platform.processor() or platform.machine()
     pairs = (line.partition(":") for line in about.read_text(encoding="utf-8").split("\n\n")[0].splitlines())
-    said = {name.strip(): value.strip() for name, _, value in pairs}
-    flags = [flag for flag in said.get("flags", "").split() if flag.startswith(("avx", "amx"))]
-    family = f"family {said.get('cpu family', '?')}, model {said.get('model', '?')}"
-    return f"{said.get('model name', platform.machine())} ({family}); {' '.join(sorted(flags))}"
+    facts = {name.strip(): value.strip() for name, _, value in pairs}
+    flags = [flag for flag in facts.get("flags", "").split() if flag.startswith(("avx", "amx"))]
+    family = f"family {facts.get('cpu family', '?')}, model {facts.get('model', '?')}"
+    return f"{facts.get('model name', platform.machine())} ({family}); {' '.join(sorted(flags))}"

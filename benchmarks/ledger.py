@@ -55,8 +55,8 @@ def claim(name: str, seconds: list[float], aim: float | None) -> harness.Claim:
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
-    most, here = 200 if given.quick else 1000, Path.cwd()
+    options = harness.arguments(__doc__ or "")
+    most, here = 200 if options.quick else 1000, Path.cwd()
     with tempfile.TemporaryDirectory() as place, servers.mlflow(Path(place) / "server") as server:
         os.chdir(place)
         os.environ["MLFLOW_TRACKING_URI"] = server.address
@@ -92,7 +92,7 @@ def main() -> None:
             ratio <= 12,
         )
     )
-    harness.report(claims, ("mlflow",), given.json)
+    harness.report(claims, ("mlflow",), options.json)
 
 
 if __name__ == "__main__":

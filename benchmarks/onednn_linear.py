@@ -25,7 +25,7 @@ def stack(width: int) -> nn.Sequential:
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
+    options = harness.arguments(__doc__ or "")
     claims, gflops = [], {}
     for name, (tokens, width) in SHAPES.items():
         theirs, ours, states = stack(width), stack(width), torch.randn(tokens, width)
@@ -34,16 +34,18 @@ def main() -> None:
         work = 2 * tokens * 12 * width**2 * LAYERS
         for what, times in (("forward", 1), ("training", 3)):
             seconds = harness.in_turn(
-                {"theirs": run(theirs, states, what), "ours": run(ours, states, what)}, 10 if given.quick else 40
+                {"theirs": run(theirs, states, what), "ours": run(ours, states, what)}, 10 if options.quick else 40
             )
             claims.append(harness.ratio(f"{what}_{name}_vs_MKL", 1.5, seconds["theirs"][2:], seconds["ours"][2:]))
-            gflops[f"{what}_{name}"] = {who: round(times * work / min(each) / 1e9) for who, each in seconds.items()}
+            gflops[f"{what}_{name}"] = {
+                who: round(times * work / min(durations) / 1e9) for who, durations in seconds.items()
+            }
         rows = torch.randn(tokens, 4 * width)  # of a gradient: the bias takes their sum
         ones = rows.new_ones(tokens)
         sums = {"theirs": lambda rows=rows: rows.sum(dim=0), "ours": lambda rows=rows, ones=ones: rows.t().mv(ones)}
-        seconds = harness.in_turn(sums, 20 if given.quick else 200)
+        seconds = harness.in_turn(sums, 20 if options.quick else 200)
         claims.append(harness.ratio(f"bias_gradient_{name}_vs_sum", 1.0, seconds["theirs"][2:], seconds["ours"][2:]))
-    harness.report(claims, ("torch",), given.json, gflops=gflops, used_here=onednn_linear.faster())
+    harness.report(claims, ("torch",), options.json, gflops=gflops, used_here=onednn_linear.faster())
 
 
 def run(model: nn.Module, states: torch.Tensor, what: str) -> Callable[[], None]:

@@ -33,11 +33,11 @@ class OpenVino:
         # without the last it computes in bfloat16 where the CPU can, which moves scores by 0.02
         options = {"INFERENCE_NUM_THREADS": 1, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
         self.model = core.compile_model(core.read_model(folder / "model.onnx"), "CPU", options)
-        self._names = {name for each in self.model.inputs for name in each.get_names()}
+        self._names = {name for port in self.model.inputs for name in port.get_names()}
 
     def logits(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
-        given = {name: array for name, array in inputs.items() if name in self._names}
-        return np.array(self.model(given)["logits"])
+        known = {name: array for name, array in inputs.items() if name in self._names}
+        return np.array(self.model(known)["logits"])
 
 
 def main() -> None:
@@ -46,26 +46,26 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     threads.use(1)
     claims = []
-    for folder in given.folders:
+    for folder in options.folders:
         ours, other = Predictor.load(folder), Predictor.load(folder)
         other.runtime = OpenVino(folder, other.runtime)
-        table = pq.read_table(given.rows)
+        table = pq.read_table(options.rows)
         spread = [
             table.take(np.linspace(0, len(table) - 1, min(n, len(table))).astype(int)) for n in (SINGLES, TOGETHER)
         ]
         apart = np.abs(scores(ours, spread[0]) - scores(other, spread[0])).max()
         print(f"{folder.name}: the greatest difference of a score is {apart:.2g}")
         for what, ask in (("one_row", alone), ("many_rows", together)):
-            asked = {"ort": partial(ask, ours, spread), "ov": partial(ask, other, spread)}
-            seconds = harness.in_turn(asked, given.rounds + 1)
-            rounds = {name: each[1:] for name, each in seconds.items()}  # the first has graphs to build
+            contenders = {"ort": partial(ask, ours, spread), "ov": partial(ask, other, spread)}
+            seconds = harness.in_turn(contenders, options.rounds + 1)
+            rounds = {name: times[1:] for name, times in seconds.items()}  # the first has graphs to build
             claims.append(
                 harness.ratio(f"{folder.name}_{what}_openvino_vs_onnxruntime", AIM, rounds["ort"], rounds["ov"])
             )
-    harness.report(claims, ("openvino", "onnxruntime"), given.json)
+    harness.report(claims, ("openvino", "onnxruntime"), options.json)
 
 
 def scores(predictor: Predictor, rows: Any) -> np.ndarray:

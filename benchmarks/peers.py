@@ -33,9 +33,9 @@ TOP2 = {
 def rows(data: Encoded) -> list[dict[str, Any]]:
     """As a Dataset would give them."""
     bounds = zip(data.offsets, data.offsets[1:], strict=False)
-    found: list[dict[str, Any]] = [{"input_ids": data.ids[a:b].tolist()} for a, b in bounds]
+    peer_rows: list[dict[str, Any]] = [{"input_ids": data.ids[a:b].tolist()} for a, b in bounds]
     assert data.labels is not None
-    for row, label, i in zip(found, data.labels, range(len(found)), strict=True):
+    for row, label, i in zip(peer_rows, data.labels, range(len(peer_rows)), strict=True):
         if data.labels.ndim == 2:
             row |= {"start_positions": int(label[0]), "end_positions": int(label[1])}
         else:
@@ -43,7 +43,7 @@ def rows(data: Encoded) -> list[dict[str, Any]]:
         if data.first_length is not None:
             first = int(data.first_length[i])
             row["token_type_ids"] = [0] * first + [1] * (len(row["input_ids"]) - first)
-    return found
+    return peer_rows
 
 
 def trainer(

@@ -95,19 +95,19 @@ def rates(contenders: dict[str, Iterator[int]], rounds: int, steps: int) -> dict
     """Seconds for a thousand real tokens of each contender, once each in every round."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + 1):  # the first round warms up
-        for name, each in contenders.items():
+        for name, steps_run in contenders.items():
             start = time.perf_counter()
-            tokens = sum(next(each) for _ in range(steps))
+            tokens = sum(next(steps_run) for _ in range(steps))
             if number:
                 seconds[name].append((time.perf_counter() - start) / tokens * 1000)
     return seconds
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
+    options = harness.arguments(__doc__ or "")
     special = tokenizer.load(ROOT / "encoders/mini-ja")
-    data = texts(4_000 if given.quick else 40_000)
-    rounds, steps = (2, 2) if given.quick else (5, 5)
+    data = texts(4_000 if options.quick else 40_000)
+    rounds, steps = (2, 2) if options.quick else (5, 5)
     seconds = rates(
         {
             "ours": ours(data, special, "fp32"),
@@ -132,8 +132,8 @@ def main() -> None:
     harness.report(
         claims,
         ("torch", "transformers"),
-        given.json,
-        tokens_per_second={name: round(1000 / statistics.median(each)) for name, each in seconds.items()},
+        options.json,
+        tokens_per_second={name: round(1000 / statistics.median(times)) for name, times in seconds.items()},
         gflops=round(flops * rate / 1e9),
         matrix_peak_gflops=round(harness.matrix_peak()),
     )

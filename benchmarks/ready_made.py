@@ -58,12 +58,16 @@ def run(name: str, clone: Path, resources: dict[str, Any]) -> list[dict[str, Any
     runs = MIRRORED.get(name, list(values["evaluate"]))
     baselines = [key for key, entry in values["baseline"].items() if entry["task"] in _tasks(values, runs)]
     stages = {key: [*reversed(trainings(values, key))] for key in runs}
-    every = [*dict.fromkeys(stage for each in stages.values() for stage in each)]
-    executor.run([f"encode@{values[stage][key]['data']}" for stage, key in (each.split("@") for each in every)])
+    every = [*dict.fromkeys(stage for listed in stages.values() for stage in listed)]
+    executor.run(
+        [f"encode@{values[stage][key]['data']}" for stage, key in (stage_key.split("@") for stage_key in every)]
+    )
     seconds = timed(every, clone.with_suffix(".json"))
     executor.run([*(f"baseline@{key}" for key in baselines), *(f"evaluate@{key}" for key in runs)])
-    found = [scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *baselines)]
-    return sorted(found, key=lambda each: (each["task"], -each["score"]))
+    results = [
+        scored(key, {s: seconds[s] for s in stages.get(key, [])}) | {"file": name} for key in (*runs, *baselines)
+    ]
+    return sorted(results, key=lambda row: (row["task"], -row["score"]))
 
 
 def cloned(name: str, clone: Path, resources: dict[str, Any]) -> None:
@@ -80,18 +84,18 @@ def cloned(name: str, clone: Path, resources: dict[str, Any]) -> None:
     file.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
 
 
-def timed(stages: list[str], kept: Path) -> dict[str, float | None]:
+def timed(stages: list[str], file: Path) -> dict[str, float | None]:
     """Seconds of each stage, by the file `kept` where it ran before; None where it was cut off."""
-    seconds: dict[str, float | None] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    seconds: dict[str, float | None] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for stage in stages:
         if seconds.get(stage):
             continue
         known = stage not in seconds
-        kept.write_text(json.dumps(seconds | {stage: None}), encoding="utf-8")
+        file.write_text(json.dumps(seconds | {stage: None}), encoding="utf-8")
         start = time.perf_counter()
         executor.run([stage])
         seconds[stage] = time.perf_counter() - start if known else None
-        kept.write_text(json.dumps(seconds), encoding="utf-8")
+        file.write_text(json.dumps(seconds), encoding="utf-8")
     return seconds
 
 
@@ -112,7 +116,7 @@ def trainings(values: dict[str, Any], key: str) -> list[str]:
 def scored(key: str, seconds: dict[str, float | None]) -> dict[str, Any]:
     """A line of the table, from the run's metrics."""
     record = json.loads(paths.metrics(key).read_text(encoding="utf-8"))
-    metric, minutes = record["metric"], {stage: each and round(each / 60, 1) for stage, each in seconds.items()}
+    metric, minutes = record["metric"], {stage: spent and round(spent / 60, 1) for stage, spent in seconds.items()}
     score = round(record["metrics"][metric], 3)
     low, high = (round(bound, 3) for bound in record["interval"])
     facts = {name: record[name] for name in ("run", "how", "task", "rows", "metric")}
@@ -120,23 +124,26 @@ def scored(key: str, seconds: dict[str, float | None]) -> dict[str, Any]:
 
 
 def main() -> None:
-    given = arguments()
-    to = given.json.resolve() if given.json else None
+    options = arguments()
+    to = options.json.resolve() if options.json else None
     os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
-    resources = {"precision": given.precision} | ({"threads": given.threads} if given.threads else {})
-    for name in given.names:
+    resources = {"precision": options.precision} | ({"threads": options.threads} if options.threads else {})
+    for name in options.names:
         with tempfile.TemporaryDirectory() as place:
-            clone = (given.folder or Path(place)).resolve() / name
+            clone = (options.folder or Path(place)).resolve() / name
             os.environ["PYTHONPATH"] = str(clone)
-            made = run(name, clone, resources)
+            results = run(name, clone, resources)
             os.chdir(ROOT)
-        print(json.dumps(made, indent=1))
+        print(json.dumps(results, indent=1))
         if to:  # after each file: they take long
-            kept = harness.kept(to, "runs")
-            runs = sorted([each for each in kept if each["file"] != name] + made, key=lambda each: each["file"])
-            files = " ".join(dict.fromkeys(each["file"] for each in runs))
-            command = f"python benchmarks/ready_made.py {files} --precision {given.precision}"
-            command += f" --threads {given.threads}" if given.threads else ""
+            old_results = harness.kept(to, "runs")
+            runs = sorted(
+                [row for row in old_results if row["file"] != name] + results,
+                key=lambda row: row["file"],
+            )
+            files = " ".join(dict.fromkeys(row["file"] for row in runs))
+            command = f"python benchmarks/ready_made.py {files} --precision {options.precision}"
+            command += f" --threads {options.threads}" if options.threads else ""
             harness.write(to, ("torch", "transformers"), command=command, runs=runs)
 
 

@@ -34,9 +34,7 @@ def section(file: Path) -> str:
     if "files" in result:
         lines += ["", "| file | tests | seconds |", "|---|---:|---:|"]
         lines += [
-            f"| {each['file']} | {each['tests']} | {each['seconds']} |"
-            for each in result["files"]
-            if each["seconds"] > 9
+            f"| {row['file']} | {row['tests']} | {row['seconds']} |" for row in result["files"] if row["seconds"] > 9
         ]
     notes = HERE / "results" / f"{file.stem}.md"
     return "\n".join(lines) + "\n" + (f"\n{notes.read_text(encoding='utf-8')}" if notes.is_file() else "")
@@ -79,20 +77,21 @@ def _variants(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[s
         "| run | methods | seeds | score | % of the teacher's | the paper's | points | bytes % | FLOPs % | zeros % |",
         "|---|---|---:|---:|---|---|---|---:|---:|---:|",
     ]
-    for each in variants:
-        score, kept, (low, high) = fmean(each["scores"]), sorted(each["retention"]), each["interval"]
+    for variant in variants:
+        score, shares, (low, high) = fmean(variant["scores"]), sorted(variant["retention"]), variant["interval"]
         lines.append(
-            f"| {each['run']} | {', '.join(each['methods'])} | {len(kept)} | {score:.3f} | {100 * fmean(kept):.1f} "
-            f"({100 * kept[0]:.1f} to {100 * kept[-1]:.1f}) | {each['paper']} "
-            f"| {each['points'][0]:+.1f} ({low:+.1f} to {high:+.1f}) | {100 * each['bytes_share']:.0f} "
-            f"| {100 * each['flops_share']:.0f} | {100 * each['sparsity']:.0f} |"
+            f"| {variant['run']} | {', '.join(variant['methods'])} | {len(shares)} "
+            f"| {score:.3f} | {100 * fmean(shares):.1f} "
+            f"({100 * shares[0]:.1f} to {100 * shares[-1]:.1f}) | {variant['paper']} "
+            f"| {variant['points'][0]:+.1f} ({low:+.1f} to {high:+.1f}) | {100 * variant['bytes_share']:.0f} "
+            f"| {100 * variant['flops_share']:.0f} | {100 * variant['sparsity']:.0f} |"
         )
     return lines
 
 
 def _speeds(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[str]:
     """Speed by each runtime, beside the teacher by torch; slower ones say so by a number below 1."""
-    cpus = sorted({speed["cpu"].partition(";")[0] for each in (teacher, *variants) for speed in each["speed"].values()})
+    cpus = sorted({speed["cpu"].partition(";")[0] for run in (teacher, *variants) for speed in run["speed"].values()})
     says = (
         "Times faster than the teacher by torch, measured in turn: median, least and most of the rounds. "
         f"On one thread of {'; '.join(cpus)}."
@@ -102,12 +101,12 @@ def _speeds(teacher: dict[str, Any], variants: list[dict[str, Any]]) -> list[str
         "| run | runtime | one row | many rows | p50, p95, p99 ms | rows/s | cold start s | peak MB |",
         "|---|---|---|---|---|---:|---:|---:|",
     ]
-    for each in (teacher, *variants):
-        for way, speed in each["speed"].items():
+    for run in (teacher, *variants):
+        for way, speed in run["speed"].items():
             cost, ratios = speed["cost"], [speed["faster"], speed["throughput"]]
             alone, many = (f"{middle:.2f} ({low:.2f} to {high:.2f})" for middle, low, high in ratios)
             lines.append(
-                f"| {each['run']} | {way} | {alone} | {many} "
+                f"| {run['run']} | {way} | {alone} | {many} "
                 f"| {cost['p50_ms']:.2f}, {cost['p95_ms']:.2f}, {cost['p99_ms']:.2f} "
                 f"| {cost['rows_per_second']:,.0f} | {cost['cold_start_s']:.1f} | {cost['peak_mb']:,.0f} |"
             )

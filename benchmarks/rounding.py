@@ -28,32 +28,32 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     threads.use(1)
     torch.manual_seed(1)
     claims = []
-    for run in given.runs:
-        stored = runtimes.Torch(given.folder / paths.model(run))
+    for run in options.runs:
+        stored = runtimes.Torch(options.folder / paths.model(run))
         native = runtimes.Torch.of(int8_layers.exact(stored.model), stored.task)
-        exported = runtimes.Onnx(given.folder / paths.onnx(run))
-        found = apart(native, exported)
-        for name, each in found.items():
-            claims.append(claim(f"{run}_{name}_median_row", onnx_export.ROUNDED, np.median(each), each))
-            above = (each > onnx_export.ROUNDED).mean()
-            claims.append(claim(f"{run}_{name}_share_of_rows_above_0.1", None, above, each))
-    harness.report(claims, ("torch", "onnxruntime"), given.json)
+        exported = runtimes.Onnx(options.folder / paths.onnx(run))
+        differences = apart(native, exported)
+        for name, values in differences.items():
+            claims.append(claim(f"{run}_{name}_median_row", onnx_export.ROUNDED, np.median(values), values))
+            above = (values > onnx_export.ROUNDED).mean()
+            claims.append(claim(f"{run}_{name}_share_of_rows_above_0.1", None, above, values))
+    harness.report(claims, ("torch", "onnxruntime"), options.json)
 
 
 def apart(native: runtimes.Torch, exported: runtimes.Onnx) -> dict[str, np.ndarray]:
     """The largest difference of a logit from torch's, of each row: by ONNX Runtime, and by torch with noise."""
-    found: dict[str, list[np.ndarray]] = {"onnx": [], "noise": []}
+    differences: dict[str, list[np.ndarray]] = {"onnx": [], "noise": []}
     for number in range(ROWS // BATCH):
         batch = onnx_export.random_rows(native, BATCH, LENGTH, number)
         right = native.logits(batch)
-        found["onnx"].append(np.abs(exported.logits(batch) - right).max(axis=1))
+        differences["onnx"].append(np.abs(exported.logits(batch) - right).max(axis=1))
         with Noise(native.model):
-            found["noise"].append(np.abs(native.logits(batch) - right).max(axis=1))
-    return {name: np.concatenate(each) for name, each in found.items()}
+            differences["noise"].append(np.abs(native.logits(batch) - right).max(axis=1))
+    return {name: np.concatenate(parts) for name, parts in differences.items()}
 
 
 class Noise:
@@ -70,7 +70,7 @@ class Noise:
 
 
 def claim(name: str, most: float | None, measured: float, rows: np.ndarray) -> harness.Claim:
-    low, high = (round(float(each), 4) for each in (rows.min(), rows.max()))
+    low, high = (round(float(share), 4) for share in (rows.min(), rows.max()))
     return harness.Claim(name, most, round(float(measured), 4), (low, high), most is None or bool(measured <= most))
 
 

@@ -84,9 +84,9 @@ SWITCHES = {
 def alone(name: str) -> Iterator[None]:
     """Inside the block, no acceleration but `name` is ever on; all of them may be if it is ""."""
     with ExitStack() as on:
-        for each, (module, function) in SWITCHES.items() if name else ():
-            if each != name:
-                nothing = attention_kernels.Given() if each == "attention kernels" else False
+        for switch, (module, function) in SWITCHES.items() if name else ():
+            if switch != name:
+                nothing = attention_kernels.Given() if switch == "attention kernels" else False
                 on.enter_context(mock.patch.object(module, function, lambda *_, found=nothing: nullcontext(found)))
         yield
 
@@ -136,7 +136,7 @@ def score(name: str, seed: int, acceleration: bool) -> float:
 
 def claims(runs: list[dict], which: str) -> list[harness.Claim]:
     """The mean difference of each task, with its interval."""
-    found = []
+    claims_found = []
     for name in TASKS:
         of = {(run["seed"], run["way"]): run["score"] for run in runs if run["task"] == name}
         seeds = sorted(seed for seed, way in of if way == which and (seed, "plain") in of)
@@ -147,8 +147,8 @@ def claims(runs: list[dict], which: str) -> list[harness.Claim]:
         mean = float(differences.mean())
         low, high = round(mean - half, 2), round(mean + half, 2)
         title = f"{name}_{which.replace(' ', '_')}_minus_plain_points_of_{len(seeds)}_seeds"
-        found.append(harness.Claim(title, None, round(mean, 2), (low, high), low >= -AIM and high <= AIM))
-    return found
+        claims_found.append(harness.Claim(title, None, round(mean, 2), (low, high), low >= -AIM and high <= AIM))
+    return claims_found
 
 
 def main() -> None:
@@ -161,23 +161,23 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("benchmarks/results/same_scores.jsonl"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    file, which = given.runs.resolve(), given.only or "accelerated"
-    torch.set_num_threads(given.threads)
+    options = parser.parse_args()
+    file, which = options.runs.resolve(), options.only or "accelerated"
+    torch.set_num_threads(options.threads)
     here = Path.cwd()
-    with tempfile.TemporaryDirectory() as place, alone(given.only):
+    with tempfile.TemporaryDirectory() as place, alone(options.only):
         os.chdir(place)
         set_up()
-        for seed in range(*given.seeds):
+        for seed in range(*options.seeds):
             done = {(run["task"], run["seed"], run["way"]) for run in _runs(file)}
-            for name in given.tasks:
+            for name in options.tasks:
                 for way in ("plain", which):
                     if (name, seed, way) not in done:
                         run = {"task": name, "seed": seed, "way": way, "score": score(name, seed, way != "plain")}
                         with file.open("a") as runs:
                             runs.write(f"{json.dumps(run)}\n")
         os.chdir(here)
-    harness.report(claims(_runs(file), which), ("torch", "transformers"), given.json)
+    harness.report(claims(_runs(file), which), ("torch", "transformers"), options.json)
 
 
 def _runs(file: Path) -> list[dict]:

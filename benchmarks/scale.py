@@ -76,14 +76,14 @@ def train(rows: int, way: str) -> dict[str, float]:
     groups = partial(strategies.groups, params=entry)
     groups(model)
     batches, resources = RowBatches(data, 16, 1, 1, 0), Resources(precision="fp32")
-    with fitting("finetune", f"{way}-{rows}", resources) as fit, own_peak() as own:
-        one, loss = RowBatches(data.sample(16, 1), 16, 1, 1, 0), losses.for_kind(task.kind)
-        fit(model, loss, one, entry, groups=groups)  # warms up
+    with fitting("finetune", f"{way}-{rows}", resources) as fit, own_peak() as own_bytes:
+        warm_up, loss = RowBatches(data.sample(16, 1), 16, 1, 1, 0), losses.for_kind(task.kind)
+        fit(model, loss, warm_up, entry, groups=groups)  # warms up
         start = time.perf_counter()
         fit(model, loss, batches, entry, groups=groups, kind=task.kind)
         seconds = time.perf_counter() - start
     whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": seconds, "megabytes": whole, "own_megabytes": own[0]}
+    return {"seconds": seconds, "megabytes": whole, "own_megabytes": own_bytes[0]}
 
 
 def set_up() -> None:
@@ -102,33 +102,33 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a quarter of the rows, once")
     parser.add_argument("--json", type=Path, help="write the claims here")
     parser.add_argument("--one", nargs=2, metavar=("ROWS", "WAY"), help=argparse.SUPPRESS)  # in a process of its own
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("BERTLINE_QUIET", "1")
-    if given.one:
-        print(json.dumps(train(int(given.one[0]), given.one[1])))
+    if options.one:
+        print(json.dumps(train(int(options.one[0]), options.one[1])))
         return
     os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
-    to, sizes = given.json.resolve() if given.json else None, [n // 4 if given.quick else n for n in SIZES]
-    found: dict[tuple[str, int], list[dict[str, float]]] = {(way, size): [] for way in WAYS for size in sizes}
+    to, sizes = options.json.resolve() if options.json else None, [n // 4 if options.quick else n for n in SIZES]
+    runs_of: dict[tuple[str, int], list[dict[str, float]]] = {(way, size): [] for way in WAYS for size in sizes}
     script = str(Path(__file__).resolve())
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         set_up()
-        for _ in range(1 if given.quick else 3):
-            for way, size in found:
+        for _ in range(1 if options.quick else 3):
+            for way, size in runs_of:
                 command = [sys.executable, script, "--one", str(size), way]
-                said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                found[way, size].append(json.loads(said.splitlines()[-1]))
+                output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                runs_of[way, size].append(json.loads(output.splitlines()[-1]))
         os.chdir(ROOT)
     median = {
-        (way, size, what): statistics.median(each[what] for each in runs)
-        for (way, size), runs in found.items()
+        (way, size, what): statistics.median(measures[what] for measures in runs)
+        for (way, size), runs in runs_of.items()
         for what in runs[0]
     }
     claims = []
     for way in WAYS:
         for what, aim in (("seconds", 16 * 1.2), ("megabytes", 1.2), ("own_megabytes", 1.2)):
-            first, last = ([run[what] for run in found[way, size]] for size in (sizes[0], sizes[-1]))
+            first, last = ([run[what] for run in runs_of[way, size]] for size in (sizes[0], sizes[-1]))
             rounds = [b / a for a, b in zip(first, last, strict=True)]
             growth = median[way, sizes[-1], what] / median[way, sizes[0], what]
             spread = (round(min(rounds), 2), round(max(rounds), 2))
@@ -139,7 +139,7 @@ def main() -> None:
             )
     facts = {
         f"{way}, {size} rows": {what: round(median[way, size, what], 1) for what in runs[0]}
-        for (way, size), runs in found.items()
+        for (way, size), runs in runs_of.items()
     }
     print(json.dumps(facts, indent=1))
     harness.report(claims, ("torch", "transformers"), to, sizes=facts)

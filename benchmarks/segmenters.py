@@ -66,14 +66,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ipadic", type=Path, help="folder of ipadic's CSV files, in EUC-JP")
     parser.add_argument("--json", type=Path, help="write the claims here")
-    given = parser.parse_args()
-    ours = segmenter(given.ipadic)
+    options = parser.parse_args()
+    ours = segmenter(options.ipadic)
     articles = livedoor.read(Path(os.environ["BERTLINE_MIRROR"]) / "livedoor" / livedoor.ARCHIVE)
     with tempfile.TemporaryDirectory() as place:
         words = folder(Path(os.environ["BERTLINE_MIRROR"]), Path(place))
         claims = measure("titles", [article.title for article in articles], ours, words)
         claims += measure("bodies", [article.body for article in articles], ours, words)
-    harness.report(claims, ("fugashi", "ipadic", "vibrato", "transformers"), given.json)
+    harness.report(claims, ("fugashi", "ipadic", "vibrato", "transformers"), options.json)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def python(code: str) -> None:
 
 
 def main() -> None:
-    given = harness.arguments(__doc__ or "")
+    options = harness.arguments(__doc__ or "")
     tuned, exported = ROOT / "artifacts/models/headlines", ROOT / "artifacts/onnx/headlines"
     for folder in (tuned, exported):
         if not folder.is_dir():
@@ -33,19 +33,19 @@ def main() -> None:
             "tuned": lambda: python(OPEN.format(str(tuned), "torch")),
             "exported": lambda: python(OPEN.format(str(exported), "onnx") + WITHOUT),
         },
-        4 if given.quick else 12,
+        4 if options.quick else 12,
     )
-    seconds = {who: each[1:] for who, each in seconds.items()}  # the first reads the disk
+    seconds = {who: times[1:] for who, times in seconds.items()}  # the first reads the disk
     took = harness.statistics.median(seconds["exported"])
     spread = min(seconds["exported"]), max(seconds["exported"])
-    low, high = (round(each, 2) for each in spread)
+    low, high = (round(bound, 2) for bound in spread)
     claims = [
         harness.ratio("tuned_folder_vs_import_torch", round(OF_TORCH, 3), seconds["torch"], seconds["tuned"]),
         harness.Claim("exported_folder_seconds_at_most", SECONDS, round(took, 2), (low, high), took <= SECONDS),
     ]
-    medians = {who: round(harness.statistics.median(each), 2) for who, each in seconds.items()}
+    medians = {who: round(harness.statistics.median(times), 2) for who, times in seconds.items()}
     print(medians)
-    harness.report(claims, ("torch", "transformers", "onnxruntime"), given.json, seconds=medians)
+    harness.report(claims, ("torch", "transformers", "onnxruntime"), options.json, seconds=medians)
 
 
 if __name__ == "__main__":

@@ -57,10 +57,10 @@ def profile(titles: finetune.Job) -> None:
         work = 6 * finetune.SHAPE["num_hidden_layers"] * width * (4 * width + 2 * inner) * sum(tokens)
         rate, peak = work / sum(seconds) / 1e9, harness.matrix_peak()
         print(f"{statistics.median(seconds) * 1e3:.0f} ms a step; {rate:.0f} of {peak:.0f} GFLOP/s: {rate / peak:.2f}")
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
             for number in range(TIMED, TIMED + PROFILED):
                 step(training, number)
-    print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=30, max_name_column_width=40))
+    print(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=30, max_name_column_width=40))
 
 
 def step(training: Training, number: int) -> tuple[float, int]:

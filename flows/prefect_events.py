@@ -32,16 +32,16 @@ def tell_once(subject: str, state: str, what: str, about: str, **payload: str) -
 
     Raises InputError if the server does not take it. It counts as not told then, and the next run tells it.
     """
-    with _told() as told:
-        if told.get(subject) != state and _send(what, about, payload):
-            json_file.write(TOLD, told | {subject: state})
+    with _told() as states:
+        if states.get(subject) != state and _send(what, about, payload):
+            json_file.write(TOLD, states | {subject: state})
 
 
 def forget(subject: str) -> None:
     """Whatever is next with `subject` is new: that which was told of it has passed."""
-    with _told() as told:
-        if told.pop(subject, None):
-            json_file.write(TOLD, told)
+    with _told() as states:
+        if states.pop(subject, None):
+            json_file.write(TOLD, states)
 
 
 @contextmanager

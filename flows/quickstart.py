@@ -76,8 +76,10 @@ def _one_request(name: str, row: dict[str, Any]) -> str:
     with serving({name: Source(name)}) as address:
         answer = ask(address, f"/predict/{name}", {"rows": [row]})
     items = answer["predictions"][0].items()
-    said = ", ".join(f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in items)
-    return f"{said} ({answer['model']} version {answer['version']})"
+    values = ", ".join(
+        f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in items
+    )
+    return f"{values} ({answer['model']} version {answer['version']})"
 
 
 def _timed(what: str, work: Callable[[], T]) -> T:

@@ -26,19 +26,19 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
         names: entries of promote, of which the graph makes what they need; None takes all of it, and registers all.
         ran: stages that have run already, and of which an MLflow run is to be logged too.
     """
-    wanted = names or []
-    for name in wanted:  # a name that is none is refused before anything runs for hours
+    chosen = names or []
+    for name in chosen:  # a name that is none is refused before anything runs for hours
         params.entry("promote", name, Promote)
     checked, commit = checking.check(), os.environ.get("BERTLINE_COMMIT", "")
     # whoever changed an artefact now would have it registered with the md5 of another
     with stage.alone(*executor.WORKSPACE):
-        made = executor.run(registration.needed(wanted), board=TaskRuns(), held=True)
-        log_runs([*(ran or []), *made], commit)
-        if not wanted:
+        stages_run = executor.run(registration.needed(chosen), board=TaskRuns(), held=True)
+        log_runs([*(ran or []), *stages_run], commit)
+        if not chosen:
             prefect_events.forget("data")  # all of it is read now; whatever comes next is new
-        wanted = wanted or list(checked["promote"])
-        log_runs(registration.unlogged(wanted), commit)
-        versions = [register(name, commit) for name in wanted]
+        chosen = chosen or list(checked["promote"])
+        log_runs(registration.unlogged(chosen), commit)
+        versions = [register(name, commit) for name in chosen]
     tell(versions)
     return versions
 

@@ -24,8 +24,8 @@ def score_windows(job: str) -> list[str]:
     Raises InputError if the file of the newest window is not there yet; prefect.yaml says when it is tried again.
     """
     entry, now = read(job), datetime.now(UTC)
-    given = flow_run.scheduled_start_time  # of Prefect's own type
-    scheduled = datetime.fromtimestamp(given.timestamp(), UTC) if given else now
+    start = flow_run.scheduled_start_time  # of Prefect's own type
+    scheduled = datetime.fromtimestamp(start.timestamp(), UTC) if start else now
     return scored_windows.score(
         job, entry, due(scored_windows.first(entry), entry.catch_up, scheduled, now), 1, _score_window
     )

@@ -63,5 +63,5 @@ class TaskRuns(Board):
         """Every task run ends; a stage that still ran was cut off with the run."""
         for name in list(self.lines):
             self._end(name, "cut off")
-        for each in self.followed:
-            each.wait()
+        for thread in self.followed:
+            thread.wait()

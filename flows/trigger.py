@@ -21,7 +21,7 @@ def trigger(deployment: str, params: Iterable[str] = ()) -> str:
     from prefect.deployments import run_deployment
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
-    values = dict(_value(each) for each in params)
+    values = dict(_value(param) for param in params)
     try:
         run: Any = run_deployment(deployment, parameters=values, timeout=0)
     except ObjectNotFound:

@@ -13,7 +13,7 @@ from tests.support.places import ROOT, remove_temporary, temporary
 
 # a machine that is lent for its GPU has torch and little else: there `pytest -m gpu` collects tests/gpu alone
 WHOLE = all(find_spec(name) for name in ("hypothesis", "prefect", "ray"))
-collect_ignore = [] if WHOLE else [each.name for each in Path(__file__).parent.iterdir() if each.name != "gpu"]
+collect_ignore = [] if WHOLE else [folder.name for folder in Path(__file__).parent.iterdir() if folder.name != "gpu"]
 
 PREFECT = temporary("bertline-prefect-")
 os.environ |= {

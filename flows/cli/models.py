@@ -64,8 +64,8 @@ def history(
     """Print who made which version champion, when and why; with --at, the champion at that time."""
     from pipelines.lifecycle import history as ledger
 
-    found, plain = (ledger.champion_at(name, at), ledger.plain_at) if at else (ledger.history(name), ledger.plain)
-    print_answer(found, as_json, plain)
+    record, plain = (ledger.champion_at(name, at), ledger.plain_at) if at else (ledger.history(name), ledger.plain)
+    print_answer(record, as_json, plain)
 
 
 @cli.command()

@@ -70,5 +70,5 @@ def began(pid: int) -> int:
 
 def record(name: str) -> dict[str, Any]:
     """The record that `up` made of a service: its pid, when it began, and its address if it has one."""
-    found: dict[str, Any] = json.loads((PIDS / name).read_text())
-    return found
+    fields: dict[str, Any] = json.loads((PIDS / name).read_text())
+    return fields

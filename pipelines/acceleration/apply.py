@@ -56,9 +56,9 @@ def to_rows(
     with ExitStack() as on:
         names, inner = {}, batches
         if kind:
-            kept = on.enter_context(frozen_features.kept(model, batches, place, resources, watch))
-            names["frozen features"] = kept[0] is not batches
-            batches, watch = kept
+            cached = on.enter_context(frozen_features.kept(model, batches, place, resources, watch))
+            names["frozen features"] = cached[0] is not batches
+            batches, watch = cached
             names["cls-only last layer"] = on.enter_context(cls_only.only(model, kind))
         names["sequence packing"] = on.enter_context(sequence_packing.rows(model))
         if kind:

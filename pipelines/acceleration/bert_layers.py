@@ -46,8 +46,8 @@ def weights(layer: Any) -> list[weight_copies.Group] | None:
     others += [layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm]
     if not all(map(_plain, (*projections, *others))):
         return None
-    groups = [[each.weight for each in projections], [each.bias for each in projections]]
-    return groups + [[each] for part in others for each in (part.weight, part.bias)]
+    groups = [[projection.weight for projection in projections], [projection.bias for projection in projections]]
+    return groups + [[parameter] for part in others for parameter in (part.weight, part.bias)]
 
 
 def dropouts(layer: Any) -> tuple[float, ...]:
@@ -62,8 +62,8 @@ def from_copies(layer: Any, copied: tuple[torch.Tensor, ...], states: torch.Tens
     with torch.autocast(states.device.type, enabled=False):
         heads = linear(states[0], weight, bias).unflatten(-1, (3, attention.num_attention_heads, -1))
         query, key, value = heads.unbind(1)
-        seen = varlen_attention.attend(query, key, value, rows, dropouts(layer)[0]).flatten(1)[None]
-        states = _norm(layer.attention.output, linear(seen, *others[:2]), states, *others[2:4])
+        attended = varlen_attention.attend(query, key, value, rows, dropouts(layer)[0]).flatten(1)[None]
+        states = _norm(layer.attention.output, linear(attended, *others[:2]), states, *others[2:4])
         inner = layer.intermediate.intermediate_act_fn(linear(states, *others[4:6]))
         return _norm(layer.output, linear(inner, *others[6:8]), states, *others[8:])
 
@@ -79,8 +79,8 @@ def _by_modules(layer: Any, states: torch.Tensor, rows: Any) -> torch.Tensor:
     attention = layer.attention.self
     parts = (attention.query, attention.key, attention.value)
     query, key, value = (part(states)[0].unflatten(-1, (attention.num_attention_heads, -1)) for part in parts)
-    seen = varlen_attention.attend(query, key, value, rows, dropouts(layer)[0]).flatten(1)[None]
-    states = _summed(layer.attention.output, seen, states)
+    attended = varlen_attention.attend(query, key, value, rows, dropouts(layer)[0]).flatten(1)[None]
+    states = _summed(layer.attention.output, attended, states)
     return _summed(layer.output, layer.intermediate(states), states)
 
 

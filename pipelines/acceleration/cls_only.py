@@ -24,8 +24,8 @@ def _bert(
     attention, first = layer.attention.self, states[:, :1]
     split = partial(_heads, count=attention.num_attention_heads)
     query, key, value = split(attention.query(first)), split(attention.key(states)), split(attention.value(states))
-    seen = _attend(query, key, value, attention_mask, attention.dropout.p if layer.training else 0.0)
-    return layer.feed_forward_chunk(layer.attention.output(seen, first))
+    attended = _attend(query, key, value, attention_mask, attention.dropout.p if layer.training else 0.0)
+    return layer.feed_forward_chunk(layer.attention.output(attended, first))
 
 
 def _modernbert(
@@ -44,8 +44,8 @@ def _modernbert(
     query, key, value = (_heads(part, width // attention.head_dim) for part in (query, *both.chunk(2, dim=-1)))
     cos, sin = (turn[:, None] for turn in position_embeddings)  # (1, 1, T, head_dim)
     query, key = _turned(query, cos[:, :, :1], sin[:, :, :1]), _turned(key, cos, sin)
-    seen = _attend(query, key, value, attention_mask, attention.attention_dropout if layer.training else 0.0)
-    states = states[:, :1] + attention.out_drop(attention.Wo(seen))
+    attended = _attend(query, key, value, attention_mask, attention.attention_dropout if layer.training else 0.0)
+    states = states[:, :1] + attention.out_drop(attention.Wo(attended))
     return states + layer.mlp(layer.mlp_norm(states))
 
 
@@ -93,8 +93,8 @@ def _attend(
 ) -> torch.Tensor:
     """Attention of the first token to all tokens: (B, 1, H). The mask (B, 1, T, T) is the one for all tokens."""
     mask = None if mask is None else mask[:, :, :1]
-    seen = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout)
-    return seen.transpose(1, 2).flatten(2)
+    attended = nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout)
+    return attended.transpose(1, 2).flatten(2)
 
 
 def _turned(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

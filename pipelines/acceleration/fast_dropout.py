@@ -20,8 +20,8 @@ def from_bits(model: nn.Module) -> Iterator[bool]:
 
     Each module gets its own forward; torch's function is not replaced.
     """
-    found = [part for part in model.modules() if type(part) is nn.Dropout and "forward" not in vars(part)]
-    changed = [] if torch.cuda.is_available() else found
+    dropouts = [part for part in model.modules() if type(part) is nn.Dropout and "forward" not in vars(part)]
+    changed = [] if torch.cuda.is_available() else dropouts
     for part in changed:
         part.forward = partial(_forward, part)  # type: ignore[method-assign]
     try:
@@ -47,6 +47,6 @@ def dropout(states: torch.Tensor, p: float = 0.5, training: bool = True, inplace
     source = np.random.Generator(np.random.SFC64(int(torch.randint(2**63 - 1, ()))))
     words = source.integers(-(2**63), 2**63 - 1, -(-states.numel() // 4), dtype=np.int64, endpoint=True)
     bits = torch.from_numpy(words.view(np.int16)[: states.numel()].reshape(states.shape))
-    kept = torch.empty(states.shape, dtype=states.dtype)
-    torch.ge(bits, dropped - DRAWN // 2, out=kept).mul_(DRAWN / (DRAWN - dropped))
-    return states * kept
+    scale = torch.empty(states.shape, dtype=states.dtype)
+    torch.ge(bits, dropped - DRAWN // 2, out=scale).mul_(DRAWN / (DRAWN - dropped))
+    return states * scale

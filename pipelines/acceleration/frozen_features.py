@@ -101,8 +101,8 @@ class FrozenStates(_Kept):
 
         Reading them from the host would take longer than computing the layers.
         """
-        asked = self._there is None and torch.cuda.is_available()
-        if asked and states.nbytes < GPU_SHARE * torch.cuda.mem_get_info()[0]:
+        first_time = self._there is None and torch.cuda.is_available()
+        if first_time and states.nbytes < GPU_SHARE * torch.cuda.mem_get_info()[0]:
             self._there = torch.from_numpy(np.array(states)).cuda()
         return self._there is not None
 
@@ -112,8 +112,8 @@ class FrozenStates(_Kept):
         device = self._there.device
         spots = sent(torch.from_numpy(np.flatnonzero(inside.numpy())), device)
         states = self._there.index_select(0, sent(torch.from_numpy(places), device)).float()
-        found = states.new_zeros(inside.numel(), self.width)
-        return found.index_copy_(0, spots, states).unflatten(0, inside.shape)
+        padded = states.new_zeros(inside.numel(), self.width)
+        return padded.index_copy_(0, spots, states).unflatten(0, inside.shape)
 
 
 class FrozenVectors(_Kept):
@@ -121,9 +121,9 @@ class FrozenVectors(_Kept):
 
     def __getitem__(self, step: int) -> Batch:
         data, rows = self.inner.data, self.inner.rows(step)
-        kept = np.memmap(self.file, np.float32, "r", shape=(len(data), self.width))
+        vectors = np.memmap(self.file, np.float32, "r", shape=(len(data), self.width))
         assert data.labels is not None
-        return {"pooled": torch.from_numpy(kept[rows]), "labels": torch.from_numpy(data.labels[rows])}
+        return {"pooled": torch.from_numpy(vectors[rows]), "labels": torch.from_numpy(data.labels[rows])}
 
 
 @contextmanager

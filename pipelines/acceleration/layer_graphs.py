@@ -65,7 +65,7 @@ class LayerGraphs:
 
     def output(self, states: torch.Tensor, rows: Any) -> torch.Tensor | None:
         """The states after the last layer, (1, N, H); None if the layers must be computed one by one."""
-        learns = tuple(any(each.requires_grad for each in group) for group in self.groups)
+        learns = tuple(any(weight.requires_grad for weight in group) for group in self.groups)
         if self.open() is not None or not (states.requires_grad or any(learns)):
             return None
         dropouts = tuple(bert_layers.dropouts(layer) for layer in self.layers)
@@ -112,7 +112,7 @@ class Recording:
     @torch.enable_grad()
     def _forward(self) -> None:
         copied = self.weights.copied
-        self.leaves = [each.detach().requires_grad_(on) for each, on in zip(copied, self.learns, strict=True)]
+        self.leaves = [weight.detach().requires_grad_(on) for weight, on in zip(copied, self.learns, strict=True)]
         self.start = states = self.states.detach().requires_grad_(self.reads_back)
         count = len(self.leaves) // len(self.layers)
         for number, layer in enumerate(self.layers):
@@ -123,9 +123,9 @@ class Recording:
     def _backward(self) -> None:
         leaves = [self.start, *self.leaves]
         places = [self.back, *self.weights.gradients]
-        wanted = [i for i, leaf in enumerate(leaves) if leaf.requires_grad]
-        gradients = torch.autograd.grad(self.end, [leaves[i] for i in wanted], self.given)
-        torch._foreach_copy_([places[i] for i in wanted], gradients)
+        learning = [i for i, leaf in enumerate(leaves) if leaf.requires_grad]
+        gradients = torch.autograd.grad(self.end, [leaves[i] for i in learning], self.given)
+        torch._foreach_copy_([places[i] for i in learning], gradients)
 
 
 def _recorded(work: Callable[[], None], states: torch.Tensor, memory: Any) -> Callable[[], None]:

@@ -67,7 +67,7 @@ class _Pass:
     """One pass through the layers, which run in order; the first one decides where the tokens go."""
 
     def __init__(self, layers: list[nn.Module]) -> None:
-        self.counting = [each for layer in layers for each in fake_quantization.ranges(layer)]
+        self.counting = [observer for layer in layers for observer in fake_quantization.ranges(layer)]
         self.places: _Places | varlen_attention.Flat | None = None
         self.moved: dict[int, Any] = {}
         self.flat: varlen_attention.Flat | None = None  # for the pass that begins
@@ -89,8 +89,8 @@ class _Pass:
             return
         if mask is None or mask.dim() != 4 or mask.shape[-2:] != (shape[1], shape[1]):
             return
-        seen = torch.diagonal(mask[:, 0], dim1=1, dim2=2)  # a token sees itself; padding is masked
-        inside = seen if mask.dtype == torch.bool else seen == 0
+        diagonal = torch.diagonal(mask[:, 0], dim1=1, dim2=2)  # a token sees itself; padding is masked
+        inside = diagonal if mask.dtype == torch.bool else diagonal == 0
         if inside.all():
             return
         places = _Places(inside, shape[2])
@@ -127,7 +127,7 @@ def _layer(
     if isinstance(places, varlen_attention.Flat):
         return _flat_layer(layer, now, places, states, first, last)
     if named.get("position_embeddings") is not None:
-        turn = lambda given: tuple(part[0][places.at] for part in given)  # noqa: E731
+        turn = lambda states_of_rows: tuple(part[0][places.at] for part in states_of_rows)  # noqa: E731
         named["position_embeddings"] = now.once(named["position_embeddings"], turn)
     states = forward(states, now.once(attention_mask, places.mask), *more, **named)
     return places.apart(states) if last else states
@@ -251,7 +251,7 @@ def _fill(lengths: list[int], width: int) -> list[list[int]]:
     bins: list[list[int]] = []
     room: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        index = next((i for i, left in enumerate(room) if left >= lengths[row]), len(bins))
+        index = next((i for i, free in enumerate(room) if free >= lengths[row]), len(bins))
         if index == len(bins):
             bins.append([])
             room.append(width)

@@ -28,8 +28,8 @@ class _Copies(torch.autograd.Function):
     def forward(ctx: Any, kind: torch.dtype, counts: list[int], *params: torch.Tensor) -> tuple[torch.Tensor, ...]:
         each_place, copied = places(params, counts, kind)
         torch._foreach_copy_(each_place, params)
-        trains = [any(each.requires_grad for each in group) for group in _grouped(params, counts)]
-        ctx.mark_non_differentiable(*compress(copied, [not each for each in trains]))
+        trains = [any(weight.requires_grad for weight in group) for group in _grouped(params, counts)]
+        ctx.mark_non_differentiable(*compress(copied, [not trained for trained in trains]))
         ctx.set_materialize_grads(False)
         ctx.params, ctx.counts = params, counts
         return tuple(copied)

@@ -104,9 +104,9 @@ def search(methods: Mapping[str, str], attempt: Callable[[Chain], Tried], budget
 def _useful(alone: Sequence[Tried], methods: Mapping[str, str], budget: Budget) -> list[Tried]:
     """The cheapest result of each method that keeps the budget and costs less than the teacher, ordered as `alone`."""
     cheapest: dict[str, Chain] = {}
-    for each in best(alone, budget):
-        cheapest.setdefault(methods[each.chain[0]], each.chain)
-    return [each for each in alone if each.chain in cheapest.values() and each.cost(budget) < 1]
+    for attempt in best(alone, budget):
+        cheapest.setdefault(methods[attempt.chain[0]], attempt.chain)
+    return [attempt for attempt in alone if attempt.chain in cheapest.values() and attempt.cost(budget) < 1]
 
 
 def _longer(
@@ -155,7 +155,10 @@ def follows(chain: Chain, name: str, methods: Mapping[str, str]) -> bool:
 
 def best(tried: Sequence[Tried], budget: Budget) -> list[Tried]:
     """The results that keep the budget, the cheapest first; at equal cost the higher score comes first."""
-    return sorted((each for each in tried if each.keeps(budget)), key=lambda each: (each.cost(budget), -each.score))
+    return sorted(
+        (attempt for attempt in tried if attempt.keeps(budget)),
+        key=lambda attempt: (attempt.cost(budget), -attempt.score),
+    )
 
 
 def power_of(rows: int, budget: Budget) -> str:

@@ -59,8 +59,8 @@ def compress(key: str, entry: Compress, target: Path, resources: Resources) -> N
 
 def tokenizer_folder(context: Context) -> Path:
     """The folder with the result's tokenizer: the method's own if it wrote one, else the teacher's."""
-    own = context.own_tokenizer
-    return own if (own / protocol.CONFIG).is_file() else context.source
+    shortened = context.own_tokenizer
+    return shortened if (shortened / protocol.CONFIG).is_file() else context.source
 
 
 def _cache(key: str, of: str) -> Path:

@@ -22,8 +22,8 @@ def soft_cross_entropy(student: torch.Tensor, teacher: torch.Tensor, temperature
     The gradients of soft targets shrink as 1/T^2; the factor T^2 preserves their weight relative to hard labels
     (section 2).
     """
-    wanted = (teacher.float() / temperature).softmax(dim=-1)
-    return -(wanted * (student.float() / temperature).log_softmax(dim=-1)).sum(dim=-1) * temperature**2
+    soft_labels = (teacher.float() / temperature).softmax(dim=-1)
+    return -(soft_labels * (student.float() / temperature).log_softmax(dim=-1)).sum(dim=-1) * temperature**2
 
 
 def counts(kind: str, batch: Batch) -> torch.Tensor:
@@ -46,9 +46,9 @@ def soft_targets(
         return squared(kind, student, teacher, batch)
     if kind == "span":
         outside = ~batch["attention_mask"].bool()[:, None]
-        student, teacher = (each.float().transpose(1, 2).masked_fill(outside, -1e9) for each in (student, teacher))
-        found = soft_cross_entropy(student, teacher, temperature).mean(dim=1)
-        return (found * counts(kind, batch)).sum()
+        student, teacher = (logits.float().transpose(1, 2).masked_fill(outside, -1e9) for logits in (student, teacher))
+        row_losses = soft_cross_entropy(student, teacher, temperature).mean(dim=1)
+        return (row_losses * counts(kind, batch)).sum()
     return soft_cross_entropy(student, teacher, temperature)[batch["labels"] != IGNORE].sum()
 
 

@@ -64,12 +64,12 @@ def measure(
     finally:
         for hook in masked.hooks:
             hook.remove()
-    return [each / max(1, count) for each in sums]
+    return [total / max(1, count) for total in sums]
 
 
 def normalized(importance: list[np.ndarray]) -> list[np.ndarray]:
     """Each layer's importances divided by their l2 norm, so that layers can be compared."""
-    return [each / max(float(np.linalg.norm(each)), 1e-30) for each in importance]
+    return [layer / max(float(np.linalg.norm(layer)), 1e-30) for layer in importance]
 
 
 def staying(importance: list[np.ndarray], remove: int, least: int) -> list[list[int]]:

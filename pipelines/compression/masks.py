@@ -32,9 +32,9 @@ def smallest(model: nn.Module, sparsity: float) -> Masks:
     """
     weights = matrices(model)
     sizes = torch.cat([p.detach().abs().flatten() for p in weights.values()])
-    left = torch.ones(len(sizes), dtype=torch.bool, device=sizes.device)
-    left[sizes.argsort(stable=True)[: int(sparsity * len(sizes) + 1e-9)]] = False
-    parts = left.split([p.numel() for p in weights.values()])
+    stay = torch.ones(len(sizes), dtype=torch.bool, device=sizes.device)
+    stay[sizes.argsort(stable=True)[: int(sparsity * len(sizes) + 1e-9)]] = False
+    parts = stay.split([p.numel() for p in weights.values()])
     return {name: part.view_as(p) for (name, p), part in zip(weights.items(), parts, strict=True)}
 
 
@@ -48,8 +48,8 @@ def put(model: nn.Module, masks: Masks) -> None:
 
 def share_of_zeros(model: nn.Module) -> float:
     """The share of zeros among all weights of `matrices`."""
-    found = matrices(model).values()
-    return sum(int((p == 0).sum()) for p in found) / sum(p.numel() for p in found)
+    weights = matrices(model).values()
+    return sum(int((p == 0).sum()) for p in weights) / sum(p.numel() for p in weights)
 
 
 class Kept:

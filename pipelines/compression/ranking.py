@@ -36,11 +36,11 @@ def fastest(
     return first, sentences
 
 
-def _overlap(one: Tried, other: Tried) -> bool:
+def _overlap(first: Tried, second: Tried) -> bool:
     """Return whether the latency ranges of `one` and `other` over their rounds overlap."""
-    if not one.latency_spread or not other.latency_spread:
+    if not first.latency_spread or not second.latency_spread:
         return False
-    return other.latency_spread[0] <= one.latency_spread[1] and one.latency_spread[0] <= other.latency_spread[1]
+    return second.latency_spread[0] <= first.latency_spread[1] and first.latency_spread[0] <= second.latency_spread[1]
 
 
 def _name(tried: Tried) -> str:

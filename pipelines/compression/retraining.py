@@ -66,5 +66,5 @@ def lesson(context: Context, params: DistillationFit) -> tuple[Trainer, Task]:
     kind = context.task.kind
     if not params.soft:
         return context, losses.for_kind(kind)
-    told = partial(distillation.soft_and_hard, kind=kind, temperature=params.temperature, soft=params.soft)
-    return teacher_outputs.ask(context), told
+    loss = partial(distillation.soft_and_hard, kind=kind, temperature=params.temperature, soft=params.soft)
+    return teacher_outputs.ask(context), loss

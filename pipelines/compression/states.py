@@ -49,8 +49,8 @@ def see(model: nn.Module, kind: str, batch: Batch, attention: bool = False) -> S
     """
     hidden: list[tuple[torch.Tensor, ...]] = []
 
-    def ask(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return given, named | {"output_hidden_states": True}
+    def ask(_: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return positional, named | {"output_hidden_states": True}
 
     def catch(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
         hidden.append(output.hidden_states)
@@ -60,8 +60,8 @@ def see(model: nn.Module, kind: str, batch: Batch, attention: bool = False) -> S
     _caught.clear()
     try:
         with _kernel(model) if attention else nullcontext():
-            found = logits(model, kind, batch)
-        return Seen(found, hidden[0], [*_caught])
+            answer = logits(model, kind, batch)
+        return Seen(answer, hidden[0], [*_caught])
     finally:
         _caught.clear()
         for hook in hooks:

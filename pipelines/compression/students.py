@@ -71,9 +71,11 @@ def require_smaller(student: nn.Module, teacher: PreTrainedModel, key: str, valu
     """Raise UsageError unless the student has fewer parameters; the error names `key` and `value` as the reason."""
     if formats.of_model(teacher) not in formats.FLOATS:
         return  # rounded weights are not parameters, so there is no number to compare
-    own, whole = (sum(parameter.numel() for parameter in each.parameters()) for each in (student, teacher))
-    if own >= whole:
-        raise refused(key, value, f": the student has {own:,} parameters, the teacher {whole:,}; {advice or SMALLER}")
+    size, teacher_size = (sum(parameter.numel() for parameter in model.parameters()) for model in (student, teacher))
+    if size >= teacher_size:
+        raise refused(
+            key, value, f": the student has {size:,} parameters, the teacher {teacher_size:,}; {advice or SMALLER}"
+        )
 
 
 def _pretrained(context: Context, place: Path) -> PreTrainedModel:

@@ -57,13 +57,13 @@ def told(teacher: nn.Module, kind: str, request: OutputRequest, batch: Batch) ->
     """The outputs of the teacher, which must be in eval mode, for the rows of a batch."""
     if request == OutputRequest():
         return {"logits": states.logits(teacher, kind, batch)}
-    seen = states.see(teacher, kind, batch, attention=bool(request.attention))
+    layer_states = states.see(teacher, kind, batch, attention=bool(request.attention))
     rows = batch["input_ids"].shape[:-1]  # (B,), or (B, choices)
-    outputs = {"logits": seen.logits}
-    outputs |= {f"first.{layer}": seen.hidden[layer][:, 0].unflatten(0, rows) for layer in request.first}
-    outputs |= {f"hidden.{layer}": seen.hidden[layer].unflatten(0, rows) for layer in request.hidden}
+    outputs = {"logits": layer_states.logits}
+    outputs |= {f"first.{layer}": layer_states.hidden[layer][:, 0].unflatten(0, rows) for layer in request.first}
+    outputs |= {f"hidden.{layer}": layer_states.hidden[layer].unflatten(0, rows) for layer in request.hidden}
     for layer in request.attention:
-        pair = zip(("queries", "keys"), seen.attention[layer - 1], strict=True)
+        pair = zip(("queries", "keys"), layer_states.attention[layer - 1], strict=True)
         outputs |= {f"{name}.{layer}": part.transpose(1, 2).flatten(2).unflatten(0, rows) for name, part in pair}
     return outputs
 
@@ -89,9 +89,9 @@ class Array:
         """The entries of these rows: (B, ...), or padded like their `mask`."""
         if not self.tokens:
             return torch.from_numpy(np.asarray(self.open()[rows]))
-        found = torch.zeros(*mask.shape, *self.shape[1:], dtype=torch.from_numpy(np.zeros(0, self.kind)).dtype)
-        found[mask.bool()] = torch.from_numpy(np.asarray(self.open()[_places(data, rows)]))
-        return found
+        values = torch.zeros(*mask.shape, *self.shape[1:], dtype=torch.from_numpy(np.zeros(0, self.kind)).dtype)
+        values[mask.bool()] = torch.from_numpy(np.asarray(self.open()[_places(data, rows)]))
+        return values
 
 
 class TeacherBatches:
@@ -175,7 +175,7 @@ class Distillation:
         ours: FitOptions = {"kind": kind if logits_only else ""}
         if scored and context.watch:
             ours |= {"watch": context.watch, "select": context.task.metric}
-        arrays = {name: each for name, each in self.arrays.items() if name == "logits" or not logits_only}
+        arrays = {name: array for name, array in self.arrays.items() if name == "logits" or not logits_only}
         teacher = context.teacher if self.again and not logits_only else None
         taught = DistilledLoss(loss, kind, self.asked, teacher)
         lessons = TeacherBatches(context.data.batches(params), arrays)
@@ -187,20 +187,20 @@ def ask(context: Context, request: OutputRequest | None = None) -> Distillation:
     request = request or OutputRequest()
     context.teacher.eval().requires_grad_(False)
     remote, resources = context.fit.remote, context.fit.resources
-    wanted = _wanted(context, request)
-    needed = sum(array.size_bytes for array in wanted.values())
-    again = len(wanted) > 1 and (remote or needed > resources.cache_gb * 1e9)
+    arrays = _wanted(context, request)
+    needed = sum(array.size_bytes for array in arrays.values())
+    again = len(arrays) > 1 and (remote or needed > resources.cache_gb * 1e9)
     if again:
         say(f"the teacher's states take {needed / 1e9:.1f} GB, or cannot be read; the teacher runs at every step")
-    elif not _keep(context, request, wanted):
+    elif not _keep(context, request, arrays):
         say("the teacher's states have numbers too large for float16; the teacher runs at every step")
         again = True
     if again:
-        wanted = {"logits": wanted["logits"]}
-        _keep(context, OutputRequest(), wanted)
+        arrays = {"logits": arrays["logits"]}
+        _keep(context, OutputRequest(), arrays)
     if remote:
-        wanted = {name: replace(array, inside=np.array(array.open())) for name, array in wanted.items()}
-    return Distillation(context, request, wanted, again)
+        arrays = {name: replace(array, inside=np.array(array.open())) for name, array in arrays.items()}
+    return Distillation(context, request, arrays, again)
 
 
 def _wanted(context: Context, request: OutputRequest) -> dict[str, Array]:
@@ -210,9 +210,9 @@ def _wanted(context: Context, request: OutputRequest) -> dict[str, Array]:
     model cannot be sent to workers.
     """
     data, kind = context.data.train, context.task.kind
-    one = RowBatches(data, 1, 1, 0, context.data.pad_id).collate(np.arange(1))
+    single_row = RowBatches(data, 1, 1, 0, context.data.pad_id).collate(np.arange(1))
     with torch.inference_mode():
-        outputs = told(copy.deepcopy(context.teacher).cpu(), kind, request, one)
+        outputs = told(copy.deepcopy(context.teacher).cpu(), kind, request, single_row)
     arrays = {}
     for name, tensor in outputs.items():
         tokens = kind in ("span", "tagging") if name == "logits" else not name.startswith("first")
@@ -223,15 +223,15 @@ def _wanted(context: Context, request: OutputRequest) -> dict[str, Array]:
 
 
 @torch.inference_mode()
-def _keep(context: Context, request: OutputRequest, wanted: dict[str, Array]) -> bool:
+def _keep(context: Context, request: OutputRequest, arrays: dict[str, Array]) -> bool:
     """Write the arrays, unless an earlier run finished them; return False if a number is too large for its array."""
-    about = {name: [*array.shape, array.kind] for name, array in wanted.items()}
+    about = {name: [*array.shape, array.kind] for name, array in arrays.items()}
     done: Path = context.cache / FILE
-    if _whole(done, about, wanted):
+    if _whole(done, about, arrays):
         return True
     context.cache.mkdir(parents=True, exist_ok=True)
     files = {
-        name: frozen_features.reserved(Path(array.file), array.kind, array.shape) for name, array in wanted.items()
+        name: frozen_features.reserved(Path(array.file), array.kind, array.shape) for name, array in arrays.items()
     }
     data, teacher = context.data.train, context.teacher
     for rows, batch in frozen_features.read_through(
@@ -239,7 +239,7 @@ def _keep(context: Context, request: OutputRequest, wanted: dict[str, Array]) ->
     ):
         with autocast(context.fit.resources.precision):
             outputs = told(teacher, context.task.kind, request, batch)
-        for name, array in wanted.items():
+        for name, array in arrays.items():
             tensor = (outputs[name][batch["attention_mask"].bool()] if array.tokens else outputs[name]).float()
             if tensor.abs().amax() > np.finfo(array.kind).max:
                 return False
@@ -252,12 +252,12 @@ def _keep(context: Context, request: OutputRequest, wanted: dict[str, Array]) ->
     return True
 
 
-def _whole(done: Path, about: dict[str, list[Any]], wanted: dict[str, Array]) -> bool:
+def _whole(done: Path, about: dict[str, list[Any]], arrays: dict[str, Array]) -> bool:
     """Return whether `done` notes that an earlier run finished these arrays, and the files have their full size."""
     known = json_file.cached(done)
     if any(known.get(name) != noted for name, noted in about.items()):
         return False
-    files = [(Path(each.file), each.size_bytes) for each in wanted.values()]
+    files = [(Path(array.file), array.size_bytes) for array in arrays.values()]
     return all(file.is_file() and file.stat().st_size == max(1, size) for file, size in files)
 
 

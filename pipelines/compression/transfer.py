@@ -29,15 +29,17 @@ def check_heads(context: Context, student: PreTrainedModel) -> None:
     counts = []
     for model in (context.teacher, student):
         with torch.inference_mode():  # on a copy, as in `teacher_outputs`
-            seen = states.see(copy.deepcopy(model).cpu().eval(), kind, batch, attention=True)
-        if len(seen.attention) != students.depth(model):
+            outputs = states.see(copy.deepcopy(model).cpu().eval(), kind, batch, attention=True)
+        if len(outputs.attention) != students.depth(model):
             family = backbones.encoder(model).config.model_type
             raise students.refused("attention", 1, f": the {family} family exposes no queries and keys; set it to 0")
-        counts.append({queries.shape[1] for queries, _ in seen.attention})
+        counts.append({queries.shape[1] for queries, _ in outputs.attention})
     if counts[0] != counts[1] or len(counts[0]) > 1:
-        teacher, own = (" or ".join(map(str, sorted(count))) for count in counts)
+        teacher, student_heads = (" or ".join(map(str, sorted(count))) for count in counts)
         raise students.refused(
-            "heads", own, f": the teacher has {teacher}; every layer needs the same number, or set attention: 0"
+            "heads",
+            student_heads,
+            f": the teacher has {teacher}; every layer needs the same number, or set attention: 0",
         )
 
 
@@ -89,14 +91,14 @@ def _below_head(model: nn.Module, rate: float) -> list[optim.Group]:
 
 def inside(model: nn.Module, batch: Batch, targets: TeacherOutputs, *, kind: str, attention: float) -> losses.Sums:
     """The sum over rows and layers of L_FMT + `attention` * L_AT, and the count (Sun et al. 2020, section 3.5)."""
-    seen = states.see(model, kind, batch, attention=bool(attention))
+    outputs = states.see(model, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
     loss_per_row = torch.zeros(len(counted), device=mask.device)
-    for layer, state in enumerate(seen.hidden[1:], start=1):
+    for layer, state in enumerate(outputs.hidden[1:], start=1):
         loss_per_row = loss_per_row + apart(state.reshape(*mask.shape, -1), targets[f"hidden.{layer}"], mask)
         if attention:
-            wanted = scores(targets, layer, seen.attention[layer - 1][0].shape[1])
-            loss_per_row = loss_per_row + attention * divergence(seen.scores(layer), wanted, mask)
+            target = scores(targets, layer, outputs.attention[layer - 1][0].shape[1])
+            loss_per_row = loss_per_row + attention * divergence(outputs.scores(layer), target, mask)
     return (loss_per_row * counted).sum(), counted.sum()
 
 
@@ -106,6 +108,8 @@ def divergence(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor)
     L_AT of Sun et al. 2020, section 3.5.
     """
     outside = ~mask.flatten(0, -2).bool()[:, None, None]
-    found, wanted = (each.float().masked_fill(outside, -1e9).log_softmax(dim=-1) for each in (student, teacher))
-    differences = (wanted.exp() * (wanted - found)).sum(dim=-1).mean(dim=1)  # (S, T)
+    student_logs, teacher_logs = (
+        scores_of.float().masked_fill(outside, -1e9).log_softmax(dim=-1) for scores_of in (student, teacher)
+    )
+    differences = (teacher_logs.exp() * (teacher_logs - student_logs)).sum(dim=-1).mean(dim=1)  # (S, T)
     return distillation.per_row(differences.reshape(mask.shape), mask)

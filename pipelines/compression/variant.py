@@ -123,8 +123,8 @@ def _before(folder: Path, parent: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _with_its_own_size(out: Path, record: dict[str, Any]) -> None:
     """Write the record. The folder's bytes include this file, so it is written until the size stays the same."""
-    path, told = out / FILE, -1
-    while told != record["size_bytes"]["folder"]:
-        told = record["size_bytes"]["folder"]
+    path, recorded = out / FILE, -1
+    while recorded != record["size_bytes"]["folder"]:
+        recorded = record["size_bytes"]["folder"]
         path.write_text(json.dumps(record, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         record["size_bytes"]["folder"] = paths.size_bytes(out)

@@ -38,16 +38,16 @@ def printable(text: str, keep: str = "") -> str:
 
 def one_line(error: Exception, most: int = 200) -> str:
     """An error's message on one line; a message of more than `most` characters keeps only its start and its end."""
-    said = printable(" ".join(str(error).split())) or type(error).__name__
-    return said if len(said) <= most else f"{said[: most - most // 5]} ... {said[-most // 6 :]}"
+    sentence = printable(" ".join(str(error).split())) or type(error).__name__
+    return sentence if len(sentence) <= most else f"{sentence[: most - most // 5]} ... {sentence[-most // 6 :]}"
 
 
 def shown(value: object) -> str:
     """`repr` of a value, cut to 60 characters; the value may have any size, and may contain itself."""
     import reprlib
 
-    found = reprlib.repr(value)
-    return found if len(found) <= 60 else f"{found[:57]}..."
+    text = reprlib.repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def sentence(error: Any, where: str = "") -> str:

@@ -82,9 +82,9 @@ def _lines(what: str, total: float, unit: str, before: float) -> Iterator[Advanc
             return
         last = now
         rate = (done - before) / (now - start)
-        left = (total - done) / rate
+        ahead = (total - done) / rate
         say(
-            f"{what}: {done:,.0f} of {total:,.0f} {unit} {note}, {rate:,.1f}/s, about {left:.0f} s left".replace(
+            f"{what}: {done:,.0f} of {total:,.0f} {unit} {note}, {rate:,.1f}/s, about {ahead:.0f} s left".replace(
                 "  ", " "
             )
         )

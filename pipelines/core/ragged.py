@@ -46,9 +46,9 @@ def ragged(rows: Sequence[Sequence[int]]) -> Ragged:
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
     """The offsets of rows with these lengths: [2, 3] gives [0, 2, 5]."""
-    found = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=found[1:])
-    return found
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
 
 
 def positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -70,8 +70,9 @@ def padded(rows: Ragged, chosen: np.ndarray, fill: int, limit: int) -> tuple[np.
     lengths = rows.offsets[chosen + 1] - starts
     places = np.arange(min(_rounded(max(lengths.tolist())), limit))  # faster than NumPy's max for few rows
     inside = places < lengths[:, None]
-    taken = rows.values.take(starts[:, None] + places, mode="clip")  # a short row is followed by values of the next row
-    shown = taken.astype(np.int64)
+    # a short row is followed by values of the next row
+    tokens = rows.values.take(starts[:, None] + places, mode="clip")
+    shown = tokens.astype(np.int64)
     np.putmask(shown, ~inside, fill)  # faster than np.where, which casts too
     return shown, inside
 

@@ -131,8 +131,8 @@ def _require(path: Path, file: pq.ParquetFile, columns: list[str] | None, schema
         if name not in stored.names:
             raise InputError(f"{path}: {choices('column', name, stored.names)}")
         if schema and name in schema.names and stored.field(name).type != schema.field(name).type:
-            held, wanted = stored.field(name).type, schema.field(name).type
-            raise InputError(f"{path}: the column {name!r} holds {held}; {wanted} is expected")
+            held, expected = stored.field(name).type, schema.field(name).type
+            raise InputError(f"{path}: the column {name!r} holds {held}; {expected} is expected")
 
 
 def _require_values(path: Path, batch: pa.RecordBatch, schema: pa.Schema | None, first: int) -> None:

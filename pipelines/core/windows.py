@@ -73,7 +73,7 @@ def due(first: Window, policy: CatchUp, scheduled: datetime, now: datetime) -> l
     newest = Window.at(now, first.every).before()
     if policy == "all":
         return between(first, newest)
-    own = Window.at(min(scheduled, now), first.every).before()
-    if newest < first or (policy == "skip" and own != newest):
+    scheduled_window = Window.at(min(scheduled, now), first.every).before()
+    if newest < first or (policy == "skip" and scheduled_window != newest):
         return []
     return [newest]

@@ -75,7 +75,7 @@ class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, but a repeated key is an error, and as in YAML 1.2 `off` is a text and 1e-4 a number."""
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
-        first: [each for each in resolvers if each[0] != BOOL]
+        first: [resolver for resolver in resolvers if resolver[0] != BOOL]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 

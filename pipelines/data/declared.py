@@ -28,10 +28,10 @@ def chooser(tasks: Mapping[str, Task]) -> Callable[[Path, str, Any], Task]:
 
 def check_rows(raw: Path, task: Task, rows: Mapping[str, int], parse: Parse, params: Any) -> None:
     """Count the rows of each split. Raises InputError if a number differs from the declared one."""
-    for split, wanted in rows.items():
-        found = sum(1 for _ in parse(raw, task, split, params))
-        if found != wanted:
-            raise InputError(f"{raw}: {task.name} has {found:,} rows in {split}, {wanted:,} are declared")
+    for split, expected in rows.items():
+        count = sum(1 for _ in parse(raw, task, split, params))
+        if count != expected:
+            raise InputError(f"{raw}: {task.name} has {count:,} rows in {split}, {expected:,} are declared")
 
 
 def column(path: Path, at: str, record: Mapping[str, Any], name: str) -> Any:

@@ -64,16 +64,16 @@ def quality(folder: Path, task: Task) -> dict[str, Any]:
             shared[f"{a}, {b}"] = _shared(splits[a], splits[b])
     return {
         "task": task.kind,
-        "splits": {split: _numbers(found, task) for split, found in splits.items()},
+        "splits": {split: _numbers(counted, task) for split, counted in splits.items()},
         "shared_between_splits": shared,
     }
 
 
-def _shared(one: _Split, other: _Split) -> dict[str, Any]:
+def _shared(first: _Split, second: _Split) -> dict[str, Any]:
     """The rows of `other` that are in `one`, with their repetitions."""
-    both = one.sides.keys() & other.sides.keys()
-    ids = sorted(other.sides[digest] for digest in both)
-    return _some(ids) | {"rows": len(both) + sum(other.again[digest] for digest in both)}
+    both = first.sides.keys() & second.sides.keys()
+    ids = sorted(second.sides[digest] for digest in both)
+    return _some(ids) | {"rows": len(both) + sum(second.again[digest] for digest in both)}
 
 
 def check(report: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:

@@ -95,16 +95,16 @@ def _complaint(path: Path, source: Source) -> str | None:
     if source.size_bytes is not None and size != source.size_bytes:
         return f"{source.name} has {size:,} bytes, {source.size_bytes:,} are declared"
     begins = source.sha256 or source.sha256_begins
-    if begins and not (found := provenance.sha256(path)).startswith(begins):
-        return f"{source.name} has sha256 {found}, {begins}{'' if source.sha256 else '...'} is declared"
+    if begins and not (digest := provenance.sha256(path)).startswith(begins):
+        return f"{source.name} has sha256 {digest}, {begins}{'' if source.sha256 else '...'} is declared"
     return None
 
 
 def _listed(path: Path, source: Source, place: _Place) -> str | None:
     """A sentence about a mirrored file whose digest differs from the mirror's manifest; None if it does not differ."""
     listed = _manifest(place.mirrored).get(source.mirror or source.name) if place.mirrored else None
-    if listed and (found := provenance.sha256(path)) != listed:
-        return f"{source.name} has sha256 {found}, the mirror's {MANIFEST} says {listed}"
+    if listed and (digest := provenance.sha256(path)) != listed:
+        return f"{source.name} has sha256 {digest}, the mirror's {MANIFEST} says {listed}"
     return None
 
 
@@ -160,17 +160,17 @@ def _transfer(url: str, partial: Path, source: Source) -> None:
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(request, timeout=60) as answer:
         resumed = answer.status == 206
-        left = int(answer.headers.get("Content-Length") or 0)
+        length = int(answer.headers.get("Content-Length") or 0)
         with partial.open("ab" if resumed else "wb") as out:
-            written = _copy(answer, out, source.name, have if resumed else 0, left)
-    if left and written < left:
-        raise OSError(f"cut off after {written:,} of {left:,} bytes")
+            written = _copy(answer, out, source.name, have if resumed else 0, length)
+    if length and written < length:
+        raise OSError(f"cut off after {written:,} of {length:,} bytes")
 
 
-def _copy(answer: BinaryIO, out: BinaryIO, name: str, have: int, left: int) -> int:
+def _copy(answer: BinaryIO, out: BinaryIO, name: str, have: int, length: int) -> int:
     """Copy the answer's bytes and show progress; returns the number of bytes."""
     came = 0
-    with progress(f"fetching {name}", (have + left) / 1e6, "MB", have / 1e6) as advance:
+    with progress(f"fetching {name}", (have + length) / 1e6, "MB", have / 1e6) as advance:
         while piece := answer.read(PIECE):
             out.write(piece)
             came += len(piece)

@@ -32,17 +32,17 @@ def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
             raise NoFileError(f"{error}; list under `splits:` those of {there_are} that you have") from None
         say(f"prepare {key}: {split} has {count:,} rows")
     task.save(out)
-    found = expectations.quality(out, task)
-    json_file.write(out / "quality.json", found)
-    expectations.check(found, entry.expect, f"prepare {key}", strict)
+    quality = expectations.quality(out, task)
+    json_file.write(out / "quality.json", quality)
+    expectations.check(quality, entry.expect, f"prepare {key}", strict)
     provenance.write(out, "prepare", entry.model_dump(), [raw], ("pyarrow",))
 
 
-def _with_splits(task: Task, wanted: list[str], where: str) -> Task:
-    for split in wanted:
+def _with_splits(task: Task, names: list[str], where: str) -> Task:
+    for split in names:
         if split not in task.splits:
             raise UsageError(f"{where}: {choices('split', split, task.splits)}")
-    return task.with_(splits=tuple(wanted) or task.splits)
+    return task.with_(splits=tuple(names) or task.splits)
 
 
 def _sampled(rows: Iterator[dict[str, Any]], share: float) -> Iterator[dict[str, Any]]:

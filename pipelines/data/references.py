@@ -23,8 +23,8 @@ def complaints(checked: Entries) -> Iterator[str]:
     yield from _trained(checked, splits)
     for section in ("baseline", "evaluate"):
         for name, entry in checked[section].items():
-            wanted = {"split": entry.split} | ({"task": TRAIN} if section == "baseline" else {})
-            yield from _lacking(splits, entry.task, wanted, f"{section}.{name}")
+            required = {"split": entry.split} | ({"task": TRAIN} if section == "baseline" else {})
+            yield from _lacking(splits, entry.task, required, f"{section}.{name}")
 
 
 def _trained(checked: Entries, splits: dict[str, tuple[str, ...]]) -> Iterator[str]:
@@ -34,13 +34,13 @@ def _trained(checked: Entries, splits: dict[str, tuple[str, ...]]) -> Iterator[s
             encoded = checked["encode"].get(entry.data)
             if encoded is None:  # the method takes its rows from the teacher
                 continue
-            wanted = {"data": TRAIN} | ({"dev": entry.dev} if entry.dev else {})
-            yield from _lacking(splits, encoded.task, wanted, f"{section}.{name}")
+            required = {"data": TRAIN} | ({"dev": entry.dev} if entry.dev else {})
+            yield from _lacking(splits, encoded.task, required, f"{section}.{name}")
 
 
-def _lacking(splits: dict[str, tuple[str, ...]], task: str, wanted: dict[str, str], where: str) -> Iterator[str]:
+def _lacking(splits: dict[str, tuple[str, ...]], task: str, required: dict[str, str], where: str) -> Iterator[str]:
     """A sentence for each key of an entry that names a split which its rows do not have."""
-    for key, split in wanted.items():
+    for key, split in required.items():
         if task in splits and split not in splits[task]:
             yield f"{where}.{key}: prepare.{task} makes no split {split!r}; it makes {', '.join(splits[task])}"
 

@@ -44,5 +44,5 @@ def only(sources: list[Source], names: list[str], where: str) -> list[Source]:
         if name not in there_are:
             raise UsageError(f"{where}: {choices('file', name, there_are)}")
     members = [{n: m for n, m in source.members.items() if n in names} for source in sources]
-    kept = [replace(source, members=kept) for source, kept in zip(sources, members, strict=True)]
-    return [source for source in kept if source.members or source.name in names]
+    used = [replace(source, members=names_used) for source, names_used in zip(sources, members, strict=True)]
+    return [source for source in used if source.members or source.name in names]

@@ -80,6 +80,6 @@ def _fields(item: Any, what: str, **kinds: type) -> dict[str, Any]:
     for name, kind in kinds.items():
         value = item.get(name) if isinstance(item, dict) else None
         if not isinstance(value, kind) or isinstance(value, bool):
-            wanted = "a text" if kind is str else "a whole number"
-            raise ValueError(f"{name} of an {what} is {shown(value)}; {wanted} is expected")
+            expected = "a text" if kind is str else "a whole number"
+            raise ValueError(f"{name} of an {what} is {shown(value)}; {expected} is expected")
     return {name: item[name] for name in kinds}

@@ -52,8 +52,10 @@ def normalized(text: str, normalization: str = "squad") -> list[str]:
 
 
 def exact(predicted: str, gold: str, normalization: str = "squad") -> float:
-    said, meant = normalized(predicted, normalization), normalized(gold, normalization)
-    return float(Counter(said) == Counter(meant) if normalization in UNORDERED else said == meant)
+    answer_tokens, gold_tokens = normalized(predicted, normalization), normalized(gold, normalization)
+    return float(
+        Counter(answer_tokens) == Counter(gold_tokens) if normalization in UNORDERED else answer_tokens == gold_tokens
+    )
 
 
 def f1(predicted: str, gold: str, normalization: str = "squad") -> float:

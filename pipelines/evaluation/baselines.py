@@ -145,12 +145,12 @@ class UsualTag:
 
     def fit(self, rows: pa.Table) -> "UsualTag":
         texts, entities = rows.column("text").to_pylist(), rows.column("entities").to_pylist()
-        seen: dict[str, Counter[str]] = {}
-        for text, found in zip(texts, entities, strict=True):
-            for entity in found:
-                seen.setdefault(text[entity["start"] : entity["end"]], Counter())[entity["label"]] += 1
+        labels_of: dict[str, Counter[str]] = {}
+        for text, named in zip(texts, entities, strict=True):
+            for entity in named:
+                labels_of.setdefault(text[entity["start"] : entity["end"]], Counter())[entity["label"]] += 1
         whole = "\n".join(texts)
-        usual = {name: labels.most_common(1)[0] for name, labels in seen.items()}
+        usual = {name: labels.most_common(1)[0] for name, labels in labels_of.items()}
         self._names = {name: label for name, (label, count) in usual.items() if count * 2 > whole.count(name)}
         self.parameters = len(self._names)
         longest_first = sorted(self._names, key=lambda name: (-len(name), name))
@@ -166,5 +166,5 @@ class UsualTag:
         return pa.Table.from_pylist(answers, schema=schema.PREDICTIONS["tagging"])
 
     def _entities(self, text: str) -> list[dict[str, Any]]:
-        found = self._pattern.finditer(text) if self._names else []
-        return [{"start": m.start(), "end": m.end(), "label": self._names[m.group()]} for m in found]
+        matches = self._pattern.finditer(text) if self._names else []
+        return [{"start": m.start(), "end": m.end(), "label": self._names[m.group()]} for m in matches]

@@ -64,10 +64,10 @@ _FINDING = TypeAdapter(Finding)
 
 def findings(verdict: Mapping[str, Any]) -> Iterator[Finding]:
     """The findings of a stored verdict. Invalid items, which another program may have written, are skipped."""
-    kept = verdict.get("findings")
-    for each in kept if isinstance(kept, list) else ():
+    recorded = verdict.get("findings")
+    for finding in recorded if isinstance(recorded, list) else ():
         with suppress(ValidationError):
-            yield _FINDING.validate_python(each)
+            yield _FINDING.validate_python(finding)
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def decide(
 
 def without_champion(decision: Decision, deleted: int) -> Decision:
     """The decision on a challenger whose champion was deleted: only the rules about the challenger itself decide."""
-    said = f"version {deleted}, the champion, was deleted: no rule compares the challenger with it"
-    return Decision([*decision.findings, Finding("champion", 0, 0, True, said)])
+    sentence = f"version {deleted}, the champion, was deleted: no rule compares the challenger with it"
+    return Decision([*decision.findings, Finding("champion", 0, 0, True, sentence)])
 
 
 def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
@@ -163,8 +163,8 @@ def _against(
         yield Finding("at_tie", 1, 1, False, "its predictions equal the champion's on every row (at_tie: keep)")
     if rules.max_latency_ratio:
         assert latency_ratio is not None, "the rule max_latency_ratio needs both measured in alternation"
-        said = "latency as a multiple of the champion's, measured in alternation,"
-        yield _most("max_latency_ratio", said, latency_ratio, rules.max_latency_ratio)
+        sentence = "latency as a multiple of the champion's, measured in alternation,"
+        yield _most("max_latency_ratio", sentence, latency_ratio, rules.max_latency_ratio)
 
 
 def most_lost(challenger: Measured, champion: Measured, confidence: float) -> float:
@@ -176,9 +176,9 @@ def _least_difference(challenger: Measured, champion: Measured, confidence: floa
     return significance.lower_bound(_difference(challenger.score, champion.score), challenger.rows, confidence)
 
 
-def _difference(one: OfRows, other: OfRows) -> OfRows:
+def _difference(first: OfRows, second: OfRows) -> OfRows:
     """The score `one` minus the score `other`, on the same rows."""
-    return lambda rows: one(rows) - other(rows)
+    return lambda rows: first(rows) - second(rows)
 
 
 def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:
@@ -197,9 +197,9 @@ def _of(what: str, name: str, values: Mapping[str, float]) -> float:
     return values[name]
 
 
-def _least(rule: str, name: str, found: float, asked: float) -> Finding:
-    return Finding(rule, found, asked, found >= asked, f"{name} {found:.4f}, at least {asked:.4f} is required")
+def _least(rule: str, name: str, measured: float, limit: float) -> Finding:
+    return Finding(rule, measured, limit, measured >= limit, f"{name} {measured:.4f}, at least {limit:.4f} is required")
 
 
-def _most(rule: str, name: str, found: float, asked: float) -> Finding:
-    return Finding(rule, found, asked, found <= asked, f"{name} {found:.4g}, at most {asked:.4g} is required")
+def _most(rule: str, name: str, measured: float, limit: float) -> Finding:
+    return Finding(rule, measured, limit, measured <= limit, f"{name} {measured:.4g}, at most {limit:.4g} is required")

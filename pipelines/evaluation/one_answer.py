@@ -9,10 +9,10 @@ from pipelines.core.errors import shown
 
 def only(answers: Iterable[Any]) -> list[Any]:
     """A list with the one answer, if all answers are equal; [] if they differ, or if there are fewer than two."""
-    left = iter(answers)
-    first = list(islice(left, 1))
-    second = list(islice(left, 1))
-    return first if first == second != [] and all(each == first[0] for each in left) else []
+    rest = iter(answers)
+    first = list(islice(rest, 1))
+    second = list(islice(rest, 1))
+    return first if first == second != [] and all(answer == first[0] for answer in rest) else []
 
 
 def sentence(answer: Any, rows: int) -> str:

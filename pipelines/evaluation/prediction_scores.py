@@ -62,8 +62,8 @@ def score(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, Any]:
         return {"normalization": task.compared_by, "metrics": _answers(rows, predictions, task)}
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
-        found = entities.scores(_each(gold), _each(answers.column("entities")))
-        return {"metrics": found.pop(""), "classes": found}
+        by_class = entities.scores(_each(gold), _each(answers.column("entities")))
+        return {"metrics": by_class.pop(""), "classes": by_class}
     return _labels(rows, predictions, task)
 
 
@@ -76,15 +76,15 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
         return lambda chosen: correlation.scores(numbers[chosen], values[chosen])[name]
     if task.kind == "span":
         gold, answers = joined(rows, predictions, "answers")
-        each = answer_scores.table(_each(answers.column("answer")), _texts(gold), task.compared_by)
-        return lambda chosen: float(each[chosen, answer_scores.NAMES.index(name)].mean())
+        row_scores = answer_scores.table(_each(answers.column("answer")), _texts(gold), task.compared_by)
+        return lambda chosen: float(row_scores[chosen, answer_scores.NAMES.index(name)].mean())
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
         counts = entities.counts(_each(gold), _each(answers.column("entities")))
         return lambda chosen: entities.ratios(*map(int, counts[chosen].sum(axis=0)))[name]
-    wanted, said = label_ids(rows, predictions, task)
+    gold_ids, predicted_ids = label_ids(rows, predictions, task)
     metric, classes = (metrics.METRICS | metrics.BINARY)[name], len(task.labels)
-    return lambda chosen: metric(wanted[chosen], said[chosen], classes)
+    return lambda chosen: metric(gold_ids[chosen], predicted_ids[chosen], classes)
 
 
 def _answers(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, float]:

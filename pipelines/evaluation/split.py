@@ -43,11 +43,11 @@ class Split:
     def spread(self, count: int) -> pa.Table:
         """The ids and inputs of at most `count` rows, evenly spread."""
         picks = np.linspace(0, self.rows - 1, min(count, self.rows)).astype(int)
-        taken, start = [], 0
+        parts, start = [], 0
         for part in self.parts():
-            taken.append(part.take(picks[(start <= picks) & (picks < start + part.num_rows)] - start))
+            parts.append(part.take(picks[(start <= picks) & (picks < start + part.num_rows)] - start))
             start += part.num_rows
-        return pa.Table.from_batches(taken)
+        return pa.Table.from_batches(parts)
 
     def targets(self) -> pa.Table:
         """The ids of all rows, and the target column if the file has it."""

@@ -29,8 +29,8 @@ class _Linear(nn.Module):
         self.register_buffer("scale", layer.scale.clone())
         self.register_buffer("bias", layer.bias)
 
-    def plus_bias(self, found: torch.Tensor) -> torch.Tensor:
-        return found if self.bias is None else found + self.bias
+    def plus_bias(self, product: torch.Tensor) -> torch.Tensor:
+        return product if self.bias is None else product + self.bias
 
 
 class Dynamic(_Linear):

@@ -27,8 +27,8 @@ def check(file: Path = params.FILE) -> Entries:
     for name, model in sections.items():
         for key, item in checked[name].items():
             for field, targets in model.refers.items():
-                if not isinstance(wanted := getattr(item, field), bool):
-                    _require(checked, targets, wanted, f"{file}: {name}.{key}.{field}")
+                if not isinstance(target := getattr(item, field), bool):
+                    _require(checked, targets, target, f"{file}: {name}.{key}.{field}")
             if model.named_after:
                 _require(checked, model.named_after, key, f"{file}: {name}.{key}")
         _require_an_end(checked, name, model, file)
@@ -70,9 +70,9 @@ def activate(file: Path, force: bool) -> None:
     check(file)
     active = params.FILE
     if active.exists() and not force:
-        kept = [other.read_bytes() for other in Path("params").glob("*.yaml")]
+        shipped = [other.read_bytes() for other in Path("params").glob("*.yaml")]
         committed = subprocess.run(["git", "show", f"HEAD:./{active}"], capture_output=True, check=False).stdout
-        if active.read_bytes() not in [*kept, committed]:
+        if active.read_bytes() not in [*shipped, committed]:
             raise UsageError(f"{active} has edits that are in no commit and no file of params/; commit it, or --force")
     shutil.copyfile(file, active)
 
@@ -135,7 +135,7 @@ def _require_distinct(checked: Entries, sections: tuple[str, ...], file: Path) -
             owner[name] = section
 
 
-def _require(entries: Mapping[str, Mapping[str, Any]], sections: Sequence[str], wanted: str, where: str) -> None:
+def _require(entries: Mapping[str, Mapping[str, Any]], sections: Sequence[str], name: str, where: str) -> None:
     names = [name for section in sections for name in entries.get(section, {})]
-    if wanted not in names:
-        raise UsageError(f"{where}: {choices(' or '.join(sections) + ' entry', wanted, names)}")
+    if name not in names:
+        raise UsageError(f"{where}: {choices(' or '.join(sections) + ' entry', name, names)}")

@@ -36,7 +36,7 @@ def stages(root: Path = ROOT, imported: dict[str, list[str]] | None = None) -> d
     """
     imported = {} if imported is None else imported
     listed = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))["stages"]
-    commands = {name: COMMAND.match(first(each.get("do", each)["cmd"])) for name, each in listed.items()}
+    commands = {name: COMMAND.match(first(entry.get("do", entry)["cmd"])) for name, entry in listed.items()}
     modules = {name: match[1].replace(".", "/") + ".py" for name, match in commands.items() if match}
     return {name: closure(file, root, imported) for name, file in modules.items()}
 
@@ -60,8 +60,8 @@ def manifests(root: Path = ROOT) -> dict[Path, str]:
     """Map the path of each manifest to the text that it should have."""
     imported: dict[str, list[str]] = {}
     closures = stages(root, imported)
-    texts = {of_stage(name): text(each.files, root) for name, each in closures.items()}
-    for package in sorted({plugins.package for each in closures.values() for plugins in each.named}):
+    texts = {of_stage(name): text(followed.files, root) for name, followed in closures.items()}
+    for package in sorted({plugins.package for followed in closures.values() for plugins in followed.named}):
         for file in plugin_files(package, root):
             texts[of_plugin(package, Path(file).stem)] = text(closure(file, root, imported).files, root)
     return texts

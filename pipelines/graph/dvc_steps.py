@@ -48,8 +48,8 @@ def sentences() -> Iterator[None]:
 
 def sentence(error: BaseException) -> str:
     """An error of DVC and its cause on one line."""
-    told = [" ".join(str(each).split()) for each in (error, error.__cause__) if each and str(each)]
-    return ": ".join(dict.fromkeys(told))
+    messages = [" ".join(str(cause).split()) for cause in (error, error.__cause__) if cause and str(cause)]
+    return ": ".join(dict.fromkeys(messages))
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def planned(repo: Any, targets: Sequence[str] = ()) -> tuple[list[Any], dict[str
     graph = get_active_graph(repo.index.graph)
     chosen = collect_stages(repo, targets) if targets else list(repo.index.stages)
     order = plan_repro(graph, chosen)
-    return order, {stage.addressing: {each.addressing for each in graph.successors(stage)} for stage in order}
+    return order, {stage.addressing: {successor.addressing for successor in graph.successors(stage)} for stage in order}
 
 
 @contextmanager
@@ -116,9 +116,9 @@ def _remove_stale_locks(file: Path) -> None:
     try:
         every = [
             *lists.get("write", {}).values(),
-            *(each for several in lists.get("read", {}).values() for each in several),
+            *(holder for several in lists.get("read", {}).values() for holder in several),
         ]
-        alive = any(_runs_dvc(int(each["pid"])) for each in every)
+        alive = any(_runs_dvc(int(holder["pid"])) for holder in every)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         alive = False  # DVC cannot read it either
     if not alive:

@@ -204,8 +204,8 @@ class Executor:
         stage, log = self.plan.stages[name], log_of(name)
         line = stage.cmd if isinstance(stage.cmd, str) else " && ".join(stage.cmd)
         log.unlink(missing_ok=True)
-        told = {"DVC_STAGE": name, "DVC_ROOT": self.repo.root_dir}
-        return Command(name, line, stage.wdir, str(log.resolve()), self.code.modules(name), environment | told)
+        dvc_variables = {"DVC_STAGE": name, "DVC_ROOT": self.repo.root_dir}
+        return Command(name, line, stage.wdir, str(log.resolve()), self.code.modules(name), environment | dvc_variables)
 
     def _end(self, event: Ended) -> None:
         name = event.name
@@ -243,15 +243,15 @@ class Executor:
         """Record a failed stage. Without `keep_going`, give back the places of stages that have not begun."""
         self.failed[name] = why
         if not self.keep_going:
-            for other in [each for each in self.placed.waiting if each != name]:  # not begun, so need not run
+            for other in [waiting for waiting in self.placed.waiting if waiting != name]:  # not begun, so need not run
                 self.placed.drop(other)
                 self.left.append(other)
         if not self.keep_going and self.board.running:
             self.board.tell(f"waiting for {', '.join(self.board.running)} to end")
 
     def _reasons(self) -> str:
-        told = "; ".join(f"{name} failed: {why}" for name, why in self.failed.items())
-        return f"{told}; not started: {', '.join(self.left)}" if self.left else told
+        failures = "; ".join(f"{name} failed: {why}" for name, why in self.failed.items())
+        return f"{failures}; not started: {', '.join(self.left)}" if self.left else failures
 
 
 def log_of(name: str) -> Path:
@@ -271,5 +271,5 @@ def _reason(status: int, log: Path) -> str:
 
 def _seconds() -> dict[str, float]:
     """The seconds that each stage took in its last run. A damaged file counts as empty, and is written again."""
-    found = json_file.cached(SECONDS)
-    return {name: took for name, took in found.items() if type(took) in (int, float) and 0 <= took < math.inf}
+    seconds = json_file.cached(SECONDS)
+    return {name: took for name, took in seconds.items() if type(took) in (int, float) and 0 <= took < math.inf}

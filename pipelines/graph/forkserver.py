@@ -136,8 +136,8 @@ class Warm:
             kill_group(pid, by)
         until = time.monotonic() + seconds
         with suppress(EOFError, OSError):
-            while self._groups and (left := until - time.monotonic()) > 0:
-                self.events(left)
+            while self._groups and (seconds_left := until - time.monotonic()) > 0:
+                self.events(seconds_left)
 
 
 def kill_group(pid: int, by: signal.Signals) -> None:
@@ -165,7 +165,7 @@ class Server:
             for command in self.waiting:
                 if self.imported.issuperset(command.modules) and self._fork(command):
                     return command
-            self.waiting = [each for each in self.waiting if each.name not in self.children.values()]
+            self.waiting = [command for command in self.waiting if command.name not in self.children.values()]
             busy = bool(self.waiting or self.ahead)
             ready = wait([self.pipe, self.woken], 0 if busy else None)
             try:
@@ -185,14 +185,14 @@ class Server:
 
     def _import(self) -> None:
         """Import one module: one that a waiting command needs, else one that later commands need."""
-        wanted = (module for command in self.waiting for module in command.modules if module not in self.imported)
-        module = next(wanted, "") or self.ahead.popleft()
+        modules = (module for command in self.waiting for module in command.modules if module not in self.imported)
+        module = next(modules, "") or self.ahead.popleft()
         self.imported.add(module)
         with suppress(Exception):  # the child fails with the same error when it imports the module
             package, _, name = module.partition(":")
-            found = importlib.import_module(package)
+            imported = importlib.import_module(package)
             if name:
-                getattr(found, name)  # transformers imports a class's module on access
+                getattr(imported, name)  # transformers imports a class's module on access
 
     def _fork(self, command: Command) -> bool:
         """Fork a child for the command; return whether this process is the child."""

@@ -70,7 +70,7 @@ def copy(start: str, to: Path, root: Path = ROOT) -> Path:
     """Copy the closure of the file `start`, and the packages above it, into `to`; returns the copy of `start`."""
     files = [root / file for file in closure(start, root).files]
     above = {folder / "__init__.py" for file in files for folder in file.relative_to(root).parents if folder.name}
-    for file in {*files, *(root / each for each in above)}:
+    for file in {*files, *(root / name for name in above)}:
         copied = to / file.relative_to(root)
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copied)

@@ -11,8 +11,8 @@ GPUS = Path("/proc/driver/nvidia/gpus")  # one folder for each GPU; torch would 
 
 def cores() -> int:
     """The number of threads that OMP_NUM_THREADS sets, as for torch; else the cores that this process may use."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if said.isdecimal() and int(said) else len(os.sched_getaffinity(0))
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdecimal() and int(setting) else len(os.sched_getaffinity(0))
 
 
 def memory_gb() -> float:
@@ -22,9 +22,9 @@ def memory_gb() -> float:
 
 def gpus() -> tuple[str, ...]:
     """The names of the GPUs, as in CUDA_VISIBLE_DEVICES."""
-    said = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if said is not None:
-        return tuple(name for name in said.split(",") if name.strip())
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is not None:
+        return tuple(name for name in setting.split(",") if name.strip())
     return tuple(str(number) for number, _ in enumerate(GPUS.iterdir())) if GPUS.is_dir() else ()
 
 
@@ -40,22 +40,22 @@ class Limits:
     gpus: tuple[str, ...] = field(default_factory=gpus)
     running: dict[str, tuple[int, float, tuple[str, ...]]] = field(default_factory=dict)
 
-    def take(self, name: str, wanted: Resources) -> dict[str, str] | None:
+    def take(self, name: str, needs: Resources) -> dict[str, str] | None:
         """Reserve resources for a stage; returns its environment, which names its GPUs, or None if it has to wait.
 
         A stage that runs on Ray takes nothing of this machine: Ray decides when it runs.
         """
-        if wanted.placement == "ray":
+        if needs.placement == "ray":
             return {}
-        workers = max(1, wanted.workers if isinstance(wanted.workers, int) else wanted.workers[1])
-        threads, gigabytes = (wanted.threads or self.cores) * workers, wanted.memory_gb * workers
-        taken = {gpu for _, _, held in self.running.values() for gpu in held}
-        free = [gpu for gpu in self.gpus if gpu not in taken]
+        workers = max(1, needs.workers if isinstance(needs.workers, int) else needs.workers[1])
+        threads, gigabytes = (needs.threads or self.cores) * workers, needs.memory_gb * workers
+        used = {gpu for _, _, held in self.running.values() for gpu in held}
+        free = [gpu for gpu in self.gpus if gpu not in used]
         # torch uses any GPU that it sees, so each stage gets at least one, if there are GPUs
-        count = min(len(self.gpus), max(1, -int(-wanted.gpus * workers // 1)))
+        count = min(len(self.gpus), max(1, -int(-needs.gpus * workers // 1)))
         fits = (
-            threads <= self.cores - sum(each for each, _, _ in self.running.values())
-            and gigabytes <= self.memory_gb - sum(each for _, each, _ in self.running.values())
+            threads <= self.cores - sum(threads_held for threads_held, _, _ in self.running.values())
+            and gigabytes <= self.memory_gb - sum(memory_held for _, memory_held, _ in self.running.values())
             and count <= len(free)
         )
         if self.running and not fits:

@@ -21,7 +21,7 @@ def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
 
     Code is left out: the commit says which it was.
     """
-    wrote = {out["path"]: name for name, each in stages.items() for out in each.get("outs", [])}
+    wrote = {out["path"]: name for name, entry in stages.items() for out in entry.get("outs", [])}
     read_and_wrote: dict[str, dict[str, Any]] = {}
 
     def add(name: str) -> None:

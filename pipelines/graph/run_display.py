@@ -103,8 +103,8 @@ class Board:
             table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         for name, shown in self.running.items():
-            left = f"{max(0.0, shown.before - shown.seconds):.0f} s left" if shown.before else ""
-            table.add_row(Text(name, "bold"), Text(f"{shown.seconds:.0f} s {left}"), Text(shown.last, "dim"))
+            remaining = f"{max(0.0, shown.before - shown.seconds):.0f} s left" if shown.before else ""
+            table.add_row(Text(name, "bold"), Text(f"{shown.seconds:.0f} s {remaining}"), Text(shown.last, "dim"))
         return table
 
 

@@ -69,8 +69,8 @@ def changed_sources() -> dict[str, str]:
 def _before(plan: Plan, name: str) -> list[str]:
     """The affected stages upstream of a stage, in order of dependency."""
     above, waiting = set[str](), [name]
-    for each in waiting:
-        new = plan.upstream[each] - above
+    for waiting_stage in waiting:
+        new = plan.upstream[waiting_stage] - above
         above |= new
         waiting += new
     return [other for other in plan.affected if other in above]
@@ -80,7 +80,7 @@ def _reasons(stage: Any, code: CodeStage) -> Iterator[str]:
     """A line for each difference of a stage from dvc.lock: command, code, params, files and outputs."""
     if stage.is_callback or stage.always_changed:
         yield "it runs every time"
-    if not any(each.hash_info for each in (*stage.deps, *stage.outs)):
+    if not any(output.hash_info for output in (*stage.deps, *stage.outs)):
         yield "it has never run: dvc.lock does not have it"
         return
     if stage.changed_stage():

@@ -85,8 +85,8 @@ def plain(history: dict[str, Any]) -> str:
     lines = [history["model"] + champion]
     for row in history["events"]:
         was = f" (before: {row['previous']})" if row["previous"] else ""
-        said = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
-        lines.append(f"{row['number']:4}  {said}")
+        event = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
+        lines.append(f"{row['number']:4}  {event}")
         lines += [f"      {finding.sentence}" for finding in gates.findings(row["verdict"])]
     for key, why in (("overtaken", "another event was first"), ("repeated", "it repeats an earlier event")):
         lines += [

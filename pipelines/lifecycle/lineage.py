@@ -83,7 +83,7 @@ def of_data(md5: str) -> dict[str, Any]:
     paths: dict[str, str] = {}
     wrote: set[str] = set()
     read: set[str] = set()
-    made: list[registry.Version] = []
+    made_versions: list[registry.Version] = []
     versions = registry.versions()
     for version in versions:
         for stage in _tag(version, "lineage", _STAGES) or []:
@@ -92,18 +92,18 @@ def of_data(md5: str) -> dict[str, Any]:
                     if digest.startswith(md5):
                         paths[path] = digest
                         stages.add(stage["stage"])
-                        if version not in made:
-                            made.append(version)
-    if not made:
+                        if version not in made_versions:
+                            made_versions.append(version)
+    if not made_versions:
         raise InputError(f"{md5}: none of {len(versions)} registered versions was made of it")
-    champions = {name: ledger.champion(name) for name in {version.name for version in made}}
+    champions = {name: ledger.champion(name) for name in {version.name for version in made_versions}}
     return {
         "paths": paths,
         "wrote": sorted(wrote),
         "read": sorted(read),
         "versions": [
-            {"model": each.name, "version": each.version, "champion": champions[each.name] == each.version}
-            for each in made
+            {"model": version.name, "version": version.version, "champion": champions[version.name] == version.version}
+            for version in made_versions
         ],
     }
 
@@ -128,7 +128,7 @@ def _facts(version: dict[str, Any]) -> list[str]:
     """The commit of a version, its verdict and the versions that it was made from."""
     facts = [f"of commit {version['commit'] or 'unknown'}{' with uncommitted edits' if version['dirty'] else ''}"]
     facts += map(str, gates.findings(version["verdict"]))
-    return facts + [f"made from {each['model']} version {each['version']}" for each in version["parents"]]
+    return facts + [f"made from {parent['model']} version {parent['version']}" for parent in version["parents"]]
 
 
 def plain_data(data: dict[str, Any]) -> str:
@@ -136,7 +136,7 @@ def plain_data(data: dict[str, Any]) -> str:
     lines = [f"{path}  {md5}" for path, md5 in data["paths"].items()]
     lines += [f"  written by {stage}" for stage in data["wrote"]]
     lines += [f"  read by {stage}" for stage in data["read"]]
-    return "\n".join(map(printable, [*lines, *(f"  in {_named(each)}" for each in data["versions"])]))
+    return "\n".join(map(printable, [*lines, *(f"  in {_named(version)}" for version in data["versions"])]))
 
 
 def _named(version: dict[str, Any]) -> str:

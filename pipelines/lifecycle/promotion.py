@@ -122,8 +122,8 @@ def baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:
     """The baselines that the challenger must beat: the one that `beats` names, or all of its task and split."""
     if rules.beats is False:
         return []
-    known = {each: params.entry("baseline", each, Baseline) for each in params.read().get("baseline", {})}
-    scored = [each for each, its in known.items() if (its.task, its.split) == (entry.task, entry.split)]
+    known = {key: params.entry("baseline", key, Baseline) for key in params.read().get("baseline", {})}
+    scored = [key for key, its in known.items() if (its.task, its.split) == (entry.task, entry.split)]
     if rules.beats is True:
         return scored
     if (named := rules.beats) not in scored:

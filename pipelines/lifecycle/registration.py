@@ -32,9 +32,9 @@ def log_runs(stages: list[str], image_commit: str = "") -> None:
     commit = git_commit(image_commit)
     for stage in stages:
         section, _, entry = stage.partition("@")
-        made = lockfile.outputs(stage, locked)
-        records = [json.loads(Path(path).read_text()) for path in made if path.endswith(".json")]
-        curves = [curve for path in made if (curve := provenance.curve(Path(path)))]
+        outputs = lockfile.outputs(stage, locked)
+        records = [json.loads(Path(path).read_text()) for path in outputs if path.endswith(".json")]
+        curves = [curve for path in outputs if (curve := provenance.curve(Path(path)))]
         numbers: dict[str, Any] = {}
         for record in records:
             numbers |= {k: record[k] for k in ("metrics", "model") if k in record}
@@ -42,8 +42,8 @@ def log_runs(stages: list[str], image_commit: str = "") -> None:
             numbers |= json_file.mapping(took)
         for curve in curves:
             numbers["final_loss"] = curve[-1][1]["loss"]
-        tags = {f"md5 {path}": md5 for path, md5 in made.items()} | commit
-        shown = paths.reports() if str(paths.reports()) in made else None
+        tags = {f"md5 {path}": md5 for path, md5 in outputs.items()} | commit
+        shown = paths.reports() if str(paths.reports()) in outputs else None
         runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags, shown)
 
 
@@ -84,7 +84,9 @@ def unlogged(names: list[str]) -> list[str]:
     locked, wrote_by_stage = lockfile.locked(), dict[str, dict[str, str]]()
     for run in (params.entry("promote", name, Promote).run for name in names):
         for section in MODEL_STAGES:
-            wrote_by_stage |= {each["stage"]: each["wrote"] for each in lockfile.made_of(f"{section}@{run}", locked)}
+            wrote_by_stage |= {
+                record["stage"]: record["wrote"] for record in lockfile.made_of(f"{section}@{run}", locked)
+            }
     return [stage for stage, wrote in wrote_by_stage.items() if not runs.find(stage, wrote)]
 
 
@@ -114,9 +116,9 @@ def provenance_tags(run: str, image_commit: str = "") -> dict[str, str]:
     md5s = {"md5": md5, "md5_onnx": exported.get(str(paths.onnx(run)), "")}
     chain = lockfile.made_of(f"export@{run}" if exported else f"{section}@{run}", locked)
     chain = [stage | {"run": runs.find(stage["stage"], stage["wrote"])} for stage in chain]
-    kept = {"params": json.dumps(values[section][run], sort_keys=True), "lineage": json.dumps(chain)}
-    kept[registry.TEACHERS] = json.dumps(registry.made_from(chain, md5))
-    return {"run": run, **md5s, **kept, **git_commit(image_commit)}
+    facts = {"params": json.dumps(values[section][run], sort_keys=True), "lineage": json.dumps(chain)}
+    facts[registry.TEACHERS] = json.dumps(registry.made_from(chain, md5))
+    return {"run": run, **md5s, **facts, **git_commit(image_commit)}
 
 
 def _example(entry: Evaluate, kind: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Watched:
 
     def drifted(self, window: str) -> list[str]:
         """The statistics of a window that drifted."""
-        return [each["statistic"] for each in self.windows[window] if each["drifted"]]
+        return [line["statistic"] for line in self.windows[window] if line["drifted"]]
 
 
 def watch(job: str, entry: Score, rules: Watch, measure_window: Measure, tell: Callable[[str], None]) -> Watched:
@@ -70,7 +70,7 @@ def watch(job: str, entry: Score, rules: Watch, measure_window: Measure, tell: C
             except InputError as error:
                 failed.append(f"{window.name}: {error}")
     rule = f"{rules.least} of the last {rules.of} windows, the newest among them"
-    flags = [any(each["drifted"] for each in lines) for lines in lines_by_window.values()]
+    flags = [any(line["drifted"] for line in lines) for lines in lines_by_window.values()]
     page = paths.drift(job) / "index.html"
     watched = Watched(job, lines_by_window, drift.alarm(flags, rules.least, rules.of), rule, page)
     if lines_by_window:
@@ -88,7 +88,7 @@ def _measured(job: str, entry: Score, rules: Watch, window: Window, target: Path
     """A window's statistics: those that were kept, as long as neither its scores nor the limits are others."""
     file = paths.drift(job) / f"{window.name}.parquet"
     lines = kept_lines(file, target)
-    if lines is not None and all(each["limit"] == rules.limits().get(each["statistic"]) for each in lines):
+    if lines is not None and all(line["limit"] == rules.limits().get(line["statistic"]) for line in lines):
         return lines
     return measure_window(file, entry, rules, window.name, target)
 
@@ -105,8 +105,8 @@ def kept_lines(file: Path, target: Path) -> Lines | None:
 
 def _state(target: Path) -> bytes:
     """The identity of a file, from its size and time. A later time says nothing: the clock may have been set back."""
-    found = target.stat()
-    return f"{found.st_size} bytes, {found.st_mtime_ns} ns".encode()
+    status = target.stat()
+    return f"{status.st_size} bytes, {status.st_mtime_ns} ns".encode()
 
 
 def measure(place: Path, entry: Score, rules: Watch, window: str, target: Path) -> Lines:
@@ -121,7 +121,7 @@ def measure(place: Path, entry: Score, rules: Watch, window: str, target: Path) 
         observed = drift_profile.of_scored(target, registry.folder(scored_by), entry.prefix)
         shifts = drift.shifts(profile, observed, rules.limits())
     same = {"window": window, "model_version": version, "rows": file.metadata.num_rows}
-    lines = [{**same, **each.__dict__, "drifted": each.drifted} for each in shifts]
+    lines = [{**same, **shift.__dict__, "drifted": shift.drifted} for shift in shifts]
     with paths.fresh_file(place) as aside:
         tables.write(aside, pa.Table.from_pylist(lines, schema).to_batches(), schema)
     return lines

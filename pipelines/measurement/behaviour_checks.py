@@ -33,7 +33,7 @@ Parts = Callable[[], Iterable[pa.RecordBatch]]  # the rows of a split; each call
 
 def check(predictor: Predictor, parts: Parts, checks: Mapping[str, Check]) -> list[Result]:
     """Run the checks: {name, kind, rows, passed (share), at_least, ok, failures: [{inputs, said, wanted}]} for each."""
-    return [_result(predictor, parts, name, each) for name, each in checks.items()]
+    return [_result(predictor, parts, name, check_of_name) for name, check_of_name in checks.items()]
 
 
 def _result(predictor: Predictor, parts: Parts, name: str, check: Check) -> Result:
@@ -117,7 +117,7 @@ def _changed(
 
 def _rewritten(text: Any, check: Check, where: str) -> Any:
     if isinstance(text, list):
-        return [_rewritten(each, check, where) for each in text]
+        return [_rewritten(part, check, where) for part in text]
     for pattern, there in check.replace.items():
         try:
             text = re.sub(pattern, there, text)
@@ -126,14 +126,14 @@ def _rewritten(text: Any, check: Check, where: str) -> Any:
     return WRITE[check.write](text)
 
 
-def _right(kind: str, answer: Answer, wanted: Any, check: Check, normalization: str) -> bool:
+def _right(kind: str, answer: Answer, expected: Any, check: Check, normalization: str) -> bool:
     if kind == "regression":
-        return abs(answer["value"] - wanted) <= check.tolerance
+        return abs(answer["value"] - expected) <= check.tolerance
     if kind == "span":
-        return answer_scores.best_of(answer["answer"], wanted, normalization)[0] == 1
+        return answer_scores.best_of(answer["answer"], expected, normalization)[0] == 1
     if kind == "tagging":
-        return answer["entities"] == wanted
-    return answer["label"] == wanted
+        return answer["entities"] == expected
+    return answer["label"] == expected
 
 
 def _same(kind: str, check: Check) -> Callable[[Answer, Answer], bool]:

@@ -101,9 +101,9 @@ def latency(predictor: Predictor, split: Split) -> dict[str, Any]:
     passes = [one_at_a_time(predictor, rows) for _ in range(PASSES)]
     p50, p95, p99 = np.quantile(passes, [0.5, 0.95, 0.99])
     medians = np.median(passes, axis=1)
-    found = {"p50": p50, "p95": p95, "p99": p99}
-    spread = [round(float(each), 3) for each in (medians.min(), medians.max())]
-    return {name: round(float(each), 3) for name, each in found.items()} | {"p50_spread": spread}
+    percentiles = {"p50": p50, "p95": p95, "p99": p99}
+    spread = [round(float(bound), 3) for bound in (medians.min(), medians.max())]
+    return {name: round(float(milliseconds), 3) for name, milliseconds in percentiles.items()} | {"p50_spread": spread}
 
 
 def one_at_a_time(predictor: Predictor, rows: pa.Table) -> list[float]:

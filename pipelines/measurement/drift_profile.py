@@ -39,8 +39,8 @@ def of_scored(file: Path, folder: Path, prefix: str = "") -> pa.Table:
     if not columns:
         raise InputError(f"{file}: no column has answers of a model, such as {prefix}label; score the window again")
     texts_of = {name: schema.ROWS[kind].field(name) for name in schema.INPUTS[kind]}
-    wanted = texts_of | {name: pa.field(name, ANSWERS.get(of, pa.string())) for name, of in columns.items()}
-    rows = measurable(file, sample(file, [*wanted]), [*wanted.values()])
+    fields = texts_of | {name: pa.field(name, ANSWERS.get(of, pa.string())) for name, of in columns.items()}
+    rows = measurable(file, sample(file, [*fields]), [*fields.values()])
     answers = rows.select([*columns]).rename_columns([*columns.values()])
     return observed(rows, answers, text_tokenizer.load(folder), kind)
 
@@ -134,8 +134,8 @@ def said(answers: pa.Table) -> pa.Table:
     return _table(columns, answers.num_rows)
 
 
-def _texts(given: str | list[str]) -> list[str]:
-    return given if isinstance(given, list) else [given]
+def _texts(text_or_texts: str | list[str]) -> list[str]:
+    return text_or_texts if isinstance(text_or_texts, list) else [text_or_texts]
 
 
 def _sums(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -144,5 +144,5 @@ def _sums(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return total[ends[1:]] - total[ends[:-1]]
 
 
-def _table(found: dict[str, pa.Array | pa.ChunkedArray | np.ndarray], rows: int) -> pa.Table:
-    return pa.table([found.get(field.name, pa.nulls(rows, field.type)) for field in SCHEMA], schema=SCHEMA)
+def _table(measured: dict[str, pa.Array | pa.ChunkedArray | np.ndarray], rows: int) -> pa.Table:
+    return pa.table([measured.get(field.name, pa.nulls(rows, field.type)) for field in SCHEMA], schema=SCHEMA)

@@ -133,9 +133,9 @@ def compare(folders: Mapping[str, Path], split_file: Path, rounds: int = 5, **ho
 
 
 def _same_kind(folder: Path, reference: Path) -> None:
-    kind, wanted = Task.load(folder).kind, Task.load(reference).kind
-    if kind != wanted:
-        raise InputError(f"{folder}: it is for rows of kind {kind}, {reference} for {wanted}")
+    kind, expected = Task.load(folder).kind, Task.load(reference).kind
+    if kind != expected:
+        raise InputError(f"{folder}: it is for rows of kind {kind}, {reference} for {expected}")
 
 
 def _write_sample(task: Task, split_file: Path, sample: Path) -> int:
@@ -156,8 +156,8 @@ def _size(reference: Model, rows: int, seconds: float) -> Size:
 
 def _round(number: int, reference: Model, model: Model, size: Size) -> None:
     """Run one turn of each model; in every second round the two change places."""
-    for each in (reference, model) if number % 2 == 0 else (model, reference):
-        each.turn(size)
+    for measured in (reference, model) if number % 2 == 0 else (model, reference):
+        measured.turn(size)
 
 
 def _rounds(reference: Model, model: Model, size: Size, rounds: int) -> Compared:

@@ -63,8 +63,8 @@ def _answer(folder: Path, file: Path, say: Callable[[dict[str, Any]], None]) -> 
     predictor.predict(rows.slice(0, 1))
     say({"peak_mb": peak_mb()})
     for line in sys.stdin:
-        said = _turn(predictor, rows, **json.loads(line))
-        say(said | {"peak_mb": peak_mb()})
+        turn_result = _turn(predictor, rows, **json.loads(line))
+        say(turn_result | {"peak_mb": peak_mb()})
 
 
 def _turn(predictor: Any, rows: Any, singles: int, together: int, batch: int) -> dict[str, Any]:

@@ -44,15 +44,15 @@ def decide(ratios: Iterable[float]) -> Order:
 
     There is at least one round, at most MOST_ROUNDS, and none begins after MOST_SECONDS.
     """
-    seen: list[float] = []
+    measured: list[float] = []
     until = time.monotonic() + MOST_SECONDS
     for ratio in islice(ratios, MOST_ROUNDS):
-        seen.append(ratio)
-        if len(seen) >= LEAST_ROUNDS and _by_chance(seen) <= CHANCE:
-            return Order(median(seen), len(seen), True)
+        measured.append(ratio)
+        if len(measured) >= LEAST_ROUNDS and _by_chance(measured) <= CHANCE:
+            return Order(median(measured), len(measured), True)
         if time.monotonic() > until:
             break
-    return Order(median(seen), len(seen), False)
+    return Order(median(measured), len(measured), False)
 
 
 def _by_chance(ratios: list[float]) -> float:

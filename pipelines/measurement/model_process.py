@@ -93,7 +93,7 @@ class Model:
         self.rates.append(size.together / reply["seconds"])
 
     def cost(self) -> Cost:
-        p50, p95, p99 = (median(each) for each in zip(*self.p_ms, strict=True))
+        p50, p95, p99 = (median(percentile) for percentile in zip(*self.p_ms, strict=True))
         return Cost(p50, p95, p99, median(self.rates), self.batch, self.cold_start_s, self.peak_mb)
 
     def _reason(self) -> str:

@@ -154,9 +154,9 @@ def top(model: nn.Module) -> list[nn.Module]:
 
 def layers(model: nn.Module) -> nn.ModuleList:
     """The encoder's layers, lowest first."""
-    found = encoder(model).get_submodule(backbone(model).layers)
-    assert isinstance(found, nn.ModuleList)
-    return found
+    modules = encoder(model).get_submodule(backbone(model).layers)
+    assert isinstance(modules, nn.ModuleList)
+    return modules
 
 
 def parts(model: nn.Module, number: int) -> dict[str, nn.Linear]:
@@ -165,9 +165,9 @@ def parts(model: nn.Module, number: int) -> dict[str, nn.Linear]:
     if named is None:
         family = encoder(model).config.model_type
         raise InputError(f"the layers of the {family} family are not made of separate linear layers for attention")
-    found = {name: layer.get_submodule(path) for name, path in vars(named).items()}
-    assert all(isinstance(part, nn.Linear) for part in found.values()), found
-    return found  # type: ignore[return-value]
+    linears = {name: layer.get_submodule(path) for name, path in vars(named).items()}
+    assert all(isinstance(part, nn.Linear) for part in linears.values()), linears
+    return linears  # type: ignore[return-value]
 
 
 def set_layers(model: nn.Module, numbers: list[int]) -> None:

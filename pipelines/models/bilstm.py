@@ -55,8 +55,8 @@ class BilstmLayer(nn.Module):
 
 
 def _states(lstm: nn.LSTM, x: torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = onnx_lstm.states(lstm, x) if torch.onnx.is_in_onnx_export() else lstm(x)[0]
-    return found
+    hidden: torch.Tensor = onnx_lstm.states(lstm, x) if torch.onnx.is_in_onnx_export() else lstm(x)[0]
+    return hidden
 
 
 class BilstmPreTrainedModel(PreTrainedModel):

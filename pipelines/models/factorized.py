@@ -27,9 +27,9 @@ class Factorized(nn.Module):
         """Replace the word embedding of `encoder` by a random one of this rank, unless it is factorized already."""
         whole = encoder.get_input_embeddings()
         if not isinstance(whole, cls):
-            made = cls(whole.num_embeddings, rank, whole.embedding_dim, whole.padding_idx)
-            encoder.set_input_embeddings(made.to(whole.weight.device))
-            return made
+            factorized = cls(whole.num_embeddings, rank, whole.embedding_dim, whole.padding_idx)
+            encoder.set_input_embeddings(factorized.to(whole.weight.device))
+            return factorized
         return whole
 
     @torch.no_grad()

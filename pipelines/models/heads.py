@@ -47,10 +47,10 @@ def outputs(model: nn.Module, kind: str, inputs: Batch) -> torch.Tensor:
 
     (S, C) for labels, (S, 1) for a number or one choice, (S, T, C) for tags, (S, T, 2) for start and end of a span.
     """
-    taken = backbones.inputs(model, inputs)
+    encoder_inputs = backbones.inputs(model, inputs)
     if kind == "choice":
-        taken = {name: tensor[:, None] for name, tensor in taken.items()}
-    output = model(**taken)
+        encoder_inputs = {name: tensor[:, None] for name, tensor in encoder_inputs.items()}
+    output = model(**encoder_inputs)
     return torch.stack([output.start_logits, output.end_logits], dim=-1) if kind == "span" else output.logits
 
 

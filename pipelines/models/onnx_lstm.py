@@ -36,5 +36,5 @@ def states(lstm: nn.LSTM, x: torch.Tensor, lengths: torch.Tensor | None = None) 
 def _weights(lstm: nn.LSTM, which: str) -> list[torch.Tensor]:
     """ONNX's W (4 * H, F), R (4 * H, H) and B (8 * H,) for one direction of a layer."""
     named = [getattr(lstm, f"{name}_{which}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-    inputs, hidden, *biases = (each.unflatten(0, (4, lstm.hidden_size))[GATES].flatten(0, 1) for each in named)
+    inputs, hidden, *biases = (weight.unflatten(0, (4, lstm.hidden_size))[GATES].flatten(0, 1) for weight in named)
     return [inputs, hidden, torch.cat(biases)]

@@ -185,7 +185,7 @@ def _require_noted(noted: Any, layers: int) -> None:
             raise InputError(f"{KEY}: {choices('shape', name, (HEADS, ROWS, RANK, GROUPS))}")
         numbers = [value] if name == RANK else value
         least = 0 if name == GROUPS else 1
-        if not isinstance(numbers, list) or not all(type(each) is int and each >= least for each in numbers):
+        if not isinstance(numbers, list) or not all(type(number) is int and number >= least for number in numbers):
             what = "a whole number is" if name == RANK else "a whole number for each layer is"
             raise InputError(f"{KEY}: {name}: {shown(value)}: {what} expected")
         if name != RANK and len(numbers) != layers:

@@ -70,9 +70,9 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
     others = ~torch.eye(len(similar), dtype=torch.bool, device=similar.device)
     # the second texts of other rows with the same first text are not wrong either
     same = (batch["document"][:, None] == batch["document"][None, :]) & others
-    own = torch.arange(len(similar), device=similar.device)
-    found = (similar / TEMPERATURE).masked_fill(same, -1e4)
-    return [words, Prediction("contrast", found, torch.where(batch["order"] == IGNORE, IGNORE, own))]
+    diagonal = torch.arange(len(similar), device=similar.device)
+    logits = (similar / TEMPERATURE).masked_fill(same, -1e4)
+    return [words, Prediction("contrast", logits, torch.where(batch["order"] == IGNORE, IGNORE, diagonal))]
 
 
 def check(family: str) -> None:

@@ -13,9 +13,9 @@ class Point(NamedTuple):
     is_teacher: bool = False
 
 
-def beats(one: Point, other: Point) -> bool:
+def beats(first: Point, second: Point) -> bool:
     """Return whether `one` costs no more and scores no less than `other`, and is better in one of the two."""
-    return one.x <= other.x and one.score >= other.score and (one.x, one.score) != (other.x, other.score)
+    return first.x <= second.x and first.score >= second.score and (first.x, first.score) != (second.x, second.score)
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:

@@ -25,7 +25,7 @@ def html(title: str, facts: list[str], stages: Stages) -> str:
 
 def flow(stages: Stages) -> tuple[list[str], list[tuple[str, str]]]:
     """The sources (paths that no stage wrote), and an edge from each source or stage to each stage that reads it."""
-    wrote = {path: each["stage"] for each in stages for path in each["wrote"]}
-    edges = [(wrote.get(path, path), each["stage"]) for each in stages for path in each["read"]]
+    wrote = {path: stage["stage"] for stage in stages for path in stage["wrote"]}
+    edges = [(wrote.get(path, path), stage["stage"]) for stage in stages for path in stage["read"]]
     sources = list(dict.fromkeys(start for start, _ in edges if start not in wrote.values()))
     return sources, list(dict.fromkeys(edges))

@@ -35,8 +35,8 @@ def reliability(bins: list[dict[str, Any]]) -> str:
     """A reliability diagram: accuracy by confidence, a point per bin; the size of a point shows its number of rows."""
     figure, axes = _figure(3.8, 3.6)
     axes.plot([0, 1], [0, 1], "--", color=SOFT, linewidth=1)
-    rows = np.array([each["rows"] for each in bins])
-    x, y = ([each[name] for each in bins] for name in ("confidence", "accuracy"))
+    rows = np.array([row["rows"] for row in bins])
+    x, y = ([row[name] for row in bins] for name in ("confidence", "accuracy"))
     axes.plot(x, y, color=BLUE, linewidth=0.8)
     axes.scatter(x, y, s=8 + 120 * rows / rows.sum(), color=BLUE)
     axes.set_xlim(0, 1.04)

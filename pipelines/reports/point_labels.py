@@ -46,14 +46,14 @@ def beside(
     figure.draw_without_rendering()  # this fixes the position of the axes
     inside = Box(*(axes.bbox.get_points() * 72 / figure.dpi).flatten())
     middles = _places(figure, axes, [(x, y) for _, x, y, _ in named])
-    taken = [Box(x - ROUND, y - ROUND, x + ROUND, y + ROUND) for x, y in middles]
+    occupied = [Box(x - ROUND, y - ROUND, x + ROUND, y + ROUND) for x, y in middles]
     for x, to_x, y, to_y in lines:
         (left, low), (right, high) = _places(figure, axes, [(x, min(y, to_y)), (to_x, max(y, to_y))])
-        taken.append(Box(left - 0.5, low - 0.5, right + 0.5, high + 0.5))
+        occupied.append(Box(left - 0.5, low - 0.5, right + 0.5, high + 0.5))
     for (name, x, y, needed), middle in zip(named, middles, strict=True):
         size = LARGE if needed else SMALL
         boxes = [_box(name, size, middle, place) for place in PLACES]
-        free = [i for i, box in enumerate(boxes) if box.within(inside) and not any(map(box.meets, taken))]
+        free = [i for i, box in enumerate(boxes) if box.within(inside) and not any(map(box.meets, occupied))]
         if not (free or needed):
             continue
         right, up, edge = PLACES[free[0] if free else 0]
@@ -67,7 +67,7 @@ def beside(
             fontsize=size,
             color=color,
         ).set_in_layout(False)
-        taken.append(boxes[free[0] if free else 0])
+        occupied.append(boxes[free[0] if free else 0])
 
 
 def _places(figure: Any, axes: Any, places: list[tuple[float, float]]) -> np.ndarray:

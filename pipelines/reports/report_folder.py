@@ -47,13 +47,13 @@ def comparison(sections: Sections) -> str:
         raise InputError(f"{paths.metrics('NAME')}: no run has been evaluated yet; run `dvc repro`")
     timings = {run: json_file.mapping(paths.timings(run)) for run in runs if paths.timings(run).is_file()}
     records = read(runs)
-    slower = [said for group in variants.groups(records) if (said := variants.slower(group, timings))]
+    slower = [sentence for group in variants.groups(records) if (sentence := variants.slower(group, timings))]
     return "\n\n".join([run_tables.timed(records, timings), *slower])
 
 
-def names(sections: Sections, *wanted: str) -> list[str]:
+def names(sections: Sections, *chosen: str) -> list[str]:
     """The names of the entries in the `wanted` sections of params.yaml."""
-    return [name for section in wanted for name in sections.get(section) or {}]
+    return [name for section in chosen for name in sections.get(section) or {}]
 
 
 def read(runs: list[str]) -> Records:

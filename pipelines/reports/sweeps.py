@@ -28,7 +28,7 @@ def found(records: Iterable[Metrics]) -> list[Sweep]:
         if "variant" in record and record["metrics"]:
             *before, last = record["variant"]["chain"]
             methods.setdefault((*(step["run"] for step in before), last["method"]), []).append(record)
-    return [sweep for key, own in sorted(methods.items()) for sweep in _of_method(key[-1], own)]
+    return [sweep for key, runs in sorted(methods.items()) for sweep in _of_method(key[-1], runs)]
 
 
 def _of_method(method: str, records: list[Metrics]) -> Iterator[Sweep]:

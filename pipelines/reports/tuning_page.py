@@ -29,7 +29,7 @@ class Trials:
     @property
     def lines(self) -> list[tuple[str, ...]]:
         """The cells of each trial, the best first."""
-        ranked = sorted(enumerate(self.tried, start=1), key=lambda each: -each[1][1])
+        ranked = sorted(enumerate(self.tried, start=1), key=lambda trial: -trial[1][1])
         return [
             (str(number), *(_cell(values[name]) for name in self.names), f"{score:.4f}")
             for number, (values, score) in ranked
@@ -38,7 +38,7 @@ class Trials:
 
 def best(trials: Trials) -> str:
     """The params of the best trial as lines of YAML."""
-    values, _ = max(trials.tried, key=lambda each: each[1])
+    values, _ = max(trials.tried, key=lambda trial: trial[1])
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 

@@ -119,25 +119,25 @@ def methods(record: Metrics) -> str:
 
 def change(record: Metrics, teacher: Metrics | None) -> float | None:
     """A run's score minus its teacher's, in points of 0.01; None if one of them has no score."""
-    own, before = score(record), score(teacher) if teacher else None
-    return None if own is None or before is None else difference(own, before)
+    after, before = score(record), score(teacher) if teacher else None
+    return None if after is None or before is None else difference(after, before)
 
 
-def difference(own: float, other: float) -> float:
+def difference(after: float, before: float) -> float:
     """`own` - `other` in points of 0.01, rounded to hide float noise: 0.75 and 0.76 give exactly -1."""
-    return round(100 * (own - other), 6)
+    return round(100 * (after - before), 6)
 
 
 def answer(group: Group, budget: float = BUDGET) -> str:
     """A sentence that names the cheapest compressed runs that lose at most `budget` of the teacher's score."""
     changes = [(record, change(record, group.own)) for record in group.variants]
-    if group.own is None or all(found is None for _, found in changes):
+    if group.own is None or all(points_lost is None for _, points_lost in changes):
         return f"{group.teacher} has no score on these rows, so the losses are not known."
-    within = [record for record, found in changes if found is not None and found >= -100 * budget]
+    within = [record for record, points_lost in changes if points_lost is not None and points_lost >= -100 * budget]
     if not within:
         return f"Every compressed run loses more than {run_tables.points(budget)} against {group.teacher}."
-    said = ", and ".join(_least(within, group.own, cost) for cost in (SIZE, FLOPS))
-    return f"Of the compressed runs that lose at most {run_tables.points(budget)} against {group.teacher}, {said}."
+    sentences = ", and ".join(_least(within, group.own, cost) for cost in (SIZE, FLOPS))
+    return f"Of the compressed runs that lose at most {run_tables.points(budget)} against {group.teacher}, {sentences}."
 
 
 def _least(records: list[Metrics], teacher: Metrics, cost: Cost) -> str:
@@ -158,23 +158,23 @@ def slower(group: Group, timings: Mapping[str, Metrics]) -> str:
     if group.own is None or not (took := _spread(timings.get(group.teacher))):
         return ""
     smaller = [r["run"] for r in group.variants if r["model"]["size_bytes"] < group.own["model"]["size_bytes"]]
-    found = [run for run in smaller if (own := _spread(timings.get(run))) and own[0] > took[1]]
-    said = f"Smaller than {group.teacher}, but slower for a row alone on this machine: {', '.join(found)}."
-    return said if found else ""
+    slow = [run for run in smaller if (spread := _spread(timings.get(run))) and spread[0] > took[1]]
+    sentence = f"Smaller than {group.teacher}, but slower for a row alone on this machine: {', '.join(slow)}."
+    return sentence if slow else ""
 
 
 def _spread(timing: Metrics | None) -> tuple[float, float] | None:
     """The least and the greatest median latency; None without a timing, or in an older format without them."""
-    found = timing and timing["latency_ms"].get("p50_spread")
-    return (found[0], found[1]) if found else None
+    spread = timing and timing["latency_ms"].get("p50_spread")
+    return (spread[0], spread[1]) if spread else None
 
 
 def points(records: Sequence[Metrics], cost: Cost, teacher: str = "") -> list[Point]:
     """A point for each run that has a score and a cost above zero, as a logarithmic scale requires."""
     return [
-        Point(record["run"], x, found, record["run"] == teacher)
+        Point(record["run"], x, value, record["run"] == teacher)
         for record in records
-        if (x := cost.of(record)) and (found := score(record)) is not None
+        if (x := cost.of(record)) and (value := score(record)) is not None
     ]
 
 
@@ -189,8 +189,8 @@ def _sparsity(record: Metrics) -> float:
 
 def _share(record: Metrics, teacher: Metrics | None, cost: Cost) -> float | None:
     """A run's cost in percent of the teacher's."""
-    own, whole = cost.of(record), cost.of(teacher) if teacher else None
-    return 100 * own / whole if own is not None and whole else None
+    cost_of_record, cost_of_teacher = cost.of(record), cost.of(teacher) if teacher else None
+    return 100 * cost_of_record / cost_of_teacher if cost_of_record is not None and cost_of_teacher else None
 
 
 def _number(value: float | None, form: str) -> str:

@@ -56,8 +56,8 @@ class ChainFolder:
         locked, data = lockfile.locked(), {entry["data"] for entry in entries.values()}
         stages = [*(f"compress@{name}" for name in entries), *(f"encode@{name}" for name in sorted(data))]
         files = [[locked.get(stage, {}).get(kind) for kind in ("deps", "outs")] for stage in stages]
-        asked = [dict(entries), scored.model_dump(), params.read().get("encode", {}), files]
-        place = STATE / f"{run}-{_digest(asked)}"
+        inputs = [dict(entries), scored.model_dump(), params.read().get("encode", {}), files]
+        place = STATE / f"{run}-{_digest(inputs)}"
         place.mkdir(parents=True, exist_ok=True)
         stages_here = until_end.enter_context(StageRunner(place))
         return cls(run, entries, scored, place, stages_here, run_stage or StageRunner.run)
@@ -122,8 +122,8 @@ class ChainFolder:
         if runtime == "onnx":
             entries = {**entries, "export": {name_of(chain): {}}}
         return {
-            section: {name: entry for name, entry in made.items() if name not in known.get(section, {})}
-            for section, made in entries.items()
+            section: {name: entry for name, entry in section_entries.items() if name not in known.get(section, {})}
+            for section, section_entries in entries.items()
         }
 
     def _make(self, stage: str, key: str) -> None:
@@ -140,8 +140,8 @@ class ChainFolder:
         (self.place / params.FILE).write_text(text, encoding="utf-8")
 
 
-def _digest(asked: Any) -> str:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+def _digest(inputs: Any) -> str:
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:12]
 
 
 @cache

@@ -57,14 +57,17 @@ def _log(result: searched.Searched) -> None:
     """An MLflow run of the search, with its page and table; each chain has one of its own."""
     settings = {"max_loss": result.budget.max_loss, "target": result.budget.target}
     won = name_of(result.winner.chain) if result.winner else "none"
-    numbers = {"tried": len(result.tried), "keep_the_budget": sum(each.keeps(result.budget) for each in result.tried)}
+    numbers = {
+        "tried": len(result.tried),
+        "keep_the_budget": sum(attempt.keeps(result.budget) for attempt in result.tried),
+    }
     runs.log(f"compress-table@{result.run}", {**settings, "winner": won}, numbers, {}, paths.compression(result.run))
 
 
 def _require_something_learned(student: gates.Measured, teacher: gates.Measured) -> None:
     """Raise InputError if a model says the same of every row, and its teacher does not."""
-    if (said := one_answer.only(student.answers)) and not one_answer.only(teacher.answers):
-        raise InputError(one_answer.sentence(said[0], student.rows))
+    if (only_answer := one_answer.only(student.answers)) and not one_answer.only(teacher.answers):
+        raise InputError(one_answer.sentence(only_answer[0], student.rows))
 
 
 @dataclass(frozen=True)
@@ -124,16 +127,17 @@ class ChainSearch:
         Raises ReferenceEndedError if the teacher's process died, which is no fault of the chain.
         """
         try:
-            one = self.measured(chain)
+            attempt = self.measured(chain)
         except interleaved.ReferenceEndedError:
             raise
         except InputError as error:
             say(f"compress {self.run}: {name_of(chain)}: {error}")
             return Tried(chain, refused=str(error))
-        logged = {"score": one.score, "loss_points": one.loss, "size_bytes": one.size_bytes}
+        logged = {"score": attempt.score, "loss_points": attempt.loss, "size_bytes": attempt.size_bytes}
         runs.log(f"compress-search@{self.run}", {"chain": name_of(chain)}, {"metrics": logged}, {})
-        say(f"compress {self.run}: {name_of(chain)}: {one.loss:+.2f} points lost at {one.size_share:.1%} of the bytes")
-        return one
+        lost = f"{attempt.loss:+.2f} points lost at {attempt.size_share:.1%} of the bytes"
+        say(f"compress {self.run}: {name_of(chain)}: {lost}")
+        return attempt
 
     def measured(self, chain: Chain) -> Tried:
         """The score and the cost of a chain's model. Raises InputError if the model cannot be made or opened."""
@@ -145,11 +149,11 @@ class ChainSearch:
         loss = variants.difference(self.teacher.value, student.value)
         most = 100 * gates.most_lost(student, self.teacher, chains.SURE)
         share = student.size_bytes / self.teacher.size_bytes
-        one = Tried(chain, student.value, loss, student.size_bytes, share, loss_most=most)
-        if len(chain) > 1 and not one.keeps(self.budget):
-            return one  # nobody asks how fast it is
+        attempt = Tried(chain, student.value, loss, student.size_bytes, share, loss_most=most)
+        if len(chain) > 1 and not attempt.keeps(self.budget):
+            return attempt  # nobody asks how fast it is
         (median, least, greatest), runtime = self.latency(chain, folder)
-        return replace(one, latency_share=median, latency_spread=(least, greatest), runtime=runtime)
+        return replace(attempt, latency_share=median, latency_spread=(least, greatest), runtime=runtime)
 
     def latency(self, chain: Chain, folder: Path) -> tuple[interleaved.Spread, str]:
         """The latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
@@ -161,14 +165,14 @@ class ChainSearch:
 
     def _runtimes(self, name: str, folder: Path) -> dict[str, Path]:
         """By which runtimes a model may answer, with what each opens; by torch alone if it cannot be exported."""
-        wanted = resources.read().runtime
+        runtime_named = resources.read().runtime
         both = {"torch": folder}
-        if wanted != "torch":
+        if runtime_named != "torch":
             try:
                 both["onnx"] = self.folder.exported(name)
             except InputError as error:
                 say(f"compress {self.run}: {name}: measured with torch only: {error}")
-        return {wanted: both[wanted]} if wanted in both else both
+        return {runtime_named: both[runtime_named]} if runtime_named in both else both
 
     @cached_property
     def teacher_runtime(self) -> str:
@@ -195,16 +199,16 @@ class ChainSearch:
         rules = chain_entries.gates_of(self.run)
         verdicts = [] if rules else [f"no promote entry has the run {self.run}, so no gate was checked"]
         unfit: list[Chain] = []
-        left = [each for each in chains.best(tried, self.budget) if each.shows(self.budget)]
-        while left:
-            winner, compared = left[0], list[str]()
+        candidates = [attempt for attempt in chains.best(tried, self.budget) if attempt.shows(self.budget)]
+        while candidates:
+            winner, compared = candidates[0], list[str]()
             if self.budget.target == "latency":
-                winner, compared = ranking.fastest(left, self._opens, self._split, resources.read().threads)
+                winner, compared = ranking.fastest(candidates, self._opens, self._split, resources.read().threads)
             verdicts += compared
             if self._accepted(winner.chain, rules, verdicts):
                 return winner, verdicts, unfit
             unfit.append(winner.chain)
-            left.remove(winner)
+            candidates.remove(winner)
         return None, verdicts, unfit
 
     def _opens(self, tried: Tried) -> Path:
@@ -226,7 +230,7 @@ class ChainSearch:
             decision = gates.decide(challenger, self.teacher, rule.model_copy(update={"approval": False}))
             word = "accepts" if decision.passed else "refuses"
             verdicts += [f"the gate of {name} {word} {' + '.join(chain)} as champion in the teacher's place:"]
-            verdicts += [str(each) for each in decision.findings if decision.passed or not each.passed]
+            verdicts += [str(finding) for finding in decision.findings if decision.passed or not finding.passed]
             if rule.gate == "dry_run":
                 verdicts.append(f"promote.{name}.gate is dry_run, so it stops nothing")
             elif rule.approval and decision.passed:

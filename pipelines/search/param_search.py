@@ -36,9 +36,9 @@ def search(run: str, run_trial: RunTrial) -> tuning_page.Trials:
         trials = study(run, tuned, base)
         while _ended(trials) < _count(tuned):
             _try(run, trials, tuned, base, metric, run_trial)
-    tried = [(values(tuned, each.params), each.value) for each in trials.trials if each.value is not None]
+    tried = [(values(tuned, trial.params), trial.value) for trial in trials.trials if trial.value is not None]
     if not tried:
-        reasons = [each.user_attrs[REASON] for each in trials.trials if REASON in each.user_attrs]
+        reasons = [trial.user_attrs[REASON] for trial in trials.trials if REASON in trial.user_attrs]
         raise InputError(f"no trial of {run} could be trained; the last one: {reasons[-1]}")
     result = tuning_page.Trials(run, metric, tuned.split, tried)
     with paths.fresh_folder(paths.tuning(run)) as out:
@@ -133,7 +133,7 @@ def study(run: str, search: Tune, base: Finetune) -> Any:
 
 def _ended(trials: Any) -> int:
     """The number of trials that have a score, or a reason why they have none; interrupted trials have neither."""
-    return sum(each.value is not None or REASON in each.user_attrs for each in trials.trials)
+    return sum(trial.value is not None or REASON in trial.user_attrs for trial in trials.trials)
 
 
 def _draw(trial_of_study: Any, name: str, among: Range | list[Any]) -> None:

@@ -14,14 +14,14 @@ def main(key: str) -> None:
     corpus = plugins.load("pipelines.data.corpora", entry.corpus)
     if entry.edition not in corpus.SOURCES:
         raise UsageError(f"params.yaml: ingest.{key}.edition: {choices('edition', entry.edition, corpus.SOURCES)}")
-    wanted = sources.only(corpus.SOURCES[entry.edition], entry.only, f"params.yaml: ingest.{key}.only")
+    chosen = sources.only(corpus.SOURCES[entry.edition], entry.only, f"params.yaml: ingest.{key}.only")
     cache = paths.downloads(entry.corpus, entry.edition)
-    files = fetch.fetch_all(wanted, cache)
+    files = fetch.fetch_all(chosen, cache)
     corpus.verify(cache, entry.edition)
     with paths.fresh_folder(paths.raw(key)) as out:
         for file in files:
             _take(file, out / file.name)
-        licences = {source.name: source.licence for source in wanted}
+        licences = {source.name: source.licence for source in chosen}
         provenance.write(out, "ingest", entry.model_dump(), files, licences=licences)
 
 

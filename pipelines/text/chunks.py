@@ -99,7 +99,7 @@ def _plain(text: str, start: int, end: int) -> Iterator[Piece]:
     """Pieces of text[start:end] of at most MAX_CHARACTERS."""
     while end - start > MAX_CHARACTERS:
         half, full = start + MAX_CHARACTERS // 2, start + MAX_CHARACTERS
-        places = ([found.start() for found in cut.finditer(text, half, full)] for cut in CUTS)
+        places = ([match.start() for match in cut.finditer(text, half, full)] for cut in CUTS)
         cut = next(filter(None, places), [full])[-1]
         yield Piece(start, text[start:cut], -1)
         start = cut

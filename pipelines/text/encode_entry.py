@@ -63,14 +63,14 @@ def _counted(
     done: Iterator[parallel.Encoded], counts: dict[str, dict[str, int]], split: str, cut_name: str, what: str
 ) -> Iterator[pa.RecordBatch]:
     """The batches of ids, counted as they pass."""
-    seen = 0
+    rows_done = 0
     with progress(what, counts["rows"][split], "rows") as advance:
         for ids, cut in done:
             counts["sequences"][split] += ids.num_rows
             counts["tokens"][split] += sum(ids.column("length").to_pylist())
             counts[cut_name][split] += cut
-            seen += len(ids.column("id").unique())  # a row may have several sequences
-            advance(seen)
+            rows_done += len(ids.column("id").unique())  # a row may have several sequences
+            advance(rows_done)
             yield ids
 
 

@@ -69,8 +69,8 @@ class MecabTokenizer(InPieces):
         words = pc.utf8_split_whitespace(pa.array(map(self._wakati, texts), pa.string()))
         coded = words.values.dictionary_encode()
         distinct = ragged([self._words[word] for word in coded.dictionary.to_pylist()])
-        found = distinct.take(coded.indices.to_numpy())
-        return Ragged(found.values, found.offsets[words.offsets.to_numpy()])
+        rows = distinct.take(coded.indices.to_numpy())
+        return Ragged(rows.values, rows.offsets[words.offsets.to_numpy()])
 
     def words(self, texts: Sequence[str]) -> np.ndarray | None:
         """The number of words of each text, and the number of words not in the dictionary: (N, 2)."""
@@ -156,8 +156,8 @@ class Config:
             ("word_tokenizer_type", "mecab", "basic"),
             ("subword_tokenizer_type", subwords, "wordpiece"),
         ):
-            if (found := config.get(key, default)) != only:
-                raise InputError(f"{folder / protocol.CONFIG}: {key} is {shown(found)}; only {only!r} can be read")
+            if (value := config.get(key, default)) != only:
+                raise InputError(f"{folder / protocol.CONFIG}: {key} is {shown(value)}; only {only!r} can be read")
         package = (config.get("mecab_kwargs") or {}).get("mecab_dic", "unidic_lite")
         names = {package: name for name, package in DICTIONARIES.items()}
         if not isinstance(package, str) or package not in names:

@@ -18,7 +18,7 @@ def nfkc(text: str) -> str:
         return text
     pattern, forms = _exchanges()
     try:
-        return pattern.sub(lambda found: forms[found.group()], text)
+        return pattern.sub(lambda match: forms[match.group()], text)
     except KeyError:
         return unicodedata.normalize("NFKC", text)
 
@@ -50,6 +50,8 @@ _SECONDS = frozenset("\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0c
 
 def _ranges(letters: list[str]) -> str:
     """Sorted characters as the inside of a regular expression's brackets."""
-    starts = [each for i, each in enumerate(letters) if not i or ord(letters[i - 1]) != ord(each) - 1]
-    ends = [each for i, each in enumerate(letters) if i + 1 == len(letters) or ord(letters[i + 1]) != ord(each) + 1]
+    starts = [letter for i, letter in enumerate(letters) if not i or ord(letters[i - 1]) != ord(letter) - 1]
+    ends = [
+        letter for i, letter in enumerate(letters) if i + 1 == len(letters) or ord(letters[i + 1]) != ord(letter) + 1
+    ]
     return "".join(f"{re.escape(a)}-{re.escape(b)}" for a, b in zip(starts, ends, strict=True))

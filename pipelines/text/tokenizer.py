@@ -64,8 +64,8 @@ def used(folder: Path) -> dict[str, Any]:
     It has special_tokens and fingerprint and, for kind span, stride and max_question. It is {} for a folder that
     `encode` has not written.
     """
-    found = read_config(folder).get(OURS, {})
-    return found if isinstance(found, dict) else {}
+    facts = read_config(folder).get(OURS, {})
+    return facts if isinstance(facts, dict) else {}
 
 
 def windows(folder: Path) -> dict[str, int]:
@@ -103,9 +103,9 @@ def positions(config: Mapping[str, Any]) -> int | None:
 
     RoBERTa's positions begin after the id of its padding; XLNet's are relative, so it takes any length.
     """
-    found = config.get("max_position_embeddings")
+    count = config.get("max_position_embeddings")
     offset = (config.get("pad_token_id") or 0) + 1 if config.get("model_type") == "roberta" else 0
-    return None if found is None or config.get("model_type") == "xlnet" else int(found) - offset
+    return None if count is None or config.get("model_type") == "xlnet" else int(count) - offset
 
 
 def encoder_config(folder: Path) -> dict[str, Any]:

@@ -113,14 +113,14 @@ def _bpe(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
     model = settings["model"]
     vocabulary = {piece: new[i] for piece, i in model["vocab"].items() if i in new}
     pairs = [merge for merge in model["merges"] if "".join(_pair(merge)) in vocabulary]
-    kept = [merge for merge in pairs if all(part in vocabulary for part in _pair(merge))]
-    return _around(settings, new) | {"model": model | {"vocab": vocabulary, "merges": kept}}
+    merges = [merge for merge in pairs if all(part in vocabulary for part in _pair(merge))]
+    return _around(settings, new) | {"model": model | {"vocab": vocabulary, "merges": merges}}
 
 
 def _unigram(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:
     model = settings["model"]
-    kept = [entry for i, entry in enumerate(model["vocab"]) if i in new]
-    return _around(settings, new) | {"model": model | {"vocab": kept, "unk_id": new[model["unk_id"]]}}
+    entries = [entry for i, entry in enumerate(model["vocab"]) if i in new]
+    return _around(settings, new) | {"model": model | {"vocab": entries, "unk_id": new[model["unk_id"]]}}
 
 
 def _around(settings: dict[str, Any], new: dict[int, int]) -> dict[str, Any]:

@@ -42,9 +42,9 @@ def fetch(name: str, number: int, path: str) -> Path:
         _remove_what_was_cut_off()
         with tempfile.TemporaryDirectory(dir=HOME, prefix=f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-") as aside:
             with store.explained(what):
-                found = mlflow.artifacts.download_artifacts(f"{uri}/{path}", dst_path=aside)
+                downloaded = mlflow.artifacts.download_artifacts(f"{uri}/{path}", dst_path=aside)
             if not place.exists():  # another process may have downloaded it meanwhile
-                os.rename(found, place)
+                os.rename(downloaded, place)
         _forget_others(version)
     os.utime(version)
     return place
@@ -72,6 +72,6 @@ def _runs(pid: str) -> bool:
 
 def _forget_others(version: Path) -> None:
     """Keep the KEPT last used versions, and remove the others. Processes that have their files open still read them."""
-    others = [each for each in HOME.iterdir() if each != version and not each.name.startswith(PARTIAL)]
-    for each in sorted(others, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)[KEPT - 1 :]:
-        shutil.rmtree(each, ignore_errors=True)
+    others = [folder for folder in HOME.iterdir() if folder != version and not folder.name.startswith(PARTIAL)]
+    for folder in sorted(others, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)[KEPT - 1 :]:
+        shutil.rmtree(folder, ignore_errors=True)

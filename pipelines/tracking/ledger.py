@@ -155,8 +155,8 @@ def append(
     user owns `name`.
     """
     after, digest = known.last
-    given = {"verdict": verdict or {}, "content": content or {}}
-    event = Event(uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, **given)
+    documents = {"verdict": verdict or {}, "content": content or {}}
+    event = Event(uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, **documents)
     client = store.connect()
     with store.explained(f"{name}: {action} of version {version} was not recorded"):
         if not create(client, name):
@@ -287,5 +287,5 @@ def has_version(client: MlflowClient, name: str, number: int) -> bool:
 
 def actor() -> str:
     """The name to record as writer of an event: BERTLINE_ACTOR, else the MLflow user, else the user of this machine."""
-    given = os.environ.get("BERTLINE_ACTOR") or os.environ.get("MLFLOW_TRACKING_USERNAME")
-    return given or f"{getpass.getuser()}@{socket.gethostname()}"
+    name = os.environ.get("BERTLINE_ACTOR") or os.environ.get("MLFLOW_TRACKING_USERNAME")
+    return name or f"{getpass.getuser()}@{socket.gethostname()}"

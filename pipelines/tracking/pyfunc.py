@@ -38,8 +38,8 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
             answers = self.predictor.predict(rows)
             plain = {name: answers.column(name).to_pylist() for name in answers.column_names if name != "scores"}
             if params and params.get("scores") and "scores" in answers.column_names:
-                each = zip(*answers.column("scores").to_pylist(), strict=True)
-                plain |= dict(zip(labels(self.predictor), each, strict=True))
+                columns = zip(*answers.column("scores").to_pylist(), strict=True)
+                plain |= dict(zip(labels(self.predictor), columns, strict=True))
             return pd.DataFrame(plain)
 
     mlflow.models.set_model(Model())
@@ -49,7 +49,7 @@ def _folder(artifacts: dict[str, str], config: dict[str, Any]) -> Path:
     """The folder for config["runtime"]: by default the registered runtime; load_model can pass another."""
     runtime = config.get("runtime")
     if runtime and FOLDERS.get(runtime) not in artifacts:
-        raise InputError(choices("runtime", runtime, [each for each in FOLDERS if FOLDERS[each] in artifacts]))
+        raise InputError(choices("runtime", runtime, [key for key in FOLDERS if FOLDERS[key] in artifacts]))
     names = [FOLDERS[runtime]] if runtime else FOLDERS.values()
     return Path(next(artifacts[name] for name in names if name in artifacts))
 

@@ -109,14 +109,14 @@ def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
     """The first version with the same md5s; None if there is none, or if `tags` has no md5."""
     if not tags.get("md5"):
         return None
-    found = client.search_model_versions(f"name='{name}' and tag.md5='{tags['md5']}'")
-    same = (each for each in found if all(each.tags.get(key, "") == tags.get(key, "") for key in SAME))
-    return min((int(each.version) for each in same), default=None)
+    registered = client.search_model_versions(f"name='{name}' and tag.md5='{tags['md5']}'")
+    same = (version for version in registered if all(version.tags.get(key, "") == tags.get(key, "") for key in SAME))
+    return min((int(version.version) for version in same), default=None)
 
 
 def _artifacts(folder: Path, exported: Path | None, profile: Path | None) -> dict[str, str]:
-    given = {pyfunc.FOLDERS["torch"]: folder, pyfunc.FOLDERS["onnx"]: exported, PROFILE: profile}
-    return {name: str(place) for name, place in given.items() if place}
+    folders = {pyfunc.FOLDERS["torch"]: folder, pyfunc.FOLDERS["onnx"]: exported, PROFILE: profile}
+    return {name: str(place) for name, place in folders.items() if place}
 
 
 def _requirements(runtime: str) -> list[str]:
@@ -131,14 +131,14 @@ def _log(client: MlflowClient, name: str, tags: dict[str, str], **model: Any) ->
         with mlflow.start_run(experiment_id=store.experiment(client), run_name=f"register {name}", tags=tags):
             logged = mlflow.pyfunc.log_model(name="model", **model)
         ledger.create(client, name)  # before `name`, so that one user owns both
-        made = mlflow.register_model(logged.model_uri, name, await_registration_for=0, tags=tags)
-    return int(made.version)
+        created = mlflow.register_model(logged.model_uri, name, await_registration_for=0, tags=tags)
+    return int(created.version)
 
 
 def get(name: str, alias: str) -> Version:
     """The version of `name` with `alias`; the ledger decides which is champion. Raises InputError if there is none."""
     client, held = store.connect(), aliases_of(name)
-    aliases = {each: int(number) for each, number in held.items() if each != CHAMPION}
+    aliases = {alias_name: int(number) for alias_name, number in held.items() if alias_name != CHAMPION}
     if champion := ledger.champion(name):
         aliases[CHAMPION] = champion
     if alias not in aliases:
@@ -156,7 +156,7 @@ def aliases_of(name: str) -> dict[str, str]:
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
-            names = [each.name for each in client.search_registered_models() if not each.name.endswith(ledger.SUFFIX)]
+            names = [m.name for m in client.search_registered_models() if not m.name.endswith(ledger.SUFFIX)]
             raise InputError(f"{store.shown()}: {choices('registered model', name, names)}") from None
 
 
@@ -195,7 +195,7 @@ def versions() -> list[Version]:
 def made_from(stages: list[dict[str, Any]], md5: str) -> list[dict[str, Any]]:
     """The teachers of the model with this md5: registered versions whose model one of `stages` read to make it."""
     read = {digest for stage in stages for digest in stage["read"].values()} - {md5}  # an export reads the model itself
-    return [{"model": each.name, "version": each.version} for each in versions() if each.tags.get("md5") in read]
+    return [{"model": v.name, "version": v.version} for v in versions() if v.tags.get("md5") in read]
 
 
 def content(version: Version) -> dict[str, str]:
@@ -247,8 +247,8 @@ def profile(version: Version) -> Path:
 def _logged(version: Version) -> dict[str, str]:
     """The artifacts of a version: name -> path in the version."""
     try:
-        found = _described(version).flavors["python_function"]["artifacts"]
-        return {str(name): str(each["path"]) for name, each in found.items()}
+        artifacts = _described(version).flavors["python_function"]["artifacts"]
+        return {str(name): str(artifact["path"]) for name, artifact in artifacts.items()}
     except (KeyError, TypeError, AttributeError):
         raise _foreign(version) from None
 
@@ -282,8 +282,8 @@ def _table(verdict: dict[str, Any]) -> str:
     if not verdict["findings"]:
         return "The gate is off: nothing was measured."
     rows = [
-        [each["rule"], f"{each['found']:.4g}", f"{each['asked']:.4g}", "yes" if each["passed"] else "no"]
-        for each in verdict["findings"]
+        [finding["rule"], f"{finding['found']:.4g}", f"{finding['asked']:.4g}", "yes" if finding["passed"] else "no"]
+        for finding in verdict["findings"]
     ]
     lines = [["rule", "found", "asked", "passed"], ["---"] * 4, *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

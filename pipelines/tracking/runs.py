@@ -35,8 +35,8 @@ def find(stage: str, wrote: dict[str, str]) -> str:
     client = store.connect()
     tags = " and ".join(f"tags.`md5 {path}` = '{md5}'" for path, md5 in wrote.items())
     with store.explained(f"{stage}: its run cannot be looked up"):
-        found = client.search_runs([store.experiment(client)], f"tags.stage = '{stage}' and {tags}", max_results=1)
-    return found[0].info.run_id if found else ""
+        runs = client.search_runs([store.experiment(client)], f"tags.stage = '{stage}' and {tags}", max_results=1)
+    return runs[0].info.run_id if runs else ""
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

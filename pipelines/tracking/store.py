@@ -20,8 +20,8 @@ _USER_INFO = re.compile(r"(?<=://)[^/\s]+@")  # in an address, such as `user:pas
 
 def uri() -> str:
     """The tracking store's address."""
-    if given := os.environ.get("MLFLOW_TRACKING_URI"):
-        return given
+    if address := os.environ.get("MLFLOW_TRACKING_URI"):
+        return address
     HOME.mkdir(parents=True, exist_ok=True)
     return _local()
 
@@ -60,8 +60,8 @@ def connect() -> "MlflowClient":
 
 def experiment(client: "MlflowClient") -> str:
     """The id of the project's experiment, which `connect` creates."""
-    found: Any = client.get_experiment_by_name(EXPERIMENT)
-    return str(found.experiment_id)
+    held: Any = client.get_experiment_by_name(EXPERIMENT)
+    return str(held.experiment_id)
 
 
 def _local() -> str:
@@ -85,8 +85,8 @@ def explained(what: str) -> Iterator[None]:
         yield
     # OSError: a full disk, or `requests` fails to upload; ImportError: a database driver is missing
     except (MlflowException, OSError, ImportError) as error:
-        said = without_passwords(str(error)) or type(error).__name__
-        refused = "Permission denied" in said or "error code 403" in said
-        why = "this user has no permission for it" if refused else one_line(InputError(said))
+        message = without_passwords(str(error)) or type(error).__name__
+        refused = "Permission denied" in message or "error code 403" in message
+        why = "this user has no permission for it" if refused else one_line(InputError(message))
         cause = error if shown() == uri() else None  # the cause may contain the password, and Prefect logs causes
         raise InputError(f"{what} at {shown()}: {why}") from cause

@@ -167,7 +167,7 @@ def _trainer() -> Any:
     class Trainer(TorchTrainer):
         def _create_default_callbacks(self) -> list[Any]:
             every = super()._create_default_callbacks()  # type: ignore[misc]
-            return [each for each in every if not isinstance(each, PlacementGroupCleanerCallback)]
+            return [callback for callback in every if not isinstance(callback, PlacementGroupCleanerCallback)]
 
     return Trainer
 
@@ -176,7 +176,7 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
     """Run Ray's trainer. Raises InputError with the error that the loop returned, or with Ray's own reasons."""
     from ray.train import ControllerError, WorkerGroupError
 
-    left = max_failures
+    tries_left = max_failures
     while True:
         try:
             message = fit().return_value
@@ -185,9 +185,9 @@ def _to_its_end(fit: Callable[[], Any], max_failures: int) -> None:
             reasons = {str(failure).strip().splitlines()[-1] for failure in error.worker_failures.values()}
             raise InputError(f"training failed {max_failures + 1} times: {'; '.join(reasons)}") from error
         except ControllerError:  # Ray gives up if a worker dies while its group starts; resume from the checkpoint
-            if not left:
+            if not tries_left:
                 raise
-            left -= 1
+            tries_left -= 1
     if message:
         raise InputError(message)
 
@@ -200,8 +200,8 @@ def _shared(job: Job) -> Callable[[], Job]:
     handle = ray.put(job)
 
     def get() -> Job:
-        found: Job = ray.get(handle)
-        unpickled.note(found.model)
-        return found
+        job: Job = ray.get(handle)
+        unpickled.note(job.model)
+        return job
 
     return get

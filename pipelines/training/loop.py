@@ -279,6 +279,6 @@ def watched(model: nn.Module, watch: Watch) -> dict[str, float]:
     model.eval()
     with torch.random.fork_rng(), torch.inference_mode():
         torch.manual_seed(0)
-        found = watch(model)
+        scores = watch(model)
     strategies.train_mode(model)
-    return found
+    return scores

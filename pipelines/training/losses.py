@@ -149,6 +149,8 @@ def held_out(model: nn.Module, batches: Batches, predict: Predict) -> dict[str, 
     return {name: round(value, 6) for name, value in scores.items()}
 
 
-def _cross_entropy(found: Prediction) -> Sums:
-    total = nn.functional.cross_entropy(found.logits.float(), found.labels, ignore_index=IGNORE, reduction="sum")
-    return total, (found.labels != IGNORE).sum()
+def _cross_entropy(prediction: Prediction) -> Sums:
+    total = nn.functional.cross_entropy(
+        prediction.logits.float(), prediction.labels, ignore_index=IGNORE, reduction="sum"
+    )
+    return total, (prediction.labels != IGNORE).sum()

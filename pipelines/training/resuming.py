@@ -65,7 +65,7 @@ def resume(
         return Progress()
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-    return Progress(**{each.name: state[each.name] for each in fields(Progress)})
+    return Progress(**{entry.name: state[entry.name] for entry in fields(Progress)})
 
 
 def write(state: dict[str, Any], path: Path) -> None:

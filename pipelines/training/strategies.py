@@ -63,7 +63,7 @@ def describe(model: nn.Module) -> str:
     """A sentence with the number of parameters that train, the number of all parameters, and the parts that train."""
     parts = {"embeddings": backbones.embeddings(model)}
     parts |= {f"layer {i}": [layer] for i, layer in enumerate(backbones.layers(model), start=1)}
-    trains = [name for name, found in parts.items() if any(p.requires_grad for m in found for p in m.parameters())]
+    trains = [name for name, modules in parts.items() if any(p.requires_grad for m in modules for p in m.parameters())]
     total = sum(p.numel() for p in model.parameters())
     train = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return f"{train:,} of {total:,} parameters train: {', '.join([*trains, 'head'])}"

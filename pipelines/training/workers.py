@@ -37,9 +37,9 @@ def start(**options: Any) -> bool:
     if ray.is_initialized():
         return False
     _require_a_listener()
-    given: dict[str, Any] = {"runtime_env": runtime_environment(), "include_dashboard": False} | options
+    arguments: dict[str, Any] = {"runtime_env": runtime_environment(), "include_dashboard": False} | options
     try:
-        _init(given)
+        _init(arguments)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         if address() == "local":
             raise

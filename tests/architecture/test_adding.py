@@ -20,14 +20,14 @@ def test_a_corpus_of_ones_own_is_added_as_the_page_says(checkout: Path, monkeypa
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     blocks = BLOCK.findall((ROOT / "docs" / "adding.md").read_text(encoding="utf-8"))
     assert [language for language, _, _ in blocks] == ["csv", "csv", "yaml", "sh", "sh", "text"]
-    said = ""
+    output = ""
     for language, what, content in blocks:
         if language == "sh":
             done = subprocess.run(["sh", "-e", "-c", content], capture_output=True, text=True, check=False)
             assert (done.returncode != 0) == (what == "fails"), done.stderr
-            said = done.stderr
+            output = done.stderr
         elif language == "text":
-            assert content == said
+            assert content == output
         else:
             Path(what).parent.mkdir(exist_ok=True)
             Path(what).write_text(content, encoding="utf-8")

@@ -20,11 +20,11 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_result_names_its_command_versions_and_cpu(file: Path) -> None:
-    found = json.loads(file.read_text(encoding="utf-8"))
-    assert found["cpu"]
-    assert found["cores"] > 0
-    assert found["versions"]
-    script = found["command"].split()[1]
+    result = json.loads(file.read_text(encoding="utf-8"))
+    assert result["cpu"]
+    assert result["cores"] > 0
+    assert result["versions"]
+    script = result["command"].split()[1]
     assert script == f"benchmarks/{file.stem.partition('-')[0]}.py"  # one script has several results: compress-livedoor
     assert (ROOT / script).is_file()
 
@@ -45,7 +45,9 @@ def test_this_cpu_is_named_with_what_makes_it_fast(harness: Any) -> None:
     assert all(flag in known for flag in flags.split())
 
 
-def test_no_results_yet_are_none_and_a_broken_file_is_one_sentence(harness: Any, tmp_path: Path) -> None:
+def test_a_missing_result_file_reads_as_empty_and_a_broken_one_fails_in_one_sentence(
+    harness: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "kept.json"
     assert harness.kept(None, "claims") == harness.kept(file, "claims") == []
     file.write_text("")
@@ -80,7 +82,7 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
     def model(name: str, digest: str) -> dict[str, str]:
         return {"path": f"artifacts/models/{name}", "md5": digest}
 
-    def made(name: str, source: str, digest: str) -> dict[str, Any]:
+    def locked_stage(name: str, source: str, digest: str) -> dict[str, Any]:
         return {
             "params": {"params.yaml": {f"compress.{name}": entries[name]}},
             "deps": [model(entries[name]["teacher"], source)],
@@ -88,8 +90,8 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
         }
 
     locked = {
-        "compress@few": made("few", "b", "f"),
-        "compress@int8": made("int8", "f", "i"),
+        "compress@few": locked_stage("few", "b", "f"),
+        "compress@int8": locked_stage("int8", "f", "i"),
         "evaluate@int8": {"deps": [model("int8", "i")]},
     }
     assert not runs.complete("int8", entries, locked), "its metrics are not there"
@@ -99,7 +101,7 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
     assert runs.complete("int8", entries, locked)
     assert not runs.complete("few", entries, locked), "it was not evaluated"
     assert not runs.complete("int8", {**entries, "few": {"teacher": "big", "layers": 1}}, locked)
-    assert not runs.complete("int8", entries, locked | {"compress@few": made("few", "b", "another")})
+    assert not runs.complete("int8", entries, locked | {"compress@few": locked_stage("few", "b", "another")})
     assert not runs.complete("int8", entries, locked | {"evaluate@int8": {"deps": [model("int8", "older")]}})
 
     assert runs.folder("int8", entries, [1, 2], locked) == Path("artifacts/models/int8")
@@ -115,7 +117,7 @@ def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
     assert runs.folder("few", entries | {"few": {"teacher": "big", "layers": 1}}, [1, 2], locked) is None
 
 
-def test_another_seed_sees_what_is_ready_and_makes_the_rest(
+def test_another_seed_reuses_finished_artefacts_and_makes_the_rest(
     harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = importlib.import_module("compress_runs")
@@ -125,7 +127,7 @@ def test_another_seed_sees_what_is_ready_and_makes_the_rest(
         (models / name).mkdir(parents=True)
     (tmp_path / "encoders").mkdir()
     runs.link(here, {"few"})
-    assert {each.name for each in (here / models).iterdir()} == {"big", "half"}
+    assert {folder.name for folder in (here / models).iterdir()} == {"big", "half"}
     runs.forget(here, [models / "half", models / "few"], here / "origins/half", "now")  # another teacher's turn
-    assert {each.name for each in (here / models).iterdir()} == {"big"}
+    assert {folder.name for folder in (here / models).iterdir()} == {"big"}
     assert (models / "half").is_dir()

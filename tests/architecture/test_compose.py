@@ -39,25 +39,25 @@ def commands(service: dict[str, Any]) -> Iterator[list[str]]:
     """The commands that a service of our own image runs."""
     command = service.get("entrypoint", ["bertline"]) + service.get("command", [])
     if command[:2] == ["sh", "-c"]:
-        yield from (shlex.split(each) for each in command[2].split("&&"))
+        yield from (shlex.split(part) for part in command[2].split("&&"))
     else:
         yield command
 
 
-OURS = [command for each in SERVICES.values() if "build" in each for command in commands(each)]
+OURS = [command for service in SERVICES.values() if "build" in service for command in commands(service)]
 
 
-def test_what_a_service_names_is_there() -> None:
+def test_files_and_services_that_a_service_names_exist() -> None:
     volumes = yaml.safe_load(FILE.read_text())["volumes"]
     used = set()
-    for name, each in SERVICES.items():
-        assert ("image" in each) != ("build" in each), name
-        depends = each.get("depends_on", {})
+    for name, service in SERVICES.items():
+        assert ("image" in service) != ("build" in service), name
+        depends = service.get("depends_on", {})
         for other in depends:
             assert other in SERVICES, (name, other)
             if isinstance(depends, dict) and depends[other]["condition"] == "service_healthy":
                 assert "healthcheck" in SERVICES[other], (name, other)
-        for volume in each.get("volumes", []):
+        for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert (FILE.parent / source).exists() if source.startswith(".") else source in volumes, volume
             used.add(source)
@@ -65,8 +65,8 @@ def test_what_a_service_names_is_there() -> None:
 
 
 def test_an_address_names_a_service_and_its_port() -> None:
-    given = [pair for each in SERVICES.values() for pair in each.get("environment", {}).items()]
-    values = [str(value) for name, value in given if not name.endswith("ORIGINS")]  # those are a browser's
+    variables = [pair for service in SERVICES.values() for pair in service.get("environment", {}).items()]
+    values = [str(value) for name, value in variables if not name.endswith("ORIGINS")]  # those are a browser's
     hosts = [urlsplit(value) for value in values if "://" in value]
     assert len(hosts) >= 6
     ports = {"objects": 9000, "prefect": 4200, "mlflow": 5000, "database": None}
@@ -78,15 +78,15 @@ def test_an_address_names_a_service_and_its_port() -> None:
 def test_each_variable_is_read_by_something() -> None:
     prefects = prefect.settings.Settings().to_environment_variables()
     options = {option.envvar for option in mlflow_cli.commands["server"].params}
-    seen = 0
-    for each in SERVICES.values():
-        for name, value in each.get("environment", {}).items():
+    checked = 0
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
             mlflows = name in options or hasattr(mlflow.environment_variables, name)
             assert name in KNOWN or name in prefects or mlflows, name
-            seen += 1
+            checked += 1
             if "postgresql" in str(value):
                 make_url(value).get_dialect().import_dbapi()  # the driver is installed
-    assert seen >= 15
+    assert checked >= 15
 
 
 def test_a_published_address_passes_the_host_check_and_prefect_has_its_key() -> None:
@@ -97,35 +97,37 @@ def test_a_published_address_passes_the_host_check_and_prefect_has_its_key() -> 
     assert "*" not in server["PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"]
     key = server["PREFECT_SERVER_API_AUTH_STRING"]
     assert "${BERTLINE_PASSWORD}" in key
-    clients = [each["environment"] for each in SERVICES.values() if "PREFECT_API_URL" in each.get("environment", {})]
+    clients = [
+        service["environment"] for service in SERVICES.values() if "PREFECT_API_URL" in service.get("environment", {})
+    ]
     assert len(clients) == 2
-    assert all(each["PREFECT_API_AUTH_STRING"] == key for each in clients)
+    assert all(variables["PREFECT_API_AUTH_STRING"] == key for variables in clients)
     module, _, name = SERVICES["prefect"]["entrypoint"][4].partition(":")
     assert (module, callable(getattr(prefect_server, name))) == (prefect_server.__name__, True)
 
 
 def test_a_lease_is_kept_as_bertline_up_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = SERVICES["prefect"]["environment"]
+    environment = SERVICES["prefect"]["environment"]
     monkeypatch.delenv("PREFECT_CLIENT_MAX_RETRIES", raising=False)
     prefect_settings.use_local_state()
     name = "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"
-    assert given[name] == local_servers.environment()[name] == local_servers.LEASES
-    assert any(volume.endswith(f":{given['PREFECT_HOME']}") for volume in SERVICES["prefect"]["volumes"])
+    assert environment[name] == local_servers.environment()[name] == local_servers.LEASES
+    assert any(volume.endswith(f":{environment['PREFECT_HOME']}") for volume in SERVICES["prefect"]["volumes"])
     retries = SERVICES["worker"]["environment"]["PREFECT_CLIENT_MAX_RETRIES"]
     assert str(retries) == os.environ["PREFECT_CLIENT_MAX_RETRIES"]
 
 
-@pytest.mark.parametrize("command", [each for each in OURS if each[0] in ("bertline", "mlflow")], ids=" ".join)
-def test_an_option_of_ours_or_of_mlflow_is_there(command: list[str]) -> None:
+@pytest.mark.parametrize("command", [command for command in OURS if command[0] in ("bertline", "mlflow")], ids=" ".join)
+def test_options_of_bertline_and_mlflow_exist(command: list[str]) -> None:
     group: Any = typer.main.get_command(cli.cli) if command[0] == "bertline" else mlflow_cli
-    known = {option for each in group.commands[command[1]].params for option in each.opts}
-    given = {word for word in command if word.startswith("--")}
-    assert given
-    assert given <= known
+    known = {option for parameter in group.commands[command[1]].params for option in parameter.opts}
+    options = {word for word in command if word.startswith("--")}
+    assert options
+    assert options <= known
 
 
-@pytest.mark.parametrize("command", [each for each in OURS if each[0] == "prefect"], ids=" ".join)
-def test_an_option_of_prefect_is_there(
+@pytest.mark.parametrize("command", [command for command in OURS if command[0] == "prefect"], ids=" ".join)
+def test_options_of_prefect_exist(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [word for word in command[1:] if word != "--no-prompt"]
@@ -134,8 +136,8 @@ def test_an_option_of_prefect_is_there(
     with pytest.raises(SystemExit) as ended:
         prefect.cli.app()
     assert not ended.value.code
-    said = capsys.readouterr().out
-    assert all(word in said for word in words if word.startswith("--"))
+    help_text = capsys.readouterr().out
+    assert all(word in help_text for word in words if word.startswith("--"))
 
 
 @pytest.mark.slow
@@ -151,9 +153,9 @@ def test_the_bucket_is_made_once(checkout: Path) -> None:
     assert f"s3://{bucket['Name']}" in SERVICES["mlflow"]["entrypoint"]
 
 
-def test_what_is_made_outlives_its_container_and_what_ends_is_started_again() -> None:
+def test_services_restart_and_the_checkout_is_mounted() -> None:
     jobs = {"bucket", "deployments"}
-    assert {name for name, each in SERVICES.items() if each.get("restart") != "unless-stopped"} == jobs
+    assert {name for name, service in SERVICES.items() if service.get("restart") != "unless-stopped"} == jobs
     folder = next(line.split()[1] for line in DOCKERFILE.splitlines() if line.startswith("WORKDIR"))
     for name in ("worker", "deployments"):  # the one runs the flows of the checkout that the other has registered
         assert f"..:{folder}" in SERVICES[name]["volumes"]
@@ -162,7 +164,7 @@ def test_what_is_made_outlives_its_container_and_what_ends_is_started_again() ->
 
 
 @pytest.mark.slow
-def test_what_dvc_has_goes_to_the_objects_and_comes_back(checkout: Path) -> None:
+def test_dvc_pushes_to_the_object_store_and_pulls_back(checkout: Path) -> None:
     Repo.init(no_scm=True).close()
     _, *remote = (ROOT / ".dvc/config").read_text().partition("['remote")
     with Path(".dvc/config").open("a") as config:
@@ -171,13 +173,13 @@ def test_what_dvc_has_goes_to_the_objects_and_comes_back(checkout: Path) -> None
     rows.write_text("rows")
     with servers.s3(checkout / "s3") as s3:
         values = servers.KEYS | {"AWS_ENDPOINT_URL_S3": s3.address}
-        given = {name: values[name] for name in SERVICES["worker"]["environment"] if name in values}
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | given
+        secrets = {name: values[name] for name in SERVICES["worker"]["environment"] if name in values}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | secrets
         for command in ("add rows.txt", "push --remote compose", "pull --remote compose"):
             if command.startswith("pull"):
                 rows.unlink()
                 shutil.rmtree(".dvc/cache")
             subprocess.run([sys.executable, "-m", "dvc", *command.split()], env=environment, check=True)
-        kept = s3.client().list_objects_v2(Bucket=servers.BUCKET, Prefix="dvc/")
+        listing = s3.client().list_objects_v2(Bucket=servers.BUCKET, Prefix="dvc/")
     assert rows.read_text() == "rows"
-    assert kept["KeyCount"] == 1
+    assert listing["KeyCount"] == 1

@@ -26,7 +26,7 @@ from pipelines.graph import checking
 from tests.support.places import ROOT
 
 WALK = "tests/serving/test_readme.py::test_the_way_from_a_clone_to_an_answer"
-USE = "tests/flows/test_cli.py::test_use_makes_a_file_active_and_refuses_to_lose_edits"
+USE = "tests/flows/test_cli.py::test_use_activates_a_file_and_refuses_to_lose_edits"
 # each command of README -> the test that runs it, or the script that every change must pass
 RUN_BY = {
     "make run": WALK,
@@ -124,7 +124,7 @@ def test_generated_pages_are_what_docs_generate_writes() -> None:
     assert generate.test_tables() == read("docs/tests.md"), "run python docs/generate.py"
 
 
-def test_readme_is_read_in_five_minutes() -> None:
+def test_readme_can_be_read_in_five_minutes() -> None:
     assert len(read("README.md").splitlines()) <= 150
 
 
@@ -136,13 +136,15 @@ def test_a_page_is_wrapped_and_leads_somewhere(page: str) -> None:
     assert [command for command in commands(text) if not is_there(command)] == []
 
 
-def test_what_is_wrong_with_a_page_is_found() -> None:
+def test_planted_faults_of_a_page_are_found() -> None:
     assert {"README.md", "CHANGELOG.md", "docs/glossary.md", "encoders/mini-ja/README.md"} < set(pages())
     assert long_lines(f"| {'x' * 100} |\n```\n{'x' * 101}\n```\n{'x' * 101}\n{'x' * 100}") == ["x" * 101]
     links = "[a](README.md) [b](nothing.md) [c](docs/log/README.md#nothing) [d](#one-two) [e](#three) [f](https://x.y)"
     assert broken_links(f"{links}\n# One, two", ROOT) == ["nothing.md", "docs/log/README.mdnothing", "three"]
-    told = "```sh\nmake run  # all\ncurl -d '{}' x\n```\n`bertline\nserve it`, `params.yaml`, `python docs/none.py`"
-    assert commands(told) == {"make run", "curl", "bertline serve it", "python docs/none.py"}
+    page_text = (
+        "```sh\nmake run  # all\ncurl -d '{}' x\n```\n`bertline\nserve it`, `params.yaml`, `python docs/none.py`"
+    )
+    assert commands(page_text) == {"make run", "curl", "bertline serve it", "python docs/none.py"}
     wrong = ["make rum", "bertline server", "python -m pipelines.stages.tune x", "python docs/none.py"]
     assert not any(map(is_there, wrong))
 
@@ -174,12 +176,12 @@ def test_commands_of_the_owners_pages_are_run(page: str) -> None:
         command, *options = re.split(r" (?=--)", line)
         file, run = ELSEWHERE.get(command, ("tests/flows/test_story.py", re.sub(r" [0-9a-f]{8}$", "", command)))
         assert run in read(file), line
-        assert all(file != "tests/flows/test_story.py" or each.split()[0] in story for each in options), line
+        assert all(file != "tests/flows/test_story.py" or option.split()[0] in story for option in options), line
 
 
 def test_the_commands_for_a_cluster_are_whole_as_pasted() -> None:
     """Without the mode a driver is not let in, and without the token no node starts."""
-    block = next(each for each in blocks(read("docs/cluster.md"), "") if "ray start" in each)
+    block = next(block for block in blocks(read("docs/cluster.md"), "") if "ray start" in block)
     lines = [line.partition("#")[0].split() for line in block.splitlines()]
     assert lines[0][:3] == ["ray", "get-auth-token", "--generate"]
     assert lines[1] == ["export", "RAY_AUTH_MODE=token"]
@@ -212,7 +214,7 @@ def test_prefects_deployments_name_real_flows() -> None:
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
     flows = {d["entrypoint"].split(":")[1] for d in deployments}
     assert flows == {"retrain", "promote", "score", "score_windows", "backfill", "watch", "new_data"}
-    told = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "flows").glob("*.py"))
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "flows").glob("*.py"))
     jobs = yaml.safe_load((ROOT / "params.yaml").read_text())["score"]
     for deployment in deployments:
         path, name = deployment["entrypoint"].split(":")
@@ -223,12 +225,12 @@ def test_prefects_deployments_name_real_flows() -> None:
         assert deployment.get("parameters", {}).get("job", "nightly") in jobs
         for trigger in deployment.get("triggers", []):
             DeploymentEventTrigger.model_validate(trigger)
-            assert all(f'"{event.removeprefix("bertline.")}"' in told for event in trigger["expect"])
+            assert all(f'"{event.removeprefix("bertline.")}"' in code for event in trigger["expect"])
         for schedule in deployment.get("schedules", []):
             CronSchedule(cron=schedule["cron"])
 
 
-def test_each_deployment_is_tried_again_and_ends_and_tells_of_a_failure() -> None:
+def test_each_deployment_has_retries_a_time_limit_and_a_failure_hook() -> None:
     known = Settings().to_environment_variables(exclude_unset=False)
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
     for deployment in deployments:

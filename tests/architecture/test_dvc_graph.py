@@ -40,11 +40,11 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Listed]:
     """The stages of dvc.yaml under every ready-made params file."""
 
     def make(folder: Path) -> None:
-        found = {name: listed for params in PARAMS for name, listed in under(params, folder / params.stem)}
-        (folder / "stages.json").write_text(json.dumps(found))
+        stages = {name: listed for params in PARAMS for name, listed in under(params, folder / params.stem)}
+        (folder / "stages.json").write_text(json.dumps(stages))
 
-    found = json.loads((once.made(tmp_path_factory, "stages", make) / "stages.json").read_text())
-    return {name: Listed(*listed) for name, listed in found.items()}
+    stages = json.loads((once.made(tmp_path_factory, "stages", make) / "stages.json").read_text())
+    return {name: Listed(*listed) for name, listed in stages.items()}
 
 
 def under(params: Path, here: Path) -> Iterator[tuple[str, Listed]]:
@@ -57,7 +57,7 @@ def under(params: Path, here: Path) -> Iterator[tuple[str, Listed]]:
         for stage in repo.index.stages:
             assert isinstance(stage, PipelineStage)
             section, _, key = stage.name.partition("@")
-            keys = [str(each) for dep in stage.params for each in dep.params]
+            keys = [str(param) for dep in stage.params for param in dep.params]
             entry = values[section][key] if key else {}
             yield f"{params.name}: {stage.name}", Listed([dep.def_path for dep in stage.deps], keys, entry)
 
@@ -82,7 +82,7 @@ def runs(stages: dict[str, Listed]) -> dict[str, set[str]]:
         section = name.partition(": ")[2].partition("@")[0]
         if section == code_manifest.STAGE:
             continue
-        plugins = (section, *(stage.entry[each.key] for each in closures[section].named))
+        plugins = (section, *(stage.entry[plugin.key] for plugin in closures[section].named))
         if plugins not in known:
             known[plugins] = code_manifest.runs(closures[section], stage.entry)
         known[name] = known[plugins]
@@ -91,8 +91,8 @@ def runs(stages: dict[str, Listed]) -> dict[str, set[str]]:
 
 def differences(runs: set[str], deps: set[str]) -> dict[str, list[str]]:
     """What is missing among `deps`, and what is too much."""
-    found = {"missing": sorted(runs - deps), "too many": sorted(deps - runs)}
-    return {name: files for name, files in found.items() if files}
+    differing = {"missing": sorted(runs - deps), "too many": sorted(deps - runs)}
+    return {name: files for name, files in differing.items() if files}
 
 
 def test_deps_are_the_files_that_a_stage_runs(
@@ -103,7 +103,7 @@ def test_deps_are_the_files_that_a_stage_runs(
     assert {name: files for name, files in wrong.items() if files} == {}
 
 
-def test_a_dep_left_out_is_found_and_so_is_one_too_many(
+def test_a_missing_dep_and_an_extra_dep_are_found(
     stages: dict[str, Listed], runs: dict[str, set[str]], manifests: dict[str, str]
 ) -> None:
     name = "params.yaml: finetune@headlines"
@@ -113,7 +113,7 @@ def test_a_dep_left_out_is_found_and_so_is_one_too_many(
     assert differences(runs[name], deps | {app}) == {"too many": [app]}
 
 
-def test_code_that_no_stage_runs_makes_none_stale(manifests: dict[str, str]) -> None:
+def test_a_change_in_code_that_no_stage_runs_makes_no_stage_stale(manifests: dict[str, str]) -> None:
     listed = {file for text in manifests.values() for file in code_manifest.read(text)}
     assert len(listed) > 150
     for file in ("entries/promote.py", "entries/tune.py", "graph/checking.py", "serving/app.py"):
@@ -137,7 +137,7 @@ class OtherWords(ast.NodeTransformer):
         return node
 
 
-def test_comments_docstrings_and_format_make_nothing_stale(copy: Path, manifests: dict[str, str]) -> None:
+def test_a_change_of_comments_docstrings_or_format_makes_no_stage_stale(copy: Path, manifests: dict[str, str]) -> None:
     """Every file is written anew from its syntax tree: on other lines, with other quotes, and without comments."""
     files = list((copy / "pipelines").rglob("*.py"))
     assert len(files) > 200
@@ -150,7 +150,9 @@ def test_comments_docstrings_and_format_make_nothing_stale(copy: Path, manifests
 @pytest.mark.parametrize(
     "file", ["training/loop.py", "data/formats/archives.py", "compression/methods/pkd.py", "core/errors.py"]
 )
-def test_a_statement_makes_stale_what_runs_it(file: str, copy: Path, manifests: dict[str, str]) -> None:
+def test_a_changed_statement_makes_the_stages_that_run_it_stale(
+    file: str, copy: Path, manifests: dict[str, str]
+) -> None:
     with (copy / "pipelines" / file).open("a") as opened:
         opened.write("\nMORE = 1\n")
     edited = {path.as_posix(): text for path, text in code_manifest.manifests(copy).items()}
@@ -210,7 +212,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("change", [*SAME, *OTHER])
-def test_a_digest_is_of_statements(change: str, tmp_path: Path) -> None:
+def test_a_digest_covers_statements_only(change: str, tmp_path: Path) -> None:
     """The digest is written down here: it is the same by every Python."""
     before, after = (SAME | OTHER)[change]
     file = tmp_path / "file.py"
@@ -223,7 +225,7 @@ def test_a_digest_is_of_statements(change: str, tmp_path: Path) -> None:
     assert (code_manifest.digest(edited) == was) is (change in SAME)
 
 
-def test_a_file_that_is_no_python_is_one_sentence(copy: Path) -> None:
+def test_a_file_that_is_no_python_fails_in_one_sentence(copy: Path) -> None:
     file = copy / "pipelines/training/loop.py"
     file.write_text("def f(:\n")
     with pytest.raises(InputError, match=r"training/loop\.py: line 1: not valid Python \(invalid syntax"):
@@ -261,12 +263,12 @@ def test_a_closure_follows_functions_plugins_and_packages(tmp_path: Path) -> Non
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = closure("pipelines/a.py", tmp_path)
+    followed = closure("pipelines/a.py", tmp_path)
     a_b_c = {"pipelines/a.py", "pipelines/room/b.py", "pipelines/c.py"}
     plugins = {"pipelines/any/x.py", "pipelines/any/y.py"}
-    assert set(found.files) == a_b_c | plugins | {"pipelines/code/__init__.py", "pipelines/code/d.py"}
-    assert [tuple(each) for each in found.named] == [("pipelines.kinds", "kind")]
-    assert found.chain("pipelines/code/d.py") == ["pipelines/a.py", "pipelines/c.py", "pipelines/code/d.py"]
+    assert set(followed.files) == a_b_c | plugins | {"pipelines/code/__init__.py", "pipelines/code/d.py"}
+    assert [tuple(plugin) for plugin in followed.named] == [("pipelines.kinds", "kind")]
+    assert followed.chain("pipelines/code/d.py") == ["pipelines/a.py", "pipelines/c.py", "pipelines/code/d.py"]
 
 
 def test_a_plugin_that_is_not_there_is_named_with_those_that_are() -> None:
@@ -277,14 +279,14 @@ def test_a_plugin_that_is_not_there_is_named_with_those_that_are() -> None:
         code_manifest.runs(stage, {"method": "dynamic_int"}, where="params.yaml: compress.x")
 
 
-def test_resources_make_nothing_stale(stages: dict[str, Listed]) -> None:
+def test_a_change_of_resources_makes_no_stage_stale(stages: dict[str, Listed]) -> None:
     keys = {key for stage in stages.values() for key in stage.params}
     assert "finetune.headlines" in keys
     assert not any(key.startswith("resources") for key in keys)
 
 
 def test_every_plugin_that_an_entry_names_is_a_dep_of_its_own() -> None:
-    named = {(each.package, each.key) for stage in code_manifest.stages().values() for each in stage.named}
+    named = {(plugin.package, plugin.key) for stage in code_manifest.stages().values() for plugin in stage.named}
     assert named == {
         ("pipelines.data.corpora", "corpus"),
         ("pipelines.text.tokenizers", "tokenizer"),

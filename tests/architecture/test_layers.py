@@ -81,7 +81,7 @@ REPLACED = {"tls_utils.add_port_to_grpc_server"}
 
 def patches(tree: ast.AST) -> Iterator[str]:
     """Where something of a library is replaced, and so for the whole process."""
-    taken = {
+    imported = {
         (alias.asname or alias.name).split(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
@@ -99,7 +99,7 @@ def patches(tree: ast.AST) -> Iterator[str]:
             while isinstance(root, ast.Attribute):
                 root = root.value
             ours = isinstance(target, ast.Attribute) and ast.unparse(target) in REPLACED
-            if isinstance(target, ast.Attribute) and isinstance(root, ast.Name) and root.id in taken and not ours:
+            if isinstance(target, ast.Attribute) and isinstance(root, ast.Name) and root.id in imported and not ours:
                 yield f"{ast.unparse(node)} replaces what every user of it shares"
 
 
@@ -116,7 +116,7 @@ def joins(tree: ast.AST) -> Iterator[str]:
             names = node.args
         else:
             continue
-        if any(isinstance(each, ast.Name | ast.Attribute) and not ast.unparse(each).isupper() for each in names):
+        if any(isinstance(name, ast.Name | ast.Attribute) and not ast.unparse(name).isupper() for name in names):
             yield f"{ast.unparse(node)} may lead out of its folder: paths.below(folder, name)"
 
 
@@ -168,36 +168,36 @@ def named_above(place: Path, tree: ast.AST) -> Iterator[str]:
 
 def violations(place: Path, source: str) -> list[str]:
     """Every rule that the file at `place` breaks, as sentences."""
-    tree, here, found = ast.parse(source), room_of(place), []
+    tree, here, lines = ast.parse(source), room_of(place), []
     for name in imports(tree):
         top, *rest = name.split(".")
         if name.startswith("."):
-            found.append(f"{place}: relative import {name}")
+            lines.append(f"{place}: relative import {name}")
         if top == "flows" and here != "flows":
-            found.append(f"{place} imports {name}: nothing may depend on flows/")
+            lines.append(f"{place} imports {name}: nothing may depend on flows/")
         if top == "pipelines" and rest and rest[0] in RANK and rest[0] != here and RANK[rest[0]] >= RANK.get(here, 0):
-            found.append(f"{place} imports {name}: {here} may not know {rest[0]}")
+            lines.append(f"{place} imports {name}: {here} may not know {rest[0]}")
         if top in DOORS and not str(place).startswith(DOORS[top]):
-            found.append(f"{place} imports {top}: its door is {' or '.join(DOORS[top])}")
+            lines.append(f"{place} imports {top}: its door is {' or '.join(DOORS[top])}")
     if here in LIGHT:
         heavy = {name.split(".")[0] for name in imports(tree, nested=False)} & HEAVY
-        found += [f"{place} imports {name} at its top: import it where it is used" for name in sorted(heavy)]
+        lines += [f"{place} imports {name} at its top: import it where it is used" for name in sorted(heavy)]
     limit = 80 if here == "stages" else 60 if here == "flows" and "@flow(" in source else 300
     if len(source.splitlines()) > limit:
-        found.append(f"{place}: {len(source.splitlines())} lines, over {limit}")
+        lines.append(f"{place}: {len(source.splitlines())} lines, over {limit}")
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= 40:
-            found.append(f"{place}: {node.name} has over 40 lines")
-    found += [f"{place}: {patched}" for patched in patches(tree)]
-    found += [f"{place}: {read}" for read in reads(place, tree)]
-    found += [f"{place}: {named}" for named in named_above(place, tree)]
+            lines.append(f"{place}: {node.name} has over 40 lines")
+    lines += [f"{place}: {patched}" for patched in patches(tree)]
+    lines += [f"{place}: {read}" for read in reads(place, tree)]
+    lines += [f"{place}: {named}" for named in named_above(place, tree)]
     if str(place).startswith(WRITTEN_BY_OTHERS):
-        found += [f"{place}: {joined}" for joined in joins(tree)]
+        lines += [f"{place}: {joined}" for joined in joins(tree)]
     if not ast.get_docstring(tree):
-        found.append(f"{place}: its first line must say what it is")
+        lines.append(f"{place}: its first line must say what it is")
     if place.stem in SHADOWING:
-        found.append(f"{place}: its name shadows the standard library")
-    return found
+        lines.append(f"{place}: its name shadows the standard library")
+    return lines
 
 
 @pytest.mark.parametrize("place", FILES, ids=str)
@@ -205,7 +205,7 @@ def test_a_file_keeps_the_rules(place: Path) -> None:
     assert violations(place, (ROOT / place).read_text(encoding="utf-8")) == []
 
 
-def test_the_rooms_are_those_that_are_ranked() -> None:
+def test_every_package_has_a_rank_among_the_layers() -> None:
     """No room without a rank, no rank without a room."""
     assert {room_of(place) for place in FILES} - {"pipelines"} == set(RANK)
 
@@ -280,5 +280,5 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_violation_is_found(name: str) -> None:
     place, source, sentence = PLANTED[name]
-    found = violations(Path(place), source)
-    assert any(sentence in line for line in found), found
+    lines = violations(Path(place), source)
+    assert any(sentence in line for line in lines), lines

@@ -34,7 +34,7 @@ class Listed(NamedTuple):
 
 
 PAGE = (ROOT / "docs/private-names.md").read_text(encoding="utf-8")
-LIST = [Listed(*found) for found in LINE.findall(OBJECT.sub("", PAGE))]
+LIST = [Listed(*fields) for fields in LINE.findall(OBJECT.sub("", PAGE))]
 ATTRIBUTES = {name: set(re.findall(r"\w+", names)) for name, names in OBJECT.findall(PAGE)}
 FILES = [path for top in ("pipelines", "flows") for path in sorted((ROOT / top).rglob("*.py"))]
 
@@ -48,13 +48,13 @@ def resolved(name: str) -> Any:
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:count]))
+            value = importlib.import_module(".".join(parts[:count]))
         except ModuleNotFoundError:
             continue
         for part in parts[count:]:
-            annotated = getattr(found, "__annotations__", {})
-            found = annotated[part] if part in annotated else getattr(found, part)
-        return found
+            annotated = getattr(value, "__annotations__", {})
+            value = annotated[part] if part in annotated else getattr(value, part)
+        return value
     raise AttributeError(name)
 
 
@@ -67,7 +67,7 @@ def used(source: str) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in VENDORS
         for alias in node.names
     }
-    own = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     defined = {name for node in ast.walk(tree) for name in names_of(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in defined:
@@ -76,8 +76,8 @@ def used(source: str) -> Iterator[str]:
             inside = [part for part in (node.module or "").split(".") if is_private(part)]
             undocumented = f"{node.module}.".startswith(UNDOCUMENTED)
             yield from (alias.name for alias in node.names if inside or undocumented or is_private(alias.name))
-    for node in own.values():
-        for base in bases(node, own, vendors):
+    for node in classes.values():
+        for base in bases(node, classes, vendors):
             yield from (name for name in body_names(node) if is_private(name) and hasattr(base, name))
 
 
@@ -87,45 +87,47 @@ def names_of(node: ast.AST) -> list[str]:
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [
-        each.attr
+        part.attr
         for target in targets
-        for each in ast.walk(target)
-        if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self"
+        for part in ast.walk(target)
+        if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "self"
     ]
 
 
-def bases(node: ast.ClassDef, own: dict[str, ast.ClassDef], vendors: dict[str, str]) -> Iterator[Any]:
+def bases(node: ast.ClassDef, classes: dict[str, ast.ClassDef], vendors: dict[str, str]) -> Iterator[Any]:
     """Classes of libraries that a class is made from, at any depth within its file."""
     for base in map(ast.unparse, node.bases):
-        if base in own:
-            yield from bases(own[base], own, vendors)
+        if base in classes:
+            yield from bases(classes[base], classes, vendors)
         elif base in vendors:
             yield resolved(vendors[base])
 
 
 def body_names(node: ast.ClassDef) -> Iterator[str]:
-    for each in node.body:
-        if isinstance(each, ast.FunctionDef):
-            yield each.name
-        elif isinstance(each, ast.Assign):
-            yield from (target.id for target in each.targets if isinstance(target, ast.Name))
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement.name
+        elif isinstance(statement, ast.Assign):
+            yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
 
 
 def test_every_private_name_that_is_used_is_listed_and_the_other_way_round() -> None:
-    last = {each.name.rpartition(".")[2] for each in LIST}
+    last = {listed.name.rpartition(".")[2] for listed in LIST}
     places = {name: path.relative_to(ROOT) for path in FILES for name in used(path.read_text(encoding="utf-8"))}
     assert len(LIST) >= 5
     assert {name: place for name, place in places.items() if name not in last} == {}, "list it in docs/private-names.md"
     assert last - set(places) == set(), "it is used no more: take it out of docs/private-names.md"
 
 
-@pytest.mark.parametrize("each", LIST, ids=lambda each: each.name)
-def test_a_private_name_is_still_there(each: Listed) -> None:
-    assert version(each.package).split("+")[0] == each.version, f"look at {each.name} again, then change its version"
-    resolved(each.name)
+@pytest.mark.parametrize("listed", LIST, ids=lambda listed: listed.name)
+def test_a_private_name_is_still_there(listed: Listed) -> None:
+    assert version(listed.package).split("+")[0] == listed.version, (
+        f"look at {listed.name} again, then change its version"
+    )
+    resolved(listed.name)
 
 
-def test_a_name_that_vanished_is_said() -> None:
+def test_a_private_name_that_vanished_is_reported() -> None:
     with pytest.raises(AttributeError, match="_never"):
         resolved("torch._never")
 
@@ -150,7 +152,7 @@ def test_a_planted_private_name_is_found(what: str) -> None:
     assert name in list(used(source))
 
 
-def test_private_names_of_our_own_are_no_libraries() -> None:
+def test_private_names_of_this_project_need_no_listing() -> None:
     source = (
         "class A:\n    def __init__(self):\n        self._x = 1\n"
         "    def _y(self):\n        return self._x + other._y()\n"
@@ -172,7 +174,7 @@ def test_attributes_of_dvcs_objects_are_listed_and_the_other_way_round() -> None
     read = {pair for path in files for pair in attributes(path.read_text(encoding="utf-8"))}
     assert len(read) > 30
     listed = {
-        (variable, name) for variable, classes in OBJECTS.items() for each in classes for name in ATTRIBUTES[each]
+        (variable, name) for variable, classes in OBJECTS.items() for owner in classes for name in ATTRIBUTES[owner]
     }
     assert read == listed
 
@@ -184,9 +186,9 @@ def test_dvcs_objects_have_these_attributes(checkout: Path) -> None:
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"it": stage}}))
     Repo.init(".", no_scm=True).close()
     with Repo(".") as repo:
-        (made,) = repo.index.stages
-        params, dep = sorted(made.deps, key=lambda each: each not in made.params)
-        objects = [repo, made, made.outs[0], dep, params]
-        assert [f"{type(each).__module__}.{type(each).__name__}" for each in objects] == [*ATTRIBUTES]
-        for each, (name, wanted) in zip(objects, ATTRIBUTES.items(), strict=True):
-            assert {attribute for attribute in wanted if not hasattr(each, attribute)} == set(), name
+        (dvc_stage,) = repo.index.stages
+        params, dep = sorted(dvc_stage.deps, key=lambda dep: dep not in dvc_stage.params)
+        objects = [repo, dvc_stage, dvc_stage.outs[0], dep, params]
+        assert [f"{type(instance).__module__}.{type(instance).__name__}" for instance in objects] == [*ATTRIBUTES]
+        for instance, (name, expected) in zip(objects, ATTRIBUTES.items(), strict=True):
+            assert {attribute for attribute in expected if not hasattr(instance, attribute)} == set(), name

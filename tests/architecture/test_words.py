@@ -27,7 +27,7 @@ HISTORY = ("CHANGELOG.md", "docs/log/", "docs/decisions/", "tests/architecture/t
 TEXT = (".py", ".md", ".yaml", ".toml", ".txt")
 
 
-def found(text: str) -> list[str]:
+def old_words(text: str) -> list[str]:
     return [
         f"{hit.group()!r}: say {word}" for old, word in OLD.items() for hit in re.finditer(old, text, re.IGNORECASE)
     ]
@@ -37,15 +37,15 @@ def tracked() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    kept = [name for name in listed if name.endswith(TEXT) and not name.startswith((*HISTORY, "samples/"))]
-    return [ROOT / name for name in kept if (ROOT / name).is_file() and not name.endswith("vocab.txt")]
+    names = [name for name in listed if name.endswith(TEXT) and not name.startswith((*HISTORY, "samples/"))]
+    return [ROOT / name for name in names if (ROOT / name).is_file() and not name.endswith("vocab.txt")]
 
 
 def test_old_words_are_gone() -> None:
     files = tracked()
     assert len(files) > 200
-    said = {path.relative_to(ROOT).as_posix(): found(path.read_text(encoding="utf-8")) for path in files}
-    assert {name: words for name, words in said.items() if words} == {}
+    hits = {path.relative_to(ROOT).as_posix(): old_words(path.read_text(encoding="utf-8")) for path in files}
+    assert {name: words for name, words in hits.items() if words} == {}
 
 
 PLANTED = [
@@ -63,7 +63,7 @@ PLANTED = [
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_planted_old_word_is_found(planted: str) -> None:
-    assert len(found(planted)) == 1
+    assert len(old_words(planted)) == 1
 
 
 # names that say nothing of what a variable holds; they may live for a line or two
@@ -86,9 +86,9 @@ def vague(source: str) -> Iterator[str]:
                 yield f"line {min(at)}: {name} lives {max(at) - min(at) + 1} lines; name what it holds"
 
 
-@pytest.mark.parametrize("room", ["pipelines", "flows"])
+@pytest.mark.parametrize("room", ["pipelines", "flows", "tests", "benchmarks"])
 def test_a_variable_says_what_it_holds(room: str) -> None:
-    files = sorted((ROOT / room).rglob("*.py"))
+    files = [path for path in sorted((ROOT / room).rglob("*.py")) if ROOT / "tests/serving" not in path.parents]
     assert len(files) > 20
     lines = [f"{path.relative_to(ROOT)}: {line}" for path in files for line in vague(path.read_text(encoding="utf-8"))]
     assert lines == []

@@ -52,7 +52,7 @@ def run_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("family", "kind", "head", "pooling", "tokens"), HEADS)
-def test_its_lines_open_the_folder(
+def test_the_code_on_a_model_card_opens_the_folder(
     family: str, kind: str, head: str, pooling: str | None, tokens: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = saved(family, kind, head, pooling, tokens, checkout)
@@ -71,13 +71,13 @@ def test_its_lines_open_the_folder(
 @pytest.mark.parametrize("family", ["modernbert", "bert", "roberta", "distilbert"])
 def test_a_pipeline_of_transformers_answers_as_the_predictor_does(family: str, checkout: Path) -> None:
     """It is given a Japanese folder, and nothing else."""
-    folder, given = saved(family, "single", "native", None, "mecab_wordpiece", checkout), rows("single")
+    folder, table = saved(family, "single", "native", None, "mecab_wordpiece", checkout), rows("single")
     classify = pipeline("text-classification", model=str(folder))  # nothing asks whether to trust code of the folder
-    found = Predictor.load(folder).predict(given)
-    for said, text in zip(found.to_pylist(), given.column("text").to_pylist(), strict=True):
+    answers = Predictor.load(folder).predict(table)
+    for row, text in zip(answers.to_pylist(), table.column("text").to_pylist(), strict=True):
         (answer,) = classify(text)
-        assert answer["label"] == said["label"]
-        assert answer["score"] == pytest.approx(said["score"], abs=1e-5)
+        assert answer["label"] == row["label"]
+        assert answer["score"] == pytest.approx(row["score"], abs=1e-5)
 
 
 def test_a_tokenizer_of_another_family_leaves_nothing_behind(checkout: Path) -> None:
@@ -92,22 +92,24 @@ def test_a_tokenizer_of_another_family_leaves_nothing_behind(checkout: Path) -> 
     assert "auto_map" not in protocol.read_config(checkout / "other")
 
 
-def test_a_folder_that_only_bertline_opens_says_how(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_card_of_a_folder_that_only_bertline_opens_says_how(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, task = model_folder.load_tuned(saved("bert", "single", "native", None, "wordpiece", checkout))
     (checkout / "small").mkdir()
     model_folder.save(int8.quantize(model), checkout / "small", checkout / "model", task)
-    said = (checkout / "small" / card.FILE).read_text(encoding="utf-8")
+    text = (checkout / "small" / card.FILE).read_text(encoding="utf-8")
     assert (
         "transformers does not support the format of its int8 weights. They are in `bertline.safetensors`"
-        in " ".join(said.split())
+        in " ".join(text.split())
     )
     with pytest.raises(OSError, match=r"no file named model\.safetensors"):
         AutoModelForSequenceClassification.from_pretrained(checkout / "small")
-    assert "The answer for a row may depend on the other rows of its batch" in " ".join(said.split())
-    assert "An `export` entry writes the model as `model.onnx`" in said
-    assert "takes an Arrow table with `text`." in said
+    assert "The answer for a row may depend on the other rows of its batch" in " ".join(text.split())
+    assert "An `export` entry writes the model as `model.onnx`" in text
+    assert "takes an Arrow table with `text`." in text
     predictor = run_lines(checkout / "small", monkeypatch)["predictor"]
-    wanted = Predictor.load(checkout / "small").predict(rows("single"))
-    assert predictor.predict(rows("single").select(["text"])).equals(wanted.drop(["id"]))
+    expected = Predictor.load(checkout / "small").predict(rows("single"))
+    assert predictor.predict(rows("single").select(["text"])).equals(expected.drop(["id"]))
     (checkout / "small" / "bertline.safetensors").rename(checkout / "small" / "model.safetensors")
-    assert Predictor.load(checkout / "small").predict(rows("single")).equals(wanted), "as folders of before have it"
+    assert Predictor.load(checkout / "small").predict(rows("single")).equals(expected), "as folders of before have it"

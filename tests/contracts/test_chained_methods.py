@@ -32,9 +32,13 @@ OF_HEADS = "heads: 2: the teacher has 1 or 2; every layer needs the same number,
 SHARE = "it changes single layers, but layers of the teacher share weights; share the layers afterwards"
 DIFFER = "layers of one group differ in the size of "
 PAIRS = [
-    *(((name, each), f"method: {name}: {SHARE}") for name in CUT for each in ("shared", "shared by modernbert")),
-    *((("share_layers", each), f"groups: {DIFFER}") for each in ("heads", "rows", "heads of modernbert")),
-    *(((name, each), OF_HEADS) for name in ("tinybert", "mobile") for each in ("heads", "heads of modernbert")),
+    *(
+        ((name, reshaped), f"method: {name}: {SHARE}")
+        for name in CUT
+        for reshaped in ("shared", "shared by modernbert")
+    ),
+    *((("share_layers", reshaped), f"groups: {DIFFER}") for reshaped in ("heads", "rows", "heads of modernbert")),
+    *(((name, reshaped), OF_HEADS) for name in ("tinybert", "mobile") for reshaped in ("heads", "heads of modernbert")),
 ]
 SAID = dict(PAIRS) | {  # (method, teacher) -> what is said
     ("tinybert", "heads of albert"): "heads: 2: the teacher has 1; every layer needs the same number",
@@ -63,40 +67,42 @@ def reshaped(before: str, places: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("before", RESHAPED)
 @pytest.mark.parametrize("name", METHODS)
-def test_a_reshaped_teacher(name: str, before: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_teacher_with_pruned_heads_or_shared_layers_is_compressed_or_refused(
+    name: str, before: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     teacher = reshaped(before, tmp_path_factory)
     assert shapes.of(model_folder.load_tuned(teacher)[0])
     places = (teacher, "single", checkout / "out")
-    if said := SAID.get((name, before)):
-        with pytest.raises(UsageError, match=rf"^params\.yaml: compress[:.] ?{said}"):
+    if message := SAID.get((name, before)):
+        with pytest.raises(UsageError, match=rf"^params\.yaml: compress[:.] ?{message}"):
             compressed.compressed(name, *places, **MORE.get(name, {}))
         return
-    made, _ = compressed.compressed(name, *places, **MORE.get(name, {}))
-    in_memory = Predictor(Torch.of(made, kinds.TASKS["single"]), checkout / "out")
-    wanted, found = compressed.logits(in_memory), compressed.logits(Predictor.load(checkout / "out"))
-    assert found.shape == (24, 3)
-    assert found == pytest.approx(wanted, abs=1e-6)
-    assert np.ptp(found, axis=0).min() > 0, "rows differ"
+    student, _ = compressed.compressed(name, *places, **MORE.get(name, {}))
+    in_memory = Predictor(Torch.of(student, kinds.TASKS["single"]), checkout / "out")
+    expected, served = compressed.logits(in_memory), compressed.logits(Predictor.load(checkout / "out"))
+    assert served.shape == (24, 3)
+    assert served == pytest.approx(expected, abs=1e-6)
+    assert np.ptp(served, axis=0).min() > 0, "rows differ"
 
 
 @pytest.mark.parametrize(("groups", "again"), [(1, 2), (2, 3)])
-def test_layers_that_share_are_not_parted(groups: int, again: int, checkout: Path) -> None:
+def test_layers_that_share_weights_are_not_separated(groups: int, again: int, checkout: Path) -> None:
     """More groups than the teacher has would be named in config.json, and not be in the file."""
     compressed.teacher("roberta", "single", checkout / "whole", layers=4)
     compressed.compressed("share_layers", checkout / "whole", "single", checkout / "shared", groups=groups, epochs=0)
     before = ", ".join(map(str, shapes.divided(4, groups)))
-    said = f"groups: {again} would separate layers of the teacher that share weights already, in the groups {before}"
-    with pytest.raises(UsageError, match=said):
+    message = f"groups: {again} would separate layers of the teacher that share weights already, in the groups {before}"
+    with pytest.raises(UsageError, match=message):
         compressed.compressed("share_layers", checkout / "shared", "single", checkout / "out", groups=again)
 
 
-def test_a_mobile_student_of_a_teacher_with_as_many_heads_in_every_layer(checkout: Path) -> None:
+def test_a_mobile_student_has_the_uniform_head_count_of_its_teacher(checkout: Path) -> None:
     """config.json says two heads, its note one in each layer; attention is compared head by head."""
     compressed.teacher("bert", "single", checkout / "whole", layers=4)
     compressed.compressed("prune_heads", checkout / "whole", "single", checkout / "teacher", share=0.5, epochs=0)
-    made, _ = compressed.compressed("mobile", checkout / "teacher", "single", checkout / "out")
-    assert made.config.num_attention_heads == 1
-    assert not shapes.of(made)
+    student, _ = compressed.compressed("mobile", checkout / "teacher", "single", checkout / "out")
+    assert student.config.num_attention_heads == 1
+    assert not shapes.of(student)
 
 
 @pytest.mark.parametrize("name", ["distilbert", "pkd", "theseus"])
@@ -106,10 +112,10 @@ def test_a_student_begins_with_its_teachers_layers_as_they_are(name: str, checko
     compressed.compressed("prune_heads", checkout / "whole", "single", checkout / "teacher", share=0.25, epochs=0)
     teacher, _ = model_folder.load_tuned(checkout / "teacher")
     more = {"learning_rate": 1e-9, "weight_decay": 0.0}
-    made, _ = compressed.compressed(name, checkout / "teacher", "single", checkout / "out", **more)
-    kept = [0, 2] if name == "distilbert" else [0, 1]
+    student, _ = compressed.compressed(name, checkout / "teacher", "single", checkout / "out", **more)
+    places = [0, 2] if name == "distilbert" else [0, 1]
     before = shapes.of(teacher)["heads"]
-    assert shapes.heads(made) == [before[i] for i in kept]
-    for mine, other in enumerate(kept):
-        one, whole = (backbones.layers(model)[i].state_dict() for model, i in ((made, mine), (teacher, other)))
-        assert all(tensor.numpy() == pytest.approx(whole[key].numpy(), abs=1e-6) for key, tensor in one.items())
+    assert shapes.heads(student) == [before[i] for i in places]
+    for mine, other in enumerate(places):
+        layer, whole = (backbones.layers(model)[i].state_dict() for model, i in ((student, mine), (teacher, other)))
+        assert all(tensor.numpy() == pytest.approx(whole[key].numpy(), abs=1e-6) for key, tensor in layer.items())

@@ -24,23 +24,23 @@ STEPS = 12  # of the entry below: 24 rows in batches of 8, four times
 @pytest.fixture
 def recorder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The tests' own method in the plugin folder; a teacher, a student, and encoded rows with a split to look at."""
-    own = Path(__file__).parents[1] / "support" / "methods"
-    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(own)])
+    folder = Path(__file__).parents[1] / "support" / "methods"
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(folder)])
     tiny.classifier(paths.model("teacher"))
     tiny.classifier(paths.model("student"), seed=7)
     rows = kinds.rows("single")
     for split in ("train", "dev"):
         tables.write(paths.rows("it") / f"{split}.parquet", rows.to_batches(), schema.ROWS["single"])
     kinds.TASKS["single"].with_(splits=("train", "dev")).save(paths.rows("it"))
-    asked(dev="dev")
+    write_params(dev="dev")
     encode.main("it")
-    found = plugins.load("pipelines.compression.methods", "recorder")
-    yield found
-    for kept in (found.given, found.events, found.scores):
-        kept.clear()
+    method = plugins.load("pipelines.compression.methods", "recorder")
+    yield method
+    for records in (method.given, method.events, method.scores):
+        records.clear()
 
 
-def asked(**more: Any) -> None:
+def write_params(**more: Any) -> None:
     """params.yaml with an entry for the method."""
     entry = {"teacher": "teacher", "data": "it", "method": "recorder", "student": str(paths.model("student"))}
     entry |= {"epochs": 4, "batch_size": 8, "learning_rate": 0.01, "evaluations": 4, "seed": 3} | more
@@ -52,7 +52,7 @@ def asked(**more: Any) -> None:
     Path("params.yaml").write_text(yaml.safe_dump(values))
 
 
-def test_the_context_has_all_that_a_method_may_need(recorder: ModuleType) -> None:
+def test_the_context_holds_what_a_method_may_use(recorder: ModuleType) -> None:
     teacher, task = model_folder.load_tuned(paths.model("teacher"))
     compress.main("small")
     (context,) = recorder.given
@@ -71,14 +71,14 @@ def test_the_context_has_all_that_a_method_may_need(recorder: ModuleType) -> Non
     model_folder.load_tuned(paths.model("small"))
 
 
-def test_without_a_split_to_look_at_the_last_weights_are_kept(recorder: ModuleType) -> None:
-    asked()
+def test_without_a_dev_split_the_last_weights_are_kept(recorder: ModuleType) -> None:
+    write_params()
     compress.main("small")
     (context,) = recorder.given
     assert context.data.dev is None
     assert context.watch is None
     assert not recorder.scores
-    asked(dev="test")
+    write_params(dev="test")
     with pytest.raises(UsageError, match=r"params\.yaml: compress\.small\.dev: no split 'test'; there are: dev, train"):
         compress.main("small")
 
@@ -87,7 +87,7 @@ def test_a_method_is_called_before_every_step_and_its_loss_knows_the_step(record
     compress.main("small")
     assert recorder.events == [(what, step) for step in range(STEPS) for what in ("before", "loss")]
     recorder.events.clear()
-    asked(accumulate=2)
+    write_params(accumulate=2)
     compress.main("small")
     assert recorder.events == [(what, step) for step in range(STEPS) for what in ("before", "loss", "loss")]
 
@@ -98,7 +98,7 @@ def test_a_run_cut_off_goes_on_at_its_step(recorder: ModuleType, monkeypatch: py
     assert recorder.events == [(what, step) for step in range(5, STEPS) for what in ("before", "loss")]
 
 
-def test_a_checkpoint_of_another_teacher_is_not_taken_up(recorder: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_of_another_teacher_is_not_reused(recorder: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The student, the rows and the params are the same: the teacher alone tells the two jobs apart."""
     cut_off(recorder, monkeypatch)
     tiny.classifier(paths.model("teacher"), seed=11)
@@ -120,13 +120,13 @@ def cut_off(recorder: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_weights_that_score_best_are_kept(recorder: ModuleType) -> None:
-    asked(dev="dev", epochs=40, learning_rate=3e-4, evaluations=8, unlearns_from=60)
+    write_params(dev="dev", epochs=40, learning_rate=3e-4, evaluations=8, unlearns_from=60)
     compress.main("small")
     values = [score for score, _ in recorder.scores]
     assert len(values) == 8
     assert values[-1] < max(values) > values[0], "it learns, then it unlearns"
     best = recorder.scores[values.index(max(values))][1]
-    found, _ = model_folder.load_tuned(paths.model("small"))
-    assert recorder.given[0].watch(found)["accuracy"] == max(values)
-    changed = {name for name, tensor in found.state_dict().items() if not tensor.equal(best[name])}
+    model, _ = model_folder.load_tuned(paths.model("small"))
+    assert recorder.given[0].watch(model)["accuracy"] == max(values)
+    changed = {name for name, tensor in model.state_dict().items() if not tensor.equal(best[name])}
     assert changed == {"bert.embeddings.word_embeddings.weight"}  # while it trains, of the words in use alone

@@ -61,39 +61,39 @@ def context(place: Path, family: str = "bert", kind: str = "single", layers: int
         return Context(teacher, task, data, tokenizer.load(source), None, 1, fit, place / "cache")
 
 
-def made(name: str, given: Context, **more: Any) -> Any:
+def compressed(name: str, context_of: Context, **more: Any) -> Any:
     method = plugins.load("pipelines.compression.methods", name)
-    given.fit.folder.mkdir(parents=True, exist_ok=True)
-    return method.compress(given, method.Params(**FEW | method.EXAMPLE | more))
+    context_of.fit.folder.mkdir(parents=True, exist_ok=True)
+    return method.compress(context_of, method.Params(**FEW | method.EXAMPLE | more))
 
 
 def size(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def opened(model: Any, given: Context, place: Path) -> Predictor:
+def opened(model: Any, context_of: Context, place: Path) -> Predictor:
     place.mkdir()
-    model_folder.save(model, place, place.parent / "encoder", given.task)
+    model_folder.save(model, place, place.parent / "encoder", context_of.task)
     return Predictor.load(place)
 
 
 @pytest.mark.parametrize(("name", "family", "kind"), pairwise([*STUDENTS], FAMILIES, [*TASKS]))
 def test_a_student_is_smaller_and_predicts(name: str, family: str, kind: str, checkout: Path) -> None:
-    given = context(checkout, family, kind)
-    before = size(given.teacher)
-    said = NOT_SERVED.get((name, family)) or NOT_SERVED.get((name, kind))
-    if said:
-        with pytest.raises(UsageError, match=f"^params.yaml: compress: {said}"):
-            made(name, given)
-        assert not given.cache.exists(), "the teacher was asked for nothing"
+    teaching = context(checkout, family, kind)
+    before = size(teaching.teacher)
+    message = NOT_SERVED.get((name, family)) or NOT_SERVED.get((name, kind))
+    if message:
+        with pytest.raises(UsageError, match=f"^params.yaml: compress: {message}"):
+            compressed(name, teaching)
+        assert not teaching.cache.exists(), "the teacher was asked for nothing"
         return
-    digest = backbones.digest(given.teacher)
-    student = made(name, given)
-    assert backbones.digest(given.teacher) == digest, "the teacher stays as it is"
+    digest = backbones.digest(teaching.teacher)
+    student = compressed(name, teaching)
+    assert backbones.digest(teaching.teacher) == digest, "the teacher stays as it is"
     assert not student.training
     assert all(parameter.requires_grad for parameter in student.parameters())
     assert size(student) < before or (name, family) in {("distilbert", "albert"), ("pkd", "albert")}  # shared layers
-    answers = opened(student, given, checkout / "out").predict(rows(kind))
+    answers = opened(student, teaching, checkout / "out").predict(rows(kind))
     assert answers.schema.names == schema.PREDICTIONS[kind].names
     numbers = [row[key] for row in answers.to_pylist() for key in ("score", "value") if key in row]
     assert len(numbers) == 24
@@ -102,26 +102,26 @@ def test_a_student_is_smaller_and_predicts(name: str, family: str, kind: str, ch
 
 @pytest.mark.parametrize("name", ["tinybert", "mobile"])
 @pytest.mark.parametrize("family", ["xlnet", "deberta-v2"])
-def test_without_attention_every_family_is_served(family: str, name: str, checkout: Path) -> None:
-    given = context(checkout, family)
-    assert size(made(name, given, attention=0.0)) < size(given.teacher)
+def test_without_attention_losses_every_family_can_be_distilled(family: str, name: str, checkout: Path) -> None:
+    teaching = context(checkout, family)
+    assert size(compressed(name, teaching, attention=0.0)) < size(teaching.teacher)
 
 
 @pytest.mark.parametrize("name", STUDENTS)
-def test_a_teacher_under_a_head_of_ours_that_reads_all_layers(name: str, checkout: Path) -> None:
-    given = context(checkout, head="linear")
+def test_a_teacher_whose_head_reads_all_layers_is_distilled_or_refused(name: str, checkout: Path) -> None:
+    teaching = context(checkout, head="linear")
     if name == "theseus":
         with pytest.raises(UsageError, match="the teacher's head reads weighted_sum, and modules show the last"):
-            made(name, given)
+            compressed(name, teaching)
         return
-    student = made(name, given)
-    assert size(student) < size(given.teacher)
-    opened(student, given, checkout / "out").predict(rows("single"))
+    student = compressed(name, teaching)
+    assert size(student) < size(teaching.teacher)
+    opened(student, teaching, checkout / "out").predict(rows("single"))
 
 
 @pytest.mark.parametrize("name", STUDENTS)
 def test_the_same_seed_makes_the_same_student(name: str, checkout: Path) -> None:
-    digests = {backbones.digest(made(name, context(checkout / str(i)))) for i in range(2)}
+    digests = {backbones.digest(compressed(name, context(checkout / str(i)))) for i in range(2)}
     assert len(digests) == 1
 
 
@@ -137,17 +137,17 @@ WITHOUT_LABELS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", STUDENTS)
-def test_a_student_can_listen_to_its_teacher_alone(name: str, checkout: Path) -> None:
+def test_a_student_can_learn_from_its_teacher_without_labels(name: str, checkout: Path) -> None:
     """Other labels, the same student: so the rows of a transfer set may have any."""
     digests = set()
     for place in ("right", "wrong"):
-        given = context(checkout / place)
+        teaching = context(checkout / place)
         if place == "wrong":
-            train = given.data.train
+            train = teaching.data.train
             other = dataclasses.replace(train, labels=np.roll(train.labels, 1))
             assert not np.array_equal(other.labels, train.labels)
-            given = dataclasses.replace(given, data=dataclasses.replace(given.data, train=other))
-        digests.add(backbones.digest(made(name, given, **WITHOUT_LABELS[name])))
+            teaching = dataclasses.replace(teaching, data=dataclasses.replace(teaching.data, train=other))
+        digests.add(backbones.digest(compressed(name, teaching, **WITHOUT_LABELS[name])))
     assert len(digests) == 1
 
 
@@ -178,7 +178,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "said"),
+    ("name", "wrong", "message"),
     [
         (
             "tinybert",
@@ -193,81 +193,83 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         ),
     ],
 )
-def test_what_no_model_could_take_is_said_of_the_file(name: str, wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=f"^params.yaml: compress.small{said}"):
+def test_impossible_values_are_refused_when_params_are_read(name: str, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^params.yaml: compress.small{message}"):
         params.parse(plugins.load("pipelines.compression.methods", name).Params, wrong, "compress.small")
 
 
-@pytest.mark.parametrize(("name", "wrong", "said"), BAD)
-def test_what_cannot_be_is_said_before_any_training(
-    name: str, wrong: dict[str, Any], said: str, checkout: Path
+@pytest.mark.parametrize(("name", "wrong", "message"), BAD)
+def test_impossible_choices_are_refused_before_any_training(
+    name: str, wrong: dict[str, Any], message: str, checkout: Path
 ) -> None:
-    given = context(checkout)
-    with pytest.raises(UsageError, match=f"^params.yaml: compress: {said}"):
-        made(name, given, **wrong)
-    assert not given.cache.exists()
+    teaching = context(checkout)
+    with pytest.raises(UsageError, match=f"^params.yaml: compress: {message}"):
+        compressed(name, teaching, **wrong)
+    assert not teaching.cache.exists()
 
 
 def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(checkout: Path) -> None:
-    given = context(checkout)
-    own = {"layers": None, "hidden_size": None}
+    teaching = context(checkout)
+    sizes = {"layers": None, "hidden_size": None}
     source = tiny.of_family("electra", checkout / "small", layers=1)
-    student = made("soft_targets", given, student=str(source), learning_rate=1e-9, weight_decay=0.0, **own)
+    student = compressed("soft_targets", teaching, student=str(source), learning_rate=1e-9, weight_decay=0.0, **sizes)
     before = new_head.encoder(source).state_dict()
     after = backbones.encoder(student).state_dict()
     assert all(torch.allclose(tensor, before[name], atol=1e-6) for name, tensor in after.items())
     with pytest.raises(UsageError, match=r"student: .*other has another vocabulary than the teacher; both must read"):
-        made("soft_targets", given, student=str(tiny.of_family("bert", checkout / "other", tokens="bpe")), **own)
+        compressed(
+            "soft_targets", teaching, student=str(tiny.of_family("bert", checkout / "other", tokens="bpe")), **sizes
+        )
     with pytest.raises(InputError, match=r"nowhere: no config\.json; it is not a model folder"):
-        made("soft_targets", given, student=str(checkout / "nowhere"), **own)
+        compressed("soft_targets", teaching, student=str(checkout / "nowhere"), **sizes)
     with pytest.raises(
         UsageError, match=r"student: artifacts/models/small: the graph writes this folder; copy it to encoders/small"
     ):
-        made("soft_targets", given, student="artifacts/models/small", **own)
+        compressed("soft_targets", teaching, student="artifacts/models/small", **sizes)
     deeper = str(tiny.of_family("bert", checkout / "deeper", layers=8))
     for name, more in (("soft_targets", {}), ("tinybert", {"map": "top"})):
         with pytest.raises(
             UsageError, match=r"student: .*deeper: the student has .*; a student has fewer than its teacher"
         ):
-            made(name, given, student=deeper, **own, heads=None, **more)
+            compressed(name, teaching, student=deeper, **sizes, heads=None, **more)
 
 
 @pytest.mark.parametrize(
-    ("family", "positions", "longest", "wanted"),
+    ("family", "positions", "longest", "expected"),
     [("bert", 64, 30, 64), ("modernbert", 1024, 30, 512), ("modernbert", 1024, 600, 600), ("xlnet", None, 600, 600)],
 )
 def test_a_mobile_student_reads_the_longest_row(
-    family: str, positions: int | None, longest: int, wanted: int, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    family: str, positions: int | None, longest: int, expected: int, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MobileBERT's 512 positions, and more where a training row has more; never more than the teacher's."""
     if positions:
         monkeypatch.setitem(tiny.SMALL, family, tiny.SMALL[family] | {"max_position_embeddings": positions})
-    given = context(checkout, family)
-    given = dataclasses.replace(given, data=SimpleNamespace(train=SimpleNamespace(longest=longest)))
+    teaching = context(checkout, family)
+    teaching = dataclasses.replace(teaching, data=SimpleNamespace(train=SimpleNamespace(longest=longest)))
     method = plugins.load("pipelines.compression.methods", "mobile")
     sizes = {"bottleneck": 4, "intermediate_size": 4, "feed_forwards": 1, "embedding_size": 4}
     monkeypatch.setattr(
         method.students.formats, "FLOATS", ()
     )  # so small a teacher has fewer weights than so many positions
-    student = method.build(given, method.Params(**sizes))
-    assert student.config.max_position_embeddings == wanted
-    row = torch.ones(1, wanted, dtype=torch.int64)
+    student = method.build(teaching, method.Params(**sizes))
+    assert student.config.max_position_embeddings == expected
+    row = torch.ones(1, expected, dtype=torch.int64)
     with torch.inference_mode():
         assert student(input_ids=row, attention_mask=row).logits.shape == (1, 3)
 
 
 def test_a_teacher_of_int8_teaches_but_gives_no_layers(checkout: Path) -> None:
-    given = context(checkout)
-    quantized = dataclasses.replace(given, teacher=int8.quantize(given.teacher))
+    teaching = context(checkout)
+    quantized = dataclasses.replace(teaching, teacher=int8.quantize(teaching.teacher))
     for name in ("distilbert", "pkd", "theseus"):
         with pytest.raises(UsageError, match="teacher: its weights are int8 and cannot be trained, so a student"):
-            made(name, quantized)
+            compressed(name, quantized)
     for name in ("soft_targets", "tinybert", "bilstm_student", "mobile"):
-        assert not quantized_weights.is_int8(made(name, quantized))
+        assert not quantized_weights.is_int8(compressed(name, quantized))
 
 
 @pytest.mark.parametrize("name", STUDENTS)
-def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, checkout: Path) -> None:
+def test_the_dev_split_chooses_among_the_weights_of_the_last_fit(name: str, checkout: Path) -> None:
     """A score that falls: the weights after the first of two steps are kept, and nothing else is scored."""
     scored: list[dict[str, torch.Tensor]] = []
 
@@ -275,7 +277,7 @@ def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, chec
         scored.append({key: tensor.clone() for key, tensor in model.state_dict().items()})
         return {"accuracy": -float(len(scored))}
 
-    student = made(name, dataclasses.replace(context(checkout), watch=watch), evaluations=2)
+    student = compressed(name, dataclasses.replace(context(checkout), watch=watch), evaluations=2)
     assert len(scored) == 2
     after = student.state_dict()
     same = [key for key in scored[0] if scored[0][key].shape == after[key].shape]  # the table of words is cut
@@ -284,30 +286,30 @@ def test_the_split_dev_chooses_among_the_weights_of_the_last_fit(name: str, chec
     assert not all(scored[1][key].equal(after[key]) for key in same)
 
 
-def test_rows_under_another_name_are_taken_and_told(
+def test_rows_of_a_task_with_another_name_are_used_and_reported(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another corpus with the same kind and labels cannot be told from another preparation of the teacher's."""
     monkeypatch.setenv("BERTLINE_QUIET", "")
-    given = context(checkout)
+    teaching = context(checkout)
     entry = Compress(teacher="t", data="it", method="pkd")
     capsys.readouterr()  # what was said while the teacher was made
     for name in ("t", "titles"):
         TASKS["single"].with_(splits=("train",), name=name).save(checkout / "encoded")
-        compress_entry._check_rows("small", entry, given.task, Task.load(checkout / "encoded"))
-        said = "compress small: the rows of it are of task titles; the teacher learned t\n"
-        assert capsys.readouterr().err == (said if name == "titles" else "")
+        compress_entry._check_rows("small", entry, teaching.task, Task.load(checkout / "encoded"))
+        message = "compress small: the rows of it are of task titles; the teacher learned t\n"
+        assert capsys.readouterr().err == (message if name == "titles" else "")
 
 
 def test_rows_of_another_task_are_refused(checkout: Path) -> None:
-    given = context(checkout)
+    teaching = context(checkout)
     entry = Compress(teacher="t", data="it", method="pkd")
     task = TASKS["single"].with_(splits=("train",))
-    compress_entry._check_rows("small", entry, given.task, task)
+    compress_entry._check_rows("small", entry, teaching.task, task)
     for other in (TASKS["pair"], task.with_(labels=("film", "phone", "other"))):
         with pytest.raises(UsageError, match=r"compress\.small\.data: it has rows of task t, kind single; the teacher"):
             compress_entry._check_rows("small", entry, other, task)
     with pytest.raises(UsageError, match=r"compress\.small\.data: it has no split train, but dev, test"):
-        compress_entry._check_rows("small", entry, given.task, task.with_(splits=("dev", "test")))
+        compress_entry._check_rows("small", entry, teaching.task, task.with_(splits=("dev", "test")))
     with pytest.raises(UsageError, match=r"compress\.small\.dev: no split 'test'; there are: train"):
-        compress_entry._check_rows("small", entry.model_copy(update={"dev": "test"}), given.task, task)
+        compress_entry._check_rows("small", entry.model_copy(update={"dev": "test"}), teaching.task, task)

@@ -45,12 +45,12 @@ def test_every_method_that_claims_families_is_exported() -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
-    [*MADE, *(pytest.param(each, marks=pytest.mark.soak) for each in AGAIN)],
-    ids=lambda made: "-".join(made[:2]),
+    "variant",
+    [*MADE, *(pytest.param(variant, marks=pytest.mark.soak) for variant in AGAIN)],
+    ids=lambda variant: "-".join(variant[:2]),
 )
-def test_plain_onnxruntime_opens_it(made: Made, checkout: Path) -> None:
-    name, family, more, allowed = made
+def test_plain_onnxruntime_opens_it(variant: Made, checkout: Path) -> None:
+    name, family, more, allowed = variant
     folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "onnx"
     compressed.compressed(name, folder, "single", checkout / "out", **more)
     out.mkdir()
@@ -62,24 +62,24 @@ def test_plain_onnxruntime_opens_it(made: Made, checkout: Path) -> None:
 def check_that_plain_onnxruntime_answers(native: Path, out: Path, allowed: float) -> None:
     """What it says of each row alone, and what the predictor says of the export, is what the model says."""
     session = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
-    names = {given.name for given in session.get_inputs()}
+    names = {graph_input.name for graph_input in session.get_inputs()}
     assert {"input_ids", "attention_mask"} <= names <= {*onnx_export.NAMES}
     predictor = Predictor.load(native)
-    found = []
+    logits = []
     for ids in predictor.encode(kinds.rows("single")).column("input_ids").to_pylist():
-        given = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
-        batch = {each: np.array([given[each]], np.int64) for each in names}
-        found.append(session.run(["logits"], batch)[0][0])
-    wanted = compressed.logits(predictor)
-    assert wanted.shape == (24, 3)
-    assert np.array(found) == pytest.approx(wanted, abs=allowed)
+        inputs = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
+        batch = {name: np.array([inputs[name]], np.int64) for name in names}
+        logits.append(session.run(["logits"], batch)[0][0])
+    expected = compressed.logits(predictor)
+    assert expected.shape == (24, 3)
+    assert np.array(logits) == pytest.approx(expected, abs=allowed)
     if allowed == EXACT:
-        assert np.ptp(wanted, axis=0).max() > 10 * allowed, "rows differ"
+        assert np.ptp(expected, axis=0).max() > 10 * allowed, "rows differ"
         compressed.check_answers(Predictor.load(out), predictor, "single", 1e-3)
 
 
 @pytest.mark.parametrize("rounded", [False, True], ids=["floats", "int8"])
-def test_what_layers_share_is_exported_once(rounded: bool, checkout: Path) -> None:
+def test_shared_layers_are_exported_once(rounded: bool, checkout: Path) -> None:
     """Of its matrices the file has each once; those of a second layer would be as large again."""
     compressed.teacher("roberta", "single", checkout / "apart")
     compressed.compressed("share_layers", checkout / "apart", "single", checkout / "shared")
@@ -90,12 +90,14 @@ def test_what_layers_share_is_exported_once(rounded: bool, checkout: Path) -> No
     out.mkdir()
     onnx_export.export(folder, out, 18)
     tensors = onnx.load(out / "model.onnx").graph.initializer
-    found = [each for each in tensors if len(each.dims) == 2 and each.data_type != onnx.TensorProto.INT64]
+    weights = [tensor for tensor in tensors if len(tensor.dims) == 2 and tensor.data_type != onnx.TensorProto.INT64]
     whole, once = (matrices(checkout / name) for name in ("apart", "shared"))
     assert whole - once == 4 * 32 * 32 + 2 * 32 * 64, "of the teacher's second layer"
-    assert sum(len(each.raw_data) for each in found) == once * (1 if rounded else 4)
+    assert sum(len(weight.raw_data) for weight in weights) == once * (1 if rounded else 4)
 
 
 def matrices(folder: Path) -> int:
     """How many numbers the matrices of a model have, each matrix counted once."""
-    return sum(each.numel() for each in model_folder.load_tuned(folder)[0].parameters() if each.dim() == 2)
+    return sum(
+        parameter.numel() for parameter in model_folder.load_tuned(folder)[0].parameters() if parameter.dim() == 2
+    )

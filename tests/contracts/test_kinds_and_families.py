@@ -36,7 +36,7 @@ TAKES = {"pair": (2, 60)}
 
 
 @pytest.mark.parametrize(("kind", "family", "how"), pairwise([*TASKS], FAMILIES, HOW))
-def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, how: str, checkout: Path) -> None:
+def test_a_model_is_fine_tuned_saved_and_opened_again(kind: str, family: str, how: str, checkout: Path) -> None:
     resources = Resources(acceleration=how == "accelerated")
     source, task = tiny.of_family(family, checkout / "encoder"), TASKS[kind]
     data = encoded(kind, checkout / "encoded", source)
@@ -60,12 +60,14 @@ def test_it_is_fine_tuned_saved_and_opened_again(kind: str, family: str, how: st
     assert all(tensor.equal(opened[name]) for name, tensor in model.state_dict().items())
     check_that_company_changes_nothing(predictor, rows(kind), answers)
     assert variant.facts(checkout / "model")["model"]["flops_per_token"] > 0
-    found = score(rows(kind), answers, task)["metrics"]
-    assert 0 <= found[task.metric] <= 1 or kind == "regression"
+    metrics = score(rows(kind), answers, task)["metrics"]
+    assert 0 <= metrics[task.metric] <= 1 or kind == "regression"
 
 
 @pytest.mark.parametrize(("kind", "family", "strategy", "how"), pairwise([*TASKS], FAMILIES, ("top_k", "frozen"), HOW))
-def test_what_a_strategy_freezes_does_not_move(kind: str, family: str, strategy: str, how: str, checkout: Path) -> None:
+def test_parameters_that_a_strategy_freezes_do_not_change(
+    kind: str, family: str, strategy: str, how: str, checkout: Path
+) -> None:
     """As the finetune stage runs it: accelerated where the family can be, or plainly."""
     resources = Resources(acceleration=how == "accelerated")
     source, task = tiny.of_family(family, checkout / "encoder"), TASKS[kind]
@@ -86,7 +88,7 @@ def test_what_a_strategy_freezes_does_not_move(kind: str, family: str, strategy:
 
 
 @pytest.mark.parametrize(("kind", "family", "strategy"), pairwise([*TASKS], FAMILIES, ("full", "top_k")))
-def test_acceleration_changes_how_and_not_what(kind: str, family: str, strategy: str, checkout: Path) -> None:
+def test_acceleration_does_not_change_the_answers(kind: str, family: str, strategy: str, checkout: Path) -> None:
     """The loss curve and every answer's numbers, with and without: dropout, whose draws differ, is off.
 
     States of frozen layers are kept in float16: top_k agrees to its three digits.
@@ -95,12 +97,12 @@ def test_acceleration_changes_how_and_not_what(kind: str, family: str, strategy:
     data = encoded(kind, checkout / "encoded", source)
     entry = Finetune(data="d", encoder="e", epochs=2, batch_size=8, optimizer="sgd", learning_rate=0.02, top_k=1)
     entry = entry.model_copy(update={"strategy": strategy})
-    groups, found = partial(strategies.groups, params=entry), []
+    groups, results = partial(strategies.groups, params=entry), []
     for on in (True, False):
         torch.manual_seed(2)
         model, curve = new_head.for_task(source, task), []
         with torch.no_grad():
-            for matrix in (each for each in model.parameters() if each.dim() > 1):
+            for matrix in (parameter for parameter in model.parameters() if parameter.dim() > 1):
                 matrix *= 5  # large enough that a row that saw another one would tell
         groups(model)
         start = weights(model)
@@ -112,26 +114,26 @@ def test_acceleration_changes_how_and_not_what(kind: str, family: str, strategy:
         folder = checkout / f"model-{on}"
         folder.mkdir()
         model_folder.save(model, folder, source, task)
-        found.append((curve, Predictor.load(folder, accelerate=on).predict(rows(kind)).to_pylist()))
-    (faster, answers), (plain, wanted) = found
+        results.append((curve, Predictor.load(folder, accelerate=on).predict(rows(kind)).to_pylist()))
+    (faster, answers), (plain, expected) = results
     assert len(plain) == 6
     assert faster == pytest.approx(plain, rel=1e-4 if strategy == "full" else 2e-3)
-    for one, other in zip(answers, wanted, strict=True):
-        for name in {"score", "scores", "value", "no_answer"} & set(one):
-            assert one[name] == pytest.approx(other[name], abs=1e-4 if strategy == "full" else 5e-3), name
+    for answer, other in zip(answers, expected, strict=True):
+        for name in {"score", "scores", "value", "no_answer"} & set(answer):
+            assert answer[name] == pytest.approx(other[name], abs=1e-4 if strategy == "full" else 5e-3), name
 
 
-def check_that_company_changes_nothing(predictor: Predictor, given: pa.Table, answers: pa.Table) -> None:
+def check_that_company_changes_nothing(predictor: Predictor, table: pa.Table, answers: pa.Table) -> None:
     """A row is answered alone as it is among longer and shorter ones."""
     for i in (0, 5, 23):
-        alone = predictor.predict(given.slice(i, 1)).to_pylist()[0]
+        alone = predictor.predict(table.slice(i, 1)).to_pylist()[0]
         for name, value in answers.slice(i, 1).to_pylist()[0].items():
             same = isinstance(value, str) or name == "entities"
             assert alone[name] == (value if same else pytest.approx(value, abs=1e-4)), name
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> None:
+def test_a_model_memorizes_its_rows_and_beats_no_answer(kind: str, checkout: Path) -> None:
     """A model of the family that learns quickest is right on what it was shown, alone and in company, and as ONNX."""
     layers, epochs = TAKES.get(kind, (1, 30))
     source, task = tiny.of_family("modernbert", checkout / "encoder", layers=layers), TASKS[kind]
@@ -143,29 +145,29 @@ def test_it_learns_by_heart_and_beats_no_answer(kind: str, checkout: Path) -> No
         fit(model, losses.for_kind(kind), RowBatches(data, 8, entry.epochs, 1, 0), entry, kind=kind)
     (checkout / "model").mkdir()
     model_folder.save(model, checkout / "model", source, task)
-    predictor, given = Predictor.load(checkout / "model"), rows(kind)
-    answers = predictor.predict(given)
-    assert score(given, answers, task)["metrics"][task.metric] > 0.95
-    check_that_company_changes_nothing(predictor, given, answers)
+    predictor, table = Predictor.load(checkout / "model"), rows(kind)
+    answers = predictor.predict(table)
+    assert score(table, answers, task)["metrics"][task.metric] > 0.95
+    check_that_company_changes_nothing(predictor, table, answers)
     (checkout / "onnx").mkdir()
     assert onnx_export.export(checkout / "model", checkout / "onnx", 18, 1e-3) < 1e-3
     onnx = Predictor.load(checkout / "onnx", "onnx")
     assert row_exactness.largest_difference(onnx) == 0
-    exported = onnx.predict(given)
-    assert score(given, exported, task)["metrics"] == pytest.approx(score(given, answers, task)["metrics"], abs=1e-3)
+    exported = onnx.predict(table)
+    assert score(table, exported, task)["metrics"] == pytest.approx(score(table, answers, task)["metrics"], abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_a_baseline_predicts_every_kind(kind: str) -> None:
-    given, task = rows(kind), TASKS[kind]
-    fitted = baselines.for_task(task, Baseline(task="t")).fit(given)
-    answers = fitted.predict(given)
+    table, task = rows(kind), TASKS[kind]
+    fitted = baselines.for_task(task, Baseline(task="t")).fit(table)
+    answers = fitted.predict(table)
     assert answers.schema.names == schema.PREDICTIONS[kind].names
-    assert task.metric in score(given, answers, task)["metrics"]
+    assert task.metric in score(table, answers, task)["metrics"]
     assert fitted.parameters > 0
 
 
-def test_what_a_kind_does_not_take_is_one_sentence(checkout: Path) -> None:
+def test_options_that_a_kind_lacks_fail_in_one_sentence(checkout: Path) -> None:
     source = tiny.of_family("bert", checkout / "encoder")
     with pytest.raises(UsageError, match="rows of kind span support only the native head"):
         new_head.for_task(source, TASKS["span"], "linear")
@@ -186,8 +188,8 @@ def test_windows_of_a_long_context_answer_together(checkout: Path) -> None:
     model_folder.save(model, checkout / "model", source, task)
     predictor = Predictor.load(checkout / "model")
     context = "監督が語る、" * 80
-    given = pa.table({"id": ["a", "b"], "question": ["何"] * 2, "context": [context, "犬"]})
-    answers = predictor.predict(given).to_pylist()
+    table = pa.table({"id": ["a", "b"], "question": ["何"] * 2, "context": [context, "犬"]})
+    answers = predictor.predict(table).to_pylist()
     assert [answer["id"] for answer in answers] == ["a", "b"]
     assert answers[0]["best"] == context[answers[0]["start"] :][: len(answers[0]["best"])]
     for answer in answers:

@@ -97,7 +97,7 @@ def started(
 
 
 @pytest.mark.parametrize(("name", "family"), PAIRS)
-def test_it_learns_and_what_it_leaves_opens_again(name: str, family: str, text: Path, tmp_path: Path) -> None:
+def test_an_objective_learns_and_its_model_opens_again(name: str, family: str, text: Path, tmp_path: Path) -> None:
     objective, batches, model, entry = started(name, family, text)
     assert all(batches[3][key].equal(tensor) for key, tensor in batches[3].items())
     around, curve = objective.around(model, objective.Params()), []
@@ -128,7 +128,7 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(name: str, famil
     start = {key: tensor.clone() for key, tensor in whole.state_dict().items()}
     with fitting("pretrain", "whole", resources) as fit:
         fit(whole, loss, batches, entry)
-    wanted = {key: tensor.clone() for key, tensor in whole.state_dict().items()}
+    expected = {key: tensor.clone() for key, tensor in whole.state_dict().items()}
 
     class Cut(CorruptedBatches):
         left = 3
@@ -146,7 +146,7 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(name: str, famil
     whole.load_state_dict(start)
     with fitting("pretrain", "cut", resources) as fit:
         fit(whole, loss, cut, entry)
-    assert all(tensor.equal(wanted[key]) for key, tensor in whole.state_dict().items())
+    assert all(tensor.equal(expected[key]) for key, tensor in whole.state_dict().items())
 
 
 SAID = {

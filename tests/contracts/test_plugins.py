@@ -53,7 +53,9 @@ WITHOUT_DIGEST = {
 
 @pytest.mark.parametrize("name", plugins.names(CORPORA))
 def test_a_digest_is_whole_or_absent(name: str) -> None:
-    sources = [source for each in plugins.load(CORPORA, name).SOURCES.values() for source in each if not source.path]
+    sources = [
+        source for listed in plugins.load(CORPORA, name).SOURCES.values() for source in listed if not source.path
+    ]
     without = {source.name for source in sources if source.sha256 is None}
     assert without == WITHOUT_DIGEST.get(name, set())
     assert all(re.fullmatch("[0-9a-f]{64}", source.sha256) for source in sources if source.sha256 is not None)
@@ -83,11 +85,11 @@ def test_a_tokenizer_of_others_is_read_as_it_is(tmp_path: Path) -> None:
 def check_tokenizer(name: str, folder: Path) -> None:
     """It is found by its folder, its ids are in range, and its offsets lie inside the texts."""
     loaded = tokenizer.load(folder)
-    found, spans = loaded.encode(tiny.TEXTS), loaded.encode_spans(tiny.TEXTS)
+    pieces, spans = loaded.encode(tiny.TEXTS), loaded.encode_spans(tiny.TEXTS)
     assert loaded.name == loaded.about()["name"] == name
-    assert len(found.offsets) == len(tiny.TEXTS) + 1
-    assert found.values.max() < loaded.vocab_size
-    assert np.array_equal(found.values, spans.ids.values)
+    assert len(pieces.offsets) == len(tiny.TEXTS) + 1
+    assert pieces.values.max() < loaded.vocab_size
+    assert np.array_equal(pieces.values, spans.ids.values)
     lengths = np.repeat([len(text) for text in tiny.TEXTS], spans.ids.lengths)
     assert ((spans.starts < spans.ends) & (spans.ends <= lengths)).all()
     special = loaded.tokens([loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id])
@@ -111,9 +113,9 @@ def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checko
     (checkout / "out").mkdir()
     model_folder.save(smaller, checkout / "out", folder, task)
     with torch.inference_mode():
-        wanted = smaller.eval()(**inputs).logits
-        found = model_folder.load_tuned(checkout / "out")[0](**inputs).logits
-    assert found.equal(wanted)
+        expected = smaller.eval()(**inputs).logits
+        logits = model_folder.load_tuned(checkout / "out")[0](**inputs).logits
+    assert logits.equal(expected)
     size = [formats.weights(f).stat().st_size for f in (checkout / "out", folder)]
     assert size[0] < size[1]
 

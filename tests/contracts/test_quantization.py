@@ -27,7 +27,7 @@ FORMS = {"dynamic_int8": "int8", "static_int8": "qdq", "q8bert": "qdq", "group_q
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("method", QUANTIZING)
-def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> None:
+def test_a_method_quantizes_a_model_of_the_family(method: str, family: str, checkout: Path) -> None:
     context = teacher("single", family, checkout)
     options = {"learning_rate": 1e-9} if method == "q8bert" else {}
     out = quantized(method, context, **options)
@@ -35,8 +35,10 @@ def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> Non
     assert after["parameters"] == before["parameters"]
     assert after["size_bytes"] < 0.6 * before["size_bytes"], "of a model as tiny as this scales and names are much"
     loaded, whole = Predictor.load(out), Predictor.load(checkout / "teacher")
-    found, wanted = (each.forward([each.encode(kinds.rows("single"))])[0] for each in (loaded, whole))
-    off, size = np.abs(np.array(found) - np.array(wanted)).max(), np.abs(np.array(wanted)).max()
+    rounded, expected = (
+        predictor.forward([predictor.encode(kinds.rows("single"))])[0] for predictor in (loaded, whole)
+    )
+    off, size = np.abs(np.array(rounded) - np.array(expected)).max(), np.abs(np.array(expected)).max()
     assert 0 < off < (0.5 if method == "group_quant" else 0.15) * size
     assert loaded.predict(kinds.rows("single")).num_rows == 24
     with pytest.raises(InputError, match=f"from weights in the format {FORMS[method]}; start"):
@@ -45,7 +47,7 @@ def test_a_method_does_a_family(method: str, family: str, checkout: Path) -> Non
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds.TASKS if kind != "single"])
 @pytest.mark.parametrize("method", QUANTIZING)
-def test_a_method_does_a_kind_of_rows(method: str, kind: str, checkout: Path) -> None:
+def test_a_method_quantizes_a_model_for_the_kind_of_rows(method: str, kind: str, checkout: Path) -> None:
     out = quantized(method, teacher(kind, "bert", checkout))
     assert Predictor.load(out).predict(kinds.rows(kind)).num_rows == 24
 
@@ -55,14 +57,16 @@ def test_a_method_does_a_kind_of_rows(method: str, kind: str, checkout: Path) ->
 def test_a_family_with_other_weights_is_refused_before_any_work(method: str, family: str, checkout: Path) -> None:
     context = teacher("single", family, checkout)
     name = {"xlnet": "transformer.layer.0.rel_attn.q", "bilstm": "encoder.layers.0.forward_lstm.weight_ih_l0"}[family]
-    said = f"{method} does not take the {family} family, whose layers keep weights outside of linear layers, such as "
-    with pytest.raises(UsageError, match=f"{said}{name}; "):
+    message = (
+        f"{method} does not take the {family} family, whose layers keep weights outside of linear layers, such as "
+    )
+    with pytest.raises(UsageError, match=f"{message}{name}; "):
         quantized(method, context)
     assert not (checkout / "state/checkpoints/compress" / method / "fit-1.pt").exists()
 
 
 @pytest.mark.parametrize("method", ["static_int8", "q8bert", "group_quant"])
-def test_what_is_quantized_is_not_quantized_again(method: str, checkout: Path) -> None:
+def test_a_quantized_model_is_not_quantized_again(method: str, checkout: Path) -> None:
     context = teacher("single", "bert", checkout)
     quantized("dynamic_int8", context)
     with pytest.raises(InputError, match=f"compress: {method}: the teacher has no linear layer of floats"):
@@ -81,7 +85,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_value_out_of_range_is_one_sentence(name: str) -> None:
+def test_a_value_out_of_range_fails_in_one_sentence(name: str) -> None:
     from pipelines.core import params
     from pipelines.entries.compress import Compress
 
@@ -110,7 +114,7 @@ def test_a_folder_whose_files_do_not_fit_is_refused(method: str, damage: str, ch
         model_folder.load_tuned(out)
 
 
-def test_packed_weights_take_their_bits(checkout: Path) -> None:
+def test_packed_weights_take_as_many_bits_as_asked_for(checkout: Path) -> None:
     """Four bits a weight, eight a word; of each group a step and a least weight."""
     out = quantized("group_quant", teacher("single", "bert", checkout))
     with safe_open(formats.weights(out), "pt") as file:
@@ -125,30 +129,28 @@ def test_packed_weights_take_their_bits(checkout: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fewer_bits_are_further_off_and_training_brings_them_nearer(checkout: Path) -> None:
+def test_fewer_bits_give_a_larger_error_and_training_reduces_it(checkout: Path) -> None:
     """Q-BERT's weights are trained while they are rounded: the loss of two bits falls."""
     context = teacher("single", "bert", checkout)
     errors = []
     whole = Predictor.load(checkout / "teacher")
-    wanted = np.array(whole.forward([whole.encode(kinds.rows("single"))])[0])
+    expected = np.array(whole.forward([whole.encode(kinds.rows("single"))])[0])
     for bits in (8, 4, 2):
         (checkout / str(bits)).mkdir()
-        given = teacher("single", "bert", checkout / str(bits))
-        loaded = Predictor.load(quantized("group_quant", given, bits=bits))
-        found = np.array(loaded.forward([loaded.encode(kinds.rows("single"))])[0])
-        errors.append(np.abs(found - wanted).mean())
+        source = teacher("single", "bert", checkout / str(bits))
+        loaded = Predictor.load(quantized("group_quant", source, bits=bits))
+        logits = np.array(loaded.forward([loaded.encode(kinds.rows("single"))])[0])
+        errors.append(np.abs(logits - expected).mean())
     assert errors == sorted(errors)
     trained = quantized("group_quant", context, bits=2, epochs=40, batch_size=8, learning_rate=3e-3)
     labels = kinds.rows("single").column("label").to_pylist()
-    right = [one == other for one, other in zip(
+    right = [mine == other for mine, other in zip(
         Predictor.load(trained).predict(kinds.rows("single")).column("label").to_pylist(), labels, strict=True
     )]  # fmt: skip
     assert np.mean(right) > 0.9
 
 
-def test_training_for_int8_goes_on_after_a_kill_with_its_ranges(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_int8_training_resumes_with_its_ranges(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = weights(quantized("q8bert", teacher("single", "bert", checkout)))
     again = checkout / "again"
     again.mkdir()
@@ -164,21 +166,21 @@ def test_training_for_int8_goes_on_after_a_kill_with_its_ranges(
     monkeypatch.setattr(fake_quantization, "end_step", cut)
     with pytest.raises(KeyboardInterrupt):
         quantized("q8bert", teacher("single", "bert", again), resources)
-    kept = torch.load(checkout / "state/checkpoints/compress/q8bert/fit-1.pt", weights_only=True)["model"]
-    ranges = [name for name in kept if name.endswith("inputs.extent")]
+    checkpoint = torch.load(checkout / "state/checkpoints/compress/q8bert/fit-1.pt", weights_only=True)["model"]
+    ranges = [name for name in checkpoint if name.endswith("inputs.extent")]
     assert len(ranges) > 10
-    assert all(kept[name] > 0 for name in ranges)
+    assert all(checkpoint[name] > 0 for name in ranges)
     (again / "once more").mkdir()
-    found = weights(quantized("q8bert", teacher("single", "bert", again / "once more"), resources))
+    resumed = weights(quantized("q8bert", teacher("single", "bert", again / "once more"), resources))
     assert ended == [4], "of three steps the first is not taken again, and the second is"
-    assert found.keys() == whole.keys()
-    assert all(tensor.equal(whole[name]) for name, tensor in found.items())
-    assert any(name.endswith("input_scale") for name in found)
+    assert resumed.keys() == whole.keys()
+    assert all(tensor.equal(whole[name]) for name, tensor in resumed.items())
+    assert any(name.endswith("input_scale") for name in resumed)
 
 
 def test_ranges_are_the_same_with_and_without_acceleration(checkout: Path) -> None:
     """Rows are packed, and the padding among packed rows does not count, as that of padded rows does not."""
-    found = []
+    models = []
     for on in (True, False):
         place = checkout / str(on)
         place.mkdir()
@@ -186,8 +188,8 @@ def test_ranges_are_the_same_with_and_without_acceleration(checkout: Path) -> No
         for part in context.teacher.modules():
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.0
-        found.append(weights(quantized("q8bert", context, Resources(acceleration=on))))
-    faster, plain = found
+        models.append(weights(quantized("q8bert", context, Resources(acceleration=on))))
+    faster, plain = models
     names = [name for name in faster if name.endswith("input_scale")]
     assert len(names) > 10
     for name in names:

@@ -46,9 +46,9 @@ def test_there_are_methods_that_claim_families() -> None:
 )
 def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, kind: str, checkout: Path) -> None:
     folder, out = compressed.teacher(family, kind, checkout / "teacher"), checkout / "out"
-    model, found = compressed.compressed(name, folder, kind, out)
+    model, facts = compressed.compressed(name, folder, kind, out)
     check_it_answers_as_before(model, out, kind)
-    assert found
+    assert facts
     before, after = cost.size(folder), cost.size(out)
     if name in compressed.SAME_SIZE:
         assert cost.zeros(out) > cost.zeros(folder) + 1000
@@ -61,53 +61,59 @@ def test_a_smaller_model_is_saved_and_opened_again(name: str, family: str, kind:
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "modernbert"])
 @pytest.mark.parametrize(
-    ("name", "more", "found"),
+    ("name", "more", "sizes"),
     [
         ("prune_heads", {"share": 0.25, "rounds": 2}, {"heads": {1, 2}}),
         ("prune_ffn", {"share": 0.5, "among": "model", "least": 8, "rounds": 3}, {"intermediate": set()}),
     ],
 )
-def test_layers_may_differ(name: str, more: Any, found: dict[str, set[int]], family: str, checkout: Path) -> None:
+def test_layers_of_a_pruned_model_may_have_different_sizes(
+    name: str, more: Any, sizes: dict[str, set[int]], family: str, checkout: Path
+) -> None:
     """config.json notes the sizes of each layer; what transformers' classes cannot say, its card says."""
     folder, out = compressed.teacher(family, "single", checkout / "teacher"), checkout / "out"
     model, says = compressed.compressed(name, folder, "single", out, **more)
     check_it_answers_as_before(model, out, "single")
-    (key,) = found
+    (key,) = sizes
     noted = json_file.mapping(out / "config.json")["bertline_reshaped"]
     assert noted == says
     assert len({*noted[key]}) == 2
-    assert {*noted[key]} == found[key] or min(noted[key]) >= 8
+    assert {*noted[key]} == sizes[key] or min(noted[key]) >= 8
     assert "transformers does not support the format of its reshaped weights" in (out / "README.md").read_text()
     with pytest.raises(InputError, match="fine-tuning cannot start from weights in the format reshaped"):
         model_folder.check_fit(out, model.config.vocab_size, 32)
 
 
 @pytest.mark.parametrize("name", ["drop_layers", "share_layers", "factorize_embeddings", "prune_magnitude"])
-def test_a_smaller_model_can_listen_to_its_teacher_alone(name: str, checkout: Path) -> None:
+def test_a_smaller_model_can_learn_from_its_teacher_without_labels(name: str, checkout: Path) -> None:
     """With `soft: 1` other labels make the same model, and the one that labels make is another."""
     folder = compressed.teacher("bert", "single", checkout / "teacher")
-    made = {}
+    digests = {}
     for key, soft, shift in (("right", 1.0, 0), ("wrong", 1.0, 1), ("labels", 0.0, 0)):
         method = plugins.load(compressed.METHODS, name)
         with fitting("compress", key, Resources()) as fit:
-            given = compressed.context(folder, fit, "single", checkout, key)
-            rows = replace(given.data.train, labels=np.roll(given.data.train.labels, shift))
-            given = replace(given, data=replace(given.data, train=rows))
-            made[key] = backbones.digest(method.compress(given, method.Params(**compressed.options(name, soft=soft))))
-    assert made["right"] == made["wrong"]
-    assert made["right"] != made["labels"]
+            context = compressed.context(folder, fit, "single", checkout, key)
+            rows = replace(context.data.train, labels=np.roll(context.data.train.labels, shift))
+            context = replace(context, data=replace(context.data, train=rows))
+            digests[key] = backbones.digest(
+                method.compress(context, method.Params(**compressed.options(name, soft=soft)))
+            )
+    assert digests["right"] == digests["wrong"]
+    assert digests["right"] != digests["labels"]
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_what_a_method_does_not_claim_is_one_sentence(name: str, checkout: Path) -> None:
+def test_a_family_that_a_method_lacks_fails_in_one_sentence(name: str, checkout: Path) -> None:
     others = [family for family in (*kinds.FAMILIES, "bilstm") if family not in compressed.families(name)]
     if not others:
         assert {*compressed.families(name)} == {*backbones.BACKBONES}
         return
     for family in others:
         folder = compressed.teacher(family, "single", checkout / family)
-        said = rf"params\.yaml: compress\.out\.method: {name} does not take the {family} family of {family}; it takes "
-        with pytest.raises(UsageError, match=said):
+        message = (
+            rf"params\.yaml: compress\.out\.method: {name} does not take the {family} family of {family}; it takes "
+        )
+        with pytest.raises(UsageError, match=message):
             compressed.compressed(name, folder, "single", checkout / "out")
         assert not (checkout / "out").exists()
 

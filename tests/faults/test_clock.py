@@ -37,21 +37,23 @@ def promote_at(clock: str, version: int, database: Path) -> None:
 
 
 def version_at(clock: str) -> str:
-    said = history.plain_at(history.champion_at("m", f"2026-01-01T{clock}"))
-    return "none" if "had no champion" in said else said.removeprefix("m version ")[0]
+    sentence = history.plain_at(history.champion_at("m", f"2026-01-01T{clock}"))
+    return "none" if "had no champion" in sentence else sentence.removeprefix("m version ")[0]
 
 
-def test_a_clock_that_is_set_back(database: Path) -> None:
+def test_a_clock_set_back_does_not_change_the_history(database: Path) -> None:
     for clock, version in (("10:00", 1), ("09:00", 2), ("09:30", 3)):
         promote_at(clock, version, database)
-    found = history.history("m")
-    assert [(row["number"], row["version"], row["previous"]) for row in found["events"]] == [
+    events_of = history.history("m")
+    assert [(row["number"], row["version"], row["previous"]) for row in events_of["events"]] == [
         (1, 1, None),
         (2, 2, 1),
         (3, 3, 2),
     ]
-    assert [row["at"][11:16] for row in found["events"]] == ["10:00"] * 3  # no entry is earlier than the one before it
-    assert (found["champion"], found["overtaken"], found["damage"]) == (3, [], [])
+    assert [row["at"][11:16] for row in events_of["events"]] == [
+        "10:00"
+    ] * 3  # no entry is earlier than the one before it
+    assert (events_of["champion"], events_of["overtaken"], events_of["damage"]) == (3, [], [])
     assert [version_at(clock) for clock in ("09:30", "09:59", "10:00", "11:00")] == ["none", "none", "3", "3"]
 
     promote_at("11:30", 4, database)

@@ -34,10 +34,10 @@ def nodes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subp
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name, value in ray_nodes.SETTINGS.items():
         monkeypatch.setenv(name, value)
-    with ray_nodes.started() as found:
-        found.second()
-        monkeypatch.setenv("RAY_ADDRESS", found.address)
-        yield found.nodes
+    with ray_nodes.started() as cluster:
+        cluster.second()
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        yield cluster.nodes
         ray.shutdown()
 
 

@@ -41,12 +41,12 @@ def place(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for split in splits:
         tables.write(paths.rows("it") / f"{split}.parquet", kinds.rows("single").to_batches(), schema.ROWS["single"])
     kinds.TASKS["single"].with_(splits=splits).save(paths.rows("it"))
-    asked({})
+    write_entries({})
     encode.main("it")
     return checkout
 
 
-def asked(entries: dict[str, dict[str, Any]], **resources: Any) -> None:
+def write_entries(entries: dict[str, dict[str, Any]], **resources: Any) -> None:
     """Write params.yaml with these entries of compress."""
     values = {
         "resources": {"checkpoint_minutes": EACH_STEP} | resources,
@@ -72,19 +72,19 @@ def weights(name: str) -> dict[str, torch.Tensor]:
 
 def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> None:
     entry = {**TINYBERT, "epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}
-    asked({"whole": entry, "cut": entry})
+    write_entries({"whole": entry, "cut": entry})
     compress.main("whole")
     second = paths.checkpoints("compress", "cut") / "fit-2.pt"
     killed_after(second)
     assert 0 < torch.load(second, weights_only=True)["step"] < EPOCHS * 3, "it was killed in its second stage"
-    said = {path.name: path.stat().st_mtime_ns for path in paths.teacher_outputs("cut").iterdir()}
-    assert {"logits", "hidden.0", "queries.2", "outputs.json"} < set(said)
+    modified = {path.name: path.stat().st_mtime_ns for path in paths.teacher_outputs("cut").iterdir()}
+    assert {"logits", "hidden.0", "queries.2", "outputs.json"} < set(modified)
     first = second.with_name("fit-1.pt")
     before = first.stat().st_mtime_ns
     looks = 0
     with forked.started(STAGE, "cut") as process:
         while process.poll() is None:
-            looks += look(first, before, said)
+            looks += look(first, before, modified)
         assert process.wait() == 0, process.said()
     assert looks, "it was looked at while it ran"
     require_same_student()
@@ -92,12 +92,12 @@ def test_a_kill_in_the_second_stage_of_tinybert_changes_nothing(place: Path) -> 
     assert not ours, "projections are not kept"
 
 
-def look(first: Path, before: int, said: dict[str, int]) -> bool:
+def look(first: Path, before: int, modified: dict[str, int]) -> bool:
     """Return whether the first stage's files are there; assert that they have not changed since the kill."""
     now = paths.teacher_outputs("cut")
     try:
-        found = {path.name: path.stat().st_mtime_ns for path in now.iterdir()}
-        assert found == said or not found.items() - said.items(), "the teacher is not asked again"
+        modified_now = {path.name: path.stat().st_mtime_ns for path in now.iterdir()}
+        assert modified_now == modified or not modified_now.items() - modified.items(), "the teacher is not asked again"
         assert first.stat().st_mtime_ns == before, "the first stage does not run again"
     except FileNotFoundError:  # the process removes them at its end
         return False
@@ -129,7 +129,7 @@ def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
     """
     monkeypatch.setenv("BERTLINE_QUIET", "")
     entry = {**entry, "epochs": EPOCHS, "batch_size": 8, "learning_rate": 1e-3}
-    asked({"whole": entry, "cut": entry})
+    write_entries({"whole": entry, "cut": entry})
     compress.main("whole")
     checkpoint = paths.checkpoints("compress", "cut") / "fit-1.pt"
     killed_after(checkpoint)
@@ -140,17 +140,17 @@ def test_a_kill_in_the_middle_of_a_fit_changes_nothing(
     require_same_student()
 
 
-def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_chosen_by_another_split_are_not_reused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed compression does not resume if `dev` names another split: scores on two splits cannot be compared."""
     scores = {"easy": [0.9, 0.8], "hard": [0.1, 0.3, 0.2, 0.2]}
-    seen: list[dict[str, torch.Tensor]] = []
+    states: list[dict[str, torch.Tensor]] = []
 
     def on_split(folder: Path, split: str, task: Any) -> Any:
-        left = iter(scores[split])
+        scores_left = iter(scores[split])
 
         def watched(model: torch.nn.Module) -> dict[str, float]:
-            seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
-            if (score := next(left, None)) is None:
+            states.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+            if (score := next(scores_left, None)) is None:
                 raise KeyboardInterrupt
             return {"accuracy": score}
 
@@ -158,17 +158,17 @@ def test_weights_that_another_split_chose_are_not_taken_up(place: Path, monkeypa
 
     monkeypatch.setattr(compress_entry.dev_scores, "on_split", on_split)
     entry = {"method": "drop_layers", "layers": 1, "epochs": 4, "batch_size": 8, "evaluations": 4}
-    asked({"small": {**entry, "dev": "easy"}})
+    write_entries({"small": {**entry, "dev": "easy"}})
     with pytest.raises(KeyboardInterrupt):
         compress.main("small")
-    assert len(seen) == 3
-    seen.clear()
-    asked({"small": {**entry, "dev": "hard"}})
+    assert len(states) == 3
+    states.clear()
+    write_entries({"small": {**entry, "dev": "hard"}})
     compress.main("small")
-    assert len(seen) == 4
+    assert len(states) == 4
     layers = {name: tensor for name, tensor in weights("small").items() if ".layer." in name}
     assert layers
-    assert all(tensor.equal(seen[1][name]) for name, tensor in layers.items()), "the best of four"
+    assert all(tensor.equal(states[1][name]) for name, tensor in layers.items()), "the best of four"
 
 
 def test_checkpoints_stay_until_the_model_has_its_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,21 +182,21 @@ def test_checkpoints_stay_until_the_model_has_its_place(place: Path, monkeypatch
         remove(folder, *more, **named)
 
     monkeypatch.setattr(distributed.shutil, "rmtree", watched)
-    asked({"small": {"method": "drop_layers", "layers": 1, "epochs": 0.5}})
+    write_entries({"small": {"method": "drop_layers", "layers": 1, "epochs": 0.5}})
     compress.main("small")
     assert there == [True]
 
 
-def test_what_another_method_left_behind_is_not_taken_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_of_another_method_are_not_reused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as cut:
         cut.setattr(compress_entry.folder, "save", full)
-        asked({"small": {"method": "prune_vocab"}})
+        write_entries({"small": {"method": "prune_vocab"}})
         with pytest.raises(OSError, match="No space left"):
             compress.main("small")
-    asked({"small": {"method": "drop_layers", "layers": 1, "epochs": 0.5}})
+    write_entries({"small": {"method": "drop_layers", "layers": 1, "epochs": 0.5}})
     compress.main("small")
     model, _ = model_folder.load_tuned(paths.model("small"))
     assert model.config.vocab_size == text_tokenizer.load(paths.model("small")).vocab_size
@@ -226,9 +226,9 @@ def test_two_workers_make_the_student_that_one_process_makes(
 ) -> None:
     """The teacher's outputs come from files, or (without room for them) from a teacher in each worker."""
     entry = {**entry, "epochs": 2, **SGD}
-    asked({"alone": entry, "both": entry})
+    write_entries({"alone": entry, "both": entry})
     compress.main("alone")
-    asked({"alone": entry, "both": entry}, workers=2, cache_gb=cache_gb)
+    write_entries({"alone": entry, "both": entry}, workers=2, cache_gb=cache_gb)
     compress.main("both")
     alone, both, begun = weights("alone"), weights("both"), weights("teacher")
     assert any(name in begun and not tensor.equal(begun[name]) for name, tensor in alone.items() if "layer" in name)

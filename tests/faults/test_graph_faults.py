@@ -64,7 +64,7 @@ def victim(run: Forked, kind: str) -> int:
         return run.pid
     until = time.monotonic() + 20
     while time.monotonic() < until and run.poll() is None:
-        warm = [each for each in executor.children() if "forkserver.main" in " ".join(each.cmdline())]
+        warm = [process for process in executor.children() if "forkserver.main" in " ".join(process.cmdline())]
         below = warm[0].children() if warm and kind == "stage" else warm
         if below:
             return random.choice(below).pid
@@ -74,7 +74,7 @@ def victim(run: Forked, kind: str) -> int:
 
 @pytest.mark.parametrize("moments", [1, pytest.param(MOMENTS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", ["executor", "warm process", "stage"])
-def test_killed_and_run_again(repository: Path, kind: str, moments: int) -> None:
+def test_a_killed_run_finishes_when_run_again(repository: Path, kind: str, moments: int) -> None:
     finish()
     whole, draw, broken, number = texts(), random.Random(kind), 0, 0
     while number < moments or not broken:
@@ -118,17 +118,17 @@ def test_a_lock_file_that_another_run_is_writing_is_left_to_it(repository: Path)
     finish()
     with repository_of_dvc.opened() as repo, repository_of_dvc.held(repo), repository_of_dvc._kept_lock():
         why = [sys.executable, "-m", "flows.cli", "why", "a"]
-        asked = subprocess.Popen(why, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
+        process = subprocess.Popen(why, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
         time.sleep(6)
-        assert asked.poll() is None, "it waits"
+        assert process.poll() is None, "it waits"
         whole = Path("dvc.lock").read_bytes() + b"# written now\n"
         Path("dvc.lock").write_bytes(whole)
-    asked.communicate(timeout=60)
-    assert asked.returncode == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 0
     assert Path("dvc.lock").read_bytes() == whole
 
 
-def test_an_entry_of_a_process_that_has_ended_is_no_hindrance(repository: Path) -> None:
+def test_a_stale_lock_of_an_ended_process_is_ignored(repository: Path) -> None:
     """DVC looks only at the process id of an entry, which another process may have by now."""
     busy = {"pid": 1, "cmd": "dvc repro"}
     Path(".dvc/tmp").mkdir(exist_ok=True)
@@ -149,25 +149,25 @@ def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:
                 os.kill(run.pid, signal.SIGINT)
                 assert run.wait(20) == 130
                 assert run.said().strip().splitlines()[-1] == "bertline: interrupted"
-            _, left = psutil.wait_procs(started, timeout=1)
+            _, alive = psutil.wait_procs(started, timeout=1)
             # init has not reaped them yet
-            assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
+            assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
             assert bystander.poll() is None
         finally:
             bystander.kill()
 
 
 def commands(pid: int) -> list[str]:
-    found = []
-    for each in psutil.Process(pid).children(recursive=True):
+    lines = []
+    for process in psutil.Process(pid).children(recursive=True):
         try:
-            found.append(" ".join(each.cmdline()))
+            lines.append(" ".join(process.cmdline()))
         except psutil.Error:
             continue
-    return found
+    return lines
 
 
-def test_a_folder_that_the_cache_did_not_take_whole_is_no_result(repository: Path) -> None:
+def test_a_folder_that_is_half_in_the_cache_is_no_result(repository: Path) -> None:
     """The disk is full after the first file; a limit of the file size simulates this."""
     large = "ulimit -S -f unlimited; mkdir out; echo small > out/a; head -c 900000 /dev/zero > out/b"
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"a": {"cmd": large, "outs": ["out"]}}}))

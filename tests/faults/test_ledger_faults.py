@@ -35,15 +35,15 @@ Running = Callable[[str], servers.Mlflow]
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A function that returns the server over a kind of database, and starts it at the first call."""
-    found: dict[str, servers.Mlflow] = {}
+    running_servers: dict[str, servers.Mlflow] = {}
     with ExitStack() as stack:
 
         def over(kind: str) -> servers.Mlflow:
-            if kind not in found:
+            if kind not in running_servers:
                 database = {} if kind == "sqlite" else {"database": over_postgres(stack)}
                 server = stores.server(tmp_path_factory.mktemp("server"), **database)
-                found[kind] = stack.enter_context(servers.running(server))
-            return found[kind]
+                running_servers[kind] = stack.enter_context(servers.running(server))
+            return running_servers[kind]
 
         yield over
 
@@ -58,11 +58,11 @@ def server(
 ) -> Iterator[servers.Mlflow]:
     """A server, over SQLite unless the test names PostgreSQL, with four versions of `m` and no champion."""
     (checkout / "params.yaml").write_text(PARAMS)
-    found = running(getattr(request, "param", "sqlite"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", found.address)
+    mlflow_server = running(getattr(request, "param", "sqlite"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.address)
     stores.forget_models()
     ledgers.register_versions()
-    yield found
+    yield mlflow_server
     mlflow.set_tracking_uri(None)
 
 
@@ -75,26 +75,26 @@ def move_in(folder: str, address: str) -> None:
     os.environ["MLFLOW_TRACKING_URI"] = address
 
 
-def changes(seed: int, each: int) -> int:
+def changes(seed: int, changes_each: int) -> int:
     """Make `each` random changes; returns how many counted."""
     os.environ["BERTLINE_ACTOR"] = f"writer {seed}"
     draw = random.Random(seed)
-    return sum(ledgers.change(draw) for _ in range(each))
+    return sum(ledgers.change(draw) for _ in range(changes_each))
 
 
-@pytest.mark.parametrize("each", [4, pytest.param(25, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("changes_each", [4, pytest.param(25, marks=pytest.mark.soak)])
 @on_both
-def test_changes_at_once_have_one_order(server: servers.Mlflow, each: int) -> None:
+def test_concurrent_changes_have_one_order(server: servers.Mlflow, changes_each: int) -> None:
     """Repeat until two writers have met, so that few changes for each writer are enough."""
     counted = rounds = 0
     with FORKS.Pool(WRITERS, move_in, (os.getcwd(), server.address)) as pool:
         while not (rounds and ledgers.require_order(counted).overtaken):
             assert rounds < 20, "they never met"
-            writers = [(WRITERS * rounds + number, each) for number in range(WRITERS)]
+            writers = [(WRITERS * rounds + number, changes_each) for number in range(WRITERS)]
             counted += sum(pool.starmap(changes, writers, chunksize=1))
             rounds += 1
     state = ledgers.require_order(counted)
-    assert len(state.entries) + len(state.overtaken) == WRITERS * each * rounds
+    assert len(state.entries) + len(state.overtaken) == WRITERS * changes_each * rounds
 
 
 def register_same(number: int) -> int:
@@ -102,13 +102,13 @@ def register_same(number: int) -> int:
 
 
 @on_both
-def test_the_same_model_registered_at_once_is_one_version(server: servers.Mlflow, checkout: Path) -> None:
+def test_two_concurrent_registrations_of_a_model_make_one_version(server: servers.Mlflow, checkout: Path) -> None:
     tiny.classifier(checkout / "model")
     with FORKS.Pool(2, move_in, (os.getcwd(), server.address)) as pool:
-        said = pool.map(register_same, range(2), chunksize=1)
-    (found,) = [each for each in store.connect().search_model_versions("name='m'") if "md5" in each.tags]
-    assert said == [int(found.version)] * 2
-    assert registry.get("m", "challenger").version == int(found.version)
+        numbers = pool.map(register_same, range(2), chunksize=1)
+    (registered,) = [version for version in store.connect().search_model_versions("name='m'") if "md5" in version.tags]
+    assert numbers == [int(registered.version)] * 2
+    assert registry.get("m", "challenger").version == int(registered.version)
 
 
 def forked(action: str, seed: int, begun: Any, folder: str, address: str) -> None:
@@ -159,7 +159,9 @@ def run(action: str, seed: int, address: str, seconds: float | None) -> Killed:
 
 @pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("action", ["promote", "rollback", "register"])
-def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: str, kills: int) -> None:
+def test_a_change_killed_at_any_moment_leaves_the_ledger_whole(
+    server: servers.Mlflow, checkout: Path, action: str, kills: int
+) -> None:
     if action != "promote":
         tiny.classifier(checkout / "model")
     if action == "rollback":
@@ -178,9 +180,9 @@ def test_killed_at_any_moment(server: servers.Mlflow, checkout: Path, action: st
         act(action, seed)  # the next command succeeds
         entries += action != "register"
         ledgers.require_order(entries)
-    found = [version.tags.get("md5", "") for version in store.connect().search_model_versions("name='m'")]
+    digests = [version.tags.get("md5", "") for version in store.connect().search_model_versions("name='m'")]
     registered = {"promote": [], "rollback": range(2), "register": range(100, seed + 1)}[action]
-    assert sorted(md5 for md5 in found if md5) == sorted(f"of {seed}" for seed in registered)
+    assert sorted(md5 for md5 in digests if md5) == sorted(f"of {seed}" for seed in registered)
 
 
 def require_whole() -> None:

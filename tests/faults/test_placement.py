@@ -34,8 +34,8 @@ def cluster() -> Iterator[ray_nodes.Cluster]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ray_nodes.SETTINGS.items():
             patch.setenv(name, value)
-        with ray_nodes.started() as found:
-            yield found
+        with ray_nodes.started() as started:
+            yield started
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ class Run:
         return self._line(line)
 
     def _line(self, line: str) -> str:
-        return next((each for each in self.lines if each.startswith(line)), "")
+        return next((printed for printed in self.lines if printed.startswith(line)), "")
 
     def end(self) -> int:
         return self.process.wait()
@@ -87,8 +87,8 @@ class Run:
 
 @contextmanager
 def running(address: str, *words: str) -> Iterator[Run]:
-    given = ray_nodes.SETTINGS | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
-    with forked.started("flows.cli", "run", *words, **given) as process:
+    environment = ray_nodes.SETTINGS | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": address, "BERTLINE_QUIET": ""}
+    with forked.started("flows.cli", "run", *words, **environment) as process:
         yield Run(process)
 
 
@@ -101,20 +101,20 @@ def finish(address: str, *words: str) -> list[str]:
 
 def sleepers() -> list[psutil.Process]:
     """The `sleep` processes of stages that still run."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.cmdline() == ["sleep", SLEEP]:
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 def starts(lines: list[str]) -> list[str]:
     """The lines of a run about started stages, without addresses and earlier times."""
-    told = [line.partition(",")[0] for line in lines if ": starts" in line]
-    return [re.sub(r"starts on [\d.]+", "starts on NODE", line) for line in told]
+    lines_of_starts = [line.partition(",")[0] for line in lines if ": starts" in line]
+    return [re.sub(r"starts on [\d.]+", "starts on NODE", line) for line in lines_of_starts]
 
 
 def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
@@ -136,19 +136,19 @@ def test_stages_of_the_project_leave_the_same_lock_wherever_they_run(
     Repo.init(no_scm=True).close()
     params = yaml.safe_load(Path("params.yaml").read_text())
 
-    def made(resources: dict[str, Any]) -> tuple[list[str], bytes]:
+    def prepared(resources: dict[str, Any]) -> tuple[list[str], bytes]:
         forget()
         Path("params.yaml").write_text(yaml.safe_dump({**params, "resources": resources}))
         return finish(cluster.address, "prepare@headlines"), Path("dvc.lock").read_bytes()
 
-    _, local = made({"threads": 1})
-    said, placed = made({"threads": 1, "placement": "ray"})
+    _, local = prepared({"threads": 1})
+    lines, placed = prepared({"threads": 1, "placement": "ray"})
     assert placed == local
     log = Path("state/logs/prepare@headlines.log").read_text().splitlines()
     assert log
-    assert [line for line in said if " | " in line][-len(log) :] == [f"prepare@headlines | {each}" for each in log]
-    assert starts(said) == ["ingest@livedoor-samples: starts on NODE", "prepare@headlines: starts on NODE"]
-    mixed, both = made({"threads": 1, "stages": {"prepare": {"placement": "ray"}}})
+    assert [line for line in lines if " | " in line][-len(log) :] == [f"prepare@headlines | {line}" for line in log]
+    assert starts(lines) == ["ingest@livedoor-samples: starts on NODE", "prepare@headlines: starts on NODE"]
+    mixed, both = prepared({"threads": 1, "stages": {"prepare": {"placement": "ray"}}})
     assert both == local
     assert starts(mixed) == ["ingest@livedoor-samples: starts", "prepare@headlines: starts on NODE"]
 
@@ -182,7 +182,9 @@ def test_a_node_dies_and_its_stage_runs_again_elsewhere(
 
 
 @pytest.mark.parametrize("who", ["Ray's worker", "what attends the command"])
-def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, who: str) -> None:
+def test_a_killed_process_between_executor_and_stage_is_reported(
+    cluster: ray_nodes.Cluster, graph: Write, who: str
+) -> None:
     graph({"a": SLOW.format("a", SLEEP)}, {"threads": 1, "placement": "ray", "max_failures": 0})
     with running(cluster.address) as run:
         run.until("a: starts on")
@@ -192,13 +194,13 @@ def test_a_process_between_is_killed(cluster: ray_nodes.Cluster, graph: Write, w
         worker = next(process for process in above if "ray::Place" in " ".join(process.cmdline()))
         (worker if who == "Ray's worker" else attends).kill()
         assert run.end() == 1
-    said = run.lines[-1]
+    sentence = run.lines[-1]
     wait_for(lambda: not sleepers())
     if who == "Ray's worker":
-        assert said.startswith("bertline: a failed: its process on the node ")
-        assert said.endswith(" died; lost 1 times, more than resources.max_failures")
+        assert sentence.startswith("bertline: a failed: its process on the node ")
+        assert sentence.endswith(" died; lost 1 times, more than resources.max_failures")
     else:
-        assert said.startswith("bertline: a failed: killed by signal 9")
+        assert sentence.startswith("bertline: a failed: killed by signal 9")
 
 
 @pytest.mark.parametrize("who", ["the executor", "the executor and Ray's driver", "Ctrl-C"])
@@ -226,7 +228,7 @@ def test_no_stage_outlives_its_executor(cluster: ray_nodes.Cluster, graph: Write
     assert Path("began").read_text() == "a\na\n"
 
 
-def test_what_cannot_be_placed_is_one_sentence(cluster: ray_nodes.Cluster, graph: Write) -> None:
+def test_a_stage_that_no_node_can_run_fails_in_one_sentence(cluster: ray_nodes.Cluster, graph: Write) -> None:
     waits = {"a": {"threads": 64}, "b": {"gpus": 1}}
     commands = {name: SLOW.format(name, 0) for name in ("a", "b", "c")}
     graph(commands, {"threads": 1, "placement": "ray", "stages": waits})

@@ -86,8 +86,8 @@ def graph(checkout: Path) -> None:
     for split in ("train", "test"):
         tables.write(paths.rows("rows") / f"{split}.parquet", rows.to_batches(), rows.schema)
     tiny.TASK.with_(splits=("train", "test")).save(paths.rows("rows"))
-    said = Predictor.load(checkout / "model").predict(rows)
-    tables.write(paths.predictions("tiny") / "test.parquet", said.to_batches(), said.schema)
+    output = Predictor.load(checkout / "model").predict(rows)
+    tables.write(paths.predictions("tiny") / "test.parquet", output.to_batches(), output.schema)
 
 
 @pytest.mark.usefixtures("graph")
@@ -101,11 +101,11 @@ def test_a_retrain_outlives_its_server(server: servers.Prefect) -> None:
         Path("go").touch()
         servers.wait_until(lambda: Path("dvc.lock").exists() or retrain.poll() is not None, "the stage does not end")
         server.start()
-        said, _ = retrain.communicate(timeout=300)
+        output, _ = retrain.communicate(timeout=300)
     finally:
         retrain.kill()
-    assert retrain.returncode == 0, said
-    assert "tiny version 1 is the challenger" in said
+    assert retrain.returncode == 0, output
+    assert "tiny version 1 is the challenger" in output
     version = registry.get("tiny", "challenger")
     assert (registry.folder(version) / "model.safetensors").is_file()
     assert list(states(server, "retrain").values()) == ["Completed"]
@@ -125,11 +125,11 @@ def test_a_temporary_server_ends_with_its_flow(by: signal.Signals, monkeypatch: 
         children = psutil.Process(run.pid).children(recursive=True)
         assert any("uvicorn" in child.cmdline() for child in children)
         (os.killpg if by == signal.SIGINT else os.kill)(run.pid, by)
-        said = run.communicate(timeout=45)[1]
+        output = run.communicate(timeout=45)[1]
     finally:
         run.kill()
-    assert run.returncode == (130 if by == signal.SIGINT else -by), said
-    assert by != signal.SIGINT or said.splitlines()[-1] == "bertline: interrupted"
+    assert run.returncode == (130 if by == signal.SIGINT else -by), output
+    assert by != signal.SIGINT or output.splitlines()[-1] == "bertline: interrupted"
     assert psutil.wait_procs(children, timeout=10)[1] == []
 
 

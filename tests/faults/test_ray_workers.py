@@ -71,7 +71,7 @@ def test_a_killed_worker_is_restarted_and_changes_nothing(cluster: None, checkou
     assert all(torch.allclose(resumed[n], unbroken[n], atol=1e-4) for n in unbroken if unbroken[n].is_floating_point())
 
 
-def test_an_error_in_the_workers_is_one_sentence(cluster: None, checkout: Path) -> None:
+def test_an_error_in_the_workers_fails_in_one_sentence(cluster: None, checkout: Path) -> None:
     model = new_head.for_task(tiny.encoder(checkout / "encoder"), tiny.TASK, "linear")
 
     def no_number(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:

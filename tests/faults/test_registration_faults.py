@@ -30,8 +30,8 @@ def register(md5: str) -> registry.Version:
 
 def require_whole(version: registry.Version) -> None:
     assert registry.get("m", "challenger") == version
-    found = registry.folder(version) / "model.safetensors"
-    assert found.read_bytes() == Path("model/model.safetensors").read_bytes()
+    weights = registry.folder(version) / "model.safetensors"
+    assert weights.read_bytes() == Path("model/model.safetensors").read_bytes()
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def served(server: servers.Mlflow, fault: Fault, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("fault", ["disk", "disk of a server", "s3"], indirect=True)
-def test_a_store_that_takes_nothing(fault: Fault) -> None:
+def test_a_store_that_refuses_writes_fails_in_one_sentence(fault: Fault) -> None:
     first = register("first")
     require_whole(first)
     ledger.append("m", ledger.read("m"), "promote", first.version, "a test")
@@ -113,7 +113,7 @@ def test_a_store_that_takes_nothing(fault: Fault) -> None:
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", ["s3"], indirect=True)
-def test_s3_ends_in_the_middle(fault: Fault, rounds: int) -> None:
+def test_s3_ending_during_a_registration_leaves_no_half_version(fault: Fault, rounds: int) -> None:
     """moto loses its objects when it ends, so versions that were complete before are not checked."""
     draw, failed, number = random.Random(1), 0, 0
     while number < rounds or not failed:
@@ -122,14 +122,14 @@ def test_s3_ends_in_the_middle(fault: Fault, rounds: int) -> None:
         before = len(registry.versions())
         with ThreadPoolExecutor(1) as beside:
             striking = beside.submit(lambda: (time.sleep(draw.uniform(0, 2)), fault.strike()))
-            said = ""
+            message = ""
             try:
                 register(f"of {number}")
             except InputError as error:
-                said = str(error)
+                message = str(error)
             striking.result()
-        assert "\n" not in said
-        assert len(registry.versions()) == before + (not said)
-        failed += bool(said)
+        assert "\n" not in message
+        assert len(registry.versions()) == before + (not message)
+        failed += bool(message)
         fault.mend()
         require_whole(register(f"of {number}, again"))

@@ -52,15 +52,15 @@ def is_whole(target: Path) -> bool:
     if not target.exists():
         return False
     source = json.loads((pq.read_metadata(target).metadata or {})[b"bertline.score"])["source"]
-    found = pq.read_table(target)
-    assert found.column("id").to_pylist() == list(range(ROWS))
-    assert set(found.column("text").to_pylist()) == {JOBS[Path(source).stem]}
-    assert found.column("label").null_count == 0
+    scored = pq.read_table(target)
+    assert scored.column("id").to_pylist() == list(range(ROWS))
+    assert set(scored.column("text").to_pylist()) == {JOBS[Path(source).stem]}
+    assert scored.column("label").null_count == 0
     return True
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.soak)])
-def test_killed_at_random_moments_with_two_jobs_to_one_target(place: Path, kills: int) -> None:
+def test_two_scoring_jobs_killed_at_random_leave_a_whole_file(place: Path, kills: int) -> None:
     target, rng = place / "out.parquet", random.Random(1)
     began = time.monotonic()
     ends_well("a")
@@ -68,18 +68,18 @@ def test_killed_at_random_moments_with_two_jobs_to_one_target(place: Path, kills
     took = time.monotonic() - began
     for _ in range(kills):
         target.unlink(missing_ok=True)
-        with start("a") as one, start("b") as other:
+        with start("a") as first, start("b") as second:
             moments = sorted(rng.uniform(0.5, 1.3) * took for _ in range(2))
             last = 0.0
-            for moment, job in zip(moments, rng.sample([one, other], 2), strict=True):
+            for moment, job in zip(moments, rng.sample([first, second], 2), strict=True):
                 time.sleep(moment - last)
                 last = moment
                 if job.poll() is None:
                     job.kill_all()
                 is_whole(target)
-            for job in (one, other):
-                status, said = job.wait(), job.said()
-                refused = "another process is writing it" in said or "exists, and is not from scoring" in said
+            for job in (first, second):
+                status, output = job.wait(), job.said()
+                refused = "another process is writing it" in output or "exists, and is not from scoring" in output
                 assert status in (0, -signal.SIGKILL) or refused
     target.unlink(missing_ok=True)
     ends_well("b")

@@ -41,8 +41,8 @@ class Fault(NamedTuple):
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[postgres.Postgres]:
-    with postgres.postgres() as found:
-        yield found
+    with postgres.postgres() as database:
+        yield database
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def promote_some(draw: random.Random) -> None:
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", FAULTS, indirect=True)
-def test_a_server_ends_in_the_middle_of_a_promotion(fault: Fault, rounds: int) -> None:
+def test_a_server_ending_during_a_promotion_leaves_the_ledger_whole(fault: Fault, rounds: int) -> None:
     draw, failed, done_rounds = random.Random(1), 0, 0
     while done_rounds < rounds or not failed:
         done_rounds += 1
@@ -82,16 +82,16 @@ def test_a_server_ends_in_the_middle_of_a_promotion(fault: Fault, rounds: int) -
         entries = len(ledgers.require_order().entries)
         with ThreadPoolExecutor(1) as beside:
             striking = beside.submit(lambda: (time.sleep(draw.uniform(0, SECONDS)), fault.strike()))
-            done, said = 0, ""
+            done, message = 0, ""
             try:
                 while not striking.done():
                     promote_some(draw)
                     done += 1
             except InputError as error:
-                said = str(error)
+                message = str(error)
             striking.result()
-        failed += bool(said)
-        assert "\n" not in said
+        failed += bool(message)
+        assert "\n" not in message
         with pytest.raises(InputError, match=r"MLflow's store does not answer at http.*"):
             ledger.read("m")
         fault.mend()

@@ -61,7 +61,7 @@ def test_a_full_disk_costs_one_checkpoint_and_no_step(
     assert all(tensor.equal(after[name]) for name, tensor in whole.items())
 
 
-def test_finished_weights_that_find_no_room_are_not_lost(model: torch.nn.Module) -> None:
+def test_finished_weights_survive_a_full_disk(model: torch.nn.Module) -> None:
     start = fits.weights(model)
     whole = fitted(model)
     model.load_state_dict(start)
@@ -83,28 +83,28 @@ def test_finished_weights_that_find_no_room_are_not_lost(model: torch.nn.Module)
     assert all(tensor.equal(after[name]) for name, tensor in whole.items())
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_any_work(model: torch.nn.Module) -> None:
+def test_an_unwritable_folder_is_reported_before_any_work(model: torch.nn.Module) -> None:
     Path("state").symlink_to("/proc")
-    asked: list[int] = []
-    said = r"checkpoints/finetune/x: no checkpoint can be written there: "
-    with pytest.raises(InputError, match=said), fitting("finetune", "x", OFTEN):
-        asked.append(1)
-    assert not asked
+    steps: list[int] = []
+    message = r"checkpoints/finetune/x: no checkpoint can be written there: "
+    with pytest.raises(InputError, match=message), fitting("finetune", "x", OFTEN):
+        steps.append(1)
+    assert not steps
 
 
-def test_memory_that_is_too_small_is_met_by_half_the_rows_once(
+def test_too_little_memory_halves_the_rows_at_once_for_the_rest_of_the_run(
     model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET")
     start = fits.weights(model)
     whole = fitted(model)
     model.load_state_dict(start)
-    seen: list[int] = []
+    batch_sizes: list[int] = []
 
     def within(most: int) -> losses.Loss:
         def loss(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
-            seen.append(len(batch["labels"]))
-            if seen[-1] > most:
+            batch_sizes.append(len(batch["labels"]))
+            if batch_sizes[-1] > most:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return losses.classification(model, batch, step)
 
@@ -113,7 +113,7 @@ def test_memory_that_is_too_small_is_met_by_half_the_rows_once(
     capsys.readouterr()
     after = fitted(model, within(2))
     assert capsys.readouterr().err.count("step 1: 4 rows at once do not fit into memory; half as many from here") == 1
-    assert seen == [4] + [2] * 24
+    assert batch_sizes == [4] + [2] * 24
     assert all(torch.allclose(after[name], tensor, atol=1e-5) for name, tensor in whole.items())
     assert not CHECKPOINT.with_suffix(".halved").exists()
     model.load_state_dict(start)

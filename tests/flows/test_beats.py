@@ -28,9 +28,9 @@ def challenger(checkout: Path) -> Iterator[registry.Version]:
     folder = tiny.classifier(checkout / "model")
     texts = [f"{a}{b}" for a in tiny.TEXTS[:4] for b in ("", "犬", "映画", "試合", "予約開始", "監督", "延長")]
     rows = pa.table({"id": [str(i) for i in range(len(texts))], "text": texts})
-    said = Predictor.load(folder).predict(rows).column("label").to_pylist()
+    predicted = Predictor.load(folder).predict(rows).column("label").to_pylist()
     wrong = dict(zip(tiny.LABELS, tiny.LABELS[1:] + tiny.LABELS[:1], strict=True))
-    labels = [wrong[label] if i % 2 else label for i, label in enumerate(said)]
+    labels = [wrong[label] if i % 2 else label for i, label in enumerate(predicted)]
     rows = rows.append_column("label", pa.array(labels)).cast(schema.ROWS["single"])
     for split in ("train", "test"):
         tables.write(paths.rows("rows") / f"{split}.parquet", rows.to_batches(), rows.schema)
@@ -86,7 +86,7 @@ def test_a_baseline_of_other_rows_is_not_compared(challenger: registry.Version) 
         promote("tiny")
 
 
-def test_a_baseline_that_is_not_there_is_told_by_check(checkout: Path) -> None:
+def test_check_reports_a_missing_baseline(checkout: Path) -> None:
     for fine in (True, False, "svm"):
         with_rules(beats=fine)
         checking.check()

@@ -41,13 +41,13 @@ def shown(name: str) -> dict[str, tuple[TaskRun, list[str]]]:
     with get_client(sync_client=True) as client:
         (newest,) = client.read_flow_runs(sort="START_TIME_DESC", limit=1)
         assert newest.name == name
-        found = {}
-        for each in client.read_task_runs(
+        runs = {}
+        for run in client.read_task_runs(
             task_run_filter=TaskRunFilter(flow_run_id=TaskRunFilterFlowRunId(any_=[newest.id]))
         ):
-            logs = client.read_logs(LogFilter(task_run_id=LogFilterTaskRunId(any_=[each.id])))
-            found[each.name] = each, [log.message for log in logs]
-        return found
+            logs = client.read_logs(LogFilter(task_run_id=LogFilterTaskRunId(any_=[run.id])))
+            runs[run.name] = run, [log.message for log in logs]
+        return runs
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def test_each_stage_is_a_task_run(repository: Path) -> None:
 
     with pytest.raises(InputError, match="b failed: this is b"):
         graph()
-    found = shown("first")
-    assert {name: run.state_name for name, (run, _) in found.items()} == {"a": "Completed", "b": "Failed"}
+    runs = shown("first")
+    assert {name: run.state_name for name, (run, _) in runs.items()} == {"a": "Completed", "b": "Failed"}
     until = time.monotonic() + 30
-    while "this is a" not in (found := shown("first"))["a"][1] and time.monotonic() < until:
+    while "this is a" not in (runs := shown("first"))["a"][1] and time.monotonic() < until:
         time.sleep(0.5)  # lines are sent in batches
-    assert "this is a" in found["a"][1]
-    run, lines = found["b"]
+    assert "this is a" in runs["a"][1]
+    run, lines = runs["b"]
     assert "this is b" in lines
     assert run.total_run_time.total_seconds() > 0.5
 

@@ -26,7 +26,7 @@ def bertline(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_use_makes_a_file_active_and_refuses_to_lose_edits() -> None:
+def test_use_activates_a_file_and_refuses_to_lose_edits() -> None:
     refused = bertline("use", "params/good.yaml")
     assert refused.returncode == 2
     assert "params.yaml has edits that are in no commit and no file of params/" in refused.stderr
@@ -56,8 +56,8 @@ def test_table_shows_every_run_and_what_it_took_here() -> None:
     none = bertline("table")
     assert none.returncode == 1
     assert none.stderr == "bertline: artifacts/metrics/NAME.json: no run has been evaluated yet; run `dvc repro`\n"
-    for each in RECORDS:  # one of them is of a run that params.yaml does not name
-        json_file.write(paths.metrics(each["run"]), each)
+    for record in RECORDS:  # one of them is of a run that params.yaml does not name
+        json_file.write(paths.metrics(record["run"]), record)
     json_file.write(paths.timings("worse"), {"latency_ms": {"p50": 1.25}, "rows_per_second": 12345})
     lines = bertline("table").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", "other", "worse"]
@@ -77,7 +77,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("command", "section"), COMMANDS, ids=[command for command, _ in COMMANDS])
-def test_a_wrong_name_is_told_before_prefect_starts(command: str, section: str) -> None:
+def test_a_wrong_name_is_reported_before_prefect_starts(command: str, section: str) -> None:
     sections = ("tune", "finetune", "promote", "score", "watch")
     Path("params.yaml").write_text(yaml.safe_dump({section: {"mine": {}} for section in sections}))
     called = f"""if True:
@@ -91,12 +91,12 @@ def test_a_wrong_name_is_told_before_prefect_starts(command: str, section: str) 
     """
     done = subprocess.run([sys.executable, "-c", called], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    said = f"bertline: params.yaml: no {section} entry 'mime' (did you mean 'mine'?); there are: mine\n"
-    assert (done.stdout, done.stderr) == ("False\n", said)
+    message = f"bertline: params.yaml: no {section} entry 'mime' (did you mean 'mine'?); there are: mine\n"
+    assert (done.stdout, done.stderr) == ("False\n", message)
 
 
 @pytest.mark.slow
-def test_a_flow_fails_in_one_sentence_too() -> None:
+def test_a_flow_fails_in_one_sentence() -> None:
     Path("params.yaml").write_text("promote: {mine: {run: other}}\n")
     failed = commands.bertline("promote mine").require(2)
     assert failed.err.startswith("bertline: params.yaml: evaluate: no entry 'other'")
@@ -105,7 +105,7 @@ def test_a_flow_fails_in_one_sentence_too() -> None:
 
 @pytest.mark.slow
 def test_prefect_adds_nothing_when_its_server_is_slow() -> None:
-    said = """if True:
+    script = """if True:
         import logging
         from flows.local import prefect_settings
         prefect_settings.use_local_state()
@@ -117,6 +117,6 @@ def test_prefect_adds_nothing_when_its_server_is_slow() -> None:
             logging.getLogger(service.__name__).warning("Still processing items: 1 items remaining...")
         logging.getLogger("another").warning("what others warn of")
     """
-    found = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
-    assert found.stderr.count("\n") == 1
-    assert "what others warn of" in found.stderr
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stderr.count("\n") == 1
+    assert "what others warn of" in process.stderr

@@ -64,8 +64,8 @@ def test_promote_history_rollback_and_lineage() -> None:
     events = json.loads(bertline("history tiny --json"))["events"]
     assert [event["version"] for event in events] == [1, 2, 1, 2]
     assert bertline("history tiny --at 2999-01-01").startswith("tiny version 2 was champion: the owner, ")
-    asked = json.loads(bertline("history tiny --at 2999-01-01 --json"))
-    assert (asked["champion"], asked["event"]) == (2, events[-1])
+    champion = json.loads(bertline("history tiny --at 2999-01-01 --json"))
+    assert (champion["champion"], champion["event"]) == (2, events[-1])
     none = json.loads(bertline("history tiny --at 2026-01-01 --json"))
     assert (none["champion"], none["event"]) == (None, None)
     assert "no registered model 'tinny' (did you mean 'tiny'?)" in bertline("history tinny", status=1)

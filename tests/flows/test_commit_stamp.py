@@ -25,7 +25,7 @@ def repository(checkout: Path) -> Path:
 
 
 @pytest.mark.usefixtures("repository")
-def test_what_a_run_leaves_is_no_edit() -> None:
+def test_files_that_a_run_writes_are_no_edit() -> None:
     Path("dvc.lock").write_text("stages: {}\n")
     Path("scored.csv").touch()
     Path("README.md").write_text("other words\n")

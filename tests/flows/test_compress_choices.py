@@ -57,10 +57,10 @@ def search(
     """A search on these models, by the names of their folders; the teacher is `big`."""
 
     def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
-        found = models[folder.name]
-        if isinstance(found, InputError):
-            raise found
-        return found
+        measured = models[folder.name]
+        if isinstance(measured, InputError):
+            raise measured
+        return measured
 
     monkeypatch.setattr(chain_search.gate_measurements, "measure", measure)
     monkeypatch.setattr(chain_search.runs, "log", lambda *_: "")
@@ -71,35 +71,43 @@ def tried(name: str, share: float) -> Tried:
     return Tried((name,), 0.9, 0.5, int(1000 * share), share)
 
 
-def test_a_loss_of_the_whole_budget_keeps_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_equal_to_the_budget_is_within_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """0.92 - 0.91 is a little more than 0.01."""
-    one = search(monkeypatch, {"big": scoring(92), "int8": scoring(91)})
+    searching = search(monkeypatch, {"big": scoring(92), "int8": scoring(91)})
     monkeypatch.setattr(ChainSearch, "latency", lambda *_: ((0.5, 0.4, 0.6), "onnx"))
-    found = one.attempt(("int8",))
-    assert (found.loss, found.latency_share, found.latency_spread, found.runtime) == (1.0, 0.5, (0.4, 0.6), "onnx")
-    assert found.keeps(Budget(max_loss=1.0))
+    attempt = searching.attempt(("int8",))
+    assert (attempt.loss, attempt.latency_share, attempt.latency_spread, attempt.runtime) == (
+        1.0,
+        0.5,
+        (0.4, 0.6),
+        "onnx",
+    )
+    assert attempt.keeps(Budget(max_loss=1.0))
 
 
 def test_an_entry_that_cannot_be_made_or_opened_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     models = {"big": scoring(92), "int8": InputError("its weights are cut off")}
-    one = search(monkeypatch, models, {"half": "layers: 50 to drop of 4"})
-    assert [one.attempt((name,)).refused for name in ENTRIES] == ["its weights are cut off", "layers: 50 to drop of 4"]
+    searching = search(monkeypatch, models, {"half": "layers: 50 to drop of 4"})
+    assert [searching.attempt((name,)).refused for name in ENTRIES] == [
+        "its weights are cut off",
+        "layers: 50 to drop of 4",
+    ]
 
 
-def test_a_search_whose_teacher_died_refuses_no_chain_for_that(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_does_not_blame_a_chain_for_its_teachers_death(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends, and goes on when it is started again."""
-    one = search(monkeypatch, {"big": scoring(92), "int8": scoring(92)})
+    searching = search(monkeypatch, {"big": scoring(92), "int8": scoring(92)})
 
     def latency(*_: object) -> None:
         raise interleaved.ReferenceEndedError("artifacts/models/big: its process ended while it was measured")
 
     monkeypatch.setattr(ChainSearch, "latency", latency)
     with pytest.raises(interleaved.ReferenceEndedError):
-        one.attempt(("int8",))
+        searching.attempt(("int8",))
 
 
 @pytest.mark.parametrize(
-    ("failed", "left", "expected"),
+    ("failed", "unreached", "expected"),
     [
         ({"compress@half": "at least one must stay"}, ["report"], {"half": "at least one must stay"}),
         ({"encode@other": "no text"}, ["compress@half"], {"half": "encode@other failed"}),
@@ -109,12 +117,12 @@ def test_a_search_whose_teacher_died_refuses_no_chain_for_that(write: Write, mon
     ],
 )
 def test_one_bad_entry_does_not_end_the_search(
-    failed: dict[str, str], left: list[str], expected: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+    failed: dict[str, str], unreached: list[str], expected: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(targets: list[str], keep_going: bool) -> list[str]:
         assert keep_going
         assert targets == ["compress@int8", "compress@half", "prepare@headlines"]
-        raise executor.StageError("encode@other failed", failed, left)
+        raise executor.StageError("encode@other failed", failed, unreached)
 
     monkeypatch.setattr(executor, "run", run)
     if expected is None:
@@ -126,19 +134,19 @@ def test_one_bad_entry_does_not_end_the_search(
 
 def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write(promote={"titles": {"run": "big", "at_least": 0.9, "may_lose": 0.5}, "other": {"run": "it", "at_least": 1}})
-    one = search(monkeypatch, {"big": scoring(92), "int8": scoring(80), "half": scoring(95)})
+    searching = search(monkeypatch, {"big": scoring(92), "int8": scoring(80), "half": scoring(95)})
     both = [tried("half", 0.5), tried("int8", 0.25)]
-    winner, said, unfit = one.judged(both)
+    winner, sentences, unfit = searching.judged(both)
     assert winner == both[0]
     assert unfit == [("int8",)]
-    assert said[0] == "the gate of titles refuses int8 as champion in the teacher's place:"
-    assert said[1] == "refused: accuracy 0.8000, at least 0.9000 is required"
-    assert said[2] == "the gate of titles accepts half as champion in the teacher's place:"
-    assert one.judged(both[1:])[0] is None
+    assert sentences[0] == "the gate of titles refuses int8 as champion in the teacher's place:"
+    assert sentences[1] == "refused: accuracy 0.8000, at least 0.9000 is required"
+    assert sentences[2] == "the gate of titles accepts half as champion in the teacher's place:"
+    assert searching.judged(both[1:])[0] is None
 
 
 @pytest.mark.parametrize(
-    ("rules", "wins", "told"),
+    ("rules", "wins", "sentence"),
     [
         ({"at_least": 0.99}, False, "refused: accuracy 0.9500, at least 0.9900 is required"),
         ({"at_least": 0.99, "gate": "dry_run"}, True, "promote.titles.gate is dry_run, so it stops nothing"),
@@ -151,14 +159,14 @@ def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypa
         (None, True, "no promote entry has the run big, so no gate was checked"),
     ],
 )
-def test_what_each_gate_says_is_told(
-    rules: dict[str, Any] | None, wins: bool, told: str, write: Write, monkeypatch: pytest.MonkeyPatch
+def test_the_verdict_of_each_gate_is_printed(
+    rules: dict[str, Any] | None, wins: bool, sentence: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(promote={"titles": {"run": "big", **rules}} if rules else {})
-    one = search(monkeypatch, {"big": scoring(92), "half": scoring(95)})
-    winner, said, _ = one.judged([tried("half", 0.5)])
+    searching = search(monkeypatch, {"big": scoring(92), "half": scoring(95)})
+    winner, sentences, _ = searching.judged([tried("half", 0.5)])
     assert (winner is not None) == wins
-    assert said[-1] == told
+    assert sentences[-1] == sentence
 
 
 @pytest.mark.parametrize(
@@ -170,12 +178,12 @@ def test_what_each_gate_says_is_told(
         ("onnx", True, ((0.25, 0.2, 0.5), "onnx")),
     ],
 )
-def test_a_model_is_as_fast_as_by_its_faster_runtime(
+def test_a_models_latency_is_that_of_its_faster_runtime(
     runtime: str, exports: bool, expected: object, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch rounds what it computes in floats, and is slower than the teacher here."""
     write(resources={"runtime": runtime, "threads": 3})
-    one = search(monkeypatch, {"big": scoring(92)})
+    searching = search(monkeypatch, {"big": scoring(92)})
 
     def exported(folder: object, run: str) -> Path:
         if run == "int8" and not exports:
@@ -196,9 +204,9 @@ def test_a_model_is_as_fast_as_by_its_faster_runtime(
     monkeypatch.setattr(
         chain_search.runtime_choice, "tags", lambda *_: {"runtime": "torch" if runtime == "torch" else "onnx"}
     )
-    with one.until_end:
+    with searching.until_end:
         for _ in range(2):
-            assert one.latency(("int8",), Path("artifacts/models/int8")) == expected
+            assert searching.latency(("int8",), Path("artifacts/models/int8")) == expected
         assert was_open == [True], "the teacher is opened once for all chains"
     assert was_open == [True, False]
 
@@ -215,7 +223,7 @@ def folder() -> chain_folder.ChainFolder:
     return chain_folder.ChainFolder.of("big", ENTRIES, SCORED, ExitStack())
 
 
-def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_result_of_an_entry_invalidates_the_chains(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step of a chain is the entry's own result, and code and rows are those of the graph."""
     locked = {
         name: {"deps": [{"path": "pipelines/code.py", "md5": "1"}], "outs": [{"path": "artifacts", "md5": "2"}]}
@@ -235,30 +243,28 @@ def test_a_new_result_of_an_entry_makes_the_chains_anew(write: Write, monkeypatc
     assert len(others | {before}) == 5
 
 
-def test_an_export_is_made_anew_when_its_params_or_its_code_have_changed(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
+def test_an_export_is_repeated_when_its_params_or_code_change(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    exports: list[str] = []
 
     def run(runner: StageRunner, stage: str, key: str) -> None:
-        made.append(f"{stage} {key}")
+        exports.append(f"{stage} {key}")
         (runner.place / paths.onnx(key)).mkdir(parents=True)
 
     monkeypatch.setattr(StageRunner, "run", run)
     write()
     for _ in range(2):
         folder().exported("int8")
-    assert made == ["export int8"]
+    assert exports == ["export int8"]
     write(export={"int8": {"tolerance": 0.5}})
     folder().exported("int8")
-    assert made == ["export int8"] * 2
+    assert exports == ["export int8"] * 2
     monkeypatch.setattr(chain_folder, "_code", lambda stage: ["another"])
     for _ in range(2):
         folder().exported("int8")
-    assert made == ["export int8"] * 3
+    assert exports == ["export int8"] * 3
 
 
-def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_that_compress_entries_are_tried_as_they_are(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain that params.yaml has may win, and there is nothing to add then. No further step is tried on it."""
     of_my_own = {"half-int8": {"teacher": "half", "data": "rows", "method": "dynamic_int8"}}
     last = {"least": {"teacher": "half-int8", "data": "rows", "method": "group_quant"}}
@@ -266,10 +272,10 @@ def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatc
     scored = {"big": {"task": "headlines"}}
     write(compress={**last, **of_my_own, **ENTRIES, **other}, evaluate=scored, finetune={"big": {}})
     search(monkeypatch, {"big": scoring(92)})
-    asked: list[Chain] = []
+    chains: list[Chain] = []
 
     def attempt(self: ChainSearch, chain: Chain) -> Tried:
-        asked.append(chain)
+        chains.append(chain)
         return tried(chain[0], 0.1 if chain == ("half-int8",) else 0.5)
 
     reproduced: list[str] = []
@@ -278,7 +284,7 @@ def test_what_entries_make_of_entries_is_tried_as_it_is(write: Write, monkeypatc
     monkeypatch.setattr(ChainSearch, "teacher_runtime", "torch")
     result = compress.compress.fn("big", Budget(steps=1))
     assert reproduced == ["int8", "half", "half-int8", "least"]
-    assert asked == [(name,) for name in reproduced]
+    assert chains == [(name,) for name in reproduced]
     assert result.winner
     assert result.winner.chain == ("half-int8",)
     assert result.entries == {}
@@ -290,20 +296,20 @@ def test_a_search_that_finds_nothing_has_an_exit_status_of_its_own(
 ) -> None:
     write(finetune={"big": {}})
     refused = Tried(("half",), refused="at least one must stay")
-    nothing = found([refused, Tried(("int8",), 0.8, 12.0, 250, 0.25, 0.5, None, "onnx")], winner=None)
+    nothing = searched([refused, Tried(("int8",), 0.8, 12.0, 250, 0.25, 0.5, None, "onnx")], winner=None)
     monkeypatch.setattr(compress, "compress", lambda run, budget: nothing)
     done = CliRunner().invoke(cli.cli, ["compress", "big", "--max-loss", "1"])
     assert done.exit_code == 3
     assert "none of the 2 chains tried is at most 1 point below big" in done.output
 
 
-def found(each: list[Tried], winner: Chain | None) -> Searched:
+def searched(tried: list[Tried], winner: Chain | None) -> Searched:
     teacher = Tried((), 0.92, 0.0, 1000, 1.0, 1.0, None, "torch")
-    chosen = next((one for one in each if one.chain == winner), None)
-    return Searched("big", "accuracy", "test", Budget(), teacher, each, chosen, {}, [])
+    chosen = next((attempt for attempt in tried if attempt.chain == winner), None)
+    return Searched("big", "accuracy", "test", Budget(), teacher, tried, chosen, {}, [])
 
 
-def test_a_gate_that_is_stricter_than_the_budget_is_told_first(
+def test_a_gate_that_is_stricter_than_the_budget_is_reported_first(
     write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(promote={"titles": {"run": "big", "may_lose": 0.005}, "wide": {"run": "big", "may_lose": 0.01}})

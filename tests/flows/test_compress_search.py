@@ -75,8 +75,8 @@ def graph(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def encoder(folder: Path) -> None:
     """Leave the folder its vocabulary, which is most of the model then, and put tiny layers in place of its own."""
     changes = tiny.SMALL["bert"] | {"num_hidden_layers": 4}
-    made = pretrained.start(tiny.shape("bert", folder), changes, AutoModel, tokenizer.load(folder), seed=1)
-    made.save_pretrained(folder)
+    model = pretrained.start(tiny.shape("bert", folder), changes, AutoModel, tokenizer.load(folder), seed=1)
+    model.save_pretrained(folder)
 
 
 def write(**changes: Any) -> None:
@@ -86,10 +86,10 @@ def write(**changes: Any) -> None:
 def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
     """It is killed when the first chain is made, and goes on from there."""
     before = made_until_killed()
-    said = bertline(*SEARCH)
-    assert {file: when for file, when in made().items() if file in before} == before != {}
-    assert "short + half + int8 is the smallest chain that is at most" in said
-    assert "the gate of entailment accepts short + half + int8 as champion in the teacher's place:" in said
+    output = bertline(*SEARCH)
+    assert {file: when for file, when in chain_files().items() if file in before} == before != {}
+    assert "short + half + int8 is the smallest chain that is at most" in output
+    assert "the gate of entailment accepts short + half + int8 as champion in the teacher's place:" in output
     out = paths.compression("it")
     page = (out / "index.html").read_text()
     assert page.count("<svg") == 2
@@ -111,15 +111,19 @@ def made_until_killed() -> dict[str, int]:
         stages: list[psutil.Process] = []
         while not stages and search.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
-            warm = [each for each in started.children() if "forkserver.main" in command_of(each)] if made() else []
-            stages = [each for process in warm for each in process.children()]
+            warm = (
+                [child for child in started.children() if "forkserver.main" in command_of(child)]
+                if chain_files()
+                else []
+            )
+            stages = [stage for process in warm for stage in process.children()]
         search.kill()
     assert search.returncode == -signal.SIGKILL
     _, still = psutil.wait_procs(stages, timeout=30)
     assert stages
     assert still == []
     assert not paths.compression("it").exists()
-    return made()
+    return chain_files()
 
 
 def command_of(process: psutil.Process) -> str:
@@ -143,9 +147,9 @@ def assert_the_gate_may_refuse_the_fastest() -> None:
     strict = {"entailment": {"run": "it", "at_least": 0.9999, "may_lose": 0.9}}
     scored = {name: {"task": "entailment"} for name in names}
     write(resources={"threads": 1}, compress=few, evaluate=scored, promote=strict)
-    said = bertline("compress", "it", "--max-loss", "90", "--target", "latency", "--steps", "1", status=3)
-    assert "the gate refuses every chain that is at most 90 points below it: 1 of 1 tried" in said
-    assert said.count("the gate of entailment refuses ") == 1
+    output = bertline("compress", "it", "--max-loss", "90", "--target", "latency", "--steps", "1", status=3)
+    assert "the gate refuses every chain that is at most 90 points below it: 1 of 1 tried" in output
+    assert output.count("the gate of entailment refuses ") == 1
     assert not (paths.compression("it") / "winner.yaml").exists()
     exported = Path("state/compressing").glob("*/artifacts/onnx/*/model.onnx")
     assert sorted(file.parent.name for file in exported) == sorted(names)
@@ -154,7 +158,7 @@ def assert_the_gate_may_refuse_the_fastest() -> None:
     assert {line[7] for line in lines} <= {"torch", "onnx"}
 
 
-def made() -> dict[str, int]:
+def chain_files() -> dict[str, int]:
     """Each file of the chains that are made, and when it was written. Links go to entries, and a dot is of a half."""
     folders = Path("state/compressing").glob("*/artifacts/models/[!.]*")
     files = [file for folder in folders if not folder.is_symlink() for file in folder.iterdir()]
@@ -179,7 +183,7 @@ def weights(folder: Path) -> dict[str, str]:
 def assert_logged() -> None:
     """Each chain that was tried has an MLflow run, and the search one with its page and table."""
     client = store.connect()
-    runs = client.search_runs([each.experiment_id for each in client.search_experiments()], max_results=500)
+    runs = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()], max_results=500)
     tried = {run.data.params["chain"] for run in runs if run.data.tags["stage"] == "compress-search@it"}
     assert tried == {"half", "int8", "short", "short--half", "short--int8", "short--half--int8"}
     (whole,) = (run for run in runs if run.data.tags["stage"] == "compress-table@it")
@@ -188,7 +192,7 @@ def assert_logged() -> None:
     assert {"index.html", "table.md", "winner.yaml"} <= shown
 
 
-def test_what_cannot_be_searched_is_one_sentence(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_search_fails_in_one_sentence(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     Path("params.yaml").write_text(yaml.safe_dump({**PARAMS, "compress": {}}, sort_keys=False))
     (line,) = bertline("compress", "it", status=2).splitlines()

@@ -45,10 +45,10 @@ def register(kind: str, name: str) -> registry.Version:
     task = kinds.TASKS[kind].with_(splits=("test",))
     folder.mkdir()
     model_folder.save(new_head.for_task(encoder, task), folder, encoder, task)
-    return registry.register("it", folder, CODE, kind, asked(kind)[0], {"run": "it", "md5": name})
+    return registry.register("it", folder, CODE, kind, request_rows(kind)[0], {"run": "it", "md5": name})
 
 
-def asked(kind: str) -> list[dict[str, object]]:
+def request_rows(kind: str) -> list[dict[str, object]]:
     """The rows without what is to be predicted."""
     return kinds.rows(kind).select(schema.INPUTS[kind]).to_pylist()
 
@@ -60,12 +60,14 @@ def test_a_version_of_every_kind_goes_all_the_way(kind: str) -> None:
     second = register(kind, "second")
     assert promote("it").champion == second
     verdict = json.loads(registry.version("it", 2).tags["verdict"])
-    assert {each["rule"] for each in verdict["findings"]} == {*GATE, *(IN_TURN if kind == "tagging" else {})} - {"run"}
+    assert {finding["rule"] for finding in verdict["findings"]} == {*GATE, *(IN_TURN if kind == "tagging" else {})} - {
+        "run"
+    }
 
-    answers = Predictor.load(registry.folder(second)).predict(pa.Table.from_pylist(asked(kind)))
+    answers = Predictor.load(registry.folder(second)).predict(pa.Table.from_pylist(request_rows(kind)))
     column = gate_measurements.SAYS.get(kind, "label")
     with http.client(second, Predictor.load(registry.folder(second))) as service:
-        answer = service.post("/predict", json={"rows": asked(kind)})
+        answer = service.post("/predict", json={"rows": request_rows(kind)})
     assert answer.status_code == 200, answer.text
     assert [row[column] for row in answer.json()["predictions"]] == answers.column(column).to_pylist()
 

@@ -17,9 +17,7 @@ def ran(*outs: str) -> dict[str, Any]:
     return {"outs": [{"path": out, "md5": "0" * 32} for out in outs]}
 
 
-def test_the_run_of_the_report_is_given_its_folder_and_no_other_is(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_reports_run_gets_the_report_folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = {"report": ran("artifacts/reports"), "finetune@it": ran("artifacts/models/it")}
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": lock}))
     Path("params.yaml").write_text("finetune: {it: {epochs: 1}}\n")
@@ -31,11 +29,11 @@ def test_the_run_of_the_report_is_given_its_folder_and_no_other_is(
 
 
 @pytest.mark.slow
-def test_its_files_are_artifacts_of_the_run(checkout: Path) -> None:
+def test_the_reports_files_are_artifacts_of_its_run(checkout: Path) -> None:
     paths.reports().mkdir(parents=True)
     for name in ("index.html", "table.md", "table.txt"):
         (paths.reports() / name).write_text(name)
     run = runs.log("report", {}, {}, {}, paths.reports())
-    found = mlflow.MlflowClient().list_artifacts(run)
-    assert sorted(each.path for each in found) == ["index.html", "table.md", "table.txt"]
+    artifacts = mlflow.MlflowClient().list_artifacts(run)
+    assert sorted(artifact.path for artifact in artifacts) == ["index.html", "table.md", "table.txt"]
     mlflow.set_tracking_uri(None)

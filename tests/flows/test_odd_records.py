@@ -24,27 +24,27 @@ VERDICTS: list[Any] = [
 ]
 
 
-def kept(**changes: Any) -> ledger_events.Kept:
+def stored(**changes: Any) -> ledger_events.Kept:
     whole = ledger_events.Event("1", "promote", 1, None, 0, "", "me", "a test", {"findings": [FINDING]})
     return ledger_events.Kept(1, 1000, json.dumps({**json.loads(whole.text()), **changes}))
 
 
 @pytest.mark.parametrize("verdict", VERDICTS, ids=str)
-def test_a_verdict_of_another_shape_is_passed_over(verdict: Any) -> None:
-    said = history.plain(history.told("m", ledger_events.replay([kept(verdict=verdict)])))
-    assert said.splitlines()[1:] == ["   1  1970-01-01T00:00:01+00:00  promote  version 1, me: a test"]
+def test_a_verdict_of_another_shape_is_skipped(verdict: Any) -> None:
+    page = history.plain(history.told("m", ledger_events.replay([stored(verdict=verdict)])))
+    assert page.splitlines()[1:] == ["   1  1970-01-01T00:00:01+00:00  promote  version 1, me: a test"]
     tags = {"lineage": json.dumps([STAGE]), "verdict": json.dumps(verdict), "teachers": '[{"model": 3}, 4]'}
-    found = lineage.described(Version("m", 1, tags)) | {"champion": False, "parents": []}
-    assert lineage.plain_model(found).startswith("m version 1, of commit unknown\nfinetune@x\n")
+    described = lineage.described(Version("m", 1, tags)) | {"champion": False, "parents": []}
+    assert lineage.plain_model(described).startswith("m version 1, of commit unknown\nfinetune@x\n")
 
 
-def test_a_finding_that_is_one_is_said_beside_others() -> None:
+def test_valid_findings_are_shown_beside_invalid_ones() -> None:
     verdict = {"findings": [3, FINDING]}
-    assert "accuracy 0.5" in history.plain(history.told("m", ledger_events.replay([kept(verdict=verdict)])))
+    assert "accuracy 0.5" in history.plain(history.told("m", ledger_events.replay([stored(verdict=verdict)])))
 
 
 @pytest.mark.parametrize("teachers", ['[{"model": 3}]', "[4]", '[{"model": "a"}]', "{}", "no JSON", "[[[["])
-def test_teachers_of_another_shape_are_none(teachers: str) -> None:
+def test_teachers_of_another_shape_are_skipped(teachers: str) -> None:
     assert lineage.teachers(Version("m", 1, {"teachers": teachers})) == []
 
 
@@ -54,7 +54,7 @@ def test_teachers_of_another_shape_are_none(teachers: str) -> None:
     ids=str,
 )
 def test_an_event_of_no_version_is_damage(changes: dict[str, Any]) -> None:
-    state = ledger_events.replay([kept(**changes)])
+    state = ledger_events.replay([stored(**changes)])
     assert state.damage == ("event 1 was changed: it is no longer an event",)
     assert state.champion is None
 
@@ -72,7 +72,7 @@ def test_an_event_of_no_version_is_damage(changes: dict[str, Any]) -> None:
         "flavors: {python_function: {artifacts: {model: 3}}}\nsaved_input_example_info: {artifact_path: e.json}",
     ],
 )
-def test_an_mlmodel_file_of_another_shape_is_one_sentence(checkout: Path, mlmodel: str) -> None:
+def test_an_mlmodel_file_of_another_shape_fails_in_one_sentence(checkout: Path, mlmodel: str) -> None:
     stores.place_in(checkout)
     folder = checkout / "uploaded"
     folder.mkdir()
@@ -88,7 +88,7 @@ def test_an_mlmodel_file_of_another_shape_is_one_sentence(checkout: Path, mlmode
     mlflow.set_tracking_uri(None)
 
 
-def test_a_lineage_of_no_stages_is_one_sentence() -> None:
+def test_a_lineage_of_no_stages_fails_in_one_sentence() -> None:
     for tag in ("[]", "[3]", '[{"stage": "x"}]', "{", None):
         with pytest.raises(InputError, match="has no lineage"):
             lineage.described(Version("m", 1, {"lineage": tag} if tag else {}))

@@ -58,10 +58,10 @@ def add(trainer: tuple[str, str], server: servers.Mlflow) -> AuthServiceClient:
 
 
 def names() -> set[str]:
-    return {each.name for each in store.connect().search_registered_models()}
+    return {model.name for model in store.connect().search_registered_models()}
 
 
-def test_who_may_only_register_can_promote_nothing(
+def test_a_user_who_may_only_register_cannot_promote(
     server: servers.Mlflow, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny.classifier(checkout / "model")
@@ -189,7 +189,7 @@ def test_a_champion_whose_files_were_overwritten_is_not_opened(
         registry.folder(registry.get(attacked, "champion"))
 
 
-def test_a_ledger_that_another_made_first_is_refused(
+def test_a_ledger_created_first_by_another_user_is_refused(
     attacked: str, checkout: Path, server: servers.Mlflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh, third = f"{attacked}-fresh", (f"third of {attacked}", "the third one's password")
@@ -207,9 +207,7 @@ def test_a_ledger_that_another_made_first_is_refused(
     assert registry.register(fresh, folder, CODE, "single", {"text": "犬"}, {"md5": "1"}).version == 1
 
 
-def test_an_end_that_was_changed_or_removed_is_told_by_a_checkout_that_never_saw_it(
-    attacked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_ledger_end_is_reported_by_a_fresh_checkout(attacked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     become(OWNER, monkeypatch)
     version, client = registry.version(attacked, 1), store.connect()
     ledger.append(attacked, ledger.read(attacked), "promote", 1, "again", content=registry.content(version))

@@ -48,9 +48,7 @@ def register(folder: Path) -> registry.Version:
 
 
 @pytest.mark.slow
-def test_a_better_one_is_promoted_a_worse_one_refused_and_the_way_back_is_open(
-    registered: Path, checkout: Path
-) -> None:
+def test_a_better_version_is_promoted_a_worse_one_refused_and_rollback_works(registered: Path, checkout: Path) -> None:
     from flows.promote import promote, rollback
 
     first = register(registered)
@@ -83,24 +81,24 @@ def test_a_better_one_is_promoted_a_worse_one_refused_and_the_way_back_is_open(
 
 def _check_what_is_kept(third: registry.Version) -> None:
     """The verdicts of the three, and the events of the two that were promoted."""
-    told = history.history("tiny")
-    assert [(row["action"], row["version"], row["previous"]) for row in told["events"]] == [
+    listed = history.history("tiny")
+    assert [(row["action"], row["version"], row["previous"]) for row in listed["events"]] == [
         ("promote", 1, None),
         ("promote", 3, 1),
     ]
-    assert (told["champion"], told["events"][1]["reason"]) == (3, "newer rows")
-    assert "promote  version 3 (before: 1)" in history.plain(told)
+    assert (listed["champion"], listed["events"][1]["reason"]) == (3, "newer rows")
+    assert "promote  version 3 (before: 1)" in history.plain(listed)
     verdicts = [json.loads(registry.version("tiny", number).tags["verdict"]) for number in (1, 2, 3)]
     assert [verdict["passed"] for verdict in verdicts] == [True, False, True]
-    assert told["events"][1]["verdict"] == verdicts[2]
+    assert listed["events"][1]["verdict"] == verdicts[2]
     none, third = (history.champion_at("tiny", at) for at in ("2026-01-01", "2999-01-01"))
     assert history.plain_at(none) == "tiny had no champion at 2026-01-01T00:00:00+00:00"
     assert history.plain_at(third).startswith("tiny version 3 was champion: ")
-    assert third["event"] == told["events"][1]
+    assert third["event"] == listed["events"][1]
 
 
 @pytest.mark.slow
-def test_a_label_that_the_champion_does_not_know_is_not_in_the_way(registered: Path, checkout: Path) -> None:
+def test_a_new_label_that_the_champion_lacks_does_not_block_promotion(registered: Path, checkout: Path) -> None:
     """The champion is wrong on its rows, and the next challenger may know it."""
     from flows.promote import promote
 
@@ -120,9 +118,7 @@ def test_a_label_that_the_champion_does_not_know_is_not_in_the_way(registered: P
     assert outcome.reasons[0].startswith(f"passed: accuracy {(count - 1) / count:.4f}, ")
 
 
-def test_rows_that_are_replaced_while_a_version_is_measured_are_said(
-    registered: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_replaced_during_measurement_are_reported(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = paths.rows("rows") / "test.parquet"
 
     def replaced(*_: object) -> list[dict[str, object]]:
@@ -136,7 +132,7 @@ def test_rows_that_are_replaced_while_a_version_is_measured_are_said(
 
 
 @pytest.mark.slow
-def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path) -> None:
+def test_the_gate_has_a_dry_run_and_can_be_off(registered: Path, checkout: Path) -> None:
     from flows.promote import promote
 
     register(registered)
@@ -150,12 +146,12 @@ def test_the_gate_may_tell_only_and_may_be_off(registered: Path, checkout: Path)
         assert (outcome.promoted, outcome.champion.version) == (True, number)
         verdict = json.loads(registry.version("tiny", version.version).tags["verdict"])
         assert (verdict["gate"], verdict["passed"], bool(verdict["findings"])) == (gate, passed, gate == "dry_run")
-        in_turn = [each for each in verdict["findings"] if each["rule"] == "max_latency_ratio"]
+        in_turn = [finding for finding in verdict["findings"] if finding["rule"] == "max_latency_ratio"]
         assert [0 < each["found"] < 99 for each in in_turn] == [True] * (gate == "dry_run")
 
 
 @pytest.mark.slow
-def test_a_version_that_does_not_answer_is_not_gone_back_to(
+def test_rollback_refuses_a_version_that_does_not_answer(
     registered: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows.promote import promote, rollback
@@ -179,7 +175,7 @@ def test_a_version_that_does_not_answer_is_not_gone_back_to(
 
 
 @pytest.mark.slow
-def test_a_version_that_was_taken_back_does_not_come_back_unasked(registered: Path, checkout: Path) -> None:
+def test_a_version_rolled_back_is_not_promoted_again_by_itself(registered: Path, checkout: Path) -> None:
     """A retraining of the same data finds it again, and makes it the challenger."""
     from flows.promote import promote, rollback
 
@@ -204,7 +200,7 @@ def test_a_version_that_was_taken_back_does_not_come_back_unasked(registered: Pa
     assert promote("tiny").promoted, "somebody has asked for it since"
 
 
-def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(
+def test_an_alias_moved_by_hand_is_ignored_and_put_back(
     registered: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = store.connect()
@@ -229,7 +225,7 @@ def test_an_alias_that_was_moved_by_hand_decides_nothing_and_is_put_back(
     assert "the ledger was tampered with: event 1 was changed: it is no longer an event" in capsys.readouterr().err
 
 
-def test_what_was_read_of_a_ledger_is_not_read_again_and_never_believed_blindly(registered: Path) -> None:
+def test_a_cached_ledger_is_not_read_again_and_is_verified(registered: Path) -> None:
     register(registered)
     client = store.connect()
     for number in (2, 3):
@@ -247,7 +243,7 @@ def test_what_was_read_of_a_ledger_is_not_read_again_and_never_believed_blindly(
     assert ledger.champion("tiny") == 2
 
 
-def test_a_name_or_an_alias_that_is_not_there_is_one_sentence(registered: Path) -> None:
+def test_a_missing_name_or_alias_fails_in_one_sentence(registered: Path) -> None:
     with pytest.raises(InputError, match="no registered model 'tiny'; there are: none"):
         registry.get("tiny", "champion")
     register(registered)
@@ -262,12 +258,12 @@ def test_no_secret_of_the_environment_is_written_down(
     for name in ("MLFLOW_TRACKING_PASSWORD", "AWS_SECRET_ACCESS_KEY", "BERTLINE_TOKEN", "HF_TOKEN"):
         monkeypatch.setenv(name, secret)
     ledger.append("tiny", ledger.read("tiny"), "promote", register(registered).version, "a test")
-    kept = [path for path in (checkout / "state").rglob("*") if path.is_file()]
-    assert {"mlflow.db", "MLmodel"} <= {path.name for path in kept}
-    assert not [path for path in kept if secret.encode() in path.read_bytes()]
+    files = [path for path in (checkout / "state").rglob("*") if path.is_file()]
+    assert {"mlflow.db", "MLmodel"} <= {path.name for path in files}
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
-def test_a_version_remembers_where_it_came_from(registered: Path) -> None:
+def test_a_version_holds_its_md5_and_its_files(registered: Path) -> None:
     version = register(registered)
     assert version.tags["md5"] == str(registered)
     folder = registry.folder(version)

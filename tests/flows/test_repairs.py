@@ -39,23 +39,21 @@ def promote(*versions: int) -> None:
         assert flow.promote.fn("m", version, reason="a test").promoted
 
 
-def test_a_champion_that_was_deleted_is_no_dead_end(client: MlflowClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_champion_does_not_block_promotion(client: MlflowClient, capsys: pytest.CaptureFixture[str]) -> None:
     promote(1)
     client.delete_model_version("m", "1")
     with pytest.raises(InputError, match="no champion before version 1 to roll back to"):
         flow.rollback("m")
     outcome = flow.promote.fn("m", 2)
     assert "m: version 1 is the champion in the ledger, but it was deleted" in capsys.readouterr().err
-    said = "version 1, the champion, was deleted: no rule compares the challenger with it"
-    assert outcome.reasons == [f"passed: {said}"]
-    assert ledger.read("m").entries[-1].event.verdict["findings"][0]["sentence"] == said
+    sentence = "version 1, the champion, was deleted: no rule compares the challenger with it"
+    assert outcome.reasons == [f"passed: {sentence}"]
+    assert ledger.read("m").entries[-1].event.verdict["findings"][0]["sentence"] == sentence
     assert "| champion | 0 | 0 | yes |" in client.get_model_version("m", "2").description
     assert ledgers.alias() == ledger.champion("m") == 2
 
 
-def test_a_rollback_passes_over_versions_that_were_deleted(
-    client: MlflowClient, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rollback_skips_deleted_versions(client: MlflowClient, capsys: pytest.CaptureFixture[str]) -> None:
     promote(1, 2, 3)
     for gone in ("2", "3"):
         client.delete_model_version("m", gone)
@@ -70,7 +68,7 @@ def test_a_rollback_passes_over_versions_that_were_deleted(
 
 
 @pytest.mark.parametrize("look", ["history", "history at", "rollback", "rollback to the champion"])
-def test_whoever_looks_at_the_ledger_mends_the_alias_and_says_so(
+def test_reading_the_ledger_repairs_the_alias_and_reports_it(
     look: str, client: MlflowClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     promote(1, 2)
@@ -88,7 +86,7 @@ def test_whoever_looks_at_the_ledger_mends_the_alias_and_says_so(
     assert ledgers.alias() == (1 if look == "rollback" else 2)
 
 
-def test_who_may_only_read_sees_the_history_of_an_alias_that_is_wrong(
+def test_a_read_only_user_sees_the_history_despite_a_wrong_alias(
     client: MlflowClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     promote(1)
@@ -102,7 +100,7 @@ def test_who_may_only_read_sees_the_history_of_an_alias_that_is_wrong(
     assert "the alias cannot be moved" in capsys.readouterr().err
 
 
-def test_an_alias_of_a_model_that_was_never_promoted_is_somebody_elses(client: MlflowClient) -> None:
+def test_an_alias_of_a_never_promoted_model_is_left_alone(client: MlflowClient) -> None:
     client.set_registered_model_alias("m", "champion", "3")
     assert history.plain(history.history("m")) == "m has no champion"
     assert ledgers.alias() == 3
@@ -111,7 +109,7 @@ def test_an_alias_of_a_model_that_was_never_promoted_is_somebody_elses(client: M
 
 
 @pytest.mark.parametrize("harm", ["changed", "deleted"])
-def test_a_last_event_that_was_deleted_or_changed_shows_where_it_was_read(
+def test_a_deleted_or_changed_last_event_is_noticed_where_it_was_read(
     harm: str, client: MlflowClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     promote(1, 2)
@@ -121,13 +119,13 @@ def test_a_last_event_that_was_deleted_or_changed_shows_where_it_was_read(
     else:
         changed = ledger.read("m").entries[-1].event.text().replace('"version": 2', '"version": 3')
         client.set_model_version_tag("m.ledger", "2", "event", changed)
-    said = "event 2 was changed or removed after it was read here"
+    damage = "event 2 was changed or removed after it was read here"
     noted = "event 2, which was the last one, was changed or removed"
-    assert history.history("m")["damage"] == [said, noted]
-    assert f"tampered with: {said}" in history.plain(history.history("m"))
+    assert history.history("m")["damage"] == [damage, noted]
+    assert f"tampered with: {damage}" in history.plain(history.history("m"))
     capsys.readouterr()
     assert ledger.champion("m") == (1 if harm == "deleted" else 3)
-    assert f"m: the ledger was tampered with: {said}" in capsys.readouterr().err
+    assert f"m: the ledger was tampered with: {damage}" in capsys.readouterr().err
     assert ledger.champion("m") == (1 if harm == "deleted" else 3)
     assert not capsys.readouterr().err
     promote(4)
@@ -147,12 +145,14 @@ class Answers:
 
 
 @pytest.mark.parametrize("takes", [0, 1, 2])
-def test_a_server_whose_answer_is_lost(takes: int, client: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_of_the_server_does_not_repeat_an_event(
+    takes: int, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert MlflowException("", 1).get_http_status_code() == HTTPStatus.INTERNAL_SERVER_ERROR
     promote(1)
     answers = Answers(takes)
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, "create_model_version", lambda *given, **more: answers(*given, **more))
+        patch.setattr(MlflowClient, "create_model_version", lambda *arguments, **more: answers(*arguments, **more))
         if takes:
             promote(2)
         else:
@@ -173,8 +173,8 @@ def test_a_long_verdict_is_cut_where_a_database_keeps_less(client: MlflowClient)
         for i in range(300)
     ]
     registry.describe(registry.version("m", 1), {"passed": False, "findings": findings})
-    kept = client.get_model_version("m", "1")
-    table = kept.description.splitlines()
+    stored = client.get_model_version("m", "1")
+    table = stored.description.splitlines()
     assert table[:3] == [
         "| rule | found | asked | passed |",
         "| --- | --- | --- | --- |",
@@ -182,5 +182,5 @@ def test_a_long_verdict_is_cut_where_a_database_keeps_less(client: MlflowClient)
     ]
     assert table[-2:] == ["", "The tag `verdict` has all of it."]
     assert all(line.endswith(" |") for line in table[:-2])
-    assert 4900 < len(kept.description) <= 5000
-    assert "classes.\\u30e9\\u30d9\\u30eb|299" in kept.tags["verdict"]
+    assert 4900 < len(stored.description) <= 5000
+    assert "classes.\\u30e9\\u30d9\\u30eb|299" in stored.tags["verdict"]

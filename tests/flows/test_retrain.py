@@ -35,7 +35,7 @@ STAGES = {
 def graph(checkout: Path) -> Iterator[Path]:
     """A model's two stages, and one of no model; but for the first they fail while there is no file `whole`."""
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
-    graph: dict[str, Any] = {name: {"foreach": {"tiny": {}}, "do": each} for name, each in STAGES.items()}
+    graph: dict[str, Any] = {name: {"foreach": {"tiny": {}}, "do": stage} for name, stage in STAGES.items()}
     graph["other"] = {"cmd": "cat whole > other", "outs": ["other"]}
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
     Path("params.yaml").write_text(tiny.PARAMS)
@@ -58,7 +58,7 @@ def logged(stage: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("graph")
-def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None:
+def test_stages_that_ran_before_a_failure_are_logged() -> None:
     with pytest.raises(InputError, match="evaluate@tiny failed"):
         retrain.retrain()
     assert list(lockfile.locked()) == ["finetune@tiny"]
@@ -78,27 +78,27 @@ def test_stages_that_ran_before_a_failure_have_their_runs_all_the_same() -> None
 
 
 def of_stages() -> list[Any]:
-    found: list[Any] = mlflow.search_runs(
+    runs: list[Any] = mlflow.search_runs(
         experiment_names=[store.EXPERIMENT], filter_string="tags.stage LIKE '%'", output_format="list"
     )
-    return found
+    return runs
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("graph")
-def test_nobody_changes_an_artefact_while_it_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artefacts_are_locked_during_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("whole").touch()
-    said = []
+    refusals = []
 
-    def register(*given: Any, plain: Any = registry.register) -> registry.Version:
-        said.append(another_run())
-        version: registry.Version = plain(*given)
+    def register(*arguments: Any, plain: Any = registry.register) -> registry.Version:
+        refusals.append(another_run())
+        version: registry.Version = plain(*arguments)
         return version
 
     monkeypatch.setattr(registry, "register", register)
     retrain.retrain(["tiny"])
     assert sorted(lockfile.locked()) == ["evaluate@tiny", "finetune@tiny"], "what the model needs, and no other stage"
-    (refused,) = said
+    (refused,) = refusals
     assert "it is already running (process " in refused
     assert another_run() == ""
 
@@ -112,12 +112,12 @@ def another_run() -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("graph")
-def test_a_name_that_is_none_is_refused_before_anything_runs() -> None:
+def test_an_unknown_name_is_refused_before_anything_runs() -> None:
     with pytest.raises(UsageError, match=r"no entry 'tinny' \(did you mean 'tiny'"):
         retrain.retrain(["tinny"])
     assert not lockfile.LOCK.exists()
 
 
-def test_a_machine_without_git_is_outside_of_git(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_commit_is_unknown(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(checkout))
     assert registration.git_commit() == {}

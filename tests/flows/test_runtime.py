@@ -80,7 +80,7 @@ def replica(config: dict[str, str]) -> Predictor:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("trained")
-def test_both_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_champion_and_challenger_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     version = retrain.register.fn("tiny")
     runtime, measured = version.tags["runtime"], json.loads(version.tags["runtime_measured"])
     assert runtime in ("onnx", "torch")
@@ -96,7 +96,7 @@ def test_both_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("trained")
 @pytest.mark.parametrize(("runtime", "opened"), [("torch", Torch), ("onnx", Onnx)])
-def test_everything_opens_what_the_version_was_registered_with(
+def test_every_reader_opens_the_runtime_that_the_version_was_registered_with(
     runtime: str, opened: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interleaved, "compare", lambda *args, **more: pytest.fail("measured, though one is named"))
@@ -119,18 +119,18 @@ def test_everything_opens_what_the_version_was_registered_with(
     pq.write_table(pa.table({"text": ["犬"]}), "in.parquet")
     batch_scoring.score(Path("in.parquet"), Path("out.parquet"), registry.get("tiny", "champion"))
     assert served
-    assert all(isinstance(each.runtime, opened) for each in served)
+    assert all(isinstance(predictor.runtime, opened) for predictor in served)
 
-    found = mlflow.pyfunc.load_model("models:/tiny/1").unwrap_python_model()
-    assert found.predictor.runtime.__class__.__name__ == opened.__name__
-    found = mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": other}).unwrap_python_model()
-    assert found.predictor.runtime.__class__.__name__ != opened.__name__
+    opened_version = mlflow.pyfunc.load_model("models:/tiny/1").unwrap_python_model()
+    assert opened_version.predictor.runtime.__class__.__name__ == opened.__name__
+    opened_version = mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": other}).unwrap_python_model()
+    assert opened_version.predictor.runtime.__class__.__name__ != opened.__name__
     with pytest.raises(InputError, match=r"no runtime 'rust'; there are: onnx, torch"):
         mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": "rust"})
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_champion_that_does_not_open_is_said_once_and_the_other_goes_on(
+def test_a_champion_that_does_not_open_is_reported_once_and_the_old_one_serves(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name_runtime("torch")
@@ -145,15 +145,15 @@ def test_a_champion_that_does_not_open_is_said_once_and_the_other_goes_on(
     assert capsys.readouterr().err.count("tiny version 0 stays in use: tiny: no alias 'champion'") == 1
     ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
     weights = whole.read_bytes()
-    for content, told in ((b"", 1), (b"", 0), (weights, 0), (b"", 0)):
+    for content, warnings in ((b"", 1), (b"", 0), (weights, 0), (b"", 0)):
         whole.write_bytes(content)
         its.follow(held)
-        assert capsys.readouterr().err.count("tiny version 0 stays in use: ") == told
+        assert capsys.readouterr().err.count("tiny version 0 stays in use: ") == warnings
     assert held.model_in_use[0] == version
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_version_of_before_has_no_tag_and_answers_by_its_export() -> None:
+def test_a_version_without_a_runtime_tag_answers_by_its_export() -> None:
     name_runtime("torch")
     version = retrain.register.fn("tiny")
     assert (registry.folder(version) / "model.safetensors").is_file()

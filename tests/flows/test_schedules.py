@@ -59,7 +59,7 @@ def scheduled(server: servers.Prefect) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("server", ["sqlite", pytest.param("postgres", marks=postgres.needed)], indirect=True)
-def test_a_cron_makes_runs(server: servers.Prefect) -> None:
+def test_a_cron_schedule_starts_runs(server: servers.Prefect) -> None:
     Path("rests.py").write_text(FLOW)
     Path("prefect.yaml").write_text(yaml.safe_dump({"name": "t", "pull": PULL, "deployments": [DEPLOYMENT]}))
     with commands.using_prefect(server.api), get_client(sync_client=True) as client:

@@ -74,7 +74,7 @@ def scored() -> list[str]:
 
 
 @pytest.mark.usefixtures("champion")
-def test_what_is_due_is_scored_once() -> None:
+def test_a_due_window_is_scored_once() -> None:
     for day in (days()[1], days()[4]):
         arrive(day)
     lines = score_windows("daily")
@@ -92,7 +92,7 @@ def test_what_is_due_is_scored_once() -> None:
 
 
 @pytest.mark.usefixtures("champion")
-def test_the_newest_window_alone_by_the_policy_latest_and_the_rest_by_a_backfill() -> None:
+def test_the_policy_latest_scores_the_newest_window_and_a_backfill_the_rest() -> None:
     write_params("latest")
     for day in days():
         arrive(day)
@@ -110,7 +110,7 @@ def test_the_newest_window_alone_by_the_policy_latest_and_the_rest_by_a_backfill
 
 
 @pytest.mark.usefixtures("champion")
-def test_a_window_that_fails_does_not_keep_the_others() -> None:
+def test_a_failed_window_does_not_stop_the_others() -> None:
     for day in days():
         arrive(day)
     Path(f"in/{days()[2]}.parquet").write_bytes(b"no Parquet")
@@ -126,21 +126,21 @@ def test_a_window_that_fails_does_not_keep_the_others() -> None:
 
 
 @pytest.mark.usefixtures("champion")
-def test_a_backfill_counts_what_failed_what_has_no_file_and_what_it_scored() -> None:
+def test_a_backfill_counts_failed_missing_and_scored_windows() -> None:
     for day in (days()[0], days()[2]):
         arrive(day)
     Path(f"in/{days()[3]}.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(InputError) as said:
+    with pytest.raises(InputError) as raised:
         backfill("daily", days()[0], days()[4])
-    told = str(said.value)
-    assert told.startswith(f"daily: 3 of 5 windows are not scored: {days()[3]}: in/{days()[3]}.parquet: not")
-    assert all(f"; {day}: no file in/{day}.parquet" in told for day in (days()[1], days()[4]))
-    assert told.endswith("".join(f"; {day}: 32 rows into out/{day}.parquet" for day in (days()[0], days()[2])))
+    message = str(raised.value)
+    assert message.startswith(f"daily: 3 of 5 windows are not scored: {days()[3]}: in/{days()[3]}.parquet: not")
+    assert all(f"; {day}: no file in/{day}.parquet" in message for day in (days()[1], days()[4]))
+    assert message.endswith("".join(f"; {day}: 32 rows into out/{day}.parquet" for day in (days()[0], days()[2])))
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("champion")
-def test_a_pipe_as_target_is_neither_done_nor_waited_for() -> None:
+def test_a_named_pipe_as_target_is_refused_without_waiting() -> None:
     for day in days():
         arrive(day)
     Path("out").mkdir()
@@ -186,22 +186,22 @@ def test_drift_is_an_alarm_at_the_second_of_three_windows() -> None:
     assert [before.drifted(day) for day in days()[:3]] == [[]] * 3
     assert {"vocabulary", "unknown_words"} <= set(before.drifted(days()[3]))
     os.rename("later.parquet", f"out/{days()[4]}.parquet")
-    kept = paths.drift("daily") / f"{days()[0]}.parquet"
-    measured = kept.stat().st_mtime_ns
-    found = watch("daily")
-    assert found.alarm
-    assert kept.stat().st_mtime_ns == measured, "a window is measured once"
-    assert tables.read(kept).column("drifted").to_pylist() == [False] * 6
-    last = window_drift.plain(found).splitlines()
+    measurement = paths.drift("daily") / f"{days()[0]}.parquet"
+    measured = measurement.stat().st_mtime_ns
+    result = watch("daily")
+    assert result.alarm
+    assert measurement.stat().st_mtime_ns == measured, "a window is measured once"
+    assert tables.read(measurement).column("drifted").to_pylist() == [False] * 6
+    last = window_drift.plain(result).splitlines()
     assert last[0].endswith("32 rows  no drift")
-    assert last[-2:] == ["drift, by the rule 2 of the last 3 windows, the newest among them", f"picture: {found.page}"]
-    page = found.page.read_text()
+    assert last[-2:] == ["drift, by the rule 2 of the last 3 windows, the newest among them", f"picture: {result.page}"]
+    page = result.page.read_text()
     assert page.count("<svg") == 1
     assert "vocabulary" in page
 
 
 @pytest.mark.usefixtures("champion")
-def test_a_window_that_is_scored_again_is_measured_again_whatever_the_clock_says() -> None:
+def test_a_window_scored_again_is_measured_again() -> None:
     for day in days():
         arrive(day)
     score_windows("daily")
@@ -227,20 +227,20 @@ def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
     ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
     score_windows("daily")
     Path(f"out/{days()[2]}.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(InputError) as said:
+    with pytest.raises(InputError) as raised:
         watch("daily")
-    told = str(said.value)
-    assert told.startswith(f"daily: 2 windows are not measured: {days()[1]}: tiny version 2 has no profile ")
-    assert "`bertline retrain` registers it with one" in told
-    assert f"; {days()[2]}: out/{days()[2]}.parquet: not a readable Parquet file" in told
-    assert told.endswith("; the others: drift, by the rule 2 of the last 3 windows, the newest among them")
+    message = str(raised.value)
+    assert message.startswith(f"daily: 2 windows are not measured: {days()[1]}: tiny version 2 has no profile ")
+    assert "`bertline retrain` registers it with one" in message
+    assert f"; {days()[2]}: out/{days()[2]}.parquet: not a readable Parquet file" in message
+    assert message.endswith("; the others: drift, by the rule 2 of the last 3 windows, the newest among them")
     measured = sorted(file.stem for file in paths.drift("daily").glob("*.parquet"))
     assert measured == [days()[0], *days()[3:]]
     assert (paths.drift("daily") / "index.html").is_file()
 
 
 @pytest.mark.usefixtures("champion")
-def test_rows_without_a_version_are_told_and_not_as_before() -> None:
+def test_rows_without_a_version_are_reported() -> None:
     for day in days():
         arrive(day)
     score_windows("daily")

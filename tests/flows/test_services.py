@@ -50,7 +50,7 @@ def bertline(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_server_of_somebody_else_is_not_taken_for_ours(environment: dict[str, str]) -> None:
+def test_a_port_in_use_by_another_server_is_reported(environment: dict[str, str]) -> None:
     with socket.socket() as theirs:
         theirs.bind(("127.0.0.1", int(environment["BERTLINE_MLFLOW_PORT"])))
         theirs.listen()
@@ -90,8 +90,8 @@ def check_that_prefect_is_closed(port: int) -> None:
     theirs = {"Origin": "http://attacker.example", "Authorization": basic}
     status, answer = sent(port, "POST /api/deployments/filter", "{}", **theirs)
     assert (status, "access-control-allow-origin" in answer.lower()) == (200, False)
-    asked = theirs | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-    assert sent(port, "OPTIONS /api/deployments/filter", **asked)[0] == 400
+    preflight = theirs | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    assert sent(port, "OPTIONS /api/deployments/filter", **preflight)[0] == 400
     ours = f"http://localhost:{port}"
     _, answer = sent(port, "POST /api/deployments/filter", "{}", Origin=ours, Authorization=basic)
     assert f"access-control-allow-origin: {ours}" in answer.lower()
@@ -114,7 +114,7 @@ def test_the_key_is_made_once_and_refused_where_others_may_read_it(checkout: Pat
     key = prefect_key.read_or_make()
     assert len(key) > 40
     assert prefect_key.read_or_make() == prefect_key.read() == key
-    assert [each.name for each in Path("state").glob("prefect*")] == ["prefect.key"]
+    assert [file.name for file in Path("state").glob("prefect*")] == ["prefect.key"]
     prefect_key.FILE.chmod(0o644)
     with pytest.raises(InputError, match="other users can read it"):
         prefect_key.read_or_make()
@@ -123,14 +123,14 @@ def test_the_key_is_made_once_and_refused_where_others_may_read_it(checkout: Pat
 def test_no_other_server_is_given_the_key(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prefect_key.read_or_make()
     prefect_settings.PIDS.mkdir()
-    own = {"pid": os.getpid(), "began": prefect_settings.began(os.getpid()), "address": "http://127.0.0.1:9/api"}
-    (prefect_settings.PIDS / "prefect").write_text(json.dumps(own))
+    server = {"pid": os.getpid(), "began": prefect_settings.began(os.getpid()), "address": "http://127.0.0.1:9/api"}
+    (prefect_settings.PIDS / "prefect").write_text(json.dumps(server))
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:10/api")
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "")  # so that it is as before afterwards
     del os.environ["PREFECT_API_AUTH_STRING"]
     prefect_settings.use_running_server()
     assert "PREFECT_API_AUTH_STRING" not in os.environ
-    monkeypatch.setenv("PREFECT_API_URL", own["address"])
+    monkeypatch.setenv("PREFECT_API_URL", server["address"])
     prefect_settings.use_running_server()
     assert os.environ["PREFECT_API_AUTH_STRING"] == prefect_key.read()
 
@@ -145,11 +145,11 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
     rows = pa.table({"id": ["1", "2"], "text": texts})
     tables.write(workspace / "rows.parquet", rows.to_batches(), rows.schema)
 
-    told = bertline(environment, "up")
-    assert f"http://127.0.0.1:{environment['BERTLINE_PREFECT_PORT']}" in told
+    output = bertline(environment, "up")
+    assert f"http://127.0.0.1:{environment['BERTLINE_PREFECT_PORT']}" in output
     processes = [prefect_settings.running(name) for name in ("prefect", "worker", "mlflow")]
     assert all(processes)
-    assert bertline(environment, "up") == told
+    assert bertline(environment, "up") == output
     assert [prefect_settings.running(name) for name in ("prefect", "worker", "mlflow")] == processes
 
     with urllib.request.urlopen(f"http://127.0.0.1:{environment['BERTLINE_MLFLOW_PORT']}/health", timeout=10) as answer:

@@ -85,11 +85,11 @@ PARAMS: dict[str, Any] = {
 
 def texts(topic: str) -> list[str]:
     """Different headlines of a topic, in no order."""
-    found = {
-        say.format(one, other) + more
-        for say, (one, other), more in product(SAYS, permutations(THINGS[topic], 2), ("", "、と語る", "。今夜"))
+    lines = {
+        say.format(subject, target) + more
+        for say, (subject, target), more in product(SAYS, permutations(THINGS[topic], 2), ("", "、と語る", "。今夜"))
     }
-    return random.Random(topic).sample(sorted(found), 160)
+    return random.Random(topic).sample(sorted(lines), 160)
 
 
 def deliver(labels: dict[str, str]) -> None:
@@ -157,7 +157,7 @@ def stores(stack: ExitStack, place: Path) -> tuple[servers.Mlflow, servers.Prefe
     )
     prefect = servers.Prefect(place / "prefect", database.database("prefect", "asyncpg"), **UNASKED)
     with ThreadPoolExecutor() as beside:
-        list(beside.map(stack.enter_context, [servers.running(each) for each in (tracking, prefect)]))
+        list(beside.map(stack.enter_context, [servers.running(server) for server in (tracking, prefect)]))
     return tracking, prefect
 
 
@@ -177,18 +177,18 @@ def runs(api: str, flow: str) -> list[dict[str, Any]]:
     data = json.dumps(body).encode()
     request = urllib.request.Request(f"{api}/flow_runs/filter", data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
-        found: list[dict[str, Any]] = json.load(answer)
-    return found
+        flow_runs: list[dict[str, Any]] = json.load(answer)
+    return flow_runs
 
 
 def ended(api: str, flow: str) -> int:
     """How many runs of a flow have completed. A run that has not, and that would try again, is a failure."""
     states = [run["state"] for run in runs(api, flow)]
-    assert [each for each in states if each["name"] in ("Failed", "Crashed", "AwaitingRetry", "TimedOut")] == []
-    return [each["name"] for each in states].count("Completed")
+    assert [state for state in states if state["name"] in ("Failed", "Crashed", "AwaitingRetry", "TimedOut")] == []
+    return [state["name"] for state in states].count("Completed")
 
 
-def test_the_story(api: str) -> None:
+def test_a_model_is_trained_registered_served_watched_and_rolled_back(api: str) -> None:
     the_first_champion(api)
     days_are_scored_once_each()
     drift_asks_for_a_retraining(api)
@@ -223,8 +223,8 @@ def days_are_scored_once_each() -> None:
 
 def drift_asks_for_a_retraining(api: str) -> None:
     """Which finds the same data, and so makes no new version."""
-    said = shell("bertline watch nightly", status=4)
-    assert [("drifted" in line) for line in said.splitlines()[:5]] == [False, False, False, True, True], said
+    output = shell("bertline watch nightly", status=4)
+    assert [("drifted" in line) for line in output.splitlines()[:5]] == [False, False, False, True, True], output
     servers.wait_until(lambda: ended(api, "retrain") == 2, "drift starts no retraining", PATIENCE)
     assert mlflow_versions() == [1]
     shell("bertline watch nightly", status=4)  # which is no new event
@@ -247,22 +247,22 @@ def a_wrong_delivery_is_refused_and_a_right_one_taken(api: str) -> None:
 
 
 def and_taken_back() -> None:
-    told = datetime.now(UTC).isoformat()
+    before = datetime.now(UTC).isoformat()
     assert "headlines version 1 is the champion again" in shell(
         'bertline rollback headlines --to 1 --reason "version 3 is slow"'
     )
     already = shell("bertline promote headlines --version 1 --instead-of 1")
     assert already == "nothing to do\nheadlines version 1 is the champion\n"
     entries = json.loads(shell("bertline history headlines --json"))
-    assert [(each["action"], each["version"], each["actor"]) for each in entries["events"]] == [
+    assert [(entry["action"], entry["version"], entry["actor"]) for entry in entries["events"]] == [
         ("promote", 1, "the story"),
         ("promote", 3, "the story"),
         ("rollback", 1, "the story"),
     ]
-    assert "version 3" in shell(f"bertline history headlines --at {told}")
-    made = json.loads(shell("bertline lineage model headlines@champion --json"))
-    assert [each["stage"] for each in made["stages"]][-2:] == ["finetune@headlines", "export@headlines"]
-    (md5,) = next(each["wrote"].values() for each in made["stages"] if each["stage"] == "prepare@headlines")
+    assert "version 3" in shell(f"bertline history headlines --at {before}")
+    traced = json.loads(shell("bertline lineage model headlines@champion --json"))
+    assert [stage["stage"] for stage in traced["stages"]][-2:] == ["finetune@headlines", "export@headlines"]
+    (md5,) = next(stage["wrote"].values() for stage in traced["stages"] if stage["stage"] == "prepare@headlines")
     assert "in headlines version 1, the champion" in shell(f"bertline lineage data {md5[:8]}")
     assert "finetune@headlines is up to date" in shell("bertline why finetune@headlines")
     shell("bertline rollback headlines", status=1)  # none is before the first
@@ -270,4 +270,4 @@ def and_taken_back() -> None:
 
 def mlflow_versions() -> list[int]:
     mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
-    return sorted(int(each.version) for each in mlflow.MlflowClient().search_model_versions("name='headlines'"))
+    return sorted(int(version.version) for version in mlflow.MlflowClient().search_model_versions("name='headlines'"))

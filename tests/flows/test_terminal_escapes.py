@@ -21,46 +21,50 @@ CLEAR, TITLE, C1, BIDI = "\x1b[2J\x1b[H", "\x1b]0;mine\x07", "\x9b31m", "\u202eg
 ATTACK = f"good{CLEAR}{TITLE}{C1}{BIDI}\r\n   9  2026-11-01  promote  version 9, the owner: fine\u2028\x00\x7f\ud800"
 
 
-def harmless(text: str, lines: int) -> None:
-    assert len(text.splitlines()) == lines
-    assert [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")] == []
-    text.encode("utf-8")
+def lines_and_controls(text: str) -> tuple[int, list[str]]:
+    """The number of lines, and the characters that a terminal obeys, or that no file can hold, instead of showing."""
+    controls = [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+    return len(text.splitlines()), controls
 
 
-def test_letters_stay_and_all_that_steers_is_escaped() -> None:
+def test_letters_stay_and_control_characters_are_escaped() -> None:
     assert printable("新しい報告　を 100% é \\n 😀") == "新しい報告　を 100% é \\n 😀"
     assert printable("a\nb\tc\x1b[0m") == r"a\nb\tc\u001b[0m"
     assert printable("a\nb\tc\x9b", keep="\n\t") == "a\nb\tc\\u009b"
-    harmless(printable(ATTACK), 1)
+    assert lines_and_controls(printable(ATTACK)) == (1, [])
     assert json.loads(printable(json.dumps({"a": ATTACK}, ensure_ascii=False))) == {"a": ATTACK}
 
 
-def test_a_history_has_a_line_an_event() -> None:
+def test_a_history_has_one_line_per_event() -> None:
     verdict = {"findings": [Finding(f"rule{ATTACK}", 0, 0, True, f"sentence{ATTACK}").__dict__]}
     event = Event("id", "promote", 1, None, 0, "", f"actor{ATTACK}", f"reason{ATTACK}", verdict)
     entry = Entry(1, 0, event, "")
     state = State((entry,), (entry,), (replace(entry, number=2),), (f"event{ATTACK}",), (1,))
-    found = history.told("news", state)
-    harmless(history.plain(found), 6)
-    assert history.plain(found).count("good") == 6
-    at = {"model": "news", "at": "2026", "champion": 1, "event": found["events"][0]}
-    harmless(history.plain_at(at), 1)
+    record = history.told("news", state)
+    assert lines_and_controls(history.plain(record)) == (6, [])
+    assert history.plain(record).count("good") == 6
+    at = {"model": "news", "at": "2026", "champion": 1, "event": record["events"][0]}
+    assert lines_and_controls(history.plain_at(at)) == (1, [])
 
 
-def test_a_lineage_has_a_line_a_fact() -> None:
+def test_a_lineage_has_one_line_per_fact() -> None:
     stage = {"stage": f"s{ATTACK}", "run": f"r{ATTACK}", "read": {f"p{ATTACK}": f"m{ATTACK}"}, "wrote": {}}
     finding = Finding("rule", 0, 0, True, f"sentence{ATTACK}").__dict__
-    found: dict[str, Any] = {
+    version: dict[str, Any] = {
         "model": f"n{ATTACK}",
         "version": 1,
         "champion": True,
         "commit": f"c{ATTACK}",
         "dirty": True,
     }
-    found |= {"verdict": {"findings": [finding]}, "parents": [{"model": f"t{ATTACK}", "version": 2}], "stages": [stage]}
-    harmless(lineage.plain_model(found), 5)
-    data = {"paths": {f"p{ATTACK}": "m"}, "wrote": [f"s{ATTACK}"], "read": [f"s{ATTACK}"], "versions": [found]}
-    harmless(lineage.plain_data(data), 4)
+    version |= {
+        "verdict": {"findings": [finding]},
+        "parents": [{"model": f"t{ATTACK}", "version": 2}],
+        "stages": [stage],
+    }
+    assert lines_and_controls(lineage.plain_model(version)) == (5, [])
+    data = {"paths": {f"p{ATTACK}": "m"}, "wrote": [f"s{ATTACK}"], "read": [f"s{ATTACK}"], "versions": [version]}
+    assert lines_and_controls(lineage.plain_data(data)) == (4, [])
 
 
 def test_a_board_shows_the_lines_of_a_stage_s_log(
@@ -73,15 +77,17 @@ def test_a_board_shows_the_lines_of_a_stage_s_log(
     shown.start("stage", log, 0)
     shown.refresh()
     printed = capsys.readouterr().err
-    harmless(printed.replace("\t", ""), 2)
+    assert lines_and_controls(printed.replace("\t", "")) == (2, [])
     assert run_display.last_lines(log)[0].startswith("one\t\\u001b[2J")
     console = Console(record=True, force_terminal=True, width=200, file=io.StringIO())
     console.print(shown._table())
     assert CLEAR not in console.export_text(styles=True)
 
 
-def test_errors_and_notes_are_harmless(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_and_notes_hold_no_control_characters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
-    harmless(one_line(InputError(f"no registered model 'x'; there are: {ATTACK}"), 1200), 1)
+    assert lines_and_controls(one_line(InputError(f"no registered model 'x'; there are: {ATTACK}"), 1200)) == (1, [])
     say(f"news: {ATTACK}")
-    harmless(capsys.readouterr().err, 2)  # a line that is made of lines of ours stays so
+    assert lines_and_controls(capsys.readouterr().err) == (2, [])  # a line that is made of lines of ours stays so

@@ -33,11 +33,11 @@ pytestmark = pytest.mark.slow
 @contextmanager
 def listening(port: int = 0) -> Iterator[tuple[str, list[Any]]]:
     """A server that takes whatever is posted; its address, and what it has taken."""
-    found: list[Any] = []
+    events: list[Any] = []
 
     class Ear(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            found.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(204)
             self.end_headers()
 
@@ -50,7 +50,7 @@ def listening(port: int = 0) -> Iterator[tuple[str, list[Any]]]:
     with HTTPServer(("127.0.0.1", port), Ear) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", found
+        yield f"http://127.0.0.1:{server.server_port}", events
         server.shutdown()
         thread.join()
 
@@ -58,16 +58,16 @@ def listening(port: int = 0) -> Iterator[tuple[str, list[Any]]]:
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
     """What is posted to the address of BERTLINE_NOTIFY."""
-    with listening() as (address, found):
+    with listening() as (address, messages):
         monkeypatch.setenv("BERTLINE_NOTIFY", address)
-        yield found
+        yield messages
 
 
 @pytest.fixture
-def told(checkout: Path) -> Iterator[list[list[dict[str, Any]]]]:
+def events(checkout: Path) -> Iterator[list[list[dict[str, Any]]]]:
     """The events that Prefect's server is told, each in a list of its own."""
-    with listening() as (address, found), temporary_settings({PREFECT_API_URL: f"{address}/api"}):
-        yield found
+    with listening() as (address, events), temporary_settings({PREFECT_API_URL: f"{address}/api"}):
+        yield events
     mlflow.set_tracking_uri(None)
 
 
@@ -77,7 +77,7 @@ def breaks(why: str = "the disk is full") -> None:
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_flow_that_fails_is_told(heard: list[dict[str, str]]) -> None:
+def test_a_failed_flow_is_reported(heard: list[dict[str, str]]) -> None:
     with pytest.raises(ValueError, match="the disk is full"):
         breaks()
     (notice,) = heard
@@ -87,24 +87,24 @@ def test_a_flow_that_fails_is_told(heard: list[dict[str, str]]) -> None:
 
 @pytest.mark.usefixtures("checkout")
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/s3cr3t", "s3cr3t", "http://127.0.0.1:9/a s3cr3t"])
-def test_a_deaf_address_does_not_hide_the_failure_and_is_not_told(
+def test_an_unreachable_webhook_does_not_hide_the_failure(
     address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     monkeypatch.setenv("BERTLINE_NOTIFY", address)
     with pytest.raises(ValueError, match="the disk is full"):
         breaks()
-    said = capsys.readouterr().err
-    assert "BERTLINE_NOTIFY: the message was not sent: " in said
-    assert "s3cr3t" not in said
+    printed = capsys.readouterr().err
+    assert "BERTLINE_NOTIFY: the message was not sent: " in printed
+    assert "s3cr3t" not in printed
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_failure_is_told_without_passwords(heard: list[dict[str, str]]) -> None:
+def test_a_failure_is_reported_without_passwords(heard: list[dict[str, str]]) -> None:
     with pytest.raises(ValueError, match="no answer"):
         breaks.with_options(name="asks")("no answer from http://me:s3cr3t@127.0.0.1:9/x")
-    (told,) = heard
-    assert told["text"].endswith("no answer from http://127.0.0.1:9/x")
+    (message,) = heard
+    assert message["text"].endswith("no answer from http://127.0.0.1:9/x")
 
 
 @pytest.fixture
@@ -139,17 +139,17 @@ def test_a_source_that_changed_is_new_data_and_code_is_not(graph: Path) -> None:
     assert second["rows"] != first["rows"]
 
 
-def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
-    told: list[list[dict[str, Any]]], graph: Path
+def test_new_data_is_announced_once_and_a_restored_delivery_again(
+    events: list[list[dict[str, Any]]], graph: Path
 ) -> None:
     usual = (graph / "more.tsv").read_text()
     for count, delivery in enumerate(["wrong rows", usual, "wrong rows", usual], start=1):
         (graph / "more.tsv").write_text(delivery)
         for _ in range(2):
             assert new_data.fn() == ["more.tsv changed"]
-            assert len(told) == count
+            assert len(events) == count
         executor.run()  # nobody looks between this and the next delivery
-    (event,) = told[-1]
+    (event,) = events[-1]
     assert (event["event"], event["payload"]) == ("bertline.data", {"model": "data", "sources": "more.tsv"})
     assert event["resource"]["prefect.resource.id"] == "bertline.about.data"
 
@@ -159,16 +159,16 @@ def test_new_data_is_told_once_and_a_delivery_that_is_taken_back_again(
     assert new_data.fn() == []
     (graph / "more.tsv").write_text("wrong rows")
     new_data.fn()
-    assert len(told) == 6, "it was away in between"
+    assert len(events) == 6, "it was away in between"
     for delivery in ("wrong rows", "other rows"):
         (graph / "more.tsv").write_text(delivery)
         executor.run()
     (graph / "more.tsv").write_text("wrong rows")
     new_data.fn()
-    assert len(told) == 7, "the last run has read other rows"
+    assert len(events) == 7, "the last run has read other rows"
 
 
-def test_a_challenger_is_told_again_when_it_was_taken_back(told: list[list[dict[str, Any]]]) -> None:
+def test_a_challenger_is_announced_again_after_a_rollback(events: list[list[dict[str, Any]]]) -> None:
     """Its gate may say something else now: the champion is another."""
     ledgers.register_versions()
     first, second = (registry.version("m", number) for number in (1, 2))
@@ -176,17 +176,17 @@ def test_a_challenger_is_told_again_when_it_was_taken_back(told: list[list[dict[
     for count in (1, 2):
         for _ in range(2):
             retrain.tell([second])
-            assert len(told) == count
+            assert len(events) == count
         for action, version in (("promote", 2), ("rollback", 1)):  # nobody looks between these
             ledger.append("m", ledger.read("m"), action, version, "a test")
-    assert [each[0]["payload"] for each in told] == [{"model": "m", "version": "2"}] * 2
+    assert [sent[0]["payload"] for sent in events] == [{"model": "m", "version": "2"}] * 2
     retrain.tell([second])
     retrain.tell([first])  # the champion's data is back, and then that of the other again
     retrain.tell([second])
-    assert len(told) == 4
+    assert len(events) == 4
 
 
-def test_an_event_that_did_not_arrive_is_not_taken_for_told(
+def test_an_undelivered_event_is_sent_again(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
@@ -196,21 +196,21 @@ def test_an_event_that_did_not_arrive_is_not_taken_for_told(
             prefect_events.tell_once("data", "new", "data", "data")
         prefect_events.tell("champion", "m", version="1")  # it is champion, whoever hears of it
         assert "did not take bertline.champion of m: " in capsys.readouterr().err
-        with listening(port) as (_, found):
+        with listening(port) as (_, events):
             for _ in range(2):
                 prefect_events.tell_once("data", "new", "data", "data")
-            assert len(found) == 1
+            assert len(events) == 1
     prefect_events.tell_once("data", "newer", "data", "data")  # without a server nobody listens
     assert json.loads(prefect_events.TOLD.read_text()) == {"data": "new"}
 
 
-def test_flows_that_tell_at_the_same_moment_do_not_forget_each_other(told: list[list[dict[str, Any]]]) -> None:
+def test_concurrent_flows_keep_each_others_events(events: list[list[dict[str, Any]]]) -> None:
     subjects = [f"challenger {number}" for number in range(12)]
     with ThreadPoolExecutor(len(subjects)) as pool:
-        for each in [
+        for future in [
             pool.submit(copy_context().run, prefect_events.tell_once, name, "new", "challenger", "m")
             for name in subjects
         ]:
-            each.result()
+            future.result()
     assert sorted(json.loads(prefect_events.TOLD.read_text())) == sorted(subjects)
-    assert len(told) == len(subjects)
+    assert len(events) == len(subjects)

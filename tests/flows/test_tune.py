@@ -45,7 +45,7 @@ PARAMS = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The encoded rows and the encoder, once for all tests."""
     folder = tmp_path_factory.mktemp("tune")
     tiny.encoder(folder / "encoder", japanese=False)
@@ -57,9 +57,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def encoded(made: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def encoded(prepared: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    shutil.copytree(made, checkout, dirs_exist_ok=True)
+    shutil.copytree(prepared, checkout, dirs_exist_ok=True)
     return checkout
 
 
@@ -123,9 +123,9 @@ def test_a_killed_search_goes_on(encoded: Path) -> None:
     rows = Path("artifacts/tuning/it/trials.md").read_text().splitlines()[2:]
     tried = {tuple(line.split("|")[2:4]) for line in rows}
     assert len(tried) == 3  # a grid tries nothing twice
-    asked = params.entry("tune", "it", Tune)
-    study = param_search.study("it", asked, params.entry("finetune", "it", Finetune))
-    ended = [param_search.values(asked, trial.params) for trial in study.trials if trial.value is not None]
+    entry = params.entry("tune", "it", Tune)
+    study = param_search.study("it", entry, params.entry("finetune", "it", Finetune))
+    ended = [param_search.values(entry, trial.params) for trial in study.trials if trial.value is not None]
     assert sorted({values["epochs"] for values in ended}) == [1, 300]
 
 
@@ -149,7 +149,7 @@ def test_a_trial_that_cannot_be_trained_does_not_end_the_search(encoded: Path) -
         ({"sampler": "grid"}, "tune.it.search.learning_rate: a grid needs choices"),
     ],
 )
-def test_a_search_that_cannot_be_is_refused_before_it_begins(encoded: Path, tune: dict, sentence: str) -> None:
+def test_an_impossible_search_is_refused_before_it_begins(encoded: Path, tune: dict, sentence: str) -> None:
     change(**tune)
     with pytest.raises(UsageError, match=re.escape(sentence)):
         search.fn("it")

@@ -11,7 +11,7 @@ from tests.support import once
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def seeds_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
@@ -21,9 +21,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(made: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(made)
+def place(seeds_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(seeds_folder)
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
-    yield made
+    yield seeds_folder
     for folder in ("artifacts", "mutant"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -63,8 +63,8 @@ def corpus(rng: random.Random) -> Run:
     return lambda: prepare.main("it")
 
 
-def _rows(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else [found]
+def _rows(tree: Any) -> list[Any]:
+    return tree if isinstance(tree, list) else [tree]
 
 
 def archive(rng: random.Random) -> Run:
@@ -135,8 +135,8 @@ def scoring(rng: random.Random) -> Run:
 def request(rng: random.Random) -> Run:
     """The body of a request to the service."""
     kind = rng.choice(list(seeds.KINDS))
-    given = pq.read_table(Path("seeds") / kind / "rows/train.parquet", columns=INPUTS[kind]).slice(0, 3).to_pylist()
-    tree = {"rows": given, "scores": rng.random() < 0.5}
+    rows = pq.read_table(Path("seeds") / kind / "rows/train.parquet", columns=INPUTS[kind]).slice(0, 3).to_pylist()
+    tree = {"rows": rows, "scores": rng.random() < 0.5}
     body = mutate.as_json(mutate.changed(tree, rng), rng)
     if rng.random() < 0.3:
         body = mutate.damaged(body, rng)
@@ -149,10 +149,10 @@ def ledger_events(rng: random.Random) -> Run:
     at = rng.randrange(len(texts))
     content = mutate.as_json(mutate.changed(json.loads(texts[at]), rng), rng)
     texts[at] = content if rng.random() < 0.7 else mutate.damaged(content, rng)
-    kept = [Kept(number, 1000 * number, text.decode(errors="replace")) for number, text in enumerate(texts, start=1)]
+    rows = [Kept(number, 1000 * number, text.decode(errors="replace")) for number, text in enumerate(texts, start=1)]
 
     def read() -> None:
-        state = replay(kept)
+        state = replay(rows)
         history.plain(history.told("m", state))
         if state.damage or state.overtaken or state.repeated:
             raise InputError(one_line(InputError("; ".join(state.damage) or "an event does not count")))
@@ -169,8 +169,8 @@ def tags(rng: random.Random) -> Run:
     version = Version("m", 1, tags)
 
     def read() -> None:
-        found = lineage.described(version) | {"champion": False, "parents": lineage.teachers(version)}
-        lineage.plain_model(found)
+        described = lineage.described(version) | {"champion": False, "parents": lineage.teachers(version)}
+        lineage.plain_model(described)
 
     return read
 

@@ -34,8 +34,8 @@ def scored(rng: random.Random) -> Run:
 
     def read() -> None:
         if window_drift.scored_by_version(file, "said_"):
-            found = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
-            drift.shifts(seeds.profile(kind), found, LIMITS)
+            profile = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
+            drift.shifts(seeds.profile(kind), profile, LIMITS)
 
     return read
 
@@ -56,18 +56,18 @@ def _odd(table: pa.Table, rng: random.Random) -> pa.Table:
         lambda: pa.nulls(len(values), column.type),
     )
     try:
-        made = rng.choice(ways)()
+        changed = rng.choice(ways)()
     except (pa.ArrowException, TypeError, OverflowError, ValueError):  # Arrow has no such column
         return table.slice(0, rng.choice((0, 1, 2)))
-    return table.set_column(at, name, made) if CHANGES else table
+    return table.set_column(at, name, changed) if CHANGES else table
 
 
 CHANGES = True  # whether `_odd` changes anything
 
 
 def _told() -> Any:
-    with prefect_events._told() as told:
-        return dict(told)
+    with prefect_events._told() as events:
+        return dict(events)
 
 
 DONE, STATES = Path("kept/done.json"), Path("kept/states")
@@ -75,8 +75,8 @@ KEPT = Path("kept/window.parquet")
 
 
 def _outputs() -> Any:
-    wanted = {"states": teacher_outputs.Array((2, 3), "float32", True, str(STATES))}
-    return teacher_outputs._whole(DONE, {"states": [2, 3, "float32"]}, wanted)
+    expected = {"states": teacher_outputs.Array((2, 3), "float32", True, str(STATES))}
+    return teacher_outputs._whole(DONE, {"states": [2, 3, "float32"]}, expected)
 
 
 def _locks() -> Any:
@@ -104,24 +104,24 @@ def cache(rng: random.Random) -> Run:
     """A file that is made anew when it is lost: a damaged one is no error, and says nothing or what it said."""
     file = rng.choice(list(CACHES))
     content, read = CACHES[file]
-    for each in (file, STATES, DONE):
-        files.removed(each)
-        each.parent.mkdir(parents=True, exist_ok=True)
+    for path in (file, STATES, DONE):
+        files.removed(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
     STATES.write_bytes(b"\0" * 24)
     if file == KEPT:
         schema = window_drift.SCHEMA.with_metadata({window_drift.OF: window_drift._state(STATES)})
         pq.write_table(pa.Table.from_pylist([_LINE | {"limit": 0.5, "drifted": False}], schema), file)
-        wanted: Any = [_LINE | {"limit": 0.5, "drifted": False}]
+        expected: Any = [_LINE | {"limit": 0.5, "drifted": False}]
         file.write_bytes(files.parquet(file.read_bytes(), rng))
     else:
         file.write_text(json.dumps(content))
-        wanted = read()
+        expected = read()
         file.write_text(json.dumps(content))
         _damage(file, content, rng)
 
     def again() -> object:
         try:
-            return None if read() == wanted else seeds.CHANGED
+            return None if read() == expected else seeds.CHANGED
         except Exception as error:
             raise AssertionError(f"{file}: {error}") from error
 

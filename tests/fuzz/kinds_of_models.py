@@ -72,7 +72,7 @@ CHANGES = True  # whether `hostile` changes anything
 
 def _asked(kind: str, source: Path) -> object:
     """Ask the mutant in model/ for rows of the kind; seeds.CHANGED if it answers other than its `source`."""
-    same = Predictor.load(Path("model")).predict(seeds.given(kind)).equals(seeds.answers(source, kind))
+    same = Predictor.load(Path("model")).predict(seeds.readable(kind)).equals(seeds.answers(source, kind))
     return None if same else seeds.CHANGED
 
 

@@ -26,47 +26,47 @@ SNIPPETS = (
 
 def damaged(content: bytes, rng: random.Random) -> bytes:
     """Bytes flipped, inserted, removed, doubled, swapped, or cut off."""
-    found = bytearray(content)
+    mutant = bytearray(content)
     for _ in range(rng.randint(1, 3)):
-        at, size = rng.randrange(len(found) + 1), rng.choice((1, 1, 2, 8, 64, 1000))
+        at, size = rng.randrange(len(mutant) + 1), rng.choice((1, 1, 2, 8, 64, 1000))
         way = rng.randrange(7)
-        if way == 0 and found:
-            found[at % len(found)] ^= 1 << rng.randrange(8)
+        if way == 0 and mutant:
+            mutant[at % len(mutant)] ^= 1 << rng.randrange(8)
         elif way == 1:
-            found[at:at] = rng.choice(SNIPPETS)
+            mutant[at:at] = rng.choice(SNIPPETS)
         elif way == 2:
-            del found[at : at + size]
+            del mutant[at : at + size]
         elif way == 3:
-            found[at:at] = found[at : at + size]
+            mutant[at:at] = mutant[at : at + size]
         elif way == 4:
-            del found[at:]
+            del mutant[at:]
         elif way == 5:
-            found[at : at + size] = bytes(rng.randrange(256) for _ in range(min(size, 8)))
+            mutant[at : at + size] = bytes(rng.randrange(256) for _ in range(min(size, 8)))
         else:
-            other = rng.randrange(len(found) + 1)
-            found[at : at + size], found[other : other + size] = found[other : other + size], found[at : at + size]
-    return bytes(found)
+            other = rng.randrange(len(mutant) + 1)
+            mutant[at : at + size], mutant[other : other + size] = mutant[other : other + size], mutant[at : at + size]
+    return bytes(mutant)
 
 
 def changed(tree: Tree, rng: random.Random) -> Tree:
     """A copy with some values replaced, removed, doubled, swapped, renamed or nested."""
-    found = [copy.deepcopy(tree)]
+    holder_of_root = [copy.deepcopy(tree)]
     for _ in range(rng.randint(1, 2)):
-        places = list(_places(found))[1:] or list(_places(found))
+        places = list(_places(holder_of_root))[1:] or list(_places(holder_of_root))
         holder, key = rng.choice(places)
         rng.choice(WAYS)(holder, key, rng, places)
-    return found[0] if found else None
+    return holder_of_root[0] if holder_of_root else None
 
 
 def sized(tree: Tree, sizes: tuple[Tree, ...], rng: random.Random) -> Tree:
     """A copy with one number replaced by one of `sizes`, or by a product with one."""
-    found = [copy.deepcopy(tree)]
-    numbers = [(holder, key) for holder, key in _places(found) if type(holder[key]) in (int, float)]
+    holder_of_root = [copy.deepcopy(tree)]
+    numbers = [(holder, key) for holder, key in _places(holder_of_root) if type(holder[key]) in (int, float)]
     if numbers:
         holder, key = rng.choice(numbers)
         size = copy.deepcopy(rng.choice(sizes))
         holder[key] = holder[key] * size if type(size) is int and rng.random() < 0.3 else size
-    return found[0]
+    return holder_of_root[0]
 
 
 def _places(holder: Any) -> Any:

@@ -56,8 +56,8 @@ def read(kind: Callable[[random.Random], Callable[[], object]], rng: random.Rand
     shutil.rmtree("artifacts", ignore_errors=True)
     livedoor.read.cache_clear()
     what = result(kind(rng), debug)
-    left = [str(file) for file in Path("artifacts").rglob(".*.partial")]
-    return f"left behind: {left[0]}" if left else what
+    leftovers = [str(file) for file in Path("artifacts").rglob(".*.partial")]
+    return f"left behind: {leftovers[0]}" if leftovers else what
 
 
 def result(read: Callable[[], object], debug: bool = False) -> str:
@@ -67,8 +67,8 @@ def result(read: Callable[[], object], debug: bool = False) -> str:
     try:
         return "changed" if read() == "changed" else "rows"
     except (InputError, OSError) as error:
-        said = one_line(error, MAX_PRINTED)
-        return "sentence" if _is_sentence(said) else f"no sentence: {said[:200]!r}"
+        sentence = one_line(error, MAX_PRINTED)
+        return "sentence" if _is_sentence(sentence) else f"no sentence: {sentence[:200]!r}"
     except BaseException as error:
         if debug:
             raise
@@ -77,8 +77,8 @@ def result(read: Callable[[], object], debug: bool = False) -> str:
         return f"{type(error).__name__} at {Path(ours.filename).relative_to(ROOT)}:{ours.lineno}: {str(error)[:100]}"
 
 
-def _is_sentence(said: str) -> bool:
-    return 0 < len(said) <= MAX_SENTENCE and "\n" not in said and "Traceback" not in said
+def _is_sentence(sentence: str) -> bool:
+    return 0 < len(sentence) <= MAX_SENTENCE and "\n" not in sentence and "Traceback" not in sentence
 
 
 def work(seed: int, numbers: range) -> None:
@@ -93,19 +93,19 @@ def work(seed: int, numbers: range) -> None:
 
         torch.set_num_threads(1)
         seeds.make()
-        said, silent = os.fdopen(os.dup(1), "w"), os.open(os.devnull, os.O_WRONLY)
+        output, silent = os.fdopen(os.dup(1), "w"), os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
         for number in numbers:
-            print(json.dumps({"number": number, "kind": drawn(seed, number)[0]}), file=said, flush=True)
+            print(json.dumps({"number": number, "kind": drawn(seed, number)[0]}), file=output, flush=True)
             before, earlier_peak = _memory_kb()
-            found = outcome(seed, number)
+            result = outcome(seed, number)
             _, peak = _memory_kb()
             # a peak that is no higher than an earlier one was not this mutant's
             too_much = peak > earlier_peak and peak - before > MEMORY_KB
             if too_much:
-                found["what"] = f"memory: {(peak - before) >> 10} MiB"
-            print(json.dumps(found), file=said, flush=True)
+                result["what"] = f"memory: {(peak - before) >> 10} MiB"
+            print(json.dumps(result), file=output, flush=True)
             if too_much:
                 return
 
@@ -113,8 +113,8 @@ def work(seed: int, numbers: range) -> None:
 def _memory_kb() -> tuple[int, int]:
     """What is resident now, and the most that ever was."""
     with open("/proc/self/status") as status:
-        found = dict(line.split(":", 1) for line in status)
-    return int(found["VmRSS"].split()[0]), int(found["VmHWM"].split()[0])
+        fields = dict(line.split(":", 1) for line in status)
+    return int(fields["VmRSS"].split()[0]), int(fields["VmHWM"].split()[0])
 
 
 def watched(seed: int, numbers: range) -> list[Outcome]:
@@ -134,11 +134,11 @@ def watched(seed: int, numbers: range) -> list[Outcome]:
             str(stop),
         ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
-            found, why = _listen(worker)
-        if not found:  # nor would the next one start
+            outcomes, why = _listen(worker)
+        if not outcomes:  # nor would the next one start
             return [*done, {"number": numbers.start, "kind": "the worker", "what": why}]
-        done += [each for each in found if "what" in each]
-        last = found[-1]
+        done += [result for result in outcomes if "what" in result]
+        last = outcomes[-1]
         if "what" not in last:
             done.append(last | {"what": why})
         numbers = range(last["number"] + 1, numbers.stop)
@@ -149,16 +149,16 @@ def _listen(worker: subprocess.Popen) -> tuple[list[Outcome], str]:
     """What a worker said, and how it ended."""
     assert worker.stdout is not None
     assert worker.stderr is not None
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     with selectors.DefaultSelector() as waiting:
         waiting.register(worker.stdout, selectors.EVENT_READ)
-        while waiting.select(SECONDS if found else START_SECONDS):
+        while waiting.select(SECONDS if outcomes else START_SECONDS):
             if not (line := worker.stdout.readline()):
                 worker.wait()
-                return found, f"the process ended with status {worker.returncode}: {worker.stderr.read()[-300:]}"
-            found.append(json.loads(line))
+                return outcomes, f"the process ended with status {worker.returncode}: {worker.stderr.read()[-300:]}"
+            outcomes.append(json.loads(line))
     worker.kill()
-    return found, f"no end within {SECONDS} s" if found else f"no start within {START_SECONDS} s"
+    return outcomes, f"no end within {SECONDS} s" if outcomes else f"no start within {START_SECONDS} s"
 
 
 def fuzz(count: int, seed: int, first: int = 0) -> list[Outcome]:
@@ -167,22 +167,22 @@ def fuzz(count: int, seed: int, first: int = 0) -> list[Outcome]:
     size = -(-count // workers)
     parts = [range(first + i * size, first + min(count, (i + 1) * size)) for i in range(workers)]
     with ThreadPoolExecutor(workers) as pool:
-        return [each for part in pool.map(lambda part: watched(seed, part), parts) for each in part]
+        return [result for part in pool.map(lambda part: watched(seed, part), parts) for result in part]
 
 
-def failures(found: list[Outcome]) -> list[Outcome]:
-    return [each for each in found if each["what"] not in ("rows", "changed", "sentence")]
+def failures(outcomes: list[Outcome]) -> list[Outcome]:
+    return [result for result in outcomes if result["what"] not in ("rows", "changed", "sentence")]
 
 
-def table(found: list[Outcome]) -> str:
+def table(outcomes: list[Outcome]) -> str:
     """Counts by kind, and then every root cause with how often it came and an example."""
     lines = [f"{'kind':12} {'mutants':>8} {'rows':>8} {'changed':>8} {'sentence':>9} {'failures':>9}"]
-    for kind in sorted({each["kind"] for each in found}):
-        of = Counter(each["what"] for each in found if each["kind"] == kind)
+    for kind in sorted({result["kind"] for result in outcomes}):
+        of = Counter(result["what"] for result in outcomes if result["kind"] == kind)
         wrong = of.total() - of["rows"] - of["changed"] - of["sentence"]
         lines.append(f"{kind:12} {of.total():8,} {of['rows']:8,} {of['changed']:8,} {of['sentence']:9,} {wrong:9,}")
-    causes = Counter(f"{each['kind']}: {each['what']}" for each in failures(found))
-    examples = {f"{each['kind']}: {each['what']}": each["number"] for each in reversed(failures(found))}
+    causes = Counter(f"{failure['kind']}: {failure['what']}" for failure in failures(outcomes))
+    examples = {f"{failure['kind']}: {failure['what']}": failure["number"] for failure in reversed(failures(outcomes))}
     return "\n".join(
         [*lines, *(f"{count:6} {cause}   (--only {examples[cause]})" for cause, count in causes.most_common())]
     )
@@ -195,19 +195,19 @@ def main() -> None:
     parser.add_argument("--only", type=int)
     parser.add_argument("--kind", default="", help="of all kinds of inputs only this one")
     parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     global ONLY
-    ONLY = given.kind
-    if given.work:
-        work(given.seed, range(*given.work))
-    elif given.only is not None:
-        _again(given.seed, given.only)
+    ONLY = options.kind
+    if options.work:
+        work(options.seed, range(*options.work))
+    elif options.only is not None:
+        _again(options.seed, options.only)
     else:
         start = time.monotonic()
-        found = fuzz(given.count, given.seed)
-        print(table(found))
-        print(f"{len(found):,} mutants in {time.monotonic() - start:.0f} s")
-        sys.exit(bool(failures(found)))
+        outcomes = fuzz(options.count, options.seed)
+        print(table(outcomes))
+        print(f"{len(outcomes):,} mutants in {time.monotonic() - start:.0f} s")
+        sys.exit(bool(failures(outcomes)))
 
 
 def _again(seed: int, number: int) -> None:

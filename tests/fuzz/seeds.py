@@ -54,7 +54,18 @@ def _events() -> list[str]:
     texts: list[str] = []
     for number, (action, version, previous) in enumerate((("promote", 1, None), ("promote", 2, 1), ("rollback", 1, 2))):
         before = digest(texts[-1]) if texts else ""
-        texts.append(Event(str(number), action, version, previous, number, before, "me", "a test", _VERDICT).text())  # type: ignore[arg-type]
+        event = Event(
+            str(number),
+            action,  # type: ignore[arg-type]
+            version,
+            previous,
+            number,
+            before,
+            "me",
+            "a test",
+            _VERDICT,
+        )
+        texts.append(event.text())
     return texts
 
 
@@ -119,13 +130,13 @@ def make() -> None:
         rows, folder = place / kind / "rows", place / kind / "encoded"
         rows.mkdir(parents=True)
         whole = some.rows(kind)
-        one = task.with_(splits=("train",))
+        single_split = task.with_(splits=("train",))
         tables.write(rows / "train.parquet", iter(whole.to_batches()), schema.ROWS[kind])
-        one.save(rows)
+        single_split.save(rows)
         loaded = tokenizer.load(place / "tokenizer")
         ids, _ = encoding.for_kind(kind).encode(whole.combine_chunks().to_batches()[0], loaded, task, 32)
         tables.write(folder / "train.parquet", iter([ids]), schema.encoded(kind, loaded.vocab_size))
-        tiny.describe(folder, one, 32, loaded.vocab_size)
+        tiny.describe(folder, single_split, 32, loaded.vocab_size)
         torch.manual_seed(1)
         model = new_head.for_task(place / "encoder", task)
         (place / kind / "model").mkdir()
@@ -143,12 +154,12 @@ def _own_formats(place: Path) -> None:
     teacher, step = place / "single/model", {"run": "it", "method": "a", "params": {"epochs": 1}}
     for name in own_formats.NAMES:
         own_formats.save(name, teacher, place / "own" / name, some.TASKS["single"])
-        made, task = model_folder.load_tuned(place / "own" / name)
-        variant.write(place / "own" / name, made, task.kind, step, "teacher", teacher, {})
+        model, task = model_folder.load_tuned(place / "own" / name)
+        variant.write(place / "own" / name, model, task.kind, step, "teacher", teacher, {})
 
 
 @cache
-def given(kind: str) -> pa.Table:
+def readable(kind: str) -> pa.Table:
     """The rows that a model is asked for."""
     return pq.read_table(Path("seeds") / kind / "rows/train.parquet", columns=schema.INPUTS[kind])
 
@@ -156,7 +167,7 @@ def given(kind: str) -> pa.Table:
 @cache
 def answers(folder: Path, kind: str) -> pa.Table:
     """What the whole model in a folder says of them."""
-    return Predictor.load(folder).predict(given(kind))
+    return Predictor.load(folder).predict(readable(kind))
 
 
 @cache
@@ -189,7 +200,7 @@ def _service(kind: str) -> Any:
 
 def ask(kind: str, body: bytes) -> None:
     """Send a request. Raises InputError for one that is refused, AssertionError for any answer that is no sentence."""
-    found = _service(kind).post("/predict", content=body, headers={"Content-Type": "application/json"})
-    assert found.status_code in (200, 422, 400), found.text[:300]
-    if found.status_code != 200:
-        raise InputError(found.json()["detail"])
+    response = _service(kind).post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code in (200, 422, 400), response.text[:300]
+    if response.status_code != 200:
+        raise InputError(response.json()["detail"])

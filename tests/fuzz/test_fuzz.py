@@ -16,20 +16,20 @@ EACH = 40  # mutants of a kind of input
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_no_mutant_gives_anything_but_rows_or_one_sentence() -> None:
-    found = run.fuzz(20000, seed=1)
-    assert len(found) == 20000
-    assert run.failures(found) == [], run.table(found)
+    outcomes = run.fuzz(20000, seed=1)
+    assert len(outcomes) == 20000
+    assert run.failures(outcomes) == [], run.table(outcomes)
 
 
 @pytest.mark.parametrize("kind", kinds.WEIGHTS, ids=lambda kind: kind.__name__)
 def test_a_round_of_mutants_gives_rows_or_one_sentence(kind: Callable[[random.Random], kinds.Run], place: Path) -> None:
-    found = [run.read(kind, random.Random(f"{kind.__name__} {number}")) for number in range(EACH)]
-    assert {*found} <= {"rows", "changed", "sentence"}
-    assert {*found} & {"changed", "sentence"}, "none of them was a mutant"
+    results = [run.read(kind, random.Random(f"{kind.__name__} {number}")) for number in range(EACH)]
+    assert {*results} <= {"rows", "changed", "sentence"}
+    assert {*results} & {"changed", "sentence"}, "none of them was a mutant"
 
 
 @pytest.mark.parametrize("kind", kinds.WEIGHTS, ids=lambda kind: kind.__name__)
-def test_what_is_not_changed_is_read(
+def test_unchanged_inputs_are_read(
     kind: Callable[[random.Random], kinds.Run], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a sentence about each mutant would say nothing."""
@@ -47,7 +47,7 @@ def test_what_is_not_changed_is_read(
         assert run.result(kind(random.Random(number)), debug=True) == "rows"
 
 
-def test_a_worker_that_does_not_start_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_does_not_start_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "__file__", "/dev/null/x")
     (only,) = run.watched(1, range(5))
     assert only["kind"] == "the worker"

@@ -42,7 +42,7 @@ def entity(start: Any, end: Any, label: Any = "a") -> dict[str, Any]:
     return {"start": start, "end": end, "label": label}
 
 
-def asked(*answers: Any) -> str:
+def question_row(*answers: Any) -> str:
     return lines({**ASKED, "answers": list(answers)})
 
 
@@ -109,22 +109,30 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
     "choices as one text: jsonl": (chosen("abc"), {"kind": "choice"}, "choices is 'abc'; a list of texts is expected"),
     "the fourth of three choices: jsonl": (chosen(["a", "b", "c"], 3), {"kind": "choice"}, "no label '3'"),
     "an answer before the text: jsonl": (
-        asked({"text": "犬", "start": -5}),
+        question_row({"text": "犬", "start": -5}),
         {"kind": "span"},
         "an answer starts at -5",
     ),
     "an answer behind the text: jsonl": (
-        asked({"text": "犬", "start": 5}),
+        question_row({"text": "犬", "start": 5}),
         {"kind": "span"},
         "context has 5 characters",
     ),
-    "an empty answer: jsonl": (asked({"text": "", "start": 0}), {"kind": "span"}, "an answer is empty"),
-    "an answer without a place: jsonl": (asked({"text": "犬"}), {"kind": "span"}, "start of an answer is None"),
-    "an answer that is null: jsonl": (asked(None), {"kind": "span"}, "text of an answer is None; a text is expected"),
+    "an empty answer: jsonl": (question_row({"text": "", "start": 0}), {"kind": "span"}, "an answer is empty"),
+    "an answer without a place: jsonl": (question_row({"text": "犬"}), {"kind": "span"}, "start of an answer is None"),
+    "an answer that is null: jsonl": (
+        question_row(None),
+        {"kind": "span"},
+        "text of an answer is None; a text is expected",
+    ),
     "answers that are null: jsonl": (lines({**ASKED, "answers": None}), {"kind": "span"}, "1 of 1 rows have no label"),
-    "no answer where each has one: jsonl": (asked(), {"kind": "span"}, "`unanswerable: true` says that questions may"),
+    "no answer where each has one: jsonl": (
+        question_row(),
+        {"kind": "span"},
+        "`unanswerable: true` says that questions may",
+    ),
     "an answer of another place: jsonl": (
-        asked({"text": "犬", "start": 1}),
+        question_row({"text": "犬", "start": 1}),
         {"kind": "span"},
         "1 rows with an answer that is not the text at its position",
     ),
@@ -162,19 +170,19 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_of_a_corpus(name: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    content, more, said = CORPORA[name]
+def test_a_wrong_corpus_is_refused_or_reported(name: str, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    content, more, message = CORPORA[name]
     file = Path(f"rows.{name.rpartition(' ')[2]}")
     file.write_text(content, encoding="utf-8")
     entry = {"corpus": "custom", "source": ".", "files": {"train": file.name}, **more}
     Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry}}, allow_unicode=True))
     try:
         prepare.main("it")
-        found = "".join(capfd.readouterr())
+        output = "".join(capfd.readouterr())
     except InputError as error:
-        found = str(error)
+        output = str(error)
         assert not paths.rows("it").exists()
-    assert said in found
+    assert message in output
 
 
 COUNTED: dict[str, tuple[str, list[Any]]] = {
@@ -193,10 +201,10 @@ def test_what_a_corpus_may_hold_is_counted(name: str, place: Path) -> None:
     entry = {"corpus": "custom", "source": ".", "files": {"train": "rows.jsonl"}}
     Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry}}))
     prepare.main("it")
-    found = json.loads((paths.rows("it") / "quality.json").read_text())["splits"]["train"]
+    counted = json.loads((paths.rows("it") / "quality.json").read_text())["splits"]["train"]
     for key in where.split("/"):
-        found = found[key]
-    assert found["rows"] == 1
+        counted = counted[key]
+    assert counted["rows"] == 1
 
 
 def test_links_and_devices_in_a_folder_of_texts_are_refused(place: Path) -> None:
@@ -263,12 +271,12 @@ PARAMS = {
 
 
 @pytest.mark.parametrize("name", PARAMS)
-def test_of_params(name: str, place: Path) -> None:
-    content, said = PARAMS[name]
+def test_wrong_params_are_refused(name: str, place: Path) -> None:
+    content, message = PARAMS[name]
     Path("params.yaml").write_text(content, encoding="utf-8")
     with pytest.raises(InputError) as caught:
         checking.check()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_number_is_written_as_people_write_it(place: Path) -> None:
@@ -277,5 +285,5 @@ def test_a_number_is_written_as_people_write_it(place: Path) -> None:
     assert params.read()["defaults"] == {"a": 1e-4, "b": 1e-4, "c": 1e5, "d": -2e3, "e": "1e", "f": "e5"}
 
 
-def test_there_are_sixty_of_them() -> None:
+def test_there_are_sixty_meanings() -> None:
     assert len(CORPORA) + len(COUNTED) + len(PARAMS) >= 60

@@ -129,13 +129,13 @@ def mutant(name: str, change: Change, file: str = "config.json") -> Path:
 
 @pytest.mark.timeout(20, func_only=True)
 @pytest.mark.parametrize("name", DAMAGED)
-def test_of_a_config(name: str, place: Path, bounded: None) -> None:
-    form, change, said = DAMAGED[name]
+def test_a_wrong_config_is_refused(name: str, place: Path, bounded: None) -> None:
+    form, change, message = DAMAGED[name]
     folder = mutant(form, change)
     own_formats.forget_config(folder)
     with pytest.raises(InputError) as caught:
         Predictor.load(folder)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith("mutant: ")
     assert "\n" not in str(caught.value)
 
@@ -154,17 +154,17 @@ def test_weights_are_computed_with_as_floats_of_32_bits(place: Path) -> None:
     """Whatever dtype a config names, as in Hugging Face's own format."""
     folder = mutant("packed under a head", lambda values: values.update(torch_dtype="float16"))
     own_formats.forget_config(folder)
-    given = seeds.given("single")
-    assert Predictor.load(folder).predict(given).equals(seeds.answers(Path("seeds/own/packed under a head"), "single"))
+    table = seeds.readable("single")
+    assert Predictor.load(folder).predict(table).equals(seeds.answers(Path("seeds/own/packed under a head"), "single"))
 
 
 @pytest.mark.parametrize("form", own_formats.NAMES)
-def test_of_a_folder_without_a_digest(form: str, place: Path) -> None:
+def test_a_folder_without_a_digest_opens_as_before(form: str, place: Path) -> None:
     """Those that were written before are opened as they were."""
     folder = mutant(form, lambda values: None)
     own_formats.forget_config(folder)
-    wanted = seeds.answers(Path("seeds/own") / form, "single")
-    assert Predictor.load(folder).predict(seeds.given("single")).equals(wanted)
+    expected = seeds.answers(Path("seeds/own") / form, "single")
+    assert Predictor.load(folder).predict(seeds.readable("single")).equals(expected)
 
 
 VARIANTS: dict[str, tuple[Change, str]] = {
@@ -177,10 +177,10 @@ VARIANTS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_of_what_a_variant_says(name: str, place: Path) -> None:
-    change, said = VARIANTS[name]
+def test_a_wrong_variant_file_is_refused(name: str, place: Path) -> None:
+    change, message = VARIANTS[name]
     folder = mutant("int8", change, variant.FILE)
     with pytest.raises(InputError) as caught:
         variant.facts(folder)
     assert str(caught.value).startswith("mutant/variant.json: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)

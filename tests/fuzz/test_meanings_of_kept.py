@@ -40,7 +40,7 @@ def row(number: int, **values: Any) -> Callable[[Rows], object]:
 
 
 def every(**values: Any) -> Callable[[Rows], object]:
-    return lambda rows: [each.update(values) for each in rows]
+    return lambda rows: [row.update(values) for row in rows]
 
 
 ENCODED: dict[str, tuple[str, Callable[[Rows], object], str]] = {
@@ -66,8 +66,8 @@ ENCODED: dict[str, tuple[str, Callable[[Rows], object], str]] = {
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_of_an_encoded_row(name: str, place: Path) -> None:
-    kind, change, said = ENCODED[name]
+def test_a_wrong_encoded_row_is_refused(name: str, place: Path) -> None:
+    kind, change, message = ENCODED[name]
     shutil.copytree(Path("seeds") / kind / "encoded", "mutant")
     table = pq.read_table("mutant/train.parquet")
     rows = table.to_pylist()
@@ -76,7 +76,7 @@ def test_of_an_encoded_row(name: str, place: Path) -> None:
     with pytest.raises(InputError) as caught:
         Encoded.read(Path("mutant"), "train")
     assert str(caught.value).startswith("mutant/train.parquet: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_row_without_ids_is_named(place: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_row_without_ids_is_named(place: Path) -> None:
     field = table.schema.field("input_ids").with_nullable(True)
     rows = table.to_pylist()
     rows[3]["input_ids"] = None
-    column = pa.array([each["input_ids"] for each in rows], field.type)
+    column = pa.array([row["input_ids"] for row in rows], field.type)
     at = table.schema.get_field_index("input_ids")
     pq.write_table(table.set_column(at, field, column), "mutant/train.parquet")
     with pytest.raises(InputError, match=r"mutant/train\.parquet: a row has no input_ids: row 3"):
@@ -155,17 +155,17 @@ def measured(kind: str, table: pa.Table) -> list[drift.Shift]:
     file = Path("scored.parquet")
     pq.write_table(table, file)
     assert window_drift.scored_by_version(file, "said_")
-    found = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
-    return drift.shifts(seeds.profile(kind), found, dict.fromkeys(drift.STATISTICS, 0.1))
+    profile = drift_profile.of_scored(file, Path("seeds") / kind / "model", "said_")
+    return drift.shifts(seeds.profile(kind), profile, dict.fromkeys(drift.STATISTICS, 0.1))
 
 
 @pytest.mark.parametrize("name", SCORED)
-def test_of_a_scored_file(name: str, place: Path) -> None:
-    kind, change, said = SCORED[name]
+def test_a_wrong_scored_file_is_refused(name: str, place: Path) -> None:
+    kind, change, message = SCORED[name]
     with pytest.raises(InputError) as caught:
         measured(kind, change(seeds.scored(kind)))
     assert str(caught.value).startswith("scored.parquet: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("form", ["dictionary", "large"])
@@ -173,8 +173,8 @@ def test_text_in_other_forms_is_measured_all_the_same(form: str, place: Path) ->
     table = seeds.scored("single")
     for name in ("text", "said_label"):
         column = table.column(name)
-        made = column.cast(pa.large_string()) if form == "large" else column.dictionary_encode()
-        table = table.set_column(table.column_names.index(name), name, made)
+        changed = column.cast(pa.large_string()) if form == "large" else column.dictionary_encode()
+        table = table.set_column(table.column_names.index(name), name, changed)
     assert measured("single", table) == measured("single", seeds.scored("single"))
 
 
@@ -182,7 +182,7 @@ DAMAGED = (b"", b"{", b"[1]", b'{"pid": "x", "began": []}', b"\xff\0", b'{"a": N
 
 
 @pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_cache_is_rebuilt(content: bytes | None, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`content` None is a folder of that name."""
 
     def damage(file: Path) -> Path:
@@ -192,7 +192,7 @@ def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkey
         file.mkdir() if content is None else file.write_bytes(content)
         return file
 
-    monkeypatch.setattr(prefect_events, "_send", lambda *given: True)
+    monkeypatch.setattr(prefect_events, "_send", lambda *arguments: True)
     damage(prefect_events.TOLD)
     prefect_events.tell_once("drift it", "w", "drift", "it")
     assert json.loads(prefect_events.TOLD.read_text())["drift it"] == "w"
@@ -209,7 +209,7 @@ def test_a_damaged_cache_is_made_anew(content: bytes | None, place: Path, monkey
     assert {*json_file.cached(damage(Path("kept/any.json")))} <= {"pid", "began", "read", "write"}
 
 
-def test_outputs_of_a_teacher_that_were_cut_off_are_asked_again(place: Path) -> None:
+def test_truncated_teacher_outputs_are_computed_again(place: Path) -> None:
     Path("kept").mkdir(exist_ok=True)
     array = teacher_outputs.Array((2, 3), "float32", True, "kept/states")
     Path("kept/done.json").write_text('{"states": [2, 3, "float32"]}')
@@ -224,32 +224,36 @@ MODELS = [*(f"{kind}/model" for kind in seeds.KINDS), *(f"own/{name}" for name i
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 @pytest.mark.parametrize("source", MODELS)
-def test_a_weight_that_is_no_number(source: str, number: float, place: Path) -> None:
+def test_a_weight_that_is_no_number_is_refused(source: str, number: float, place: Path) -> None:
     shutil.copytree(Path("seeds") / source, "mutant")
     file = loading.weights(Path("mutant"))
     tensors = load_file(file)
     with safe_open(file, "pt") as opened:
-        said = opened.metadata()
-    changed = next(name for name, each in sorted(tensors.items()) if each.is_floating_point() and each.numel() > 1)
+        metadata = opened.metadata()
+    changed = next(
+        name for name, tensor in sorted(tensors.items()) if tensor.is_floating_point() and tensor.numel() > 1
+    )
     tensors[changed].view(-1)[-1] = number
-    save_file(tensors, file, said)
+    save_file(tensors, file, metadata)
     with pytest.raises(InputError, match=r"mutant: .* holds what is no number; its weights are damaged"):
         Predictor.load(Path("mutant"))
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 @pytest.mark.parametrize("word", [False, True])
-def test_a_weight_of_an_export_that_is_no_number(word: bool, number: float, place: Path) -> None:
+def test_a_weight_of_an_export_that_is_no_number_is_refused(word: bool, number: float, place: Path) -> None:
     """One of a layer is told when it is opened, one of a single word when it is to be promoted."""
     shutil.copytree("seeds/single/onnx", "mutant")
     onnx_numbers.require(Path("mutant"))
-    found = onnx.load(Path("mutant") / ONNX_FILE)
-    name = next(each.name for each in found.graph.initializer if ("word" if word else "intermediate") in each.name)
-    weight = next(each for each in found.graph.initializer if each.name == name)
+    model = onnx.load(Path("mutant") / ONNX_FILE)
+    name = next(
+        weight.name for weight in model.graph.initializer if ("word" if word else "intermediate") in weight.name
+    )
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     numbers = onnx.numpy_helper.to_array(weight).copy()
     numbers.reshape(-1)[-1] = number
     weight.CopyFrom(onnx.numpy_helper.from_array(numbers, name))
-    onnx.save(found, Path("mutant") / ONNX_FILE)
+    onnx.save(model, Path("mutant") / ONNX_FILE)
     with pytest.raises(InputError, match=r"mutant/model\.onnx: .* holds NaN or infinity"):
         onnx_numbers.require(Path("mutant"))
     if not word:

@@ -28,8 +28,8 @@ def edit(file: str, **changes: Any) -> Callable[[Path], None]:
 
     def change(folder: Path) -> None:
         values = json.loads((folder / file).read_text()) | changes
-        kept = {key: value for key, value in values.items() if value is not None}
-        (folder / file).write_text(json.dumps(kept))
+        present = {key: value for key, value in values.items() if value is not None}
+        (folder / file).write_text(json.dumps(present))
 
     return change
 
@@ -46,8 +46,8 @@ def cut(file: str) -> Callable[[Path], None]:
     return change
 
 
-def exchanged(found: list[str]) -> list[str]:
-    return [*found[:20], found[21], found[20], *found[22:]]
+def exchanged(lines: list[str]) -> list[str]:
+    return [*lines[:20], lines[21], lines[20], *lines[22:]]
 
 
 MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -61,10 +61,10 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a number as a name": (edit("task.json", name=3), "name: 3: input should be a valid string"),
     "a key of no meaning": (edit("task.json", lables=[]), "no key 'lables' (did you mean 'labels'?)"),
     "a split that leaves its folder": (edit("task.json", splits=["../x"]), "splits.0: '../x'"),
-    "half a vocabulary": (of_lines("vocab.txt", lambda found: found[: len(found) // 2]), "its config.json says"),
-    "a line twice": (of_lines("vocab.txt", lambda found: [*found[:9], found[8], *found[9:]]), "is on line 9 too"),
+    "half a vocabulary": (of_lines("vocab.txt", lambda lines: lines[: len(lines) // 2]), "its config.json says"),
+    "a line twice": (of_lines("vocab.txt", lambda lines: [*lines[:9], lines[8], *lines[9:]]), "is on line 9 too"),
     "two lines exchanged": (of_lines("vocab.txt", exchanged), "gives other ids than in training"),
-    "a line changed": (of_lines("vocab.txt", lambda found: [*found[:30], "犬犬", *found[31:]]), "gives other ids than"),
+    "a line changed": (of_lines("vocab.txt", lambda lines: [*lines[:30], "犬犬", *lines[31:]]), "gives other ids than"),
     "another dictionary": (
         edit("tokenizer_config.json", mecab_kwargs={"mecab_dic": "unidic_lite"}),
         "gives other ids than in training",
@@ -84,13 +84,13 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_of_a_model_folder(name: str, place: Path) -> None:
-    change, said = MODELS[name]
+def test_a_changed_model_folder_is_refused(name: str, place: Path) -> None:
+    change, message = MODELS[name]
     shutil.copytree("seeds/single/model", "mutant")
     change(Path("mutant"))
     with pytest.raises(InputError) as caught:
         Predictor.load(Path("mutant"))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 EXPORTED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -101,17 +101,17 @@ EXPORTED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", EXPORTED)
-def test_of_an_exported_model(name: str, place: Path) -> None:
-    change, said = EXPORTED[name]
+def test_a_changed_export_is_refused(name: str, place: Path) -> None:
+    change, message = EXPORTED[name]
     shutil.copytree("seeds/single/onnx", "mutant")
     Predictor.load(Path("mutant"))
     change(Path("mutant"))
     with pytest.raises(InputError) as caught:
         Predictor.load(Path("mutant"))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_of_a_tokenizers_case(place: Path) -> None:
+def test_a_tokenizer_with_changed_case_is_refused(place: Path) -> None:
     shutil.copytree("encoders/mini-en", "mutant")
     was = {tokenizer.OURS: {"fingerprint": tokenizer.fingerprint(tokenizer.load(Path("mutant")))}}
     edit("tokenizer_config.json", **was)(Path("mutant"))
@@ -126,19 +126,19 @@ PUBLISHED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a layer more": (edit("config.json", num_hidden_layers=3), "has 3 layers, its weights have 2"),
     "a layer less": (edit("config.json", num_hidden_layers=1), "its weights have layers that its config.json does not"),
     "an unknown family": (edit("config.json", model_type="gpt9"), "no family 'gpt9'"),
-    "half a vocabulary": (of_lines("vocab.txt", lambda found: found[: len(found) // 2]), "its config.json says"),
+    "half a vocabulary": (of_lines("vocab.txt", lambda lines: lines[: len(lines) // 2]), "its config.json says"),
 }
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_of_a_published_checkpoint(name: str, place: Path) -> None:
-    change, said = PUBLISHED[name]
+def test_a_changed_published_checkpoint_is_refused(name: str, place: Path) -> None:
+    change, message = PUBLISHED[name]
     shutil.copytree("seeds/encoder", "mutant")
     change(Path("mutant"))
     Path("params.yaml").write_text("import_weights: {it: {source: mutant}}")
     with pytest.raises(InputError) as caught:
         import_weights.main("it")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert not paths.model("it").exists()
 
 
@@ -163,15 +163,18 @@ ENCODED: dict[str, tuple[Callable[[Path], None], str]] = {
         "the id 65535 is not below",
     ),
     "a label of no class": (
-        column("label", lambda found: pa.array([9] * len(found), found.type)),
+        column("label", lambda values: pa.array([9] * len(values), values.type)),
         "the label 9 is not a number",
     ),
     "a negative label": (
-        column("label", lambda found: pa.array([-1] * len(found), found.type)),
+        column("label", lambda values: pa.array([-1] * len(values), values.type)),
         "the label -1 is not a number",
     ),
-    "no labels": (column("label", lambda found: pa.nulls(len(found), found.type)), "24 rows have no label"),
-    "labels as text": (column("label", lambda found: pc.cast(found, pa.string())), "'label' holds string; int32 is"),
+    "no labels": (column("label", lambda values: pa.nulls(len(values), values.type)), "24 rows have no label"),
+    "labels as text": (
+        column("label", lambda values: pc.cast(values, pa.string())),
+        "'label' holds string; int32 is",
+    ),
     "no ids": (of_table(lambda table: table.drop_columns("input_ids")), "no column 'input_ids'"),
     "an empty row": (
         column("input_ids", lambda ids: pa.array([[]] * len(ids), ids.type)),
@@ -179,7 +182,7 @@ ENCODED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "no rows": (of_table(lambda table: table.slice(0, 0)), "no rows to train on"),
     "a first text that is too long": (
-        column("first_length", lambda found: pa.array([999] * len(found), found.type)),
+        column("first_length", lambda values: pa.array([999] * len(values), values.type)),
         "longer than its whole sequence",
     ),
     "another vocabulary": (edit("encoding.json", vocab_size=20), "is not below 20, the size of the vocabulary"),
@@ -188,50 +191,52 @@ ENCODED: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-def test_of_encoded_choices(place: Path) -> None:
+def test_a_changed_file_of_encoded_choices_is_refused(place: Path) -> None:
     shutil.copytree("seeds/choice/encoded", "mutant")
     Encoded.read(Path("mutant"), "train")
-    column("first_lengths", lambda found: pa.array([row[:-1] for row in found.to_pylist()], found.type))(Path("mutant"))
+    column("first_lengths", lambda values: pa.array([row[:-1] for row in values.to_pylist()], values.type))(
+        Path("mutant")
+    )
     with pytest.raises(InputError, match="the numbers of first lengths and sequences differ"):
         Encoded.read(Path("mutant"), "train")
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_of_encoded_rows(name: str, place: Path) -> None:
-    change, said = ENCODED[name]
+def test_a_changed_file_of_encoded_rows_is_refused(name: str, place: Path) -> None:
+    change, message = ENCODED[name]
     shutil.copytree("seeds/single/encoded", "mutant")
     change(Path("mutant"))
     with pytest.raises(InputError) as caught:
         Encoded.read(Path("mutant"), "train")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 READABLE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a text that is missing": (
-        column("text", lambda found: pa.array([None, *found.to_pylist()[1:]], pa.string())),
+        column("text", lambda values: pa.array([None, *values.to_pylist()[1:]], pa.string())),
         "a row has no text",
     ),
     "a text that is no UTF-8": (
-        column("text", lambda found: pa.array([b"\xff\xfe"] * len(found), pa.binary()).view(pa.string())),
+        column("text", lambda values: pa.array([b"\xff\xfe"] * len(values), pa.binary()).view(pa.string())),
         "its rows cannot be read",
     ),
     "a column twice": (of_table(lambda table: table.append_column("text", table.column("label"))), "named 'text'"),
     "a label of no class": (
-        column("label", lambda found: pa.array(["x"] * len(found))),
+        column("label", lambda values: pa.array(["x"] * len(values))),
         "the label 'x' is not one of film, phone, sport",
     ),
 }
 
 
 @pytest.mark.parametrize("name", READABLE)
-def test_of_readable_rows(name: str, place: Path) -> None:
-    change, said = READABLE[name]
+def test_a_changed_file_of_rows_is_refused(name: str, place: Path) -> None:
+    change, message = READABLE[name]
     shutil.copytree("seeds/single/rows", paths.rows("it"))
     change(paths.rows("it"))
     Path("params.yaml").write_text("encode: {it: {task: it, vocab: seeds/tokenizer, max_length: 32}}")
     with pytest.raises(InputError) as caught:
         encode.main("it")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 REQUESTS = {
@@ -247,9 +252,9 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_of_a_request(name: str, place: Path) -> None:
-    body, said = REQUESTS[name]
+def test_a_wrong_request_is_refused(name: str, place: Path) -> None:
+    body, message = REQUESTS[name]
     with pytest.raises(InputError) as caught:
         seeds.ask("single", body)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "1e999" not in str(caught.value), "a refused body is not echoed"

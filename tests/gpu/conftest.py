@@ -63,12 +63,12 @@ def job(model: nn.Module, place: Path, params: Fit, loss: Loss = losses.classifi
 
 def each_row(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: Any, dropout: float) -> torch.Tensor:
     """Attention by its definition, (N, heads, d), a row at a time (Vaswani et al. 2017, eq. 1)."""
-    found = []
+    rows = []
     for start, end in zip(at.bounds.tolist(), at.bounds.tolist()[1:], strict=False):
         q, k, v = (part[start:end].transpose(0, 1) for part in (query, key, value))
         weights = torch.softmax(q @ k.transpose(1, 2) / q.shape[-1] ** 0.5, dim=-1)
-        found.append((nn.functional.dropout(weights, dropout) @ v).transpose(0, 1))
-    return torch.cat(found)
+        rows.append((nn.functional.dropout(weights, dropout) @ v).transpose(0, 1))
+    return torch.cat(rows)
 
 
 class NoWaiting(TorchDispatchMode):
@@ -98,13 +98,13 @@ def no_waiting() -> Iterator[None]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The tokens of each call of the kernel, which on a CPU is attention by its definition."""
     kernel: Callable[..., torch.Tensor] = varlen_attention.attend if CUDA else each_row
-    seen: list[int] = []
+    counts: list[int] = []
 
     def counted(query: torch.Tensor, *more: Any) -> torch.Tensor:
-        seen.append(len(query))
+        counts.append(len(query))
         return kernel(query, *more)
 
     monkeypatch.setattr(varlen_attention, "attend", counted)
     if not CUDA:
         monkeypatch.setattr(varlen_attention, "serves", lambda device: True)
-    return seen
+    return counts

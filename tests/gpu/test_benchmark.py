@@ -19,10 +19,10 @@ def test_the_benchmark_runs(tmp_path: Path) -> None:
     here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     done = subprocess.run(call, cwd=ROOT, env=here, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads((tmp_path / "gpu.json").read_text())
-    claims = {each["name"]: each for each in found["claims"]}
+    result = json.loads((tmp_path / "gpu.json").read_text())
+    claims = {claim["name"]: claim for claim in result["claims"]}
     assert claims["predictions_packed_bf16_equal_to_padded_fp32"]["ok"]
     assert claims["loss_relative_difference"]["ok"]
     assert ("host_waits_in_5_steps" in claims) == CUDA
-    assert ("no GPU" in found["device"]) != CUDA
-    assert all(each["measured"] > 0 for name, each in claims.items() if name.endswith("tokens_per_second"))
+    assert ("no GPU" in result["device"]) != CUDA
+    assert all(claim["measured"] > 0 for name, claim in claims.items() if name.endswith("tokens_per_second"))

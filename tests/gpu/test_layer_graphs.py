@@ -25,15 +25,15 @@ Gradients = dict[str, torch.Tensor]
 @pytest.fixture
 def through(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each pass went through a graph."""
-    output, seen = layer_graphs.LayerGraphs.output, []
+    output, by_graph = layer_graphs.LayerGraphs.output, []
 
-    def noted(graphs: Any, *given: Any) -> torch.Tensor | None:
-        states = output(graphs, *given)
-        seen.append(states is not None)
+    def noted(graphs: Any, *arguments: Any) -> torch.Tensor | None:
+        states = output(graphs, *arguments)
+        by_graph.append(states is not None)
         return states
 
     monkeypatch.setattr(layer_graphs.LayerGraphs, "output", noted)
-    return seen
+    return by_graph
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def gradients(classifier: nn.Module) -> Gradients:
 
 def close(a: Gradients, b: Gradients) -> bool:
     """Return whether the gradients are of the same parameters, and equal but for rounding, by the norm of all."""
-    first, second = (torch.cat([each[name].flatten() for name in sorted(each)]) for each in (a, b))
+    first, second = (torch.cat([gradients[name].flatten() for name in sorted(gradients)]) for gradients in (a, b))
     return a.keys() == b.keys() and bool((first - second).norm() < (0.03 if CUDA else 1e-5) * second.norm())
 
 
@@ -82,8 +82,8 @@ def test_losses_and_gradients_are_those_of_layers_one_by_one(family: str, throug
     with_graphs = learned(classifier, graphs=True)
     assert through[-1]
     assert not through[0], "a shape is recorded when it comes again"
-    for (found, same), (wanted, those) in zip(with_graphs, learned(classifier, graphs=False), strict=True):
-        assert found == pytest.approx(wanted, rel=0.01 if CUDA else 1e-5)
+    for (loss, same), (expected, those) in zip(with_graphs, learned(classifier, graphs=False), strict=True):
+        assert loss == pytest.approx(expected, rel=0.01 if CUDA else 1e-5)
         assert close(same, those)
 
 
@@ -144,7 +144,7 @@ def test_gradients_of_parts_add_up(through: list[bool]) -> None:
     assert close(*sums)
 
 
-def test_two_passes_before_the_way_back_do_not_share_a_graph(through: list[bool]) -> None:
+def test_two_forward_passes_before_a_backward_do_not_share_a_graph(through: list[bool]) -> None:
     classifier = model(dropout=0.0).to(DEVICE).train()
     sums = []
     for graphs in (True, False):
@@ -180,7 +180,7 @@ def test_layers_that_somebody_reads_or_changes_are_computed_one_by_one(why: str,
     classifier = model(dropout=0.0).to(DEVICE).train()
     layer = classifier.base_model.encoder.layer[1]
     if why == "a hook":
-        layer.register_forward_hook(lambda layer, given, output: output)
+        layer.register_forward_hook(lambda layer, inputs, output: output)
     if why == "an adapted part":
         layer.attention.self.query = nn.Sequential(layer.attention.self.query)
     if why == "states":
@@ -191,7 +191,7 @@ def test_layers_that_somebody_reads_or_changes_are_computed_one_by_one(why: str,
     assert not any(through)
 
 
-def test_a_graph_that_cannot_be_recorded_is_done_without(
+def test_a_graph_that_cannot_be_recorded_is_skipped(
     through: list[bool], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: Any) -> None:

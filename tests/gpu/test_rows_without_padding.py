@@ -30,14 +30,14 @@ def test_losses_and_gradients_are_those_of_padded_rows(family: str, precision: s
     classifier = model(family).to(DEVICE).eval()
     here = collate(rows(), np.arange(20), 0)
     batch = parts.on_device(here, DEVICE)
-    wanted, gradients = loss_and_gradients(classifier, batch)
+    expected, gradients = loss_and_gradients(classifier, batch)
     assert not calls, "padded rows have no need of it"
     with sequence_packing.rows(classifier), torch.autocast(DEVICE.type, torch.bfloat16, precision == "bf16"):
         sequence_packing.expect(classifier, batch, here)
-        found, same = loss_and_gradients(classifier, batch)
+        loss, same = loss_and_gradients(classifier, batch)
     assert calls == [rounded(here)] * SHAPE["num_hidden_layers"]
     of_loss, of_gradients = TOLERANCE[precision]
-    assert found == pytest.approx(wanted, rel=of_loss)
+    assert loss == pytest.approx(expected, rel=of_loss)
     assert float((same - gradients).norm() / gradients.norm()) < of_gradients
 
 
@@ -46,7 +46,7 @@ def rounded(batch: Batch) -> int:
     return len(varlen_attention.Flat(batch["attention_mask"].bool(), torch.device("cpu"), rounded=True).spots)
 
 
-def test_a_mask_that_was_not_expected_is_asked_for(calls: list[int]) -> None:
+def test_an_unexpected_mask_is_computed(calls: list[int]) -> None:
     classifier = model().to(DEVICE).eval()
     first, second = (collate(rows(), np.arange(k, k + 8), 0) for k in (0, 8))
     with sequence_packing.rows(classifier), torch.autocast(DEVICE.type, torch.bfloat16, CUDA), torch.no_grad():
@@ -64,7 +64,7 @@ def test_other_layers_and_other_kernels_are_left_to_packed_rows(calls: list[int]
     assert not calls
 
 
-def test_states_go_together_and_apart_again() -> None:
+def test_states_are_packed_and_unpacked_again() -> None:
     inside = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]], dtype=torch.bool)
     at = varlen_attention.Flat(inside, DEVICE)
     states = torch.arange(1.0, 19.0, device=DEVICE).reshape(3, 3, 2)

@@ -37,17 +37,17 @@ def close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], within: float)
 
 
 def test_bf16_and_the_fused_optimizer_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found: set[torch.dtype] = set()
+    dtypes: set[torch.dtype] = set()
     classifier = model()
-    classifier.classifier.register_forward_hook(lambda layer, given, output: found.add(output.dtype))
+    classifier.classifier.register_forward_hook(lambda layer, inputs, output: dtypes.add(output.dtype))
     training = Training(job(classifier, tmp_path, Fit(batch_size=8)), "")
     training.step(training.job.batches[0])
-    assert found == {torch.bfloat16 if CUDA else torch.float32}
+    assert dtypes == {torch.bfloat16 if CUDA else torch.float32}
     assert training.optimizer.defaults["fused"]
     assert {p.dtype for p in classifier.parameters()} == {torch.float32}
-    kept = [tensor for state in training.optimizer.state.values() for tensor in state.values()]
-    assert kept
-    assert {tensor.device.type for tensor in kept} == {DEVICE.type}
+    states = [tensor for state in training.optimizer.state.values() for tensor in state.values()]
+    assert states
+    assert {tensor.device.type for tensor in states} == {DEVICE.type}
     slow = not CUDA and not cpu.has_bf16()
     assert bool(precision.told("bf16")) == slow, "a CPU without the instructions says that it takes fp32"
     assert precision.is_bf16("auto") == CUDA
@@ -94,8 +94,8 @@ def test_losses_that_are_read_later_are_the_same(watched: bool, tmp_path: Path) 
     (now, beats, weights), (later, same, others) = ends
     assert len(now.curve) == (25 if watched else 48), "patience ends the training a step after the fourth score"
     assert [step for step, _ in later.curve] == [step for step, _ in now.curve]
-    for (_, wanted), (_, found) in zip(now.curve, later.curve, strict=True):
-        assert found == pytest.approx(wanted, rel=0.05 if CUDA else 1e-4)
+    for (_, expected), (_, later_loss) in zip(now.curve, later.curve, strict=True):
+        assert later_loss == pytest.approx(expected, rel=0.05 if CUDA else 1e-4)
     assert (len(beats), later.best, later.seen) == (len(same), now.best, [])
     if not CUDA:
         assert close(weights, others, 1e-5)
@@ -113,20 +113,20 @@ def test_a_loss_that_is_no_number_is_named_by_its_own_step(tmp_path: Path) -> No
     assert not training.job.checkpoint.exists()
 
 
-def filling(most: int, seen: list[int], model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
+def filling(most: int, batch_sizes: list[int], model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
     """A loss for which more than `most` rows at once do not fit: on a GPU its allocator says so, on a CPU this."""
-    seen.append(len(batch["labels"]))
+    batch_sizes.append(len(batch["labels"]))
     if CUDA:
-        torch.empty(seen[-1] * CHUNK, dtype=torch.uint8, device=DEVICE)
-    elif seen[-1] > most:
+        torch.empty(batch_sizes[-1] * CHUNK, dtype=torch.uint8, device=DEVICE)
+    elif batch_sizes[-1] > most:
         raise torch.OutOfMemoryError("out of memory")
     return losses.classification(model, batch, step)
 
 
-def test_memory_that_is_too_small_is_met_by_half_the_rows(
+def test_too_little_memory_halves_the_rows_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    params, seen = Fit(**SGD, epochs=2), []
+    params, batch_sizes = Fit(**SGD, epochs=2), []
     whole = trained(job(model(dropout=0.0), tmp_path, params, precision="fp32"))
     assert not close(whole, model(dropout=0.0).state_dict(), 1e-4)
     if CUDA:
@@ -136,20 +136,20 @@ def test_memory_that_is_too_small_is_met_by_half_the_rows(
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     capsys.readouterr()
     try:
-        halves = trained(job(model(dropout=0.0), tmp_path, params, partial(filling, 4, seen), precision="fp32"))
+        halves = trained(job(model(dropout=0.0), tmp_path, params, partial(filling, 4, batch_sizes), precision="fp32"))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0) if CUDA else None
-    said = capsys.readouterr().err
-    assert said.count("step 1: 8 rows at once do not fit into memory; half as many from here on") == 1
-    assert seen == [8] + [4] * 12
+    printed = capsys.readouterr().err
+    assert printed.count("step 1: 8 rows at once do not fit into memory; half as many from here on") == 1
+    assert batch_sizes == [8] + [4] * 12
     assert close(whole, halves, 1e-5)
 
 
 def test_frozen_features_on_the_device_are_the_same_training(tmp_path: Path) -> None:
-    ends, given = [], []
+    ends, devices = [], []
 
     def noted(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
-        given.append({name: tensor.device.type for name, tensor in batch.items()})
+        devices.append({name: tensor.device.type for name, tensor in batch.items()})
         return losses.classification(model, batch, step)
 
     entry = Finetune(**SGD, data="d", encoder="e", epochs=3, strategy="top_k", top_k=1)
@@ -164,11 +164,11 @@ def test_frozen_features_on_the_device_are_the_same_training(tmp_path: Path) -> 
             of = job(classifier, tmp_path, entry, noted, precision="fp32", **more)
             classifier.load_state_dict(trained(of))
             if on_or_off:
-                own = on.batches[0]["inputs_embeds"]
-                assert own.device.type == DEVICE.type, "states are gathered where they are needed"
+                states = on.batches[0]["inputs_embeds"]
+                assert states.device.type == DEVICE.type, "states are gathered where they are needed"
         ends.append(classifier.cpu().state_dict())
-    assert "input_ids" in given[0]
-    assert given[-1]["inputs_embeds"] == DEVICE.type
-    assert "input_ids" not in given[-1]
+    assert "input_ids" in devices[0]
+    assert devices[-1]["inputs_embeds"] == DEVICE.type
+    assert "input_ids" not in devices[-1]
     assert not close(ends[0], model(dropout=0.0).state_dict(), 1e-3)
     assert close(*ends, 1e-4)  # states are kept in float16

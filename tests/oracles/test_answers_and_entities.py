@@ -30,7 +30,7 @@ def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
 
 # worked by hand, by the rules of evaluate-v1.1.py and evaluate-v2.0.py: lower case, no punctuation, no articles
 @pytest.mark.parametrize(
-    ("said", "meant", "exact", "f1"),
+    ("predicted", "meant", "exact", "f1"),
     [
         ("The Eiffel Tower", "eiffel tower!", 1, 1),
         ("Paris, France", "Paris", 0, 2 / 3),
@@ -41,13 +41,13 @@ def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
         ("the", "a", 1, 1),  # nothing is left of either
     ],
 )
-def test_answers_are_compared_as_the_official_scripts_do(said: str, meant: str, exact: float, f1: float) -> None:
-    assert answer_scores.exact(said, meant) == exact
-    assert answer_scores.f1(said, meant) == pytest.approx(f1)
+def test_answers_are_compared_as_the_official_scripts_do(predicted: str, meant: str, exact: float, f1: float) -> None:
+    assert answer_scores.exact(predicted, meant) == exact
+    assert answer_scores.f1(predicted, meant) == pytest.approx(f1)
 
 
 @pytest.mark.parametrize(
-    ("said", "meant", "exact", "f1"),
+    ("predicted", "meant", "exact", "f1"),
     [
         ("「東京都」", "東京都", 1, 1),
         ("ＡＢＣ", "abc", 1, 1),
@@ -56,14 +56,14 @@ def test_answers_are_compared_as_the_official_scripts_do(said: str, meant: str, 
         ("大阪", "東京都", 0, 0),
     ],
 )
-def test_japanese_answers_are_compared_by_character(said: str, meant: str, exact: float, f1: float) -> None:
-    assert answer_scores.exact(said, meant, "nfkc") == exact
-    assert answer_scores.f1(said, meant, "nfkc") == pytest.approx(f1)
+def test_japanese_answers_are_compared_by_character(predicted: str, meant: str, exact: float, f1: float) -> None:
+    assert answer_scores.exact(predicted, meant, "nfkc") == exact
+    assert answer_scores.f1(predicted, meant, "nfkc") == pytest.approx(f1)
 
 
 def test_the_best_of_several_answers_counts_and_no_answer_is_right_where_there_is_none() -> None:
-    found = answer_scores.scores(["Paris", "in 1999", ""], [["London", "Paris"], ["1999"], []])
-    assert found == pytest.approx(
+    scores = answer_scores.scores(["Paris", "in 1999", ""], [["London", "Paris"], ["1999"], []])
+    assert scores == pytest.approx(
         {
             "exact": 2 / 3,
             "f1": (1 + 2 / 3 + 1) / 3,
@@ -85,14 +85,14 @@ questions = st.lists(
 @given(questions)
 def test_the_best_threshold_is_the_best_of_all(rows: list[tuple[str, float, list[str]]]) -> None:
     best, gaps, gold = (list(column) for column in zip(*rows, strict=True))
-    found = answer_scores.best_threshold(best, gaps, gold)
+    scores = answer_scores.best_threshold(best, gaps, gold)
 
     def f1_at(threshold: float) -> float:
-        said = [b if gap <= threshold else "" for b, gap in zip(best, gaps, strict=True)]
-        return answer_scores.scores(said, gold)["f1"]
+        predicted = [b if gap <= threshold else "" for b, gap in zip(best, gaps, strict=True)]
+        return answer_scores.scores(predicted, gold)["f1"]
 
-    assert found["best_f1"] == pytest.approx(max(f1_at(t) for t in [min(gaps) - 1, *gaps]))
-    assert f1_at(found["best_f1_threshold"]) == pytest.approx(found["best_f1"])
+    assert scores["best_f1"] == pytest.approx(max(f1_at(t) for t in [min(gaps) - 1, *gaps]))
+    assert f1_at(scores["best_f1_threshold"]) == pytest.approx(scores["best_f1"])
 
 
 def entity(start: int, end: int, label: str) -> dict:
@@ -105,10 +105,10 @@ SAID = [[entity(0, 2, "PER"), entity(5, 8, "LOC")], [entity(1, 4, "PER")], [enti
 
 
 def test_entities_are_counted_whole() -> None:
-    found = entities.scores(GOLD, SAID)
-    assert found[""] == pytest.approx({"precision": 2 / 4, "recall": 2 / 3, "f1": 4 / 7})
-    assert found["PER"] == pytest.approx({"precision": 1, "recall": 1, "f1": 1})
-    assert found["LOC"]["f1"] == found["ORG"]["f1"] == 0
+    scores = entities.scores(GOLD, SAID)
+    assert scores[""] == pytest.approx({"precision": 2 / 4, "recall": 2 / 3, "f1": 4 / 7})
+    assert scores["PER"] == pytest.approx({"precision": 1, "recall": 1, "f1": 1})
+    assert scores["LOC"]["f1"] == scores["ORG"]["f1"] == 0
 
 
 places = st.lists(
@@ -121,16 +121,16 @@ places = st.lists(
 @given(places, st.randoms(use_true_random=False))
 def test_entity_scores_are_sklearns_over_all_that_either_side_names(gold: list, random: object) -> None:
     gold = [[dict(t) for t in {tuple(e.items()) for e in row}] for row in gold]
-    said = [[e if random.random() < 0.6 else {**e, "label": "A"} for e in row] for row in gold]
-    said = [[dict(t) for t in {tuple(e.items()) for e in row}] for row in said]
-    sides = [{(i, *e.values()) for i, row in enumerate(rows) for e in row} for rows in (gold, said)]
+    predicted = [[e if random.random() < 0.6 else {**e, "label": "A"} for e in row] for row in gold]
+    predicted = [[dict(t) for t in {tuple(e.items()) for e in row}] for row in predicted]
+    sides = [{(i, *e.values()) for i, row in enumerate(rows) for e in row} for rows in (gold, predicted)]
     every = sorted(sides[0] | sides[1])
     if not every:
         return
-    wanted = sk.precision_recall_fscore_support(
+    expected = sk.precision_recall_fscore_support(
         [e in sides[0] for e in every], [e in sides[1] for e in every], average="binary", zero_division=0
     )
-    assert list(entities.scores(gold, said)[""].values()) == pytest.approx(wanted[:3])
+    assert list(entities.scores(gold, predicted)[""].values()) == pytest.approx(expected[:3])
 
 
 def test_entities_that_nobody_names_or_that_are_not_there_score_nothing() -> None:
@@ -142,13 +142,13 @@ def test_entities_that_nobody_names_or_that_are_not_there_score_nothing() -> Non
 
 def test_a_task_of_each_kind_is_scored_by_its_own_metric() -> None:
     rows = pa.table({"id": ["1", "2"], "label": [1.0, 3.0]})
-    found = score(rows, pa.table({"id": ["2", "1"], "value": [5.0, 2.0]}), Task("t", "regression", (), "pearson"))
-    assert found["metrics"]["pearson"] == pytest.approx(1)
-    assert found["metrics"]["mean_squared_error"] == pytest.approx(2.5)
+    record = score(rows, pa.table({"id": ["2", "1"], "value": [5.0, 2.0]}), Task("t", "regression", (), "pearson"))
+    assert record["metrics"]["pearson"] == pytest.approx(1)
+    assert record["metrics"]["mean_squared_error"] == pytest.approx(2.5)
     answers = [[{"text": "犬", "start": 0}], []]
     rows = pa.table({"id": ["1", "2"], "answers": answers})
-    said = pa.table({"id": ["1", "2"], "answer": ["犬", "猫"], "best": ["犬", "猫"], "no_answer": [-1.0, -0.5]})
+    predicted = pa.table({"id": ["1", "2"], "answer": ["犬", "猫"], "best": ["犬", "猫"], "no_answer": [-1.0, -0.5]})
     task = Task("t", "span", (), "f1", language="ja", unanswerable=True)
-    found = score(rows, said, task)["metrics"]
-    assert (found["f1"], found["best_f1"]) == (0.5, 1.0)
-    assert -1 <= found["best_f1_threshold"] < -0.5
+    record = score(rows, predicted, task)["metrics"]
+    assert (record["f1"], record["best_f1"]) == (0.5, 1.0)
+    assert -1 <= record["best_f1_threshold"] < -0.5

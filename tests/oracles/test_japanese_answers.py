@@ -21,14 +21,14 @@ from pipelines.evaluation.prediction_scores import score
 texts = st.text("東京都 \u3000。、ＡＢab「」.\t", max_size=8)
 
 
-def overlap(said: list[str], meant: list[str]) -> float:
+def overlap(predicted: list[str], meant: list[str]) -> float:
     """F1 of two lists as both scripts have it."""
-    if not said or not meant:
-        return float(said == meant)
-    same = sum((Counter(said) & Counter(meant)).values())
+    if not predicted or not meant:
+        return float(predicted == meant)
+    same = sum((Counter(predicted) & Counter(meant)).values())
     if not same:
         return 0.0
-    precision, recall = same / len(said), same / len(meant)
+    precision, recall = same / len(predicted), same / len(meant)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -37,15 +37,15 @@ def jglue_text(text: str) -> str:
     return " ".join(text.lower().rstrip("。").split())
 
 
-def by_jglue(said: str, meant: str) -> tuple[float, float]:
+def by_jglue(predicted: str, meant: str) -> tuple[float, float]:
     """compute_exact compares the texts; compute_f1 compares their letters, the spaces between words among them."""
-    said, meant = jglue_text(said), jglue_text(meant)
-    return float(said == meant), overlap(list(said), list(meant))
+    predicted, meant = jglue_text(predicted), jglue_text(meant)
+    return float(predicted == meant), overlap(list(predicted), list(meant))
 
 
-def by_jaquad(said: str, meant: str) -> tuple[float, float]:
+def by_jaquad(predicted: str, meant: str) -> tuple[float, float]:
     """The letters of the words, as they are; an answer is an exact match where its F1 is 1."""
-    f1 = overlap([*"".join(said.split())], [*"".join(meant.split())])
+    f1 = overlap([*"".join(predicted.split())], [*"".join(meant.split())])
     return float(f1 == 1.0), f1
 
 
@@ -54,16 +54,16 @@ def by_jaquad(said: str, meant: str) -> tuple[float, float]:
 @example("東京 都", "東京　都")
 @example("都京", "京都")
 @example("。", "")
-def test_an_answer_scores_as_by_the_published_scripts(said: str, meant: str) -> None:
+def test_an_answer_scores_as_by_the_published_scripts(predicted: str, meant: str) -> None:
     for normalization, script in (("jglue", by_jglue), ("jaquad", by_jaquad)):
-        wanted = script(said, meant)
-        found = answer_scores.exact(said, meant, normalization), answer_scores.f1(said, meant, normalization)
-        assert found == pytest.approx(wanted), normalization
+        expected = script(predicted, meant)
+        scores = answer_scores.exact(predicted, meant, normalization), answer_scores.f1(predicted, meant, normalization)
+        assert scores == pytest.approx(expected), normalization
 
 
 # worked by hand
 @pytest.mark.parametrize(
-    ("normalization", "said", "meant", "exact", "f1"),
+    ("normalization", "predicted", "meant", "exact", "f1"),
     [
         ("jglue", "東京都。", "東京都", 1, 1),
         ("jglue", "「東京都」", "東京都", 0, 2 * 3 / (5 + 3)),  # brackets stay
@@ -77,9 +77,11 @@ def test_an_answer_scores_as_by_the_published_scripts(said: str, meant: str) -> 
         ("nfkc", "「ＡＢＣ」。", "abc", 1, 1),
     ],
 )
-def test_what_the_scripts_keep_and_drop(normalization: str, said: str, meant: str, exact: float, f1: float) -> None:
-    assert answer_scores.exact(said, meant, normalization) == exact
-    assert answer_scores.f1(said, meant, normalization) == pytest.approx(f1)
+def test_what_the_scripts_keep_and_drop(
+    normalization: str, predicted: str, meant: str, exact: float, f1: float
+) -> None:
+    assert answer_scores.exact(predicted, meant, normalization) == exact
+    assert answer_scores.f1(predicted, meant, normalization) == pytest.approx(f1)
 
 
 def test_each_corpus_names_its_normalization() -> None:
@@ -92,10 +94,10 @@ def test_each_corpus_names_its_normalization() -> None:
 
 def test_the_metrics_file_names_it_and_only_for_questions() -> None:
     rows = pa.table({"id": ["1"], "answers": [[{"text": "東京都", "start": 0}]]})
-    said = pa.table({"id": ["1"], "answer": ["「東京都」"]})
+    predicted = pa.table({"id": ["1"], "answer": ["「東京都」"]})
     task = Task("t", "span", (), "f1", language="ja")
-    found = {name: score(rows, said, task.with_(normalization=name)) for name in answer_scores.NORMALIZATIONS}
-    assert {name: (each["normalization"], each["metrics"]["exact"]) for name, each in found.items()} == {
+    records = {name: score(rows, predicted, task.with_(normalization=name)) for name in answer_scores.NORMALIZATIONS}
+    assert {name: (record["normalization"], record["metrics"]["exact"]) for name, record in records.items()} == {
         "squad": ("squad", 0.0),
         "nfkc": ("nfkc", 1.0),
         "jglue": ("jglue", 0.0),

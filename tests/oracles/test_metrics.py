@@ -16,9 +16,9 @@ def test_metrics_are_sklearns(pairs: list[tuple[int, int]]) -> None:
     gold, predicted = np.array(pairs).T
     every = list(range(5))
     assert metrics.accuracy(gold, predicted, 5) == pytest.approx(sk.accuracy_score(gold, predicted))
-    wanted = sk.precision_recall_fscore_support(gold, predicted, labels=every, zero_division=0)
-    assert metrics.per_class(gold, predicted, 5) == pytest.approx(np.stack(wanted[:3], axis=1))
-    assert metrics.macro_f1(gold, predicted, 5) == pytest.approx(wanted[2].mean())
+    expected = sk.precision_recall_fscore_support(gold, predicted, labels=every, zero_division=0)
+    assert metrics.per_class(gold, predicted, 5) == pytest.approx(np.stack(expected[:3], axis=1))
+    assert metrics.macro_f1(gold, predicted, 5) == pytest.approx(expected[2].mean())
     assert metrics.matthews(gold, predicted, 5) == pytest.approx(_matthews(gold, predicted))
     table = sk.confusion_matrix(gold, predicted, labels=every)
     assert metrics.confusion(gold, predicted, 5).tolist() == table.tolist()

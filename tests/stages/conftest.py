@@ -10,15 +10,15 @@ from tests.support.small_graph import Made
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The graph runs once for all tests."""
     return small_graph.made(tmp_path_factory)
 
 
 @pytest.fixture
-def repository(made: Made, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repository(finished: Made, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of what the graph left."""
     place = checkout / "repository"
-    shutil.copytree(made.place, place, symlinks=True, ignore=shutil.ignore_patterns("tmp"))
+    shutil.copytree(finished.place, place, symlinks=True, ignore=shutil.ignore_patterns("tmp"))
     monkeypatch.chdir(place)
     return place

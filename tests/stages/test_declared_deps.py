@@ -33,7 +33,7 @@ def declared() -> dict[str, Declared]:
         }
 
 
-def test_each_stage_runs_with_what_it_declares_alone(
+def test_each_stage_runs_with_only_its_declared_deps(
     repository: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It writes the same files as in a checkout that holds everything."""

@@ -38,9 +38,9 @@ def test_strict_stops_at_an_answer_that_does_not_stand_at_its_place(monkeypatch:
     assert strict.returncode == 1
     assert SENTENCE in strict.stderr
     assert not Path("artifacts/rows/it").exists()
-    told = stage("prepare", "it")
-    assert told.returncode == 0
-    assert SENTENCE in told.stderr
+    process = stage("prepare", "it")
+    assert process.returncode == 0
+    assert SENTENCE in process.stderr
     assert Path("artifacts/rows/it/dev.parquet").is_file()
     monkeypatch.setenv("BERTLINE_STRICT", "1")  # for the whole graph, whose commands have no flags
     assert stage("prepare", "it").returncode == 1
@@ -49,7 +49,7 @@ def test_strict_stops_at_an_answer_that_does_not_stand_at_its_place(monkeypatch:
     assert stage("prepare", "it", "--strict").returncode == 0
 
 
-def test_strict_is_prepares_own() -> None:
+def test_strict_is_an_option_of_prepare_only() -> None:
     for name in ("ingest", "encode", "evaluate"):
         refused = stage(name, "it", "--strict")
         assert refused.returncode == 2

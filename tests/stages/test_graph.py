@@ -103,15 +103,15 @@ def check_what_dvc_shows() -> None:
     assert [line["step"] for line in lines["losses", "tiny-ja.csv"]]
 
 
-def test_the_graph_runs_once_and_then_only_what_changed(made: Made, repository: Path) -> None:
+def test_the_graph_runs_once_and_then_only_what_changed(finished: Made, repository: Path) -> None:
     assert {
         "ingest@livedoor-samples",
         "pretrain@tiny-ja",
         "compress@headlines-int8",
         "export@headlines",
         "report",
-    } <= set(made.ran)
-    assert len(made.ran) == 16
+    } <= set(finished.ran)
+    assert len(finished.ran) == 16
     assert len((repository / "dvc.lock").read_text().splitlines()) < 1000
     assert "headlines-int8    dynamic_int8" in (repository / "artifacts/reports/table.txt").read_text()
     assert tables.read(repository / "artifacts/predictions/headlines/test.parquet").num_rows == 90
@@ -206,7 +206,7 @@ def test_a_killed_stage_goes_on_where_it_was(repository: Path) -> None:
     assert (repository / "artifacts/models/tiny-ja/model.safetensors").read_bytes() == resumed
 
 
-def test_a_stage_says_one_sentence_and_no_traceback(workspace: Path) -> None:
+def test_a_stage_fails_in_one_sentence_without_a_traceback(workspace: Path) -> None:
     unknown = forked.run("pipelines.stages.prepare", "headline")
     assert unknown.returncode == 2
     assert unknown.stderr.startswith(
@@ -224,7 +224,7 @@ def test_a_stage_says_one_sentence_and_no_traceback(workspace: Path) -> None:
     assert not Path("artifacts/raw").exists()
 
 
-def test_a_name_that_is_a_command_is_not_run(workspace: Path) -> None:
+def test_an_entry_name_with_a_shell_command_is_not_run(workspace: Path) -> None:
     sections = ("prepare", "build_vocab", "import_weights", "encode", "pretrain", "finetune", "baseline", "compress")
     empty = "".join(f"{name}: {{}}\n" for name in (*sections, "evaluate", "export"))
     Path("params.yaml").write_text("ingest: {'x; touch F #': {corpus: codah}}\n" + empty)

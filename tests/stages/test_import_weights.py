@@ -39,16 +39,16 @@ def test_the_weights_are_the_same_in_every_form(form: str, source: Path) -> None
     if form != "safetensors":
         file.unlink()
     folder = imported()
-    found = load_file(folder / "model.safetensors")
-    assert set(found) == set(state)
-    assert all(found[name].equal(tensor) for name, tensor in state.items())
+    tensors = load_file(folder / "model.safetensors")
+    assert set(tensors) == set(state)
+    assert all(tensors[name].equal(tensor) for name, tensor in state.items())
     assert AutoModelForMaskedLM.from_pretrained(folder).config.num_hidden_layers == 2
     assert new_head.for_task(folder, tiny.TASK, "linear").config.num_labels == 3
     assert json.loads((folder / "provenance.json").read_text())["stage"] == "import_weights"
 
 
 @pytest.mark.parametrize("missing", ["model.safetensors", "config.json", "tokenizer_config.json"])
-def test_a_folder_that_is_not_whole_is_one_sentence(missing: str, source: Path) -> None:
+def test_a_folder_that_is_not_whole_fails_in_one_sentence(missing: str, source: Path) -> None:
     (source / missing).unlink()
     with pytest.raises(InputError, match=f"elsewhere: no {missing}"):
         imported()
@@ -56,7 +56,7 @@ def test_a_folder_that_is_not_whole_is_one_sentence(missing: str, source: Path) 
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model-00001-of-00001.safetensors", "pytorch_model.bin"])
-def test_a_file_cut_off_is_one_sentence(name: str, source: Path) -> None:
+def test_a_file_cut_off_fails_in_one_sentence(name: str, source: Path) -> None:
     state = load_file(source / "model.safetensors")
     (source / "model.safetensors").unlink()
     (torch.save if name.endswith(".bin") else save_file)(state, source / name)
@@ -82,16 +82,16 @@ def test_a_pickle_that_runs_code_is_not_run(source: Path) -> None:
     assert not Path("attacked").exists()
 
 
-def test_the_first_berts_had_a_vocabulary_and_no_tokenizers_config(checkout: Path) -> None:
+def test_a_folder_with_only_a_vocabulary_is_imported(checkout: Path) -> None:
     """vocab.txt and config.json alone; whether it has capital letters, the vocabulary says."""
     Path("params.yaml").write_text("import_weights: {published: {source: elsewhere}}")
     source = tiny.encoder(checkout / "elsewhere", japanese=False)
-    wanted = tokenizer.load(source).encode(["a plain text"]).values.tolist()
+    expected = tokenizer.load(source).encode(["a plain text"]).values.tolist()
     for name in ("tokenizer_config.json", "tokenizer.json"):
         (source / name).unlink()
     folder = imported()
     assert json.loads((folder / "tokenizer_config.json").read_text())["do_lower_case"] is True
-    assert tokenizer.load(folder).encode(["a plain text"]).values.tolist() == wanted
+    assert tokenizer.load(folder).encode(["a plain text"]).values.tolist() == expected
 
 
 def test_a_folder_has_no_revisions(source: Path) -> None:

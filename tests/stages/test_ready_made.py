@@ -62,7 +62,7 @@ def test_bertline_run_writes_the_lock_that_dvc_repro_writes(workspace: Path, mon
         subprocess.run([sys.executable, "-m", *command], check=True)
         locks.append(lock.read_text())
         lock.unlink()
-        for made in ("artifacts", "state", ".dvc/cache"):
-            shutil.rmtree(made)
+        for folder in ("artifacts", "state", ".dvc/cache"):
+            shutil.rmtree(folder)
     assert "finetune@codah" in locks[0]
     assert locks[0] == locks[1]

@@ -55,13 +55,13 @@ def run(corpus: str, edition: str, task: str, **options: Any) -> dict[str, Any]:
     if source.startswith("artifacts"):
         ingest.main("it")
     prepare.main("it")
-    found = Task.load(Path("artifacts/rows/it"))
-    params["encode"] = {"it": {"task": "it", "vocab": f"vocab/{language or found.language}", "max_length": length}}
+    task_read = Task.load(Path("artifacts/rows/it"))
+    params["encode"] = {"it": {"task": "it", "vocab": f"vocab/{language or task_read.language}", "max_length": length}}
     Path("params.yaml").write_text(yaml.safe_dump(params))
     encode.main("it")
-    for split in found.splits if found.kind != "text" else ():  # documents are cut when they are packed
+    for split in task_read.splits if task_read.kind != "text" else ():  # documents are cut when they are packed
         lengths = tables.read(Path(f"artifacts/encoded/it/{split}.parquet"), ["length"]).column("length").to_pylist()
-        assert max(lengths) <= length * max(1, len(found.labels) if found.kind == "choice" else 1)
+        assert max(lengths) <= length * max(1, len(task_read.labels) if task_read.kind == "choice" else 1)
     return json.loads(Path("artifacts/encoded/it/encoding.json").read_text())
 
 
@@ -71,8 +71,8 @@ def quality() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", GLUE)
 def test_glue(name: str, place: Path) -> None:
-    found = run("glue", name, name)
-    assert found["rows"] == glue.TABLES[name].rows
+    measured = run("glue", name, name)
+    assert measured["rows"] == glue.TABLES[name].rows
     labels = {split: numbers["labels"] for split, numbers in quality().items()}
     assert set(labels["test"]) <= {"None", "none known"}
     assert sum(labels["train"].values()) == glue.TABLES[name].rows["train"]
@@ -86,14 +86,14 @@ def test_glue_diagnostics(place: Path) -> None:
 
 @soak
 def test_part_of_qnli(place: Path) -> None:
-    found = run("glue", "QNLI", "QNLI", only=["dev.tsv", "test.tsv"], splits=["dev", "test"])
-    assert found["rows"] == {"dev": 5463, "test": 5463}
+    measured = run("glue", "QNLI", "QNLI", only=["dev.tsv", "test.tsv"], splits=["dev", "test"])
+    assert measured["rows"] == {"dev": 5463, "test": 5463}
 
 
 @pytest.mark.parametrize(("sample", "exact"), [(0.05, 120), pytest.param(0.2, 700, marks=soak)])
 def test_jaquad_answers_decode_from_their_windows(sample: float, exact: int, place: Path) -> None:
-    found = run("jaquad", "official", "jaquad", max_length=384, sample=sample)
-    assert 0.85 < found["rows"]["train"] / jaquad.ROWS["train"] / sample < 1.15
+    measured = run("jaquad", "official", "jaquad", max_length=384, sample=sample)
+    assert 0.85 < measured["rows"]["train"] / jaquad.ROWS["train"] / sample < 1.15
     assert quality()["dev"]["unmatched"]["rows"] == 0
     check_answers("dev", exact)
 
@@ -105,12 +105,12 @@ def test_squad_answers_decode_from_their_windows(version: str, sample: float, pl
     options: dict[str, Any] = {"kind": "span", "format": "squad", "language": "en", "sample": sample}
     options |= {"unanswerable": version == "2.0"}
     files = {"dev": f"dev-v{version}.reconstructed.json"}
-    found = run("custom", "", "", source=str(MIRROR / "squad"), files=files, max_length=384, **options)
+    measured = run("custom", "", "", source=str(MIRROR / "squad"), files=files, max_length=384, **options)
     rows = {"1.1": 10570, "2.0": 11873}[version]
     unanswerable = {"1.1": 0, "2.0": 5945}[version]
-    assert found["rows"] == {"dev": pytest.approx(rows * sample, rel=0.0 if sample == 1 else 0.15)}
-    told = quality()["dev"]["labels"].get("unanswerable", 0)
-    assert told == pytest.approx(unanswerable * sample, rel=0.0 if sample == 1 else 0.15)
+    assert measured["rows"] == {"dev": pytest.approx(rows * sample, rel=0.0 if sample == 1 else 0.15)}
+    share = quality()["dev"]["labels"].get("unanswerable", 0)
+    assert share == pytest.approx(unanswerable * sample, rel=0.0 if sample == 1 else 0.15)
     check_answers("dev", 700 * sample)
 
 
@@ -124,9 +124,9 @@ def check_answers(split: str, least: float) -> None:
             continue
         answer, context = rows[window["id"]]["answers"][0], rows[window["id"]]["context"]
         start, end = answer["start"], answer["start"] + len(answer["text"])
-        found = context[window["starts"][first] : window["ends"][last]]
+        answer_text = context[window["starts"][first] : window["ends"][last]]
         if start == window["starts"][first] and end == window["ends"][last]:
-            assert found == answer["text"]
+            assert answer_text == answer["text"]
             exact += 1
         else:
             assert window["starts"][first] <= start < window["ends"][first]
@@ -148,8 +148,8 @@ def test_codah(place: Path) -> None:
 
 def test_japanese_entities_decode_from_their_tags(place: Path) -> None:
     """All but those with a border inside a MeCab word's piece, under one in a hundred."""
-    found = run("ner_wikipedia_ja", "official", "entities", max_length=64)
-    assert sum(found["rows"].values()) == 5343
+    measured = run("ner_wikipedia_ja", "official", "entities", max_length=64)
+    assert sum(measured["rows"].values()) == 5343
     task = ner_wikipedia_ja.TASKS["entities"]
     names = tagging.tags(task)
     same = gold = 0
@@ -168,5 +168,7 @@ def test_japanese_entities_decode_from_their_tags(place: Path) -> None:
 
 
 def test_text_to_pretrain_on(place: Path) -> None:
-    found = run("text", "ja", "", sample=0.02, max_lines=50, vocab="ja", files="kyoto*", only=["kyoto_wiki.ja.txt.xz"])
-    assert found["rows"]["train"] > 200
+    measured = run(
+        "text", "ja", "", sample=0.02, max_lines=50, vocab="ja", files="kyoto*", only=["kyoto_wiki.ja.txt.xz"]
+    )
+    assert measured["rows"]["train"] > 200

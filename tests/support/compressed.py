@@ -72,12 +72,12 @@ def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tu
     method = plugins.load(METHODS, name)
     params = method.Params(**options(name, **more))
     with fitting("compress", out.name, Resources()) as fit:
-        given = context(folder, fit, kind, out.parent, out.name)
-        claims.check(out.name, method, given.teacher, given.task, folder.name)
-        model = method.compress(given, params)
+        context_of = context(folder, fit, kind, out.parent, out.name)
+        claims.check(out.name, method, context_of.teacher, context_of.task, folder.name)
+        model = method.compress(context_of, params)
     out.mkdir()
-    model_folder.save(model, out, compress_entry.tokenizer_folder(given), given.task)
-    return model, given.found
+    model_folder.save(model, out, compress_entry.tokenizer_folder(context_of), context_of.task)
+    return model, context_of.found
 
 
 def claiming() -> list[str]:
@@ -85,12 +85,12 @@ def claiming() -> list[str]:
     return [name for name in plugins.names(METHODS) if families(name)]
 
 
-def check_answers(one: Predictor, other: Predictor, kind: str, within: float = 1e-5) -> None:
+def check_answers(ours: Predictor, other: Predictor, kind: str, within: float = 1e-5) -> None:
     """Assert that both predict the same for the rows of `kinds`; numbers may differ by `within`."""
-    given = kinds.rows(kind)
-    answers, wanted = (each.predict(given).to_pylist() for each in (one, other))
+    table = kinds.rows(kind)
+    answers, expected = (predictor.predict(table).to_pylist() for predictor in (ours, other))
     assert len(answers) == 24
-    for mine, its in zip(answers, wanted, strict=True):
+    for mine, its in zip(answers, expected, strict=True):
         for name in mine:
             number = name in ("score", "scores", "value", "no_answer")
             assert mine[name] == (pytest.approx(its[name], abs=within) if number else its[name]), name

@@ -22,10 +22,10 @@ def pairwise(*axes: Sequence[Any], where: Callable[..., bool] = lambda *_: True)
 
 def covering(rows: list[Row]) -> set[Row]:
     """A subset of rows that has every pair of values; greedy: each step takes the row with the most new pairs."""
-    left, chosen = {pair for row in rows for pair in _pairs(row)}, set()
-    while left:
-        best = max(rows, key=lambda row: len(left.intersection(_pairs(row))))
-        left.difference_update(_pairs(best))
+    uncovered, chosen = {pair for row in rows for pair in _pairs(row)}, set()
+    while uncovered:
+        best = max(rows, key=lambda row: len(uncovered.intersection(_pairs(row))))
+        uncovered.difference_update(_pairs(best))
         chosen.add(best)
     return chosen
 

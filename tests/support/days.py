@@ -14,8 +14,8 @@ def last_five(lasting_seconds: float) -> list[str]:
     If today ends (UTC) within `lasting_seconds`, wait for midnight first; otherwise a sixth window would end during a
     test.
     """
-    left = (Window.at(datetime.now(UTC), "day").end - datetime.now(UTC)).total_seconds()
-    if left < lasting_seconds:
-        time.sleep(left + 1)
+    seconds_left = (Window.at(datetime.now(UTC), "day").end - datetime.now(UTC)).total_seconds()
+    if seconds_left < lasting_seconds:
+        time.sleep(seconds_left + 1)
     today = datetime.now(UTC)
     return [(today - timedelta(days=back)).strftime("%Y-%m-%d") for back in (5, 4, 3, 2, 1)]

@@ -29,7 +29,7 @@ TASKS = {
 def rows(kind: str, count: int = 24) -> pa.Table:
     """Rows that a model can memorize."""
     words = ["犬", "映画", "試合", "公開日"]
-    made: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for i in range(count):
         word = words[i % len(words)]
         text = f"私は{word}が好き。" + "監督が語る、" * (i % 3)
@@ -46,8 +46,8 @@ def rows(kind: str, count: int = 24) -> pa.Table:
             row["entities"] = [{"start": 2, "end": 2 + len(word), "label": "animal" if word == "犬" else "time"}]
         else:
             row |= {"choices": [words[(i + k) % 3] for k in range(3)], "label": str(-i % 3)}  # the dog
-        made.append({name: row[name] for name in schema.ROWS[kind].names})
-    return pa.Table.from_pylist(made, schema=schema.ROWS[kind])
+        listed.append({name: row[name] for name in schema.ROWS[kind].names})
+    return pa.Table.from_pylist(listed, schema=schema.ROWS[kind])
 
 
 def batch(kind: str, *rows: dict[str, Any]) -> pa.RecordBatch:

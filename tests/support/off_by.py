@@ -18,7 +18,7 @@ class Off(runtimes.Onnx):
         self.error = error
 
     def logits(self, batch: runtimes.Inputs) -> np.ndarray:
-        found = super().logits(batch)
-        if len(found) > 1:
-            found[self.rows] += self.error
-        return found
+        logits = super().logits(batch)
+        if len(logits) > 1:
+            logits[self.rows] += self.error
+        return logits

@@ -36,8 +36,8 @@ def quantized(method: str, context: Context, resources: Resources | None = None,
     plugin = plugins.load("pipelines.compression.methods", method)
     trains = FEW if method == "q8bert" else {}
     with fitting("compress", method, resources or Resources()) as fit:
-        given = Context(**{**vars(context), "fit": fit})
-        model = plugin.compress(given, plugin.Params(**plugin.EXAMPLE | trains | options))
+        own_context = Context(**{**vars(context), "fit": fit})
+        model = plugin.compress(own_context, plugin.Params(**plugin.EXAMPLE | trains | options))
     out = context.cache / method
     out.mkdir()
     model_folder.save(model, out, context.cache / "encoder", context.task)

@@ -68,8 +68,12 @@ class Cluster:
 
 def listens(address: str, port: int = 0) -> bool:
     """Return whether a process listens at the address, on `port` or on any port (0)."""
-    every = [each.laddr for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN and each.laddr]
-    return any(each.port == port if port else each.ip == address for each in every)
+    every = [
+        connection.laddr
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr
+    ]
+    return any(address_heard.port == port if port else address_heard.ip == address for address_heard in every)
 
 
 def ended_or_listens(node: subprocess.Popen[bytes]) -> bool:
@@ -96,12 +100,12 @@ def kill(node: subprocess.Popen[bytes]) -> None:
 def started() -> Iterator[Cluster]:
     """A cluster with only a head node. Its processes end with the block."""
     session = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # a short path, since sockets are in it
-    found = Cluster(session)
+    cluster = Cluster(session)
     try:
-        found.head()
-        yield found
+        cluster.head()
+        yield cluster
     finally:
-        for node in found.nodes:
+        for node in cluster.nodes:
             if node.poll() is None:
                 kill(node)
         shutil.rmtree(session)

@@ -57,8 +57,8 @@ def few(file: str) -> dict[str, Any]:
         ("pretrain", {"epochs": 0.02, "evaluations": 1}),
         ("finetune", {"epochs": 1, "max_train_rows": 48}),
     ):
-        kept = {name: entry for name, entry in values[section].items() if entry["data"] in values["encode"]}
-        values[section] = {name: entry | less for name, entry in kept.items()}
+        entries = {name: entry for name, entry in values[section].items() if entry["data"] in values["encode"]}
+        values[section] = {name: entry | less for name, entry in entries.items()}
     for section in ("baseline", "evaluate"):
         values[section] = {name: entry for name, entry in values[section].items() if entry["task"] in shares}
     return values

@@ -28,9 +28,9 @@ RECORDS = [record("worse", 0.5), record("日本語", 0.75), record("other", 0.1,
 def variant(run: str, accuracy: float, methods: list[str], teacher: str = "big", **changes: Any) -> dict[str, Any]:
     """The metrics of a run that was compressed from `teacher` by these methods in turn."""
     model = {"size_bytes": 2_000_000, "parameters": 1_000_000, "flops_per_token": 4_000_000}
-    own = {name: changes.pop(name, value) for name, value in model.items()}
+    model_values = {name: changes.pop(name, value) for name, value in model.items()}
     sparsity, params = changes.pop("sparsity", 0.0), changes.pop("params", {})
     steps = [(f"{run}-{i}", method) for i, method in enumerate(methods[:-1])] + [(run, methods[-1])]
     chain = [{"run": name, "method": method} for name, method in [(teacher, None), *steps]]
-    made = {"teacher": chain[-2]["run"], "chain": chain, "params": params, "sparsity": sparsity}
-    return record(run, accuracy, model=own, variant=made, **changes)
+    facts = {"teacher": chain[-2]["run"], "chain": chain, "params": params, "sparsity": sparsity}
+    return record(run, accuracy, model=model_values, variant=facts, **changes)

@@ -51,7 +51,7 @@ def small(file: Path) -> None:
     params["build_vocab"] = {"ja": vocab}
     fit = {"data": "bodies", "objective": "mlm", "epochs": 1, "learning_rate": 1e-3, "config": TINY}
     params["pretrain"] = {"tiny-ja": {**fit, "start": "encoders/shapes/modernbert.json"}}
-    for section, kept in {
+    for section, names in {
         "prepare": ("headlines", "bodies"),
         "encode": ("headlines", "bodies"),
         "finetune": ("headlines", "headlines-frozen"),
@@ -59,7 +59,7 @@ def small(file: Path) -> None:
         "baseline": ("headlines-svm",),
         "evaluate": ("headlines", "headlines-frozen", "headlines-int8"),
     }.items():
-        params[section] = {name: params[section][name] for name in kept}
+        params[section] = {name: params[section][name] for name in names}
     for encoding in params["encode"].values():
         encoding["vocab"] = "artifacts/vocab/ja"
     for run in params["finetune"].values():

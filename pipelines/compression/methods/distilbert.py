@@ -62,11 +62,11 @@ def loss(
     model: nn.Module, batch: Batch, targets: teacher_outputs.TeacherOutputs, *, kind: str, params: Params, last: int
 ) -> losses.Sums:
     """The weighted sum of the three losses; the cosine loss of a row is the mean over its tokens."""
-    seen = states.see(model, kind, batch)
-    hard, count = losses.of_logits(kind, seen.logits, batch)
-    soft = distillation.soft_targets(kind, seen.logits, targets["logits"], batch, params.temperature)
-    wanted = targets[f"hidden.{last}"]
-    apart = cosine(seen.hidden[-1].reshape(wanted.shape), wanted, batch["attention_mask"])
+    outputs = states.see(model, kind, batch)
+    hard, count = losses.of_logits(kind, outputs.logits, batch)
+    soft = distillation.soft_targets(kind, outputs.logits, targets["logits"], batch, params.temperature)
+    target = targets[f"hidden.{last}"]
+    apart = cosine(outputs.hidden[-1].reshape(target.shape), target, batch["attention_mask"])
     return params.soft * soft + params.hard * hard + params.cosine * (
         apart * distillation.counts(kind, batch)
     ).sum(), count

@@ -65,14 +65,14 @@ def kept(count: int, layers: int, which: str) -> list[int]:
     """Numbers of the layers that stay of `count`, lowest first, from 0. Raises UsageError if `layers` is too large."""
     if layers >= count:
         raise UsageError(f"params.yaml: compress: layers: {layers} to drop of {count}; at least one must stay")
-    left = count - layers
+    remaining = count - layers
     if which == "top":
-        return [*range(left)]
+        return [*range(remaining)]
     if which == "bottom":
         return [*range(layers, count)]
     if which == "symmetric":
-        low = (left + 1) // 2
-        return [*range(low), *range(count - (left - low), count)]
+        low = (remaining + 1) // 2
+        return [*range(low), *range(count - (remaining - low), count)]
     some = [i for i in reversed(range(count)) if (i + 1) % 2 == (which == "odd")]
     if layers > len(some):
         raise UsageError(f"params.yaml: compress: layers: {layers} to drop; of {count} layers {len(some)} are {which}")
@@ -85,9 +85,9 @@ def contributing(similarity: list[float], threshold: float) -> list[int]:
     if 0 < len(stay) < len(similarity):
         return stay
     what = "none" if stay else f"all {len(similarity)}"
-    told = ", ".join(f"{value:.4f}" for value in similarity)
+    listed = ", ".join(f"{value:.4f}" for value in similarity)
     raise UsageError(
-        f"params.yaml: compress: threshold: {threshold} drops {what} of the layers; their similarities are {told}"
+        f"params.yaml: compress: threshold: {threshold} drops {what} of the layers; their similarities are {listed}"
     )
 
 
@@ -95,8 +95,8 @@ def _first(states: Any, family: str) -> torch.Tensor:
     """The first token's state (B, H) in the input or output of a layer."""
     if family == "bilstm":  # one state per direction
         return torch.cat(states[:2], dim=-1)[:, 0]
-    found: torch.Tensor = states[0] if isinstance(states, tuple) else states
-    return found[0] if family == "xlnet" else found[:, 0]  # XLNet's states are (T, B, H)
+    hidden: torch.Tensor = states[0] if isinstance(states, tuple) else states
+    return hidden[0] if family == "xlnet" else hidden[:, 0]  # XLNet's states are (T, B, H)
 
 
 def similarities(context: Context, rows: int) -> list[float]:

@@ -45,7 +45,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
             f"params.yaml: compress: size: {size} makes a table of {entries:,} x {width} no smaller; take up to {least}"
         )
     shapes.add(model, shapes.RANK, size)
-    made = encoder.get_input_embeddings()
-    assert isinstance(made, Factorized), type(made)
-    context.found["kept_of_squares"] = round(made.fill(table), 6)
+    factorized = encoder.get_input_embeddings()
+    assert isinstance(factorized, Factorized), type(factorized)
+    context.found["kept_of_squares"] = round(factorized.fill(table), 6)
     return fine_tune(context, model, params)

@@ -70,12 +70,12 @@ def loss(
     taught: tuple[int, ...],
 ) -> losses.Sums:
     """(1 - alpha) * CE(labels) + alpha * L_DS + beta * L_PT (eq. 8)."""
-    seen = states.see(model, kind, batch)
-    hard, count = losses.of_logits(kind, seen.logits, batch)
-    soft = distillation.soft_targets(kind, seen.logits, targets["logits"], batch, params.temperature)
-    wanted = torch.stack([targets[f"first.{layer}"] for layer in taught], dim=-2)
-    first_tokens = torch.stack([state[:, 0] for state in seen.hidden[1:-1]], dim=-2).reshape(wanted.shape)
-    apart = (patience(first_tokens, wanted) * distillation.counts(kind, batch)).sum()
+    outputs = states.see(model, kind, batch)
+    hard, count = losses.of_logits(kind, outputs.logits, batch)
+    soft = distillation.soft_targets(kind, outputs.logits, targets["logits"], batch, params.temperature)
+    target = torch.stack([targets[f"first.{layer}"] for layer in taught], dim=-2)
+    first_tokens = torch.stack([state[:, 0] for state in outputs.hidden[1:-1]], dim=-2).reshape(target.shape)
+    apart = (patience(first_tokens, target) * distillation.counts(kind, batch)).sum()
     return (1 - params.alpha) * hard + params.alpha * soft + params.beta * apart, count
 
 

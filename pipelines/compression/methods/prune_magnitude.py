@@ -45,12 +45,12 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     model = context.teacher
     start = _start(context, params.rewind)
     for number in range(1, params.rounds + 1):
-        left = masks.smallest(model, masks.sparsity_after(number, params.rounds, params.sparsity))
+        stay = masks.smallest(model, masks.sparsity_after(number, params.rounds, params.sparsity))
         model.load_state_dict(start, strict=False)
-        masks.put(model, left)
-        kept = masks.Kept(left)
-        model = fine_tune(context, model, params, each_step=kept)
-        kept.end()
+        masks.put(model, stay)
+        keeper = masks.Kept(stay)
+        model = fine_tune(context, model, params, each_step=keeper)
+        keeper.end()
     context.found["sparsity_of_layers"] = round(masks.share_of_zeros(model), 6)
     return model
 

@@ -55,8 +55,8 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
 def in_use(ids: np.ndarray, most: int | None) -> list[int]:
     """The ids that occur, or the `most` of them that occur most often; among equals the lower ids."""
-    found, times = np.unique(ids, return_counts=True)
-    return found[np.argsort(-times, kind="stable")[:most]].tolist()
+    pieces, times = np.unique(ids, return_counts=True)
+    return pieces[np.argsort(-times, kind="stable")[:most]].tolist()
 
 
 @torch.no_grad()
@@ -66,12 +66,12 @@ def keep(model: PreTrainedModel, stay: list[int]) -> None:
     embedding = encoder.get_input_embeddings()
     old = embedding.words if isinstance(embedding, Factorized) else embedding
     new_id = {old_id: i for i, old_id in enumerate(stay)}
-    made = nn.Embedding(len(stay), old.embedding_dim, None if old.padding_idx is None else new_id[old.padding_idx])
-    made.weight.copy_(old.weight[stay])
+    shortened = nn.Embedding(len(stay), old.embedding_dim, None if old.padding_idx is None else new_id[old.padding_idx])
+    shortened.weight.copy_(old.weight[stay])
     if isinstance(embedding, Factorized):
-        embedding.words = made
+        embedding.words = shortened
     else:
-        encoder.set_input_embeddings(made)
+        encoder.set_input_embeddings(shortened)
     configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
     for config in configs.values():
         _renumber(config, new_id)

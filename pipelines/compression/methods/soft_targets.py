@@ -31,5 +31,5 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     """Train the student and return it."""
     student = students.sized(context, params)
     teaching = teacher_outputs.ask(context)
-    told = partial(distillation.soft_and_hard, kind=context.task.kind, temperature=params.temperature, soft=params.soft)
-    return teaching.train(student, told, params, logits_only=True)
+    loss = partial(distillation.soft_and_hard, kind=context.task.kind, temperature=params.temperature, soft=params.soft)
+    return teaching.train(student, loss, params, logits_only=True)

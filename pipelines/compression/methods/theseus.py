@@ -83,9 +83,9 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     kind = context.task.kind
     groups = partial(_successors, rate=params.learning_rate)
     each_step = partial(replace, modules=layers, params=params, seed=context.seed)
-    own = params.model_copy(update={"epochs": params.replacing_epochs})
+    replacing = params.model_copy(update={"epochs": params.replacing_epochs})
     trainer, task = retraining.lesson(context, params)
-    trainer.train(ship, partial(loss, task=task), own, watch=None, select="", groups=groups, each_step=each_step)
+    trainer.train(ship, partial(loss, task=task), replacing, watch=None, select="", groups=groups, each_step=each_step)
     for layer, place in zip(backbones.layers(student), modules, strict=True):
         layer.load_state_dict(place.successor.state_dict())
     return trainer.train(student, task, params, kind=kind)

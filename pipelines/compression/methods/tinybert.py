@@ -59,9 +59,9 @@ class Projected(nn.Module):
     def __init__(self, student: PreTrainedModel, width: int) -> None:
         super().__init__()
         self.student = student
-        own = backbones.encoder(student).config.hidden_size
-        self.of_embeddings: nn.Module = nn.Identity() if own == width else nn.Linear(own, width, bias=False)
-        self.of_layers: nn.Module = nn.Identity() if own == width else nn.Linear(own, width, bias=False)
+        own_width = backbones.encoder(student).config.hidden_size
+        self.of_embeddings: nn.Module = nn.Identity() if own_width == width else nn.Linear(own_width, width, bias=False)
+        self.of_layers: nn.Module = nn.Identity() if own_width == width else nn.Linear(own_width, width, bias=False)
 
     @property
     def base_model(self) -> nn.Module:
@@ -116,17 +116,17 @@ def inside(
 ) -> losses.Sums:
     """The sum over rows of L_embd + sum over layers of L_hidn + `attention` * L_attn (eq. 6), and the count."""
     assert isinstance(model, Projected)
-    seen = states.see(model.student, kind, batch, attention=bool(attention))
+    outputs = states.see(model.student, kind, batch, attention=bool(attention))
     mask, counted = batch["attention_mask"], distillation.counts(kind, batch)
     shape = (*mask.shape, -1)
-    loss_per_row = transfer.apart(model.of_embeddings(seen.hidden[0]).reshape(shape), targets["hidden.0"], mask)
+    loss_per_row = transfer.apart(model.of_embeddings(outputs.hidden[0]).reshape(shape), targets["hidden.0"], mask)
     for layer, other in enumerate(taught, start=1):
         loss_per_row = loss_per_row + transfer.apart(
-            model.of_layers(seen.hidden[layer]).reshape(shape), targets[f"hidden.{other}"], mask
+            model.of_layers(outputs.hidden[layer]).reshape(shape), targets[f"hidden.{other}"], mask
         )
         if attention:
-            wanted = transfer.scores(targets, other, seen.attention[layer - 1][0].shape[1])
-            loss_per_row = loss_per_row + attention * attention_apart(seen.scores(layer), wanted, mask)
+            target = transfer.scores(targets, other, outputs.attention[layer - 1][0].shape[1])
+            loss_per_row = loss_per_row + attention * attention_apart(outputs.scores(layer), target, mask)
     return (loss_per_row * counted).sum(), counted.sum()
 
 

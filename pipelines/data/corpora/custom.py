@@ -102,13 +102,13 @@ def _metric(params: Params) -> str:
 
 def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[str, Any]]:
     """Rows of one split. Raises InputError for a repeated id, a cell of the wrong type, or an unknown label."""
-    path, seen = _path(raw, split, params), set()
+    path, ids = _path(raw, split, params), set()
     for at, row in _rows(raw, split, params):
-        if row["id"] in seen:
+        if row["id"] in ids:
             raise InputError(f"{path}: {at}: the id {row['id']!r} occurs twice")
-        seen.add(row["id"])
-        found = row.get("entities") if params.kind == "tagging" else [{"label": row.get("label")}]
-        for label in [entity["label"] for entity in found or []] if task.labels else []:
+        ids.add(row["id"])
+        labelled = row.get("entities") if params.kind == "tagging" else [{"label": row.get("label")}]
+        for label in [entity["label"] for entity in labelled or []] if task.labels else []:
             if label is not None and label not in task.labels:
                 raise InputError(f"{path}: {at}: {choices('label', label, task.labels)}")
         if params.kind == "choice" and len(row["choices"]) != len(task.labels):
@@ -116,7 +116,7 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
         if params.kind == "span" and row["answers"] == [] and not params.unanswerable:
             raise InputError(f"{path}: {at}: no answer; `unanswerable: true` says that questions may have none")
         yield row
-    if not seen:
+    if not ids:
         raise InputError(f"{path}: no rows in it")
 
 
@@ -151,22 +151,22 @@ def _rows(raw: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]
 
 def _rows_of_table(path: Path, split: str, params: Params) -> Iterator[tuple[str, Record]]:
     """The rows that `where` selects, numbered by their positions in the file."""
-    wanted, seen = params.where.get(split, {}), -1
+    conditions, number = params.where.get(split, {}), -1
     columns = [params.columns.get(name, name) for name in ROWS[params.kind].names if name != "id"]
-    columns += [*filter(None, [params.columns.get("id")]), *params.choice_columns, *wanted]
+    columns += [*filter(None, [params.columns.get("id")]), *params.choice_columns, *conditions]
     others: set[str] = set()
-    taken = False
-    for seen, (at, record) in enumerate(records(path, params.format, columns)):
-        cells = {name: str(declared.column(path, at, record, name)) for name in wanted}
-        if cells == {name: str(value) for name, value in wanted.items()}:
-            taken = True
-            yield at, _row(path, at, record, f"{split}-{seen}", params, split == params.first)
-        elif not taken and len(others) < MANY_LABELS:
+    any_taken = False
+    for number, (at, record) in enumerate(records(path, params.format, columns)):
+        cells = {name: str(declared.column(path, at, record, name)) for name in conditions}
+        if cells == {name: str(value) for name, value in conditions.items()}:
+            any_taken = True
+            yield at, _row(path, at, record, f"{split}-{number}", params, split == params.first)
+        elif not any_taken and len(others) < MANY_LABELS:
             others.add(", ".join(cells.values()))
-    if seen < 0:
+    if number < 0:
         raise InputError(f"{path}: a header but no rows")
-    if not taken:
-        raise InputError(f"{path}: no row has {wanted}; there are {', '.join(sorted(others))}")
+    if not any_taken:
+        raise InputError(f"{path}: no row has {conditions}; there are {', '.join(sorted(others))}")
 
 
 def _row(path: Path, at: str, record: Record, row_id: str, params: Params, labelled: bool) -> Record:
@@ -202,8 +202,8 @@ def _require_text(path: Path, at: str, name: str, value: Any) -> None:
     several = name == "choices"
     texts = value if several and isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts) or (several and not isinstance(value, list)):
-        wanted = "a list of texts" if several else "a text"
-        raise InputError(f"{path}: {at}: {name} is {shown(value)}; {wanted} is expected")
+        expected = "a list of texts" if several else "a text"
+        raise InputError(f"{path}: {at}: {name} is {shown(value)}; {expected} is expected")
 
 
 def _target(value: Any, row: Record, params: Params) -> Any:
@@ -213,8 +213,8 @@ def _target(value: Any, row: Record, params: Params) -> Any:
     if params.kind == "span":
         return targets.answers(value, row["context"])
     if params.kind == "tagging":
-        found = targets.entities(value, row["text"])
-        return [{**entity, "label": params.label_names.get(entity["label"], entity["label"])} for entity in found]
+        entities = targets.entities(value, row["text"])
+        return [{**entity, "label": params.label_names.get(entity["label"], entity["label"])} for entity in entities]
     return targets.label(value, params.label_names)
 
 

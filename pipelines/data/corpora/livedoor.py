@@ -179,6 +179,6 @@ def verify(raw: Path, edition: str) -> None:
         raise InputError(f"{archive}: {counts[wrong]} articles in {wrong}, {ARTICLES[wrong]} are declared")
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in tar_files(archive)}
     lines = (f"{digests[name]}  {name}\n" for name in sorted(digests, key=lambda n: n.encode()))
-    found = hashlib.sha256("".join(lines).encode()).hexdigest()
-    if found != TREE_DIGEST:
-        raise InputError(f"{archive}: the digest of its tree is {found}, {TREE_DIGEST} is declared")
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    if digest != TREE_DIGEST:
+        raise InputError(f"{archive}: the digest of its tree is {digest}, {TREE_DIGEST} is declared")

@@ -127,9 +127,9 @@ def jsonl(path: Path) -> Iterator[tuple[Place, Record]]:
 
 def parquet(path: Path, columns: Collection[str] = ()) -> Iterator[tuple[Place, Record]]:
     names = tables.open_parquet(path).schema_arrow.names
-    wanted = [name for name in names if name in columns] if {*columns} <= {*names} else names
+    chosen = [name for name in names if name in columns] if {*columns} <= {*names} else names
     number = 0
-    for batch in tables.read_batches(path, wanted):
+    for batch in tables.read_batches(path, chosen):
         for record in tables.rows(batch, path):
             number += 1
             yield f"row {number}", record

@@ -30,8 +30,8 @@ def _row(question: Any, context: str, at: str) -> Record:
         impossible = question.get("is_impossible", False)
         if not isinstance(impossible, bool):  # the text "false" would be true
             raise InputError(f"{at}: 'is_impossible' is {shown(impossible)}; write true or false, without quotes")
-        given = [] if impossible else _get(question, "answers", list, at)
-        answers = [{"text": _get(a, "text", str, at), "start": _get(a, "answer_start", int, at)} for a in given]
+        listed = [] if impossible else _get(question, "answers", list, at)
+        answers = [{"text": _get(a, "text", str, at), "start": _get(a, "answer_start", int, at)} for a in listed]
         try:
             targets.answers(answers, context)
         except ValueError as error:

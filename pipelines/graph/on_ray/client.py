@@ -40,10 +40,10 @@ class Asks(NamedTuple):
     joins: bool
 
     @classmethod
-    def of(cls, wanted: Resources) -> "Asks":
-        if wanted.workers:
+    def of(cls, needs: Resources) -> "Asks":
+        if needs.workers:
             return cls(0, 0, 0, True)
-        return cls(wanted.threads or None, wanted.gpus, int(wanted.memory_gb * 1e9), False)
+        return cls(needs.threads or None, needs.gpus, int(needs.memory_gb * 1e9), False)
 
     def on(self, nodes: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """The request as Ray's resources; `nodes` are the resources of each node."""
@@ -58,8 +58,8 @@ def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
     Args:
         nodes: the resources of each node of the cluster, in use or not.
     """
-    wanted = asks.on(nodes)
-    for name, amount in wanted.items():
+    amounts = asks.on(nodes)
+    for name, amount in amounts.items():
         most = max((node.get(name, 0) for node in nodes), default=0)
         if amount > most:
             what, key = ASKED[name]
@@ -67,9 +67,9 @@ def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
                 f"it requires {_told(name, amount)} {what} (resources.{key}), and no node of the Ray cluster has "
                 + (f"more than {_told(name, most)}" if most else "any")
             )
-    if any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
+    if any(all(node.get(name, 0) >= amount for name, amount in amounts.items()) for node in nodes):
         return ""
-    every = ", ".join(f"{_told(name, amount)} {ASKED[name][0]}" for name, amount in wanted.items() if amount)
+    every = ", ".join(f"{_told(name, amount)} {ASKED[name][0]}" for name, amount in amounts.items() if amount)
     return f"it requires {every}, and no node of the Ray cluster has all of these"
 
 
@@ -145,9 +145,9 @@ class Placed:
             if who := node_command.holder(name):
                 say(f"{name}: may still run for a moment, as {who}")
 
-    def reserve(self, name: str, wanted: Resources) -> None:
+    def reserve(self, name: str, needs: Resources) -> None:
         """Ask Ray for a place for the stage. The first call starts the driver."""
-        self.waiting[name] = wanted
+        self.waiting[name] = needs
         if self._process is None:
             self._pipe, other = Pipe()
             LOG.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ class Placed:
                     start_new_session=True,
                 )
             other.close()
-        self._send(Reserve(name, Asks.of(wanted)))
+        self._send(Reserve(name, Asks.of(needs)))
 
     def go(self, command: Command) -> None:
         """Run the stage at the place that was reserved for it."""
@@ -204,13 +204,13 @@ class Placed:
         if isinstance(event, Reserved):
             return event
         name = event.name
-        wanted = self.running.pop(name, None) or self.waiting.pop(name)
+        needs = self.running.pop(name, None) or self.waiting.pop(name)
         if not isinstance(event, Lost):
             return event
         self._lost[name] = count = self._lost.get(name, 0) + 1
-        if 0 <= wanted.max_failures < count:
+        if 0 <= needs.max_failures < count:
             return Refused(name, f"{event.why}; lost {count} times, more than resources.max_failures")
-        self.reserve(name, wanted)
+        self.reserve(name, needs)
         return event
 
     def _send(self, what: Reserve | Command | Drop) -> None:
@@ -218,6 +218,6 @@ class Placed:
             self._pipe.send(what)
 
 
-def passed_on(own: Mapping[str, str]) -> dict[str, str]:
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of the executor's environment that a stage on a node gets."""
-    return {name: own[name] for name in PASSED if name in own}
+    return {name: environment[name] for name in PASSED if name in environment}

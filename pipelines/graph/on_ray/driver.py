@@ -96,8 +96,8 @@ class Driver:
                 self._look_at_nodes()
                 for name in [name for name in self.ending if not node_command.holder(name)]:
                     self.pipe.send(Lost(name, self.ending.pop(name)))
-                asked = any(held.waits_for is not None for held in self.places.values())
-                while wait([self.pipe], 0 if asked else TICK_SECONDS):
+                reserving = any(held.waits_for is not None for held in self.places.values())
+                while wait([self.pipe], 0 if reserving else TICK_SECONDS):
                     self._do(self.pipe.recv())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             pass  # the executor has ended
@@ -121,10 +121,10 @@ class Driver:
     def _reserve(self, name: str, asks: Asks) -> None:
         import ray
 
-        wanted = asks.on(_nodes())
-        cpus = int(wanted["CPU"])
-        asked = {"num_cpus": cpus, "num_gpus": asks.gpus, "memory": asks.memory_bytes or None, "max_restarts": 0}
-        actor: Any = ray.remote(Place).options(**asked).remote(os.getcwd(), self.mark, cpus, asks.gpus, asks.joins)
+        amounts = asks.on(_nodes())
+        cpus = int(amounts["CPU"])
+        options = {"num_cpus": cpus, "num_gpus": asks.gpus, "memory": asks.memory_bytes or None, "max_restarts": 0}
+        actor: Any = ray.remote(Place).options(**options).remote(os.getcwd(), self.mark, cpus, asks.gpus, asks.joins)
         self.places[name] = Held(asks, actor, actor.node.remote())
         self.looked = 0
 
@@ -194,7 +194,7 @@ def _address(node: str) -> str:
     """The address of a node, dead or alive; its id if Ray does not know it."""
     import ray
 
-    return next((each["NodeManagerAddress"] for each in ray.nodes() if each["NodeID"] == node), node)
+    return next((ray_node["NodeManagerAddress"] for ray_node in ray.nodes() if ray_node["NodeID"] == node), node)
 
 
 def _reason(node: str, error: Exception) -> str:
@@ -203,7 +203,7 @@ def _reason(node: str, error: Exception) -> str:
 
     if not node:
         return f"Ray could not start a process for it ({one_line(error, 400)})"
-    alive = any(each["Alive"] for each in ray.nodes() if each["NodeID"] == node)
+    alive = any(ray_node["Alive"] for ray_node in ray.nodes() if ray_node["NodeID"] == node)
     return f"its process on the node {_address(node)} died" if alive else f"the node {_address(node)} died"
 
 

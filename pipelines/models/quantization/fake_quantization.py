@@ -134,8 +134,8 @@ def insert(model: nn.Module, linear: Rounding, embedding: Rounding, decay: float
     Args:
         decay: decay of the average of the inputs' magnitudes; None: inputs are not rounded.
     """
-    for name, found in matrices.linears(model).items():
-        matrices.replace(model, name, FakeLinear(found, linear, decay))
+    for name, linear_layer in matrices.linears(model).items():
+        matrices.replace(model, name, FakeLinear(linear_layer, linear, decay))
     for name, table in matrices.embeddings(model).items():
         matrices.replace(model, name, FakeEmbedding(table, embedding))
 
@@ -150,17 +150,17 @@ def only_at(counting: list[Ema], tokens: torch.Tensor) -> None:
 
     Inputs of other shapes, such as the states of first tokens (B, H), count completely.
     """
-    for each in counting:
-        each.tokens = tokens
+    for observer in counting:
+        observer.tokens = tokens
 
 
 def end_step(model: nn.Module) -> None:
     """Add the step to all ranges, with the largest magnitudes over all workers. It must be called after every step."""
     observers = ranges(model)
     if observers and dist.is_initialized() and dist.get_world_size() > 1:
-        seen = torch.stack([observer.seen for observer in observers])
-        dist.all_reduce(seen, dist.ReduceOp.MAX)
-        for observer, value in zip(observers, seen, strict=True):
+        largest = torch.stack([observer.seen for observer in observers])
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        for observer, value in zip(observers, largest, strict=True):
             observer.seen.copy_(value)
     for observer in observers:
         observer.end_step()

@@ -14,8 +14,8 @@ def linears(model: nn.Module) -> dict[str, nn.Linear]:
 def embeddings(model: nn.Module) -> dict[str, nn.Embedding]:
     """Every embedding by its name, except DeBERTa's relative positions, whose table the layers read directly."""
     read = {id(part) for above in backbones.top(model) for part in above.modules()}
-    found = {name: part for name, part in model.named_modules() if isinstance(part, nn.Embedding)}
-    return {name: part for name, part in found.items() if id(part) not in read}
+    all_embeddings = {name: part for name, part in model.named_modules() if isinstance(part, nn.Embedding)}
+    return {name: part for name, part in all_embeddings.items() if id(part) not in read}
 
 
 def require_floats(model: nn.Module, method: str) -> None:

@@ -41,8 +41,8 @@ class Grid:
 
     def decode(self, numbers: torch.Tensor, step: torch.Tensor, least: torch.Tensor) -> torch.Tensor:
         """The rounded weights (N, K) of `encode`."""
-        found = self.groups(numbers.float()) * step[:, None, :, None] + least[:, None, :, None]
-        return self._cut(found, numbers.shape)
+        weights = self.groups(numbers.float()) * step[:, None, :, None] + least[:, None, :, None]
+        return self._cut(weights, numbers.shape)
 
     def rounded(self, weight: torch.Tensor) -> torch.Tensor:
         """A weight (N, K) as it is after `encode` and `decode`."""
@@ -52,8 +52,8 @@ class Grid:
         """`rounded(weight)[numbers]` for row numbers (..): (.., K). Only the groups of these rows are rounded."""
         first, group = torch.unique(numbers // self.rows * self.rows, return_inverse=True)
         members = first[:, None] + torch.arange(self.rows, device=first.device)
-        found = self.rounded(weight[members.flatten().clamp(max=len(weight) - 1)])  # the last group is padded
-        return found[group * self.rows + numbers % self.rows]
+        weights = self.rounded(weight[members.flatten().clamp(max=len(weight) - 1)])  # the last group is padded
+        return weights[group * self.rows + numbers % self.rows]
 
     def _columns(self, width: int) -> int:
         return min(self.columns or width, width)
@@ -71,8 +71,8 @@ def pack(numbers: np.ndarray, bits: int) -> np.ndarray:
 
 def unpack(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
     """The first `count` numbers of a result of `pack`, (count,) uint8."""
-    each = np.unpackbits(packed, count=count * bits).reshape(count, bits)
-    return np.packbits(np.pad(each, ((0, 0), (8 - bits, 0))), axis=1)[:, 0]
+    bit_rows = np.unpackbits(packed, count=count * bits).reshape(count, bits)
+    return np.packbits(np.pad(bit_rows, ((0, 0), (8 - bits, 0))), axis=1)[:, 0]
 
 
 class PackedWeight(nn.Module):

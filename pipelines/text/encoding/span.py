@@ -37,9 +37,9 @@ def encode(
     cut = 0
     for i, row_id in enumerate(batch.column("id").to_pylist()):
         question = questions.values[questions.offsets[i] : questions.offsets[i + 1]]
-        kept = _kept(question, tokenizer, max_length, max_question)
-        cut += len(kept) < len(question)
-        head = [tokenizer.cls_id, *kept.tolist(), *[tokenizer.sep_id] * tokenizer.middle]
+        shortened = _kept(question, tokenizer, max_length, max_question)
+        cut += len(shortened) < len(question)
+        head = [tokenizer.cls_id, *shortened.tolist(), *[tokenizer.sep_id] * tokenizer.middle]
         place = places[texts[i]]
         part = slice(contexts.ids.offsets[place], contexts.ids.offsets[place + 1])
         ids, starts, ends = contexts.ids.values[part], contexts.starts[part], contexts.ends[part]

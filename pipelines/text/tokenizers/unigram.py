@@ -64,5 +64,5 @@ def _learn(lines: Iterator[str], size: int) -> list[tuple[str, float]]:
         )
     except RuntimeError as error:
         raise InputError(f"build_vocab: no vocabulary of {size} pieces from this text ({error})") from None
-    found = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    return [(found.id_to_piece(i), found.get_score(i)) for i in range(found.get_piece_size())]
+    learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    return [(learned.id_to_piece(i), learned.get_score(i)) for i in range(learned.get_piece_size())]

@@ -43,10 +43,10 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
 
     def watch(model: nn.Module) -> dict[str, float]:
         assert context.watch is not None
-        found = context.watch(model)
+        scored = context.watch(model)
         weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        scores.append((found[context.task.metric], weights))
-        return found
+        scores.append((scored[context.task.metric], weights))
+        return scored
 
     student, _ = folder.load_tuned(Path(params.student))
     options = {"watch": watch} if context.watch else {}

@@ -44,7 +44,7 @@ def changed(model: nn.Module) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "kind", "asked", "names"),
+    ("strategy", "kind", "setting", "names"),
     [
         ("full", "single", "single", ALL_BUT_FROZEN),
         ("full", "tagging", "tagging", ("sequence packing", "embedding subset")),
@@ -53,13 +53,13 @@ def changed(model: nn.Module) -> set[str]:
         ("full", "single", "", ("sequence packing",)),
     ],
 )
-def test_what_applies_is_on_in_its_order_and_off_again(
-    strategy: str, kind: str, asked: str, names: tuple[str, ...], checkout: Path
+def test_accelerations_switch_on_in_order_and_off_again(
+    strategy: str, kind: str, setting: str, names: tuple[str, ...], checkout: Path
 ) -> None:
     model, batches = model_and_batches(checkout, strategy, kind)
     before, kernel = weights(model), model.config._attn_implementation
     modules = {name: type(part) for name, part in model.named_modules()}
-    with pytest.raises(ZeroDivisionError), apply.to_rows(model, batches, asked, PLACE, Resources()) as on:
+    with pytest.raises(ZeroDivisionError), apply.to_rows(model, batches, setting, PLACE, Resources()) as on:
         assert on.names == names
         assert (on.batches is batches) == ("frozen features" not in names)
         with apply.to_steps(model, "fp32", on.names) as steps:
@@ -74,7 +74,7 @@ def test_what_applies_is_on_in_its_order_and_off_again(
     assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_off_leaves_everything_as_it_is(checkout: Path) -> None:
+def test_with_acceleration_off_the_model_is_unchanged(checkout: Path) -> None:
     model, batches = model_and_batches(checkout, "top_k")
     watch = partial(lambda model: {"accuracy": 1.0})
     with apply.to_rows(model, batches, "single", PLACE, Resources(acceleration=False), watch) as on:
@@ -87,7 +87,7 @@ def test_off_leaves_everything_as_it_is(checkout: Path) -> None:
     assert not PLACE.exists()
 
 
-def test_it_is_told_in_one_line() -> None:
+def test_accelerations_are_listed_in_one_line() -> None:
     assert apply.told(None) == "acceleration: off"
     assert apply.told(()) == "acceleration: nothing applies"
     assert apply.told(("sequence packing", "fast dropout")) == "acceleration: sequence packing, fast dropout"

@@ -58,23 +58,23 @@ def test_ours_gives_the_loss_and_the_gradients_of_the_familys_own(
     batch, loss, calls = collate(data, np.arange(10), 0), losses.for_kind(kind), []
     attend = attention_kernels.attend
 
-    def counted(*given: Any, **named: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        calls.append(given[0])
-        return attend(*given, **named)
+    def counted(*inputs: Any, **named: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        calls.append(inputs[0])
+        return attend(*inputs, **named)
 
     monkeypatch.setattr(attention_kernels, "attend", counted)
     Attention(model, "fp32")  # it makes the name known
-    found = {}
+    results = {}
     for name in ("eager", PLAIN):
         model.set_attn_implementation(name)
         model.zero_grad()
         total = loss(model, batch, 0)[0]
         total.backward()
         gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-        found[name] = float(total.detach()), gradients
+        results[name] = float(total.detach()), gradients
         assert len(calls) == (len(backbones.layers(model)) * _rounds(model) if name == PLAIN else 0)
-    (wanted, gradients), (ours, same) = found["eager"], found[PLAIN]
-    assert ours == pytest.approx(wanted, rel=1e-5)
+    (expected, gradients), (fused, same) = results["eager"], results[PLAIN]
+    assert fused == pytest.approx(expected, rel=1e-5)
     assert same.keys() == gradients.keys()
     assert all(torch.allclose(same[name], gradient, atol=1e-5) for name, gradient in gradients.items())
 
@@ -90,11 +90,11 @@ def test_weights_of_attention_are_dropped_from_bits_while_training_alone(monkeyp
     query, key, value = (torch.randn(2, 3, 5, 4) for _ in range(3))
     layer = nn.Identity()
     torch.manual_seed(2)
-    seen, weights = attention_kernels.attend(layer, query, key, value, None, dropout=0.5)
+    attended, weights = attention_kernels.attend(layer, query, key, value, None, dropout=0.5)
     plain = torch.softmax(query @ key.transpose(2, 3) / 2, dim=-1)
     torch.manual_seed(2)
     assert torch.allclose(weights, fast_dropout.dropout(plain, 0.5))
-    assert torch.allclose(seen, (weights @ value).transpose(1, 2))
+    assert torch.allclose(attended, (weights @ value).transpose(1, 2))
     assert (weights == 0).any()
     monkeypatch.undo()
     assert torch.allclose(attention_kernels.attend(layer.eval(), query, key, value, None, dropout=0.5)[1], plain)

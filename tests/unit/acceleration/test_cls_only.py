@@ -34,7 +34,7 @@ def test_a_layer_may_have_lost_heads(family: str, checkout: Path) -> None:
 def test_scores_and_gradients_are_the_whole_layers(family: str, kind: str, head: str, checkout: Path) -> None:
     model, batch = head_and_batch(family, kind, head, checkout)
     loss = losses.for_kind(kind)
-    found = {}
+    gradients_by = {}
     for attention in ("eager", "sdpa"):
         model.set_attn_implementation(attention)
         for only in (False, True):
@@ -46,10 +46,12 @@ def test_scores_and_gradients_are_the_whole_layers(family: str, kind: str, head:
             else:
                 lengths = last_states(model, loss, batch)
                 assert set(lengths) == {batch["input_ids"].shape[-1]}
-            found[attention, only] = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-    whole = found["eager", False]
+            gradients_by[attention, only] = {
+                n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None
+            }
+    whole = gradients_by["eager", False]
     assert sum(float(gradient.abs().sum()) for gradient in whole.values()) > 0
-    for gradients in found.values():
+    for gradients in gradients_by.values():
         assert gradients.keys() == whole.keys()
         assert all(torch.allclose(gradients[name], whole[name], atol=1e-5) for name in whole)
 
@@ -75,11 +77,11 @@ def test_weights_of_attention_are_dropped_while_training_alone(family: str, chec
 
 def last_states(model: torch.nn.Module, loss: Loss, batch: dict) -> list[int]:
     """One step forward and back; the tokens that the last layer gave states of."""
-    seen: list[int] = []
-    hook = backbones.layers(model)[-1].register_forward_hook(lambda _, __, states: seen.append(states.shape[1]))
+    lengths: list[int] = []
+    hook = backbones.layers(model)[-1].register_forward_hook(lambda _, __, states: lengths.append(states.shape[1]))
     loss(model, batch, 0)[0].backward()
     hook.remove()
-    return seen
+    return lengths
 
 
 def head_and_batch(family: str, kind: str, head: str, checkout: Path) -> tuple[torch.nn.Module, dict]:

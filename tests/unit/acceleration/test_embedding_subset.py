@@ -96,7 +96,7 @@ def test_a_table_that_is_frozen_or_all_in_use_stays(strategy: str, checkout: Pat
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_first_of_two_matrices_is_the_table(family: str, checkout: Path) -> None:
-    source, data, found = tiny.of_family(family, checkout / "encoder", dropout=False), few_words(), []
+    source, data, tables = tiny.of_family(family, checkout / "encoder", dropout=False), few_words(), []
     for ids in (data.ids, None):
         torch.manual_seed(2)
         model = new_head.for_task(source, tiny.TASK, "linear")
@@ -110,8 +110,8 @@ def test_the_first_of_two_matrices_is_the_table(family: str, checkout: Path) -> 
             assert on == (ids is not None) == isinstance(words, embedding_subset.EmbeddingSubset)
             params = Finetune(data="d", encoder="e", epochs=2, batch_size=4, weight_decay=0.5, learning_rate=1e-2)
             fit(model, losses.classification, RowBatches(data, 4, 2, 1, 0), params)
-        made = encoder.get_input_embeddings()
-        assert isinstance(made, Factorized)
-        assert made.words.weight.shape == (encoder.config.vocab_size, 6)
-        found.append(made.words.weight.detach().clone())
-    assert found[0].allclose(found[1], atol=1e-5)
+        embeddings = encoder.get_input_embeddings()
+        assert isinstance(embeddings, Factorized)
+        assert embeddings.words.weight.shape == (encoder.config.vocab_size, 6)
+        tables.append(embeddings.words.weight.detach().clone())
+    assert tables[0].allclose(tables[1], atol=1e-5)

@@ -21,11 +21,11 @@ def test_the_share_that_is_dropped_and_what_stays(
 ) -> None:
     monkeypatch.setattr(nn.functional, "dropout", lambda *_, **__: pytest.fail("torch draws"))
     torch.manual_seed(1)
-    found = fast_dropout.dropout(torch.ones(1000, 1001, dtype=dtype), p)
-    assert found.dtype == dtype
-    share, spread = float((found == 0).float().mean()), (p * (1 - p) / found.numel()) ** 0.5
+    dropped = fast_dropout.dropout(torch.ones(1000, 1001, dtype=dtype), p)
+    assert dropped.dtype == dtype
+    share, spread = float((dropped == 0).float().mean()), (p * (1 - p) / dropped.numel()) ** 0.5
     assert abs(share - p) < 4 * spread
-    assert found[found != 0].unique().tolist() == pytest.approx(
+    assert dropped[dropped != 0].unique().tolist() == pytest.approx(
         [1 / (1 - p)], rel=1e-4 if dtype == torch.float32 else 1e-2
     )
 
@@ -33,29 +33,29 @@ def test_the_share_that_is_dropped_and_what_stays(
 def test_values_are_dropped_independently() -> None:
     """Of neighbours, of the four values that share a word, and of one call and the next."""
     torch.manual_seed(1)
-    one, other = (fast_dropout.dropout(torch.ones(10**6), 0.3).sub(1) for _ in range(2))
-    scale, limit = one.var(), 4 / len(one) ** 0.5
+    first, second = (fast_dropout.dropout(torch.ones(10**6), 0.3).sub(1) for _ in range(2))
+    scale, limit = first.var(), 4 / len(first) ** 0.5
     for lag in (1, 2, 3, 4, 8):
-        assert abs((one[lag:] * one[:-lag]).mean() / scale) < limit, lag
-    assert abs((one * other).mean() / scale) < limit
+        assert abs((first[lag:] * first[:-lag]).mean() / scale) < limit, lag
+    assert abs((first * second).mean() / scale) < limit
 
 
 def test_the_gradient_falls_on_what_stayed() -> None:
     states = torch.randn(3, 5, 7).transpose(0, 2).requires_grad_()  # with gaps between its values
-    found = fast_dropout.dropout(states, 0.5)
-    found.sum().backward()
+    dropped = fast_dropout.dropout(states, 0.5)
+    dropped.sum().backward()
     assert states.grad is not None
-    assert torch.allclose(states.grad * states, found)
+    assert torch.allclose(states.grad * states, dropped)
     assert {0.0, 2.0} == set(states.grad.unique().tolist())
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.5, False), (1.0, True), (1e-9, True)])
-def test_where_nothing_is_drawn(p: float, training: bool) -> None:
+def test_without_randomness_dropout_equals_torchs(p: float, training: bool) -> None:
     states = torch.randn(4, 3)
     assert fast_dropout.dropout(states, p, training).equal(nn.functional.dropout(states, p, training))
 
 
-def test_a_seed_of_torchs_repeats_it_and_no_value_is_no_trouble() -> None:
+def test_dropout_repeats_by_torchs_seed_and_takes_an_empty_tensor() -> None:
     def drawn(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         return torch.cat([fast_dropout.dropout(torch.ones(100), 0.5) for _ in range(2)])
@@ -66,7 +66,9 @@ def test_a_seed_of_torchs_repeats_it_and_no_value_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "xlnet"])
-def test_a_model_draws_so_inside_the_block_alone(family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_uses_fast_dropout_inside_the_block_only(
+    family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = new_head.for_task(tiny.of_family(family, checkout / "encoder"), TASKS["single"]).train()
     other = new_head.for_task(checkout / "encoder", TASKS["single"]).train()
     calls: list[float] = []
@@ -101,7 +103,7 @@ def forwards(model: nn.Module) -> set[nn.Module]:
     return {part for part in model.modules() if "forward" in vars(part)}
 
 
-def test_a_forward_of_somebody_elses_stays(checkout: Path) -> None:
+def test_a_patched_forward_is_left_alone(checkout: Path) -> None:
     model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5))
     model[0].forward = lambda states: states  # type: ignore[method-assign]
     theirs = model[0].forward

@@ -32,18 +32,18 @@ PLACE = paths.frozen_features("finetune", "x")
 def trained(model: torch.nn.Module, kind: str, entry: Finetune, data: Encoded, limit: float) -> tuple[dict, list, str]:
     """Weights and curve, and what of a batch the model was given: ids, states or vectors."""
     curve: list[float] = []
-    given: set[str] = set()
+    inputs_seen: set[str] = set()
     groups = partial(strategies.groups, params=entry)
     groups(model)
 
     def loss(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
-        given.update({"input_ids", "inputs_embeds", "pooled"} & set(batch))
+        inputs_seen.update({"input_ids", "inputs_embeds", "pooled"} & set(batch))
         return losses.for_kind(kind)(model, batch, step)
 
     with fitting("finetune", "x", Resources(cache_gb=limit)) as fit:
         batches, add = RowBatches(data, 8, entry.epochs, 1, 0), lambda _, at: curve.append(at["loss"])
         fit(model, loss, batches, entry, groups=groups, kind=kind, report=add)
-    (name,) = given
+    (name,) = inputs_seen
     return weights(model), curve, name
 
 
@@ -56,7 +56,7 @@ READ = {  # what reads the states -> the kind of rows, the head and its pooling
 
 
 @pytest.mark.parametrize(("reader", "family", "strategy"), pairwise([*READ], PLAIN, ("top_k", "frozen")))
-def test_it_is_the_same_training(reader: str, family: str, strategy: str, checkout: Path) -> None:
+def test_frozen_features_give_the_same_training(reader: str, family: str, strategy: str, checkout: Path) -> None:
     kind, *head = READ[reader]
     source = tiny.of_family(family, checkout / "encoder")
     data = encoded(kind, checkout / "encoded", source)
@@ -68,11 +68,11 @@ def test_it_is_the_same_training(reader: str, family: str, strategy: str, checko
         model.dropout.p = 0.0  # it would fall on other numbers
     start = weights(model)
     config = model.config.to_json_string()
-    plain, curve, given = trained(model, kind, entry, data, limit=0)
-    assert given == "input_ids"
+    plain, curve, input_name = trained(model, kind, entry, data, limit=0)
+    assert input_name == "input_ids"
     model.load_state_dict(start)
-    cached, curve_cached, given = trained(model, kind, entry, data, limit=1)
-    assert given == ("pooled" if alone else "inputs_embeds")
+    cached, curve_cached, input_name = trained(model, kind, entry, data, limit=1)
+    assert input_name == ("pooled" if alone else "inputs_embeds")
     assert curve_cached == pytest.approx(curve, rel=2e-3)
     assert plain.keys() == cached.keys()
     assert all(torch.allclose(cached[name], tensor, atol=1e-3) for name, tensor in plain.items())
@@ -81,7 +81,7 @@ def test_it_is_the_same_training(reader: str, family: str, strategy: str, checko
     assert not list(PLACE.iterdir())
 
 
-def test_nothing_is_kept_where_nothing_is_frozen_or_a_lower_layer_is_read(checkout: Path) -> None:
+def test_features_are_not_cached_without_frozen_layers_or_when_a_head_reads_below(checkout: Path) -> None:
     source = tiny.of_family("bert", checkout / "encoder")
     data = encoded("single", checkout / "encoded", source)
     for head, features, strategy in (("native", "last", "full"), ("bilstm", "second_to_last", "frozen")):
@@ -92,7 +92,7 @@ def test_nothing_is_kept_where_nothing_is_frozen_or_a_lower_layer_is_read(checko
             assert inputs is batches
 
 
-def test_states_that_are_too_large_are_said_and_not_kept(
+def test_states_too_large_to_cache_are_reported(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
@@ -115,14 +115,14 @@ def test_a_head_that_reads_one_vector_is_trained_on_that(pooling: str, features:
     model = new_head.for_task(source, TASKS["pair"], "mlp", pooling, features)
     model.dropout.p = 0.0
     start = weights(model)
-    plain, curve, given = trained(model, "pair", entry, data, limit=0)
-    assert given == "input_ids"
+    plain, curve, input_name = trained(model, "pair", entry, data, limit=0)
+    assert input_name == "input_ids"
     model.load_state_dict(start)
-    kept, curve_kept, given = trained(model, "pair", entry, data, limit=1)
-    assert given == "pooled"
+    trained_weights, curve_kept, input_name = trained(model, "pair", entry, data, limit=1)
+    assert input_name == "pooled"
     assert curve_kept == pytest.approx(curve, rel=1e-4)
-    assert all(torch.allclose(kept[name], tensor, atol=1e-5) for name, tensor in plain.items())
-    assert any(not tensor.equal(start[name]) for name, tensor in kept.items())
+    assert all(torch.allclose(trained_weights[name], tensor, atol=1e-5) for name, tensor in plain.items())
+    assert any(not tensor.equal(start[name]) for name, tensor in trained_weights.items())
     assert not list(PLACE.iterdir())
 
 
@@ -134,22 +134,22 @@ def test_states_are_those_of_the_last_frozen_layer(checkout: Path) -> None:
     batches = RowBatches(data, 8, 1, 1, 0)
     model.eval()
     plain = batches[0]
-    wanted = model.encoder(**backbones.inputs(model, plain), output_hidden_states=True).hidden_states[2]
+    expected = model.encoder(**backbones.inputs(model, plain), output_hidden_states=True).hidden_states[2]
     with frozen_features.kept(model, batches, PLACE, Resources(cache_gb=1)) as (inputs, _):
-        given = inputs[0]
+        cached_batch = inputs[0]
         assert len(backbones.layers(model)) == 1
     inside = plain["attention_mask"].bool()
-    assert np.allclose(given["inputs_embeds"][inside], wanted[inside].detach(), atol=2e-3)
-    assert given["labels"].equal(plain["labels"])
-    assert "input_ids" not in given
+    assert np.allclose(cached_batch["inputs_embeds"][inside], expected[inside].detach(), atol=2e-3)
+    assert cached_batch["labels"].equal(plain["labels"])
+    assert "input_ids" not in cached_batch
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
-def test_whoever_watches_sees_the_whole_model(family: str, checkout: Path) -> None:
+def test_an_evaluation_during_training_sees_the_whole_model(family: str, checkout: Path) -> None:
     source = tiny.of_family(family, checkout / "encoder")
     data = encoded("single", checkout / "encoded", source)
     entry = Finetune(**ENTRY, strategy="top_k", top_k=1, optimizer="sgd")
-    seen: dict[float, list[float]] = {}
+    sums: dict[float, list[float]] = {}
     for limit in (0, 1):
         torch.manual_seed(2)
         model = new_head.for_task(source, TASKS["single"])
@@ -166,13 +166,13 @@ def test_whoever_watches_sees_the_whole_model(family: str, checkout: Path) -> No
         with fitting("finetune", "x", Resources(cache_gb=limit)) as fit:
             options = {"groups": groups, "kind": "single", "report": collect, "watch": logits, "select": "sum"}
             fit(model, losses.for_kind("single"), batches, entry, **options)
-        seen[limit] = [at["sum"] for at in points if "sum" in at]
-    assert len(seen[0]) > 1
-    assert seen[1] == pytest.approx(seen[0], rel=2e-3)
-    assert len(set(seen[0])) > 1
+        sums[limit] = [at["sum"] for at in points if "sum" in at]
+    assert len(sums[0]) > 1
+    assert sums[1] == pytest.approx(sums[0], rel=2e-3)
+    assert len(set(sums[0])) > 1
 
 
-def test_the_room_for_the_states_is_taken_before_they_are_computed(tmp_path: Path) -> None:
+def test_disk_space_for_the_states_is_reserved_before_they_are_computed(tmp_path: Path) -> None:
     """A file with holes would end the process by SIGBUS where the disk is full; a full disk is an OSError here."""
     states = frozen_features.reserved(tmp_path / "states", np.float16, (1000, 64))
     assert states.shape == (1000, 64)

@@ -34,19 +34,19 @@ def test_scores_and_gradients_are_the_same(family: str, kind: str, checkout: Pat
     loss, batch = losses.for_kind(kind), collate(data, np.arange(10), 0)
     plain = loss(model, batch)[0]
     plain.backward()
-    wanted = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     with onednn_linear.by_onednn(model):
         if family not in ("xlnet", "bilstm", "albert"):  # no linear layers there, or one layer's shared by all
             assert changed(model) >= 6 * len(backbones.layers(model)) - 4
-        found = loss(model, batch)[0]
-        found.backward()
+        fused_loss = loss(model, batch)[0]
+        fused_loss.backward()
     assert changed(model) == 0
-    assert found.item() == pytest.approx(plain.item(), rel=1e-5)
-    assert wanted.keys() == {name for name, p in model.named_parameters() if p.grad is not None}
+    assert fused_loss.item() == pytest.approx(plain.item(), rel=1e-5)
+    assert expected.keys() == {name for name, p in model.named_parameters() if p.grad is not None}
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
-            assert torch.allclose(parameter.grad, wanted[name], atol=1e-5), name
+            assert torch.allclose(parameter.grad, expected[name], atol=1e-5), name
             assert parameter.grad.is_contiguous(), name
 
 
@@ -63,15 +63,15 @@ def test_frozen_weights_get_no_gradient() -> None:
 
 def test_rows_with_gaps_between_them_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, states = nn.Linear(8, 4), torch.randn(2, 3, 8)[:, :1].requires_grad_()
-    seen: list[torch.Tensor] = []
+    parts: list[torch.Tensor] = []
     product = onednn_linear.product
-    monkeypatch.setattr(onednn_linear, "product", lambda *given: seen.extend(given[:1]) or product(*given))
+    monkeypatch.setattr(onednn_linear, "product", lambda *arguments: parts.extend(arguments[:1]) or product(*arguments))
     onednn_linear._forward(layer, states).sum().backward()
-    assert len(seen) == 3
-    assert all(part.is_contiguous() or part.t().is_contiguous() for part in seen)
+    assert len(parts) == 3
+    assert all(part.is_contiguous() or part.t().is_contiguous() for part in parts)
 
 
-def test_bf16_goes_where_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bf16_is_computed_as_without_onednn_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, states = nn.Linear(8, 4), torch.randn(3, 8)
     monkeypatch.setattr(onednn_linear, "product", lambda *_: pytest.fail("by oneDNN's fp32"))
     with torch.autocast("cpu", torch.bfloat16):
@@ -89,12 +89,14 @@ def test_a_block_within_a_block_changes_nothing(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "capability", "wanted"),
+    ("vendor", "capability", "expected"),
     [("AuthenticAMD", "AVX512", True), ("GenuineIntel", "AVX512", False), ("AuthenticAMD", "AVX2", False)],
 )
-def test_where_it_pays(vendor: str, capability: str, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onednn_layers_are_used_where_they_are_faster(
+    vendor: str, capability: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(Path, "is_file", lambda _: True)
     monkeypatch.setattr(Path, "read_text", lambda _, encoding: f"vendor_id\t: {vendor}\n")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert onednn_linear.faster.__wrapped__() is wanted
+    assert onednn_linear.faster.__wrapped__() is expected

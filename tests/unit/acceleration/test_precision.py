@@ -16,14 +16,14 @@ def test_a_cpu_computes_in_bf16_if_it_is_asked_to_and_has_instructions_for_it(
 ) -> None:
     monkeypatch.setattr(cpu, "has_bf16", lambda: has)
     product = torch.ones(2, 2)
-    for asked in ("auto", "fp32", "bf16"):
-        dtype = torch.bfloat16 if asked == "bf16" and has else torch.float32
-        assert is_bf16(asked) == (dtype == torch.bfloat16)
-        with autocast(asked):
+    for choice in ("auto", "fp32", "bf16"):
+        dtype = torch.bfloat16 if choice == "bf16" and has else torch.float32
+        assert is_bf16(choice) == (dtype == torch.bfloat16)
+        with autocast(choice):
             assert (product @ product).dtype == dtype
 
 
-def test_what_is_not_as_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_precision_other_than_asked_for_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "has_bf16", lambda: True)
     assert not any(map(precision.told, ("auto", "fp32", "bf16")))
     monkeypatch.setattr(cpu, "has_bf16", lambda: False)

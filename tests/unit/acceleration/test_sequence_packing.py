@@ -20,8 +20,8 @@ from tests.support.kinds import TASKS, encoded, model_and_rows
 PLAIN = [family for family, row in backbones.BACKBONES.items() if row.plain]
 
 
-def places_of(seen: list[int], _: torch.nn.Module, __: tuple, states: torch.Tensor) -> None:
-    seen.append(states.shape[0] * states.shape[1])
+def places_of(places_seen: list[int], _: torch.nn.Module, __: tuple, states: torch.Tensor) -> None:
+    places_seen.append(states.shape[0] * states.shape[1])
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -31,11 +31,11 @@ def test_scores_and_gradients_are_those_of_padded_rows(family: str, kind: str, a
     model, data = model_and_rows(kind, family, checkout)
     model.set_attn_implementation(attention)
     batch, loss = collate(data, np.arange(10), 0), losses.for_kind(kind)
-    found = []
+    results = []
     for together in (False, True):
         model.zero_grad()
-        seen: list[int] = []
-        hook = backbones.layers(model)[0].register_forward_hook(partial(places_of, seen))
+        places_seen: list[int] = []
+        hook = backbones.layers(model)[0].register_forward_hook(partial(places_of, places_seen))
         if together:
             with sequence_packing.rows(model):
                 total = loss(model, batch)[0]
@@ -43,14 +43,14 @@ def test_scores_and_gradients_are_those_of_padded_rows(family: str, kind: str, a
             total = loss(model, batch)[0]
         total.backward()
         hook.remove()
-        found.append(
+        results.append(
             (
                 float(total.detach()),
-                seen[0],
+                places_seen[0],
                 {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None},
             )
         )
-    (padded, places, gradients), (packed, fewer, same) = found
+    (padded, places, gradients), (packed, fewer, same) = results
     assert fewer < places
     assert packed == pytest.approx(padded, rel=1e-4)
     assert all(torch.allclose(same[name], gradient, atol=1e-4) for name, gradient in gradients.items())
@@ -63,9 +63,9 @@ def test_it_goes_with_a_last_layer_for_the_first_token(checkout: Path) -> None:
     torch.manual_seed(2)
     model = new_head.for_task(source, TASKS["single"]).eval()
     inputs = backbones.inputs(model, collate(data, np.arange(10), 0))
-    wanted = model(**inputs).logits
+    expected = model(**inputs).logits
     with cls_only.only(model, "single"), sequence_packing.rows(model):
-        assert torch.allclose(model(**inputs).logits, wanted, atol=1e-5)
+        assert torch.allclose(model(**inputs).logits, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", PLAIN)
@@ -77,11 +77,11 @@ def test_states_between_the_layers_are_those_of_padded_rows(family: str, checkou
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     inside = batch["attention_mask"].bool()
     padded = encoder(**inputs, output_hidden_states=True).hidden_states
-    seen: list[int] = []
-    backbones.layers(encoder)[0].register_forward_hook(partial(places_of, seen))
+    places_seen: list[int] = []
+    backbones.layers(encoder)[0].register_forward_hook(partial(places_of, places_seen))
     with sequence_packing.rows(encoder):
         packed = encoder(**inputs, output_hidden_states=True).hidden_states
-    assert seen[0] < inside.numel()
+    assert places_seen[0] < inside.numel()
     assert len(packed) == len(padded) == len(backbones.layers(encoder)) + 1
     for states, same in zip(padded, packed, strict=True):
         assert torch.allclose(states[inside], same[inside], atol=1e-5)
@@ -89,11 +89,11 @@ def test_states_between_the_layers_are_those_of_padded_rows(family: str, checkou
 
 def test_rows_of_one_length_stay_where_they_are(checkout: Path) -> None:
     model = new_head.for_task(tiny.of_family("bert", checkout / "encoder"), TASKS["single"]).eval()
-    seen: list[int] = []
-    backbones.layers(model)[0].register_forward_hook(partial(places_of, seen))
+    places_seen: list[int] = []
+    backbones.layers(model)[0].register_forward_hook(partial(places_of, places_seen))
     with sequence_packing.rows(model):
         model(input_ids=torch.ones(4, 7, dtype=torch.int64), attention_mask=torch.ones(4, 7, dtype=torch.int64))
-    assert seen == [28]
+    assert places_seen == [28]
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=40))

@@ -36,14 +36,14 @@ def damaged(folder: Path, damage: str) -> str:
         file = loading.weights(folder)
         file.write_bytes(file.read_bytes()[:1000])
         return r"its weights are not readable \(.*\); was the file cut off\?"
-    said = {
+    messages = {
         "a layer less": "its config.json has 3 layers, its weights have 2",
         "narrower": r"\d+ weights that its config\.json requires are missing or of another size, such as ",
     }
     name, value = {"a layer less": ("num_hidden_layers", 3), "narrower": ("hidden_size", 64)}[damage]
     config = json.loads((folder / "config.json").read_text()) | {name: value}
     (folder / "config.json").write_text(json.dumps(config))
-    return said[damage]
+    return messages[damage]
 
 
 @pytest.mark.parametrize("damage", ["cut off", "a layer less", "narrower"])
@@ -52,8 +52,8 @@ def test_a_folder_that_is_not_whole_is_refused(use: str, damage: str, tmp_path: 
     folder = tmp_path / "model"
     (tiny.classifier if use == "predicted with" else tiny.encoder)(folder)
     OPENED[use](folder)
-    said = damaged(folder, damage)
-    with pytest.raises(InputError, match=f"model: {said}"):
+    message = damaged(folder, damage)
+    with pytest.raises(InputError, match=f"model: {message}"):
         OPENED[use](folder)
 
 
@@ -63,8 +63,8 @@ def test_an_int8_file_cut_off_is_refused(tmp_path: Path) -> None:
     folder.mkdir()
     model_folder.save(int8.quantize(model_folder.load_tuned(whole)[0]), folder, whole, tiny.TASK)
     model_folder.load_tuned(folder)
-    said = damaged(folder, "cut off")
-    with pytest.raises(InputError, match=f"model/bertline.safetensors: {said}"):
+    message = damaged(folder, "cut off")
+    with pytest.raises(InputError, match=f"model/bertline.safetensors: {message}"):
         model_folder.load_tuned(folder)
     loading.weights(folder).unlink()
     with pytest.raises(InputError, match=r"model: no bertline\.safetensors; the folder is not complete"):

@@ -41,9 +41,9 @@ def test_the_next_task_starts_from_the_encoder_with_a_head_of_its_own(
     assert heads.outputs(after, "pair", IDS).shape == (1, len(TASKS["pair"].labels))
     assert after.config.id2label == {0: "no", 1: "yes"}
     learned = backbones.encoder(before).state_dict()
-    kept = backbones.encoder(after).state_dict()
-    assert {backbones.backbone(before).pooler} >= {name.split(".")[0] for name in learned.keys() ^ kept.keys()}
-    assert all(tensor.equal(kept[name]) for name, tensor in learned.items() if name in kept)
+    states = backbones.encoder(after).state_dict()
+    assert {backbones.backbone(before).pooler} >= {name.split(".")[0] for name in learned.keys() ^ states.keys()}
+    assert all(tensor.equal(states[name]) for name, tensor in learned.items() if name in states)
     (checkout / "again").mkdir()
     model_folder.save(after, checkout / "again", folder, TASKS["pair"])
     again, _ = model_folder.load_tuned(checkout / "again")

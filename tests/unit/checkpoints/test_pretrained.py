@@ -45,19 +45,19 @@ CHANGES: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_is_no_config_is_one_sentence(name: str, tmp_path: Path) -> None:
-    text, said = FILES[name]
+    text, message = FILES[name]
     file = tmp_path / "shape.json"
     file.write_text(text)
-    with pytest.raises(InputError, match=rf"shape\.json: {said}"):
+    with pytest.raises(InputError, match=rf"shape\.json: {message}"):
         pretrained.family(file)
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_shape_that_makes_no_model_is_one_sentence(name: str, tmp_path: Path) -> None:
-    family, changes, said = CHANGES[name]
+    family, changes, message = CHANGES[name]
     loaded = tokenizer.load(tiny.tokenizer(tmp_path))
     auto = AutoModelForPreTraining if family in ("bilstm", "xlnet") else AutoModelForMaskedLM
-    with pytest.raises(InputError, match=said) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         pretrained.start(tiny.SHAPES / f"{family}.json", tiny.SMALL[family] | changes, auto, loaded, seed=1)
     assert "\n" not in str(refused.value)
 

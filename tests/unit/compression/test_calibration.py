@@ -31,27 +31,27 @@ def context(checkout: Path) -> Context:
 
 
 def test_a_range_is_that_of_the_inputs_without_padding(context: Context) -> None:
-    given: list[torch.Tensor] = []
+    inputs_seen: list[torch.Tensor] = []
     name = "bert.encoder.layer.1.output.dense"
     layer = context.teacher.get_submodule(name)
-    hook = layer.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
-    found = calibration.ranges(context, context.teacher, rows=300, percentile=100)
+    hook = layer.register_forward_pre_hook(lambda _, inputs: inputs_seen.append(inputs[0]))
+    ranges = calibration.ranges(context, context.teacher, rows=300, percentile=100)
     hook.remove()
     data = context.data.train
     lengths = np.sort(data.lengths)[::-1]
     assert lengths[0] > lengths[-1], "some are padded"
-    inside = torch.from_numpy(np.arange(given[0].shape[1]) < lengths[:, None])
-    assert given[0].shape[0] == len(data) == 24
-    values = given[0][inside]
-    assert found[name] == (float(values.min()), float(values.max()))
-    assert found.keys() == matrices.linears(context.teacher).keys()
+    inside = torch.from_numpy(np.arange(inputs_seen[0].shape[1]) < lengths[:, None])
+    assert inputs_seen[0].shape[0] == len(data) == 24
+    values = inputs_seen[0][inside]
+    assert ranges[name] == (float(values.min()), float(values.max()))
+    assert ranges.keys() == matrices.linears(context.teacher).keys()
 
 
 def test_a_percentile_s_range_holds_that_share(context: Context) -> None:
     whole = calibration.ranges(context, context.teacher, 300, 100)
-    found = calibration.ranges(context, context.teacher, 300, 90)
-    assert len(found) > 10
-    for name, (low, high) in found.items():
+    ranges = calibration.ranges(context, context.teacher, 300, 90)
+    assert len(ranges) > 10
+    for name, (low, high) in ranges.items():
         assert whole[name][0] <= low < high <= whole[name][1]
         assert high - low < whole[name][1] - whole[name][0]
 

@@ -35,16 +35,16 @@ METHODS = {
         (("short", "half"), "round-too", True),
     ],
 )
-def test_what_follows(chain: Chain, name: str, expected: bool) -> None:
+def test_rules_say_which_method_follows_a_chain(chain: Chain, name: str, expected: bool) -> None:
     assert chains.follows(chain, name, METHODS) == expected
 
 
-def made(of: dict[str, tuple[float, float]], refused: Chain = ()) -> tuple[list[Chain], Callable[[Chain], Tried]]:
+def attempts(of: dict[str, tuple[float, float]], refused: Chain = ()) -> tuple[list[Chain], Callable[[Chain], Tried]]:
     """What was tried, and an attempt whose losses add up and whose shares multiply."""
-    asked: list[Chain] = []
+    asked_chains: list[Chain] = []
 
     def attempt(chain: Chain) -> Tried:
-        asked.append(chain)
+        asked_chains.append(chain)
         if chain == refused:
             return Tried(chain, refused="it does not go")
         share = 1.0
@@ -53,7 +53,7 @@ def made(of: dict[str, tuple[float, float]], refused: Chain = ()) -> tuple[list[
         loss = sum(of[name][0] for name in chain)
         return Tried(chain, 1 - loss / 100, loss, int(1000 * share), share, share**0.5)
 
-    return asked, attempt
+    return asked_chains, attempt
 
 
 OF = {"round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8), "short": (0.1, 0.6), "other-half": (3, 0.4)}
@@ -61,54 +61,62 @@ OF = {"round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8), "short": (0.
 
 def test_chains_grow_from_the_best_within_the_budget() -> None:
     methods = {name: METHODS[name] for name in OF}
-    asked, attempt = made(OF)
+    asked_chains, attempt = attempts(OF)
     tried = chains.search(methods, attempt, Budget(max_loss=1.0, steps=3, width=2))
-    assert asked[:5] == [(name,) for name in OF]
+    assert asked_chains[:5] == [(name,) for name in OF]
     # nothing can follow "round", the smallest of all, so it takes no place among the two that are gone on from
-    assert asked[5:10] == [
+    assert asked_chains[5:10] == [
         *[("half", "round"), ("half", "thin")],
         *[("short", "round"), ("short", "half"), ("short", "thin")],
     ]
-    assert asked[10:] == [("short", "half", "round"), ("short", "half", "thin"), ("half", "thin", "round")]
+    assert asked_chains[10:] == [("short", "half", "round"), ("short", "half", "thin"), ("half", "thin", "round")]
     winner = chains.best(tried, Budget(max_loss=1.0))[0]
     assert winner.chain == ("short", "half", "round")
-    assert [each.chain for each in tried] == asked
+    assert [attempt_made.chain for attempt_made in tried] == asked_chains
 
 
-def test_rounding_takes_no_place_of_what_can_be_gone_on_from() -> None:
+def test_rounded_chains_take_no_place_of_extensible_ones() -> None:
     """As in params/compress-livedoor.yaml, where the smallest results are all of rounding."""
     methods = {"bits": "group_quant", "round": "q8bert", "half": "drop_layers", "thin": "prune_ffn"}
-    asked, attempt = made({"bits": (0.3, 0.15), "round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8)})
+    asked_chains, attempt = attempts(
+        {"bits": (0.3, 0.15), "round": (0.2, 0.25), "half": (0.5, 0.5), "thin": (0.4, 0.8)}
+    )
     tried = chains.search(methods, attempt, Budget(max_loss=1.0, steps=2, width=2))
-    assert asked[4:] == [("half", "bits"), ("half", "round"), ("half", "thin"), ("thin", "bits"), ("thin", "round")]
+    assert asked_chains[4:] == [
+        ("half", "bits"),
+        ("half", "round"),
+        ("half", "thin"),
+        ("thin", "bits"),
+        ("thin", "round"),
+    ]
     assert chains.best(tried, Budget(max_loss=1.0))[0].chain == ("half", "bits")
 
 
 def test_chains_are_made_of_the_cheapest_of_each_method_that_costs_less_than_the_teacher() -> None:
     of = {"half": (0.5, 0.5), "third": (0.6, 0.7), "most": (3, 0.2), "zeros": (0.1, 1.0), "round": (0.2, 0.25)}
     methods = {**dict.fromkeys(["half", "third", "most"], "drop_layers"), "zeros": "prune_magnitude", "round": "q8bert"}
-    asked, attempt = made(of)
+    asked_chains, attempt = attempts(of)
     chains.search(methods, attempt, Budget(max_loss=1.0))
-    assert asked[:5] == [(name,) for name in of]
-    assert asked[5:] == [("half", "round")]  # "most" loses too much, and "zeros" takes no byte away
+    assert asked_chains[:5] == [(name,) for name in of]
+    assert asked_chains[5:] == [("half", "round")]  # "most" loses too much, and "zeros" takes no byte away
 
 
-def test_of_a_budget_that_nothing_keeps() -> None:
-    asked, attempt = made(OF)
+def test_without_a_chain_in_the_budget_nothing_is_extended() -> None:
+    asked_chains, attempt = attempts(OF)
     tried = chains.search({"other-half": "drop_layers"}, attempt, Budget(max_loss=1.0))
     assert chains.best(tried, Budget(max_loss=1.0)) == []
-    assert asked == [("other-half",)]
+    assert asked_chains == [("other-half",)]
 
 
-def test_what_is_refused_is_told_and_never_taken() -> None:
-    asked, attempt = made(OF, refused=("round",))
+def test_refused_chains_are_reported_and_never_extended() -> None:
+    asked_chains, attempt = attempts(OF, refused=("round",))
     tried = chains.search({"round": "q8bert", "half": "drop_layers"}, attempt, Budget())
-    assert asked == [("round",), ("half",)]  # what cannot be made alone is not tried in a chain
-    assert [each.refused for each in tried] == ["it does not go", ""]
+    assert asked_chains == [("round",), ("half",)]  # what cannot be made alone is not tried in a chain
+    assert [attempt_made.refused for attempt_made in tried] == ["it does not go", ""]
     assert chains.best(tried, Budget())[0].chain == ("half",)
 
 
-def test_the_target_says_what_is_best() -> None:
+def test_the_target_decides_which_chain_is_best() -> None:
     small, fast = Tried(("a",), 0.9, 0.5, 10, 0.1, 0.9), Tried(("b",), 0.9, 0.5, 50, 0.5, 0.3)
     unmeasured = Tried(("c",), 0.9, 0.5, 5, 0.05)
     assert chains.best([fast, small], Budget(target="size")) == [small, fast]
@@ -121,16 +129,16 @@ def test_the_target_says_what_is_best() -> None:
     st.integers(1, 3),
     st.floats(0, 3),
 )
-def test_every_chain_is_tried_once_and_may_be(names: list[str], steps: int, width: int, max_loss: float) -> None:
+def test_every_chain_is_valid_and_tried_once(names: list[str], steps: int, width: int, max_loss: float) -> None:
     methods = {name: METHODS[name] for name in names}
-    asked, attempt = made(OF | {"round-too": (0.3, 0.3)})
+    asked_chains, attempt = attempts(OF | {"round-too": (0.3, 0.3)})
     tried = chains.search(methods, attempt, Budget(max_loss=max_loss, steps=steps, width=width))
-    assert len({*asked}) == len(asked) == len(tried)
-    for chain in asked:
+    assert len({*asked_chains}) == len(asked_chains) == len(tried)
+    for chain in asked_chains:
         assert len(chain) <= steps
         assert all(chains.follows(chain[:i], chain[i], methods) for i in range(1, len(chain)))
-    for each in chains.best(tried, Budget(max_loss=max_loss)):
-        assert each.loss <= max_loss
+    for attempt_made in chains.best(tried, Budget(max_loss=max_loss)):
+        assert attempt_made.loss <= max_loss
 
 
 def test_a_score_that_chance_may_have_made_is_not_shown() -> None:
@@ -145,9 +153,11 @@ def test_a_score_that_chance_may_have_made_is_not_shown() -> None:
 
 def test_how_many_rows_a_loss_takes_is_said_as_draws_have_it() -> None:
     """Of equal models that differ on 5 of 100 rows, half pass at the number of rows that the sentence has."""
-    said = chains.power_of(408, Budget(max_loss=1))
-    assert said.startswith("408 rows can show a loss of at most 1 point, 95% sure, if the model answers at most 1.5%")
-    rows = int(re.search(r"5% takes ([\d,]+) rows", said)[1].replace(",", ""))  # type: ignore[index]
+    sentence = chains.power_of(408, Budget(max_loss=1))
+    assert sentence.startswith(
+        "408 rows can show a loss of at most 1 point, 95% sure, if the model answers at most 1.5%"
+    )
+    rows = int(re.search(r"5% takes ([\d,]+) rows", sentence)[1].replace(",", ""))  # type: ignore[index]
     draw = np.random.default_rng(3)
     differences = draw.choice([-1, 0, 1], (400, rows), p=[0.025, 0.95, 0.025])
     error = differences.std(axis=1) / rows**0.5

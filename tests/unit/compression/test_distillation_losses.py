@@ -68,26 +68,26 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 @pytest.mark.parametrize("kind", SHAPES)
-def test_soft_targets_of_every_kind(kind: str, temperature: float) -> None:
+def test_soft_targets_of_every_kind_agree_with_numpy(kind: str, temperature: float) -> None:
     student, teacher = two(kind)
-    found = distillation.soft_targets(kind, *tensors(student, teacher), batch(kind), temperature)
-    assert float(found) == pytest.approx(by_hand(kind, student, teacher, temperature), rel=1e-4)
+    loss = distillation.soft_targets(kind, *tensors(student, teacher), batch(kind), temperature)
+    assert float(loss) == pytest.approx(by_hand(kind, student, teacher, temperature), rel=1e-4)
     assert distillation.counts(kind, batch(kind)).tolist() == COUNTS[kind]
 
 
 def test_the_factor_keeps_gradients_as_large_at_a_high_temperature() -> None:
     """Hinton et al. 2015, eq. 3 and 4: the gradient is about (z - v) / C at any high temperature, logits of mean 0."""
     student, teacher = (np.array([1.0, -2.0, 1.0]), np.array([0.5, 0.5, -1.0]))
-    wanted = (student - teacher) / 3
+    expected = (student - teacher) / 3
     for temperature in (50.0, 100.0):
         logits = torch.tensor(student, dtype=torch.float32, requires_grad=True)
         distillation.soft_cross_entropy(logits, *tensors(teacher), temperature).backward()
         assert logits.grad is not None
-        assert logits.grad.numpy() == pytest.approx(wanted, abs=0.03)
+        assert logits.grad.numpy() == pytest.approx(expected, abs=0.03)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-def test_squared_logits(kind: str) -> None:
+def test_squared_logits_agree_with_numpy(kind: str) -> None:
     student, teacher = two(kind)
     squares, total = (student - teacher) ** 2, 0.0
     for row, length in enumerate(LENGTHS):
@@ -97,8 +97,8 @@ def test_squared_logits(kind: str) -> None:
             total += squares[row, :length].sum() * COUNTS[kind][row]
         else:
             total += squares[row].sum() * COUNTS[kind][row]
-    found = distillation.squared(kind, *tensors(student, teacher), batch(kind))
-    assert float(found) == pytest.approx(total, rel=1e-4)
+    loss = distillation.squared(kind, *tensors(student, teacher), batch(kind))
+    assert float(loss) == pytest.approx(total, rel=1e-4)
 
 
 class Says(torch.nn.Module):
@@ -115,11 +115,11 @@ def says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.compression.states.logits", lambda model, kind, batch: model.found)
 
 
-def test_the_whole_loss_of_soft_targets(says: None) -> None:
+def test_the_whole_loss_of_soft_targets_agrees_with_hand_work(says: None) -> None:
     student, teacher = two("single")
-    told = {"logits": tensors(teacher)[0]}
+    teacher_outputs = {"logits": tensors(teacher)[0]}
     total, count = distillation.soft_and_hard(
-        Says(student), batch("single"), told, kind="single", temperature=3.0, soft=0.3
+        Says(student), batch("single"), teacher_outputs, kind="single", temperature=3.0, soft=0.3
     )
     hard = -sum(np.log(softened(student[row], 1.0))[LABELS["single"][row]] for row in (0, 2))
     assert float(total) == pytest.approx(0.3 * by_hand("single", student, teacher, 3.0) + 0.7 * hard, rel=1e-4)
@@ -128,11 +128,11 @@ def test_the_whole_loss_of_soft_targets(says: None) -> None:
 
 def test_the_whole_losses_of_tang_and_of_the_last_stage_of_tinybert(says: None) -> None:
     student, teacher = two("choice")
-    told = {"logits": tensors(teacher)[0]}
-    total, count = bilstm_student.loss(Says(student), batch("choice"), told, kind="choice")
+    teacher_outputs = {"logits": tensors(teacher)[0]}
+    total, count = bilstm_student.loss(Says(student), batch("choice"), teacher_outputs, kind="choice")
     assert float(total) == pytest.approx(((student - teacher)[:2] ** 2).sum(), rel=1e-4)
     assert int(count) == 2
-    total, count = tinybert.prediction(Says(student), batch("choice"), told, kind="choice", temperature=1.0)
+    total, count = tinybert.prediction(Says(student), batch("choice"), teacher_outputs, kind="choice", temperature=1.0)
     assert float(total) == pytest.approx(by_hand("choice", student, teacher, 1.0), rel=1e-4)
     assert int(count) == 2
 
@@ -147,47 +147,47 @@ def mask() -> torch.Tensor:
 
 def test_distilbert_compares_directions_of_tokens() -> None:
     student, teacher = hidden()
-    wanted = []
+    expected = []
     for row, length in enumerate(LENGTHS):
         pairs = zip(student[row, :length], teacher[row, :length], strict=True)
-        wanted.append(np.mean([1 - s @ t / np.linalg.norm(s) / np.linalg.norm(t) for s, t in pairs]))
-    assert distilbert.cosine(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+        expected.append(np.mean([1 - s @ t / np.linalg.norm(s) / np.linalg.norm(t) for s, t in pairs]))
+    assert distilbert.cosine(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
     assert distilbert.cosine(*tensors(3 * teacher, teacher), mask()).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
 
 
 def test_pkd_compares_states_of_unit_length() -> None:
     student, teacher = RNG.normal(size=(3, 2, 5)), RNG.normal(size=(3, 2, 5))
-    wanted = []
+    expected = []
     for row in range(3):
         pairs = zip(student[row], teacher[row], strict=True)
         apart = [((s / np.linalg.norm(s) - t / np.linalg.norm(t)) ** 2).sum() for s, t in pairs]
-        wanted.append(sum(apart) / (2 * 5))  # eq. 7, over layers and dimensions
-    assert pkd.patience(*tensors(student, teacher)).tolist() == pytest.approx(wanted, rel=1e-4)
+        expected.append(sum(apart) / (2 * 5))  # eq. 7, over layers and dimensions
+    assert pkd.patience(*tensors(student, teacher)).tolist() == pytest.approx(expected, rel=1e-4)
     assert pkd.patience(*tensors(7 * teacher, teacher)).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
 
 
 def test_tinybert_compares_states_and_attention_without_padding() -> None:
     student, teacher = hidden()
-    wanted = [((student - teacher)[row, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
-    assert transfer.apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+    expected = [((student - teacher)[row, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
+    assert transfer.apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
     student, teacher = RNG.normal(size=(3, 2, 6, 6)), RNG.normal(size=(3, 2, 6, 6))
-    wanted = [((student - teacher)[row, :, :length, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
-    assert tinybert.attention_apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+    expected = [((student - teacher)[row, :, :length, :length] ** 2).mean() for row, length in enumerate(LENGTHS)]
+    assert tinybert.attention_apart(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
 
 
 def test_mobile_compares_attention_by_its_divergence() -> None:
     """Sun et al. 2020, section 3.5, over the tokens of each row."""
     student, teacher = RNG.normal(size=(3, 2, 6, 6)) * 2, RNG.normal(size=(3, 2, 6, 6)) * 2
-    wanted = []
+    expected = []
     for row, length in enumerate(LENGTHS):
-        found = []
+        divergences = []
         for head in range(2):
             for token in range(length):
                 p = softened(teacher[row, head, token, :length], 1.0)
                 q = softened(student[row, head, token, :length], 1.0)
-                found.append((p * np.log(p / q)).sum())
-        wanted.append(np.mean(found))
-    assert transfer.divergence(*tensors(student, teacher), mask()).tolist() == pytest.approx(wanted, rel=1e-4)
+                divergences.append((p * np.log(p / q)).sum())
+        expected.append(np.mean(divergences))
+    assert transfer.divergence(*tensors(student, teacher), mask()).tolist() == pytest.approx(expected, rel=1e-4)
     assert transfer.divergence(*tensors(teacher + 3, teacher), mask()).tolist() == pytest.approx([0, 0, 0], abs=1e-5)
 
 
@@ -195,10 +195,10 @@ def test_a_row_of_several_sequences_has_the_mean_of_all_its_tokens() -> None:
     """One row with the three sequences as its choices."""
     student, teacher = hidden()
     inside = np.concatenate([(student - teacher)[row, :length] ** 2 for row, length in enumerate(LENGTHS)])
-    together: Any = [each[None] for each in tensors(student, teacher)]
+    together: Any = [rows[None] for rows in tensors(student, teacher)]
     assert transfer.apart(*together, mask()[None]).tolist() == pytest.approx([inside.mean()], rel=1e-4)
     student, teacher = RNG.normal(size=(3, 2, 6, 6)), RNG.normal(size=(3, 2, 6, 6))
     squares = (student - teacher) ** 2
     pairs = np.concatenate([squares[row, :, :n, :n].mean(axis=0).ravel() for row, n in enumerate(LENGTHS)])
-    found = tinybert.attention_apart(*tensors(student, teacher), mask()[None])
-    assert found.tolist() == pytest.approx([pairs.mean()], rel=1e-4)
+    distances = tinybert.attention_apart(*tensors(student, teacher), mask()[None])
+    assert distances.tolist() == pytest.approx([pairs.mean()], rel=1e-4)

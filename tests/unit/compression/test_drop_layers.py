@@ -34,14 +34,14 @@ def test_the_layers_of_the_paper_go(which: str, count: int, dropped: set[int]) -
     assert {i + 1 for i in range(12)} - {i + 1 for i in drop_layers.kept(12, count, which)} == dropped
 
 
-def test_more_layers_than_there_are_is_one_sentence() -> None:
+def test_more_layers_than_there_are_fails_in_one_sentence() -> None:
     with pytest.raises(UsageError, match="layers: 12 to drop of 12; at least one must stay"):
         drop_layers.kept(12, 12, "top")
     with pytest.raises(UsageError, match="layers: 7 to drop; of 12 layers 6 are even"):
         drop_layers.kept(12, 7, "even")
 
 
-def test_what_does_not_go_together_is_one_sentence() -> None:
+def test_contradictory_options_fail_in_one_sentence() -> None:
     def read(**values: Any) -> drop_layers.Params:
         return params.parse(drop_layers.Params, values, "compress.x")
 
@@ -71,8 +71,8 @@ def test_layers_that_change_little_go() -> None:
 def test_similarities_by_numpy(kind: str, family: str, checkout: Path) -> None:
     """From the hidden states that the family itself returns; all rows are of one batch, or of 24 batches of one."""
     model, data = kinds.model_and_rows(kind, family, checkout)
-    given: Any = SimpleNamespace(teacher=model, data=Data(data, None, 0), seed=1)
-    found = drop_layers.similarities(given, 24)
+    context: Any = SimpleNamespace(teacher=model, data=Data(data, None, 0), seed=1)
+    similarities = drop_layers.similarities(context, 24)
     sums = np.zeros(2)
     with torch.no_grad():
         for batch in Data(data, None, 0).once(None, 1, 1):
@@ -83,7 +83,7 @@ def test_similarities_by_numpy(kind: str, family: str, checkout: Path) -> None:
             for i, (x, y) in enumerate(pairwise(first)):
                 cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
                 sums[i] += cosine.mean() / 24
-    assert found == pytest.approx(sums.tolist(), abs=1e-4)
+    assert similarities == pytest.approx(sums.tolist(), abs=1e-4)
 
 
 def test_modernberts_first_layer_has_no_norm_that_another_could_use(checkout: Path) -> None:

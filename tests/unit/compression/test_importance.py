@@ -31,9 +31,9 @@ def test_the_gradient_of_a_mask_by_numpy() -> None:
         yield {"input_ids": torch.from_numpy(x[:2])}
         yield {"input_ids": torch.from_numpy(x[2:])}
 
-    (found,) = importance.measure(linear, batches(), loss, [linear], [2])
+    (measured,) = importance.measure(linear, batches(), loss, [linear], [2])
     gradient = (x * (c @ weight)).sum(axis=1).reshape(5, 3, 2).sum(axis=2)  # (rows, parts)
-    assert found == pytest.approx(np.abs(gradient).mean(axis=0))
+    assert measured == pytest.approx(np.abs(gradient).mean(axis=0))
     assert not linear(torch.ones(1, 6, dtype=torch.float64)).isnan().any()
 
 
@@ -50,7 +50,7 @@ def test_a_head_counts_what_a_small_step_of_its_mask_changes(kind: str, family: 
 
     after = shapes.attention(model, 0).after
     size = shapes.head_size(model)
-    (found,) = importance.measure(model, iter(rows), loss, [after], [size])
+    (measured,) = importance.measure(model, iter(rows), loss, [after], [size])
     step, weight = 1e-4, after.weight.detach().clone()
     for head in range(2):
         changes = []
@@ -64,12 +64,12 @@ def test_a_head_counts_what_a_small_step_of_its_mask_changes(kind: str, family: 
             changes.append(abs(both[0] - both[1]) / (2 * step))
         after.weight.data.copy_(weight)
         assert len(changes) == 6
-        assert found[head] == pytest.approx(np.mean(changes), rel=1e-3, abs=1e-8)
+        assert measured[head] == pytest.approx(np.mean(changes), rel=1e-3, abs=1e-8)
 
 
 def test_importances_of_a_layer_have_length_one() -> None:
-    found = importance.normalized([np.array([3.0, 4.0]), np.array([0.0, 0.0]), np.array([5.0])])
-    assert [each.tolist() for each in found] == [[0.6, 0.8], [0.0, 0.0], [1.0]]
+    lengths = importance.normalized([np.array([3.0, 4.0]), np.array([0.0, 0.0]), np.array([5.0])])
+    assert [importances.tolist() for importances in lengths] == [[0.6, 0.8], [0.0, 0.0], [1.0]]
 
 
 def test_the_least_important_go_and_every_layer_keeps_its_best() -> None:

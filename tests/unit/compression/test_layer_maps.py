@@ -22,10 +22,10 @@ def test_pkd_follows_the_layers_of_the_paper() -> None:
     for count in range(3, 25):
         for layers in range(2, count):
             for how in ("skip", "last"):
-                found = pkd.followed(count, layers, how)
-                assert len(set(found)) == layers - 1
-                assert [*found] == sorted(found)
-                assert 1 <= found[0] <= found[-1] < count
+                followed = pkd.followed(count, layers, how)
+                assert len(set(followed)) == layers - 1
+                assert [*followed] == sorted(followed)
+                assert 1 <= followed[0] <= followed[-1] < count
 
 
 def test_tinybert_follows_the_layers_of_the_paper() -> None:
@@ -44,8 +44,8 @@ def test_the_rate_of_replacement_is_constant_or_rises_to_one() -> None:
     constant = theseus.Params(replacing="constant", rate=0.5)
     assert [theseus.rate_at(step, 100, constant) for step in (0, 50, 99)] == [0.5, 0.5, 0.5]
     linear = theseus.Params(rate=0.3, slope=0.0006)
-    found = [theseus.rate_at(step, 2500, linear) for step in (0, 500, 1166, 1167, 2499)]
-    assert found == pytest.approx([0.3, 0.6, 0.9996, 1.0, 1.0])
+    rates = [theseus.rate_at(step, 2500, linear) for step in (0, 500, 1166, 1167, 2499)]
+    assert rates == pytest.approx([0.3, 0.6, 0.9996, 1.0, 1.0])
     by_default = theseus.Params(rate=0.2)
     assert [theseus.rate_at(step, 100, by_default) for step in (0, 25, 50, 75)] == pytest.approx([0.2, 0.6, 1.0, 1.0])
 
@@ -67,12 +67,12 @@ def test_a_place_is_the_layer_or_the_successor_or_nothing() -> None:
     zero = torch.zeros(1)
     places = [theseus.Place(Adds(1.0), Adds(100.0)), theseus.Place(Adds(2.0), None)]
     assert places[0].kind == "full"
-    for replaced, wanted in ((False, 3.0), (True, 100.0)):
+    for replaced, expected in ((False, 3.0), (True, 100.0)):
         states = zero
         for place in places:
             place.replaced = replaced
             states = place(states)
-        assert states.item() == wanted
+        assert states.item() == expected
     assert places[0].train().successor.training
     assert not places[0].layer.training
 
@@ -123,7 +123,7 @@ def test_only_successors_learn_and_idle_ones_have_gradients_of_zero(checkout: Pa
     fresh = new_head.for_task(source, tiny.TASK)
     places = theseus.board(ship, [*backbones.layers(fresh)[:2]])
     (group,) = theseus._successors(ship, 0.1)
-    assert {id(p) for p in group["params"]} == {id(p) for each in places for p in each.successor.parameters()}
+    assert {id(p) for p in group["params"]} == {id(p) for place in places for p in place.successor.parameters()}
     places[0].replaced = backbones.layers(ship)[1].replaced = True
     batch = {"input_ids": torch.randint(5, 50, (3, 9)), "attention_mask": torch.ones(3, 9, dtype=torch.int64)}
     task = fits.losses.classification

@@ -27,18 +27,18 @@ def test_every_round_removes_the_same_share_of_what_is_left() -> None:
 
 
 def test_the_weights_nearest_to_zero_go_wherever_they_are(model: torch.nn.Module) -> None:
-    found = masks.matrices(model)
-    assert len(found) == 2 * 6
-    assert not any("embedding" in name or "norm" in name.lower() or "classifier" in name for name in found)
-    every = np.concatenate([p.detach().abs().numpy().ravel() for p in found.values()])
-    left = masks.smallest(model, 0.3)
+    matrices = masks.matrices(model)
+    assert len(matrices) == 2 * 6
+    assert not any("embedding" in name or "norm" in name.lower() or "classifier" in name for name in matrices)
+    every = np.concatenate([p.detach().abs().numpy().ravel() for p in matrices.values()])
+    mask = masks.smallest(model, 0.3)
     border = np.sort(every)[int(0.3 * len(every))]
-    for name, parameter in found.items():
-        assert np.array_equal(left[name].numpy(), parameter.detach().abs().numpy() >= border)
-    masks.put(model, left)
+    for name, parameter in matrices.items():
+        assert np.array_equal(mask[name].numpy(), parameter.detach().abs().numpy() >= border)
+    masks.put(model, mask)
     assert masks.share_of_zeros(model) == pytest.approx(0.3, abs=1e-4)
     more = masks.smallest(model, 0.6)
-    assert all((more[name] <= left[name]).all() for name in found), "what is zero stays zero"
+    assert all((more[name] <= mask[name]).all() for name in matrices), "what is zero stays zero"
 
 
 def test_a_shared_matrix_is_one(model: torch.nn.Module) -> None:
@@ -48,26 +48,26 @@ def test_a_shared_matrix_is_one(model: torch.nn.Module) -> None:
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_zeros_stay_zero_at_every_step_and_the_others_train(model: torch.nn.Module, optimizer: str) -> None:
-    left = masks.smallest(model, 0.5)
-    masks.put(model, left)
-    before, seen = fits.weights(model), []
+    mask = masks.smallest(model, 0.5)
+    masks.put(model, mask)
+    before, shares = fits.weights(model), []
 
     def watch(now: torch.nn.Module) -> dict[str, float]:
-        seen.append(masks.share_of_zeros(now))
-        return {"score": float(len(seen))}
+        shares.append(masks.share_of_zeros(now))
+        return {"score": float(len(shares))}
 
-    kept = masks.Kept(left)
+    keeper = masks.Kept(mask)
     params = Fit(epochs=2, batch_size=4, learning_rate=0.01, optimizer=optimizer, momentum=0.9, weight_decay=0.1)
     batches = RowBatches(fits.rows(), 4, 2, 1, 0)
     with fitting("compress", "x", Resources()) as fit:
-        fit(model, losses.classification, batches, params, each_step=kept, watch=watch, select="score")
-    assert seen == [pytest.approx(0.5, abs=1e-4)] * 12  # exactly as many at every evaluation
-    assert len(set(seen)) == 1
+        fit(model, losses.classification, batches, params, each_step=keeper, watch=watch, select="score")
+    assert shares == [pytest.approx(0.5, abs=1e-4)] * 12  # exactly as many at every evaluation
+    assert len(set(shares)) == 1
     for name, parameter in masks.matrices(model).items():
-        assert not parameter[~left[name]].any()
+        assert not parameter[~mask[name]].any()
         assert not parameter.equal(before[name])
     assert not torch.equal(before["encoder.embeddings.word_embeddings.weight"], model.get_input_embeddings().weight)
-    kept.end()
+    keeper.end()
     with fitting("compress", "y", Resources()) as fit:
         fit(model, losses.classification, batches, params)
     assert masks.share_of_zeros(model) < 0.01, "afterwards all weights train again"

@@ -20,7 +20,9 @@ ALL = [INT8, HALF, TINY, WIDER, BOTH]
 WON = "the winner; smaller, but slower"
 
 
-def found(tried: list[Tried] = ALL, winner: Tried | None = INT8, target: str = "size", **changes: object) -> Searched:
+def search_result(
+    tried: list[Tried] = ALL, winner: Tried | None = INT8, target: str = "size", **changes: object
+) -> Searched:
     known = {
         "entries": {"compress": {"int8": {"teacher": "big"}}, "encode": {}} if winner else {},
         "gate": ["the gate of titles accepts int8"],
@@ -31,7 +33,7 @@ def found(tried: list[Tried] = ALL, winner: Tried | None = INT8, target: str = "
 
 
 def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
-    lines = [[cell.strip() for cell in line] for line in searched._lines(found())]
+    lines = [[cell.strip() for cell in line] for line in searched._lines(search_result())]
     assert lines == [
         ["tiny", "0.7000", "22.00", "-", "1.00", "12.5%", "1.50 (0.90-1.60)", "torch", "loses too much"],
         ["half + int8", "0.9000", "2.00", "-", "1.50", "18.8%", "-", "-", "loses too much"],
@@ -50,25 +52,25 @@ def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
         ["big (the teacher)", "0.9200", "0.00", "-", "8.00", "100.0%", "1.00", "torch", ""],
         ["wider", *["-"] * 7, "not made"],
     ]
-    assert f"wider was not made: {WIDER.refused}" in searched.plain(found()).splitlines()
+    assert f"wider was not made: {WIDER.refused}" in searched.plain(search_result()).splitlines()
 
 
 @pytest.mark.parametrize(
     ("result", "sentence"),
     [
-        (found(), "int8 is the smallest chain that is at most 1 point below big; 5 were tried"),
+        (search_result(), "int8 is the smallest chain that is at most 1 point below big; 5 were tried"),
         (
-            found(winner=HALF, target="latency"),
+            search_result(winner=HALF, target="latency"),
             "half is the fastest chain that is at most 1 point below big; 5 were tried",
         ),
         (
-            found([TINY, HALF], None),
+            search_result([TINY, HALF], None),
             "1 chain scores at most 1 point below big, of 2 tried, but the rows do not show it 95% sure; take "
             "more rows, allow a larger loss, or use --trust-point",
         ),
-        (found([TINY, WIDER], None), "none of the 2 chains tried is at most 1 point below big"),
+        (search_result([TINY, WIDER], None), "none of the 2 chains tried is at most 1 point below big"),
         (
-            found(winner=None, unfit=[INT8.chain, HALF.chain]),
+            search_result(winner=None, unfit=[INT8.chain, HALF.chain]),
             "the gate refuses every chain that is at most 1 point below big: 2 of 5 tried",
         ),
     ],
@@ -78,9 +80,9 @@ def test_one_sentence_says_what_came_of_it(result: Searched, sentence: str) -> N
     assert f"<p>{sentence}</p>" in searched.html(result)
 
 
-def test_what_the_gate_refuses_is_named_though_nothing_wins(tmp_path: Path) -> None:
+def test_refused_chains_are_named_without_a_winner(tmp_path: Path) -> None:
     gate = ["the gate of titles refuses int8 as champion", "refused: accuracy < 0.99"]
-    result = found(winner=None, gate=gate, unfit=[INT8.chain])
+    result = search_result(winner=None, gate=gate, unfit=[INT8.chain])
     assert gate == [line for line in searched.plain(result).splitlines() if line in gate]
     assert "<li>refused: accuracy &lt; 0.99</li>" in searched.html(result)
     assert "the gate refuses it; smaller, but slower" in searched.html(result)
@@ -89,7 +91,7 @@ def test_what_the_gate_refuses_is_named_though_nothing_wins(tmp_path: Path) -> N
 
 
 def test_the_page_has_score_against_size_and_against_latency(tmp_path: Path) -> None:
-    searched.write(tmp_path, found())
+    searched.write(tmp_path, search_result())
     page = (tmp_path / "index.html").read_text()
     size, latency = page.split("<svg")[1:]
     assert all(name in size for name in ("half + int8", "tiny", "big (the teacher)"))

@@ -37,8 +37,8 @@ def test_a_bert_as_an_albert_is_the_same_function(kind: str, checkout: Path) -> 
     model, _ = model_folder.load_tuned(folder)
     albert = share_layers.as_albert(model, kind, 2)
     with torch.inference_mode():
-        wanted, found = (heads.outputs(each, kind, INPUTS) for each in (model, albert))
-    assert found.allclose(wanted, atol=1e-5)
+        expected, logits = (heads.outputs(encoder, kind, INPUTS) for encoder in (model, albert))
+    assert logits.allclose(expected, atol=1e-5)
     assert type(albert).__name__ == type(model).__name__.replace("Bert", "Albert")
 
 
@@ -49,13 +49,13 @@ def test_the_shared_weights_begin_as_they_are_asked_to(family: str, start: str, 
     model, _ = model_folder.load_tuned(folder)
     both = [layer.intermediate.dense.weight.detach().double().numpy() for layer in backbones.layers(model)]
     assert not np.allclose(*both)
-    made, found = compressed.compressed("share_layers", folder, "single", checkout / "out", start=start, epochs=0)
-    assert found == {"groups": [0, 0]}
-    layer = backbones.layers(made)[0]
+    shared, facts = compressed.compressed("share_layers", folder, "single", checkout / "out", start=start, epochs=0)
+    assert facts == {"groups": [0, 0]}
+    layer = backbones.layers(shared)[0]
     weight = (layer.albert_layers[0].ffn if family == "bert" else layer.intermediate.dense).weight
     assert weight.detach().numpy() == pytest.approx((both[0] + both[1]) / 2 if start == "mean" else both[0], abs=1e-6)
     native = "AlbertForSequenceClassification" if family == "bert" else "RobertaForSequenceClassification"
-    assert type(made).__name__ == native
+    assert type(shared).__name__ == native
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlnet"])
@@ -68,20 +68,20 @@ def test_layers_that_share_learn_the_states_of_the_teacher(family: str, checkout
 
     def states(model: Any) -> torch.Tensor:
         with torch.inference_mode():
-            found = backbones.encoder(model.eval())(**backbones.inputs(model, batch), output_hidden_states=True)
-        return torch.stack(found.hidden_states[1:])[:, batch["attention_mask"].bool()]
+            outputs = backbones.encoder(model.eval())(**backbones.inputs(model, batch), output_hidden_states=True)
+        return torch.stack(outputs.hidden_states[1:])[:, batch["attention_mask"].bool()]
 
     distances = []
     for epochs in (0, 10):
         out = checkout / f"out-{epochs}"
-        made, _ = compressed.compressed("share_layers", folder, "single", out, transfer_epochs=epochs, epochs=0)
-        distances.append((states(made) - states(model)).square().mean().item())
-        for own, old in zip(heads.head_parameters(made), heads.head_parameters(model), strict=True):
-            assert own.equal(old)
+        student, _ = compressed.compressed("share_layers", folder, "single", out, transfer_epochs=epochs, epochs=0)
+        distances.append((states(student) - states(model)).square().mean().item())
+        for new, old in zip(heads.head_parameters(student), heads.head_parameters(model), strict=True):
+            assert new.equal(old)
     assert distances[1] < 0.5 * distances[0], distances
 
 
-def test_what_cannot_be_shared_is_one_sentence(checkout: Path) -> None:
+def test_what_cannot_be_shared_fails_in_one_sentence(checkout: Path) -> None:
     folder = compressed.teacher("bert", "single", checkout / "teacher")
     with pytest.raises(UsageError, match="groups: 2 for 2 layers; take fewer"):
         compressed.compressed("share_layers", folder, "single", checkout / "out", groups=2)
@@ -95,25 +95,25 @@ def test_a_bert_under_a_head_of_ours_keeps_its_architecture(checkout: Path) -> N
     model = new_head.for_task(source, kinds.TASKS["single"], "mlp", "mean")
     (checkout / "teacher").mkdir()
     model_folder.save(model, checkout / "teacher", source, kinds.TASKS["single"])
-    made, _ = compressed.compressed("share_layers", checkout / "teacher", "single", checkout / "out")
-    assert type(made) is type(model)
+    shared, _ = compressed.compressed("share_layers", checkout / "teacher", "single", checkout / "out")
+    assert type(shared) is type(model)
     opened, _ = model_folder.load_tuned(checkout / "out")
     first, second = backbones.layers(opened)
     assert all(p is q for p, q in zip(first.parameters(), second.parameters(), strict=True))
     with torch.inference_mode():
-        assert opened(**INPUTS).logits.equal(made.eval()(**INPUTS).logits)
+        assert opened(**INPUTS).logits.equal(shared.eval()(**INPUTS).logits)
 
 
 @pytest.mark.parametrize("family", ["roberta", "modernbert"])
 @pytest.mark.parametrize("method", ["dynamic_int8", "static_int8", "q8bert", "group_quant"])
-def test_what_is_shared_is_rounded_and_stored_once(method: str, family: str, checkout: Path) -> None:
+def test_shared_weights_are_rounded_and_stored_once(method: str, family: str, checkout: Path) -> None:
     folder = compressed.teacher(family, "single", checkout / "teacher")
     compressed.compressed("share_layers", folder, "single", checkout / "shared")
-    made, _ = compressed.compressed(method, checkout / "shared", "single", checkout / "rounded")
+    rounded, _ = compressed.compressed(method, checkout / "shared", "single", checkout / "rounded")
     opened, _ = model_folder.load_tuned(checkout / "rounded")
-    taken = backbones.inputs(opened, INPUTS)
+    inputs = backbones.inputs(opened, INPUTS)
     with torch.inference_mode():
-        assert opened(**taken).logits.equal(made(**taken).logits)
+        assert opened(**inputs).logits.equal(rounded(**inputs).logits)
     norms = [[p for p in layer.parameters() if p.dim() == 1][-1] for layer in backbones.layers(opened)]
     assert norms[0] is norms[1]
     sizes = [cost.size(checkout / name)["parameters"] for name in ("shared", "rounded")]
@@ -127,14 +127,14 @@ def test_what_is_shared_is_rounded_and_stored_once(method: str, family: str, che
 def test_the_best_two_matrices_by_numpy() -> None:
     rng = np.random.default_rng(0)
     table = rng.normal(size=(30, 12)) @ rng.normal(size=(12, 12))
-    made = Factorized(30, 5, 12, padding_idx=0)
-    kept = made.fill(torch.from_numpy(table))
+    factorized = Factorized(30, 5, 12, padding_idx=0)
+    share = factorized.fill(torch.from_numpy(table))
     u, s, vt = np.linalg.svd(table, full_matrices=False)
-    found = (made.words.weight @ made.up.weight.T).detach().numpy()
-    assert found == pytest.approx(u[:, :5] * s[:5] @ vt[:5], abs=1e-4)
-    assert np.linalg.norm(table - found) ** 2 == pytest.approx((s[5:] ** 2).sum(), rel=1e-4)  # Eckart and Young
-    assert kept == pytest.approx((s[:5] ** 2).sum() / (s**2).sum())
-    assert made(torch.tensor([[3, 4]]))[0].detach().numpy() == pytest.approx(found[3:5], abs=1e-5)
+    product = (factorized.words.weight @ factorized.up.weight.T).detach().numpy()
+    assert product == pytest.approx(u[:, :5] * s[:5] @ vt[:5], abs=1e-4)
+    assert np.linalg.norm(table - product) ** 2 == pytest.approx((s[5:] ** 2).sum(), rel=1e-4)  # Eckart and Young
+    assert share == pytest.approx((s[:5] ** 2).sum() / (s**2).sum())
+    assert factorized(torch.tensor([[3, 4]]))[0].detach().numpy() == pytest.approx(product[3:5], abs=1e-5)
 
 
 def test_an_encoder_takes_its_table_apart_once() -> None:
@@ -149,12 +149,12 @@ def test_an_encoder_takes_its_table_apart_once() -> None:
 
     encoder = Encoder()
     encoder.words = table
-    made = Factorized.put(encoder, 2)
-    assert Factorized.put(encoder, 2) is made
-    assert (made.rank, made(torch.tensor([1])).shape) == (2, (1, 4))
+    factorized = Factorized.put(encoder, 2)
+    assert Factorized.put(encoder, 2) is factorized
+    assert (factorized.rank, factorized(torch.tensor([1])).shape) == (2, (1, 4))
 
 
-def test_a_size_that_saves_nothing_is_one_sentence(checkout: Path) -> None:
+def test_a_size_that_saves_nothing_fails_in_one_sentence(checkout: Path) -> None:
     folder = compressed.teacher("bert", "single", checkout / "teacher")
     with pytest.raises(UsageError, match=r"size: 32 makes a table of \d+ x 32 no smaller; take up to \d+"):
         compressed.compressed("factorize_embeddings", folder, "single", checkout / "out", size=32)

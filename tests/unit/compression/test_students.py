@@ -22,30 +22,32 @@ def teacher(family: str, place: Path, layers: int = 4) -> Any:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_narrow_student_keeps_the_proportions_of_its_family(family: str, checkout: Path) -> None:
-    given = teacher(family, checkout)
-    student = students.build(given, {"layers": 3, "hidden_size": 16}, range(3), 1)
-    own, config = backbones.encoder(student).config, backbones.encoder(given).config
+    source = teacher(family, checkout)
+    student = students.build(source, {"layers": 3, "hidden_size": 16}, range(3), 1)
+    student_config, config = backbones.encoder(student).config, backbones.encoder(source).config
     assert students.depth(student) == 3
-    assert own.hidden_size == 16
+    assert student_config.hidden_size == 16
     heads = config.num_attention_heads
-    assert own.num_attention_heads == (heads if family == "mobilebert" else heads // 2)
-    name = next(name for name in students.FEED_FORWARD if hasattr(own, name))
-    assert getattr(own, name) == getattr(config, name) // 2
-    assert backbones.encoder(given).config.hidden_size == 32, "the teacher's config stays as it is"
-    again = students.build(given, {"layers": 3, "hidden_size": 16}, range(3), 1)
+    assert student_config.num_attention_heads == (heads if family == "mobilebert" else heads // 2)
+    name = next(name for name in students.FEED_FORWARD if hasattr(student_config, name))
+    assert getattr(student_config, name) == getattr(config, name) // 2
+    assert backbones.encoder(source).config.hidden_size == 32, "the teacher's config stays as it is"
+    again = students.build(source, {"layers": 3, "hidden_size": 16}, range(3), 1)
     assert backbones.digest(again) == backbones.digest(student)
 
 
-@pytest.mark.parametrize("family", [each for each in FAMILIES if each != "albert"])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
 def test_layers_and_all_around_them_are_the_teachers(family: str, checkout: Path) -> None:
-    given = teacher(family, checkout)
-    student = students.build(given, {"layers": 2}, [0, 2], 1)
-    students.take_over(student, given, [0, 2])
+    source = teacher(family, checkout)
+    student = students.build(source, {"layers": 2}, [0, 2], 1)
+    students.take_over(student, source, [0, 2])
     for mine, theirs in ((0, 0), (1, 2)):
-        one, other = (backbones.layers(model)[i].state_dict() for model, i in ((student, mine), (given, theirs)))
-        assert one
-        assert all(tensor.equal(other[name]) for name, tensor in one.items())
-    whole, around = given.state_dict(), 0
+        student_layer, source_layer = (
+            backbones.layers(model)[i].state_dict() for model, i in ((student, mine), (source, theirs))
+        )
+        assert student_layer
+        assert all(tensor.equal(source_layer[name]) for name, tensor in student_layer.items())
+    whole, around = source.state_dict(), 0
     inside = ("layer.", "layers.")
     for name, tensor in student.state_dict().items():
         if not any(part in name for part in inside):
@@ -55,14 +57,14 @@ def test_layers_and_all_around_them_are_the_teachers(family: str, checkout: Path
 
 
 def test_a_shallow_albert_has_all_of_the_teachers_weights(checkout: Path) -> None:
-    given = teacher("albert", checkout)
-    student = students.shallower(SimpleNamespace(teacher=given, seed=1), [0, 2])  # type: ignore[arg-type]
+    source = teacher("albert", checkout)
+    student = students.shallower(SimpleNamespace(teacher=source, seed=1), [0, 2])  # type: ignore[arg-type]
     assert students.depth(student) == 2
-    assert backbones.digest(student) == backbones.digest(given)
+    assert backbones.digest(student) == backbones.digest(source)
 
 
 @pytest.mark.parametrize(
-    ("kept", "wanted"),
+    ("layers", "expected"),
     [
         ([0, 2, 4], [0, 1, 2]),
         ([0, 1], [0]),
@@ -74,29 +76,29 @@ def test_a_shallow_albert_has_all_of_the_teachers_weights(checkout: Path) -> Non
     ],
 )
 def test_each_layer_of_a_shallow_albert_is_the_one_that_it_was(
-    kept: list[int], wanted: list[int], checkout: Path
+    layers: list[int], expected: list[int], checkout: Path
 ) -> None:
     """Of six layers in three groups: as few groups as can be, each with the weights of the teacher's group."""
     torch.manual_seed(2)
-    given = teacher("albert", checkout)
-    config = given.config
+    source = teacher("albert", checkout)
+    config = source.config
     config.num_hidden_layers, config.num_hidden_groups = 6, 3
-    given = type(given)(config).eval()
-    student = students.shallower(SimpleNamespace(teacher=given, seed=1), kept)  # type: ignore[arg-type]
-    own, theirs = (backbones.layers(model) for model in (student, given))
-    assert students.depth(student) == len(kept)
-    assert len(own) == len(wanted)
-    for layer, number in zip(own, wanted, strict=True):
+    source = type(source)(config).eval()
+    student = students.shallower(SimpleNamespace(teacher=source, seed=1), layers)  # type: ignore[arg-type]
+    student_layers, theirs = (backbones.layers(model) for model in (student, source))
+    assert students.depth(student) == len(layers)
+    assert len(student_layers) == len(expected)
+    for layer, number in zip(student_layers, expected, strict=True):
         assert backbones.digest(layer) == backbones.digest(theirs[number])
-    passed = [wanted[group] for group in shapes.divided(len(kept), len(wanted))]
-    assert passed == [shapes.divided(6, 3)[number] for number in kept]
+    passed = [expected[group] for group in shapes.divided(len(layers), len(expected))]
+    assert passed == [shapes.divided(6, 3)[number] for number in layers]
 
 
 def test_kinds_of_layers_are_those_of_the_layers_that_stay(checkout: Path) -> None:
-    given = teacher("modernbert", checkout)
+    source = teacher("modernbert", checkout)
     types = ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]
-    given.config.layer_types = types
-    for kept, wanted in (([0, 3], [types[0], types[3]]), ([0, 2], [types[0], types[2]])):
-        found = students.build(given, {"layers": 2}, kept, 1)
-        assert found.config.layer_types == wanted
-        assert [layer.attention_type for layer in backbones.layers(found)] == wanted
+    source.config.layer_types = types
+    for layers, expected in (([0, 3], [types[0], types[3]]), ([0, 2], [types[0], types[2]])):
+        student = students.build(source, {"layers": 2}, layers, 1)
+        assert student.config.layer_types == expected
+        assert [layer.attention_type for layer in backbones.layers(student)] == expected

@@ -47,7 +47,7 @@ class Student:
 
     def scores(self, layer: int, row: int) -> np.ndarray:
         """Of the tokens of one row: (h, t, t)."""
-        queries, keys = (each[row, :, : LENGTHS[row]] for each in self.attention[layer - 1])
+        queries, keys = (heads[row, :, : LENGTHS[row]] for heads in self.attention[layer - 1])
         return np.einsum("hqd,hkd->hqk", queries, keys)
 
     def seen(self, attention: bool) -> states.Seen:
@@ -65,25 +65,28 @@ class Teacher:
 
     def scores(self, layer: int, row: int) -> np.ndarray:
         """Of the tokens of one row: (h, t, t)."""
-        parts = (each[layer - 1][row, : LENGTHS[row]].reshape(-1, HEADS, SIZE) for each in (self.queries, self.keys))
+        parts = (
+            states_of[layer - 1][row, : LENGTHS[row]].reshape(-1, HEADS, SIZE)
+            for states_of in (self.queries, self.keys)
+        )
         return np.einsum("qhd,khd->hqk", *parts)
 
     def told(self, hidden: tuple[int, ...] = (), first: tuple[int, ...] = (), attention: tuple[int, ...] = ()) -> Any:
-        found = {"logits": self.logits}
-        found |= {f"hidden.{layer}": self.hidden[layer] for layer in hidden}
-        found |= {f"first.{layer}": self.hidden[layer][:, 0] for layer in first}
-        found |= {f"queries.{layer}": self.queries[layer - 1] for layer in attention}
-        found |= {f"keys.{layer}": self.keys[layer - 1] for layer in attention}
-        return {name: tensor(array) for name, array in found.items()}
+        arrays = {"logits": self.logits}
+        arrays |= {f"hidden.{layer}": self.hidden[layer] for layer in hidden}
+        arrays |= {f"first.{layer}": self.hidden[layer][:, 0] for layer in first}
+        arrays |= {f"queries.{layer}": self.queries[layer - 1] for layer in attention}
+        arrays |= {f"keys.{layer}": self.keys[layer - 1] for layer in attention}
+        return {name: tensor(array) for name, array in arrays.items()}
 
 
 @pytest.fixture
 def lost(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[float, int]]:
     """The loss of a student without a model: `states.see` is tested beside it."""
 
-    def of(loss: Any, student: Student, told: Any, model: Any = None) -> tuple[float, int]:
+    def of(loss: Any, student: Student, outputs: Any, model: Any = None) -> tuple[float, int]:
         monkeypatch.setattr(states, "see", lambda model, kind, batch, attention=False: student.seen(attention))
-        total, count = loss(model, batch(), told, kind="single")
+        total, count = loss(model, batch(), outputs, kind="single")
         return float(total.detach()), int(count)
 
     return of
@@ -107,37 +110,40 @@ def unit(vector: np.ndarray) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def test_distilbert(lost: Any) -> None:
+def test_the_distilbert_loss_agrees_with_numpy(lost: Any) -> None:
     """5 L_ce + 2 CE + L_cos of the last layers, weighed as the authors do, with the labels for masked tokens."""
     student, teacher = Student(2), Teacher(4)
     params = distilbert.Params(temperature=3.0)
     assert (params.soft, params.hard, params.cosine) == (5, 2, 1)
-    wanted = 2 * hard(student)
+    expected = 2 * hard(student)
     for row in TAUGHT:
-        wanted += 5 * soft(student.logits[row], teacher.logits[row], 3.0)
-        own, other = (each.hidden[-1][row, : LENGTHS[row]] for each in (student, teacher))
-        wanted += np.mean([1 - unit(s) @ unit(t) for s, t in zip(own, other, strict=True)])
-    found = lost(partial(distilbert.loss, params=params, last=4), student, teacher.told(hidden=(4,)))
-    assert found == (pytest.approx(wanted, rel=1e-4), 2)
+        expected += 5 * soft(student.logits[row], teacher.logits[row], 3.0)
+        student_rows, teacher_rows = (model.hidden[-1][row, : LENGTHS[row]] for model in (student, teacher))
+        expected += np.mean([1 - unit(s) @ unit(t) for s, t in zip(student_rows, teacher_rows, strict=True)])
+    loss_found = lost(partial(distilbert.loss, params=params, last=4), student, teacher.told(hidden=(4,)))
+    assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
 
 
-def test_pkd(lost: Any) -> None:
+def test_the_pkd_loss_agrees_with_numpy(lost: Any) -> None:
     """(1 - alpha) CE + alpha L_DS + beta L_PT (eq. 8); layers 1 and 2 of three follow layers 2 and 4 of six."""
     student, teacher = Student(3), Teacher(6)
     taught = pkd.followed(6, 3, "skip")
     assert taught == (2, 4)
     params = pkd.Params(layers=3, alpha=0.2, beta=10.0, temperature=5.0)
-    wanted = 0.8 * hard(student)
+    expected = 0.8 * hard(student)
     for row in TAUGHT:
-        wanted += 0.2 * soft(student.logits[row], teacher.logits[row], 5.0)
-        pairs = [(student.hidden[own][row, 0], teacher.hidden[other][row, 0]) for own, other in ((1, 2), (2, 4))]
-        wanted += 10.0 * np.mean([(unit(s) - unit(t)) ** 2 for s, t in pairs])
-    found = lost(partial(pkd.loss, params=params, taught=taught), student, teacher.told(first=taught))
-    assert found == (pytest.approx(wanted, rel=1e-4), 2)
+        expected += 0.2 * soft(student.logits[row], teacher.logits[row], 5.0)
+        pairs = [
+            (student.hidden[student_layer][row, 0], teacher.hidden[teacher_layer][row, 0])
+            for student_layer, teacher_layer in ((1, 2), (2, 4))
+        ]
+        expected += 10.0 * np.mean([(unit(s) - unit(t)) ** 2 for s, t in pairs])
+    loss_found = lost(partial(pkd.loss, params=params, taught=taught), student, teacher.told(first=taught))
+    assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
-def test_the_first_stage_of_tinybert(weight: float, lost: Any) -> None:
+def test_the_loss_of_tinyberts_first_stage_agrees_with_numpy(weight: float, lost: Any) -> None:
     """L_embd + sum of L_hidn + L_attn (eq. 6 to 9); layers 1 and 2 follow layers 2 and 4, by matrices W_e and W_h."""
     student, teacher = Student(2), Teacher(4)
     model = tinybert.Projected.__new__(tinybert.Projected)
@@ -147,32 +153,32 @@ def test_the_first_stage_of_tinybert(weight: float, lost: Any) -> None:
         torch.nn.Linear(5, 5, False),
         torch.nn.Linear(5, 5, False),
     )
-    matrices = [each.weight.detach().double().numpy().T for each in (model.of_embeddings, model.of_layers)]
+    matrices = [linear.weight.detach().double().numpy().T for linear in (model.of_embeddings, model.of_layers)]
     assert not np.allclose(*matrices)
-    wanted = 0.0
+    expected = 0.0
     for row in TAUGHT:
         inside = np.s_[row, : LENGTHS[row]]
-        for own, other in ((0, 0), (1, 2), (2, 4)):
-            projected = student.hidden[own][inside] @ matrices[own > 0]
-            wanted += ((projected - teacher.hidden[other][inside]) ** 2).mean()
-        for own, other in ((1, 2), (2, 4)):
-            wanted += weight * ((student.scores(own, row) - teacher.scores(other, row)) ** 2).mean()
-    told = teacher.told(hidden=(0, 2, 4), attention=(2, 4) if weight else ())
-    found = lost(partial(tinybert.inside, taught=(2, 4), attention=weight), student, told, model)
-    assert found == (pytest.approx(wanted, rel=1e-4), 2)
+        for student_layer, teacher_layer in ((0, 0), (1, 2), (2, 4)):
+            projected = student.hidden[student_layer][inside] @ matrices[student_layer > 0]
+            expected += ((projected - teacher.hidden[teacher_layer][inside]) ** 2).mean()
+        for student_layer, teacher_layer in ((1, 2), (2, 4)):
+            expected += weight * ((student.scores(student_layer, row) - teacher.scores(teacher_layer, row)) ** 2).mean()
+    outputs = teacher.told(hidden=(0, 2, 4), attention=(2, 4) if weight else ())
+    loss_found = lost(partial(tinybert.inside, taught=(2, 4), attention=weight), student, outputs, model)
+    assert loss_found == (pytest.approx(expected, rel=1e-4), 2)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
-def test_the_first_stage_of_mobile(weight: float, lost: Any) -> None:
+def test_the_loss_of_mobiles_first_stage_agrees_with_numpy(weight: float, lost: Any) -> None:
     """The sum over layers of L_FMT + L_AT (section 3.5): states' squared difference, attention's divergence."""
     student, teacher = Student(3), Teacher(3)
-    wanted = 0.0
+    expected = 0.0
     for row in TAUGHT:
         inside = np.s_[row, : LENGTHS[row]]
         for layer in (1, 2, 3):
-            wanted += ((student.hidden[layer][inside] - teacher.hidden[layer][inside]) ** 2).mean()
-            q, p = (softmax(each.scores(layer, row)) for each in (student, teacher))
-            wanted += weight * (p * np.log(p / q)).sum(axis=-1).mean()
-    told = teacher.told(hidden=(1, 2, 3), attention=(1, 2, 3) if weight else ())
-    found = lost(partial(transfer.inside, attention=weight), student, told)
-    assert found == (pytest.approx(wanted, rel=1e-4), 2)
+            expected += ((student.hidden[layer][inside] - teacher.hidden[layer][inside]) ** 2).mean()
+            q, p = (softmax(model.scores(layer, row)) for model in (student, teacher))
+            expected += weight * (p * np.log(p / q)).sum(axis=-1).mean()
+    outputs = teacher.told(hidden=(1, 2, 3), attention=(1, 2, 3) if weight else ())
+    loss_found = lost(partial(transfer.inside, attention=weight), student, outputs)
+    assert loss_found == (pytest.approx(expected, rel=1e-4), 2)

@@ -24,11 +24,11 @@ def test_an_entry_is_found_by_its_name_or_the_names_are_said(checkout: Path) -> 
     assert params.entry("encode", "other", Asked) == Asked(plugin="q", seed=3)
     with pytest.raises(UsageError) as caught:
         params.entry("encode", "mime", Asked)
-    said = "params.yaml: encode: no entry 'mime' (did you mean 'mine'?); there are: mine, other"
-    assert str(caught.value) == said
+    message = "params.yaml: encode: no entry 'mime' (did you mean 'mine'?); there are: mine, other"
+    assert str(caught.value) == message
 
 
-def test_what_an_entry_does_not_know_is_its_plugins() -> None:
+def test_keys_unknown_to_an_entry_belong_to_its_plugin() -> None:
     entry = Asked.model_validate({"plugin": "p", "layers": 4})
     assert params.options(entry, Options, "encode.mine") == Options(layers=4)
     assert params.options(entry, Options, "encode.mine", seed=entry.seed) == Options(layers=4, seed=1)

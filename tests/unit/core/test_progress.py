@@ -11,10 +11,10 @@ def test_a_rate_is_of_what_this_run_did(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     seconds = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: seconds)
-    for before, said in ((0, "0.5/s, about 180 s left"), (8, "0.1/s, about 900 s left")):
+    for before, rate in ((0, "0.5/s, about 180 s left"), (8, "0.1/s, about 900 s left")):
         with progress("training", 100, "steps", before) as advance:
             seconds += 2 * PLAIN_SECONDS / 3
             advance(before + 1)  # too early for a line
             seconds += PLAIN_SECONDS / 3 + 5
             advance(10, "loss 1.0000")
-        assert capsys.readouterr().err == f"training: 10 of 100 steps loss 1.0000, {said}\n"
+        assert capsys.readouterr().err == f"training: 10 of 100 steps loss 1.0000, {rate}\n"

@@ -16,7 +16,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, **options: Any) -> lis
     calls: list[tuple[tuple, dict]] = []
     monkeypatch.setattr(sys, "argv", ["stage", *arguments])
     Path("params.yaml").touch()
-    stage.run("stage", lambda *given, **named: calls.append((given, named)), **options)
+    stage.run("stage", lambda *arguments, **named: calls.append((arguments, named)), **options)
     return calls
 
 
@@ -57,7 +57,7 @@ def test_every_stage_can_be_quiet(checkout: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_mistake_is_one_sentence_or_a_traceback(
+def test_a_mistake_prints_one_sentence_or_with_debug_a_traceback(
     debug: bool, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def wrong(key: str) -> None:
@@ -68,6 +68,6 @@ def test_a_mistake_is_one_sentence_or_a_traceback(
     with pytest.raises(SystemExit) as refused:
         stage.run("stage", wrong)
     assert refused.value.code == 2
-    said = capsys.readouterr().err
-    assert said.endswith("stage mine: params.yaml: wrong\n")
-    assert ("Traceback" in said) == debug
+    printed = capsys.readouterr().err
+    assert printed.endswith("stage mine: params.yaml: wrong\n")
+    assert ("Traceback" in printed) == debug

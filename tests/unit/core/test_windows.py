@@ -21,8 +21,8 @@ def at(text: str) -> datetime:
 
 
 def names(policy: str, first: str, scheduled: str, now: str, every: Every = "day") -> list[str]:
-    found = due(Window.named(first, every), policy, at(scheduled), at(now))  # type: ignore[arg-type]
-    return [window.name for window in found]
+    windows = due(Window.named(first, every), policy, at(scheduled), at(now))  # type: ignore[arg-type]
+    return [window.name for window in windows]
 
 
 @given(TIMES, EVERY)
@@ -34,9 +34,9 @@ def test_a_time_lies_in_its_window_and_its_name_leads_back(time: datetime, every
 
 
 @given(TIMES, TIMES, EVERY)
-def test_windows_follow_each_other_without_a_gap(one: datetime, other: datetime, every: Every) -> None:
-    first = Window.at(min(one, other), every)
-    last = Window.at(min(max(one, other), first.begin + 40 * LENGTH[every]), every)
+def test_windows_follow_each_other_without_a_gap(time: datetime, other_time: datetime, every: Every) -> None:
+    first = Window.at(min(time, other_time), every)
+    last = Window.at(min(max(time, other_time), first.begin + 40 * LENGTH[every]), every)
     windows = between(first, last)
     assert (windows[0], windows[-1]) == (first, last)
     assert all(a.end == b.begin for a, b in itertools.pairwise(windows))
@@ -88,7 +88,7 @@ def test_nothing_is_done_that_has_not_ended_or_is_before_the_first(
         assert window.end <= now
 
 
-def test_hours_are_done_each() -> None:
+def test_every_hour_is_scored() -> None:
     assert names("all", "2026-11-23T07", "2026-11-23T09", "2026-11-23T09:30", "hour") == [
         "2026-11-23T07",
         "2026-11-23T08",

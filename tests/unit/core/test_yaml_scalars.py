@@ -51,8 +51,8 @@ def test_words_that_are_truths_in_yaml_1_1_alone_are_texts(tmp_path: Path) -> No
     """`gate: off` and `acceleration: off` stand in params files; DVC reads the text, and so does this reader."""
     file, words = tmp_path / "params.yaml", "off OFF on yes Yes no NO y n"
     file.write_text("".join(f"{word}: {word}\n" for word in words.split()) + "right: true\nwrong: False\n")
-    wanted = {word: word for word in words.split()} | {"right": True, "wrong": False}
-    assert yaml_file.read(file, "") == wanted == YAML(typ="safe", pure=True).load(file)
+    expected = {word: word for word in words.split()} | {"right": True, "wrong": False}
+    assert yaml_file.read(file, "") == expected == YAML(typ="safe", pure=True).load(file)
 
 
 def test_a_key_that_is_true_or_false_takes_such_a_word(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ def test_mrpc_is_msrs_files_and_a_list_of_dev_ids(tmp_path: Path) -> None:
     (tmp_path / "msr_paraphrase_train.txt").write_text(header + '1\t10\t11\tHe said "a\tHe says a\n0\t12\t13\tb\tc\n')
     (tmp_path / "msr_paraphrase_test.txt").write_text(header + "1\t20\t21\td\te\n")
     (tmp_path / "mrpc_dev_ids.tsv").write_text("12\t13\n")
-    found = {s: list(glue.parse(tmp_path, glue.TASKS["MRPC"], s, glue.Params())) for s in ("train", "dev", "test")}
-    assert [(row["id"], row["text"], row["label"]) for row in found["train"]] == [("10-11", 'He said "a', "equivalent")]
-    assert [(row["id"], row["label"]) for row in found["dev"]] == [("12-13", "not_equivalent")]
-    assert len(found["test"]) == 1
+    splits = {s: list(glue.parse(tmp_path, glue.TASKS["MRPC"], s, glue.Params())) for s in ("train", "dev", "test")}
+    assert [(row["id"], row["text"], row["label"]) for row in splits["train"]] == [
+        ("10-11", 'He said "a', "equivalent")
+    ]
+    assert [(row["id"], row["label"]) for row in splits["dev"]] == [("12-13", "not_equivalent")]
+    assert len(splits["test"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_mrpc_is_msrs_files_and_a_list_of_dev_ids(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_glues_archives(
+def test_glue_archives_are_parsed(
     name: str, archive: str, member: str, split: str, content: str, row: dict, tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(tmp_path / archive, "w") as out:
@@ -68,7 +70,7 @@ def test_swags_endings_follow_the_second_sentences_beginning(tmp_path: Path) -> 
     assert (row["text"], row["label"]) == ("She sits.", "2")
 
 
-def test_jnli_and_jsquad(tmp_path: Path) -> None:
+def test_jnli_and_jsquad_are_parsed(tmp_path: Path) -> None:
     import json
 
     (tmp_path / "valid-v1.3.json").write_text(

@@ -26,9 +26,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rows_are_told_in_numbers(folder: Path) -> None:
-    found = expectations.quality(folder, Task("t", "single", ("a", "b")))
-    train = found["splits"]["train"]
+def test_quality_counts_the_rows(folder: Path) -> None:
+    quality = expectations.quality(folder, Task("t", "single", ("a", "b")))
+    train = quality["splits"]["train"]
     assert train["rows"] == 6
     assert train["labels"] == {"a": 3, "b": 3}
     assert train["duplicates"] == {"rows": 1, "ids": ["train-1"]}
@@ -38,7 +38,7 @@ def test_rows_are_told_in_numbers(folder: Path) -> None:
     assert train["letters"] == {"japanese": 3, "latin": 2}
     assert train["characters"]["max"] == len(LONG)
     assert sum(train["lengths"].values()) == 6
-    assert found["shared_between_splits"] == {"train, test": {"rows": 1, "ids": ["test-0"]}}
+    assert quality["shared_between_splits"] == {"train, test": {"rows": 1, "ids": ["test-0"]}}
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def test_rows_are_told_in_numbers(folder: Path) -> None:
         ({"no_leakage": True}, r"1 rows are in both of train, test, such as \['test-0'\]"),
     ],
 )
-def test_what_is_not_as_expected_stops_or_is_said(
+def test_unexpected_rows_stop_the_stage_or_warn(
     expect: dict[str, Any],
     sentence: str,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = expectations.quality(folder, Task("t", "single", ("a", "b")))
-    expectations.check(found, Expect(), "it")
+    quality = expectations.quality(folder, Task("t", "single", ("a", "b")))
+    expectations.check(quality, Expect(), "it")
     with pytest.raises(InputError, match=sentence):
-        expectations.check(found, Expect(**expect), "it")
+        expectations.check(quality, Expect(**expect), "it")
     monkeypatch.delenv("BERTLINE_QUIET")
-    expectations.check(found, Expect(**expect, warn=True), "it")
+    expectations.check(quality, Expect(**expect, warn=True), "it")
     assert capsys.readouterr().err.startswith("it: ")
 
 
@@ -73,17 +73,17 @@ def test_answers_that_do_not_stand_at_their_place_are_counted(
     answers = [[{"text": "犬", "start": 0}], [{"text": "犬", "start": 1}], []]
     rows = [{"id": str(i), "question": "何？", "context": "犬が好き", "answers": a} for i, a in enumerate(answers)]
     tables.write(tmp_path / "dev.parquet", tables.batches(rows, schema.ROWS["span"]), schema.ROWS["span"])
-    found = expectations.quality(tmp_path, Task("t", "span", splits=("dev",)))
-    assert found["splits"]["dev"]["unmatched"] == {"rows": 1, "ids": ["1"]}
-    assert found["splits"]["dev"]["labels"] == {"answerable": 2, "unanswerable": 1}
+    quality = expectations.quality(tmp_path, Task("t", "span", splits=("dev",)))
+    assert quality["splits"]["dev"]["unmatched"] == {"rows": 1, "ids": ["1"]}
+    assert quality["splits"]["dev"]["labels"] == {"answerable": 2, "unanswerable": 1}
     monkeypatch.delenv("BERTLINE_QUIET")
-    expectations.check(found, Expect(), "it")
+    expectations.check(quality, Expect(), "it")
     assert "1 rows with an answer that is not the text at its position, such as ['1']" in capsys.readouterr().err
     with pytest.raises(InputError, match="an answer that is not the text at its position"):
-        expectations.check(found, Expect(), "it", strict=True)
+        expectations.check(quality, Expect(), "it", strict=True)
 
 
-def told(
+def warnings_of(
     folder: Path, task: Task, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch, **expect: Any
 ) -> list[str]:
     """What prepare says of rows, without the entry's name."""
@@ -94,11 +94,11 @@ def told(
 
 
 def write(folder: Path, split: str, kind: str, *rows: dict[str, Any]) -> None:
-    made = [{"id": f"{split}-{i}", **row} for i, row in enumerate(rows)]
-    tables.write(folder / f"{split}.parquet", tables.batches(made, schema.ROWS[kind]), schema.ROWS[kind])
+    numbered = [{"id": f"{split}-{i}", **row} for i, row in enumerate(rows)]
+    tables.write(folder / f"{split}.parquet", tables.batches(numbered, schema.ROWS[kind]), schema.ROWS[kind])
 
 
-def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
+def test_dirty_labels_and_texts_are_reported_with_their_param(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = ["billing"] * 5 + ["Billing "] * 3 + ["ＢＩＬＬＩＮＧ"] + ["other"] * 3
@@ -111,7 +111,7 @@ def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
     write(tmp_path, "train", "single", *rows)
     write(tmp_path, "test", "single", {"text": "text 3", "label": "billing"}, {"text": "text 3", "label": "billing"})
     task = Task("t", "single", tuple(sorted({*labels})))
-    assert told(tmp_path, task, capsys, monkeypatch) == [
+    assert warnings_of(tmp_path, task, capsys, monkeypatch) == [
         "train has 1 empty texts, such as ['train-14']; `expect: {max_empty: 0}` refuses them",
         "train has 2 duplicate rows, such as ['train-12', 'train-13']; `expect: {max_duplicates: 0}` refuses them",
         "train has 1 rows whose text has a different label in an earlier row, such as ['train-12']; "
@@ -125,39 +125,39 @@ def test_dirty_labels_and_texts_are_told_with_the_key_that_decides(
         "2 rows are in both of train, test, such as ['test-0']; `expect: {no_leakage: true}` refuses them",
     ]
     limits = {"max_empty": 0.5, "max_duplicates": 0.6, "max_conflicts": 0.1, "no_leakage": True, "warn": True}
-    silent = told(tmp_path, task, capsys, monkeypatch, **limits)
+    silent = warnings_of(tmp_path, task, capsys, monkeypatch, **limits)
     assert not [line for line in silent if "refuses" in line]
     with pytest.raises(InputError, match="1 rows whose text has a different label in an earlier row"):
         expectations.check(expectations.quality(tmp_path, task), Expect(max_conflicts=0.0), "it")
 
 
-def test_clean_rows_are_told_nothing_of(
+def test_clean_rows_give_no_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for split in ("train", "test"):
         write(tmp_path, split, "single", *({"text": f"{split} {i}", "label": "ab"[i % 2]} for i in range(8)))
-    assert told(tmp_path, Task("t", "single", ("a", "b")), capsys, monkeypatch) == []
+    assert warnings_of(tmp_path, Task("t", "single", ("a", "b")), capsys, monkeypatch) == []
 
 
 def test_a_pair_is_the_same_with_its_sides_swapped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"text": "a cat", "text_pair": "an animal", "label": "yes"}
-    swapped = given | {"text": "an animal", "text_pair": "a cat"}
+    pair = {"text": "a cat", "text_pair": "an animal", "label": "yes"}
+    swapped = pair | {"text": "an animal", "text_pair": "a cat"}
     write(
         tmp_path,
         "train",
         "pair",
-        given,
+        pair,
         swapped,
-        given | {"label": "no"},
-        *[given | {"text": f"{i}"} for i in range(4)],
+        pair | {"label": "no"},
+        *[pair | {"text": f"{i}"} for i in range(4)],
     )
     write(tmp_path, "test", "pair", swapped)
     task = Task("t", "pair", ("no", "yes"))
-    found = expectations.quality(tmp_path, task)
-    assert found["splits"]["train"]["swapped"] == {"rows": 1, "ids": ["train-1"]}
-    assert found["splits"]["train"]["conflicts"] == {"rows": 1, "ids": ["train-2"]}
-    assert found["shared_between_splits"]["train, test"] == {"rows": 1, "ids": ["test-0"]}
-    said = told(tmp_path, task, capsys, monkeypatch)
-    assert "train has 1 pairs that an earlier row has with its texts swapped, such as ['train-1']" in said
+    quality = expectations.quality(tmp_path, task)
+    assert quality["splits"]["train"]["swapped"] == {"rows": 1, "ids": ["train-1"]}
+    assert quality["splits"]["train"]["conflicts"] == {"rows": 1, "ids": ["train-2"]}
+    assert quality["shared_between_splits"]["train, test"] == {"rows": 1, "ids": ["test-0"]}
+    printed = warnings_of(tmp_path, task, capsys, monkeypatch)
+    assert "train has 1 pairs that an earlier row has with its texts swapped, such as ['train-1']" in printed

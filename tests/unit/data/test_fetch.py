@@ -56,7 +56,7 @@ def test_a_download_that_is_cut_goes_on_where_it_was(server: str, tmp_path: Path
     assert Handler.asked == [None, f"bytes={len(CONTENT) // 2}-"]
 
 
-def test_what_is_there_and_right_is_not_fetched_again(server: str, tmp_path: Path) -> None:
+def test_a_verified_file_is_not_fetched_again(server: str, tmp_path: Path) -> None:
     source = Source("f", url=f"{server}/f", size_bytes=len(CONTENT), sha256=SHA)
     fetch(source, tmp_path / "raw")
     fetch(source, tmp_path / "raw")
@@ -69,7 +69,7 @@ def test_a_wrong_checksum_names_both_and_leaves_nothing(server: str, tmp_path: P
     assert list((tmp_path / "raw").iterdir()) == []
 
 
-def test_a_part_of_a_checksum_is_no_checksum_and_what_is_not_checked_is_told(
+def test_a_partial_checksum_is_refused_and_unchecked_files_are_reported(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
@@ -101,7 +101,7 @@ def test_a_mirror_folder_serves(scheme: str, tmp_path: Path, monkeypatch: pytest
     assert [file.read_bytes() for file in fetch(source, tmp_path / "raw")] == [CONTENT]
 
 
-def test_an_unreachable_address_is_one_sentence(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_address_fails_in_one_sentence(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTLINE_BACKOFF", "0")
     with pytest.raises(InputError, match=r"to use a copy, name a folder that holds .* in BERTLINE_MIRROR"):
         fetch(Source("f", url="http://127.0.0.1:1/f"), checkout)
@@ -155,9 +155,9 @@ def test_only_some_files_may_be_asked_for(mirror: Path, tmp_path: Path) -> None:
 
 def test_many_files_come_together(server: str, tmp_path: Path) -> None:
     sources = [Source(f"f{i}", url=f"{server}/f{i}", size_bytes=len(CONTENT), sha256=SHA) for i in range(12)]
-    found = fetch_all(sources, tmp_path / "raw")
-    assert [file.name for file in found] == [source.name for source in sources]
-    assert all(file.read_bytes() == CONTENT for file in found)
+    files = fetch_all(sources, tmp_path / "raw")
+    assert [file.name for file in files] == [source.name for source in sources]
+    assert all(file.read_bytes() == CONTENT for file in files)
 
 
 def test_what_has_no_address_says_where_it_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +177,6 @@ def test_a_file_is_copied_where_it_cannot_be_linked(checkout: Path, monkeypatch:
         Path("params.yaml").write_text("ingest: {it: {corpus: livedoor, edition: samples}}")
         monkeypatch.delenv("BERTLINE_MIRROR", raising=False)
         ingest.main("it")
-        (found,) = (file for file in Path("artifacts/raw/it").iterdir() if file.name != "provenance.json")
-        assert found.stat().st_nlink == 1
-        assert found.stat().st_size > 1000
+        (file,) = (file for file in Path("artifacts/raw/it").iterdir() if file.name != "provenance.json")
+        assert file.stat().st_nlink == 1
+        assert file.stat().st_size > 1000

@@ -22,17 +22,17 @@ from tests.support.file_texts import IOB1, IOB2, SQUAD
 def rows(path: Path, **options: Any) -> list[dict[str, Any]]:
     params = custom.Params(files={"train": path.name}, **options)
     task = custom.task(path.parent, "", params)
-    found = list(custom.parse(path.parent, task, "train", params))
-    list(tables.batches(iter(found), schema.ROWS[params.kind]))  # every row fits its schema
-    return found
+    parsed = list(custom.parse(path.parent, task, "train", params))
+    list(tables.batches(iter(parsed), schema.ROWS[params.kind]))  # every row fits its schema
+    return parsed
 
 
 def test_squads_questions_with_without_and_of_unknown_answers(tmp_path: Path) -> None:
     path = tmp_path / "q.json"
     path.write_text(json.dumps(SQUAD))
-    found = rows(path, kind="span", format="squad", unanswerable=True)
-    assert [row["answers"] for row in found] == [[{"text": "東アジア", "start": 3}], [], None]
-    assert {row["context"] for row in found} == {"日本は東アジアにある。"}
+    questions = rows(path, kind="span", format="squad", unanswerable=True)
+    assert [row["answers"] for row in questions] == [[{"text": "東アジア", "start": 3}], [], None]
+    assert {row["context"] for row in questions} == {"日本は東アジアにある。"}
 
 
 @pytest.mark.parametrize("content", [IOB1, IOB2], ids=["IOB1", "IOB2"])
@@ -111,7 +111,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_one_sentence(name: str, tmp_path: Path) -> None:
+def test_errors_are_one_sentence(name: str, tmp_path: Path) -> None:
     file, content, options, sentence = WRONG[name]
     (tmp_path / file).write_text(content)
     with pytest.raises(InputError) as caught:
@@ -136,8 +136,8 @@ def test_a_zips_member_is_read_in_place_and_a_bomb_is_not(tmp_path: Path, monkey
     path = tmp_path / "CoLA.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("CoLA/dev.tsv", "gj04\t1\t\tThe sailors rode the breeze.\ngj04\t0\t*\tThem sailors ride.\n")
-    found = list(glue.parse(tmp_path, glue.TASKS["CoLA"], "dev", glue.Params()))
-    assert [row["label"] for row in found] == ["acceptable", "unacceptable"]
+    parsed = list(glue.parse(tmp_path, glue.TASKS["CoLA"], "dev", glue.Params()))
+    assert [row["label"] for row in parsed] == ["acceptable", "unacceptable"]
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(InputError, match=r"no member 'CoLA/train.tsv'.* there are: CoLA/dev.tsv"):
         list(glue.parse(tmp_path, glue.TASKS["CoLA"], "train", glue.Params()))
@@ -206,14 +206,14 @@ def test_a_damaged_file_gives_rows_or_one_sentence(name: str, damage: list[tuple
         data = data or bytearray(b" ")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / file).write_bytes(bytes(data))
-        sentence, found = "", []
+        sentence, rows = "", []
         try:
-            found = read(Path(folder))
-            list(tables.batches(iter(found), schema.ROWS[kind]))
+            rows = read(Path(folder))
+            list(tables.batches(iter(rows), schema.ROWS[kind]))
         except InputError as error:
             sentence = str(error)
     assert "\n" not in sentence
-    assert damage or found
+    assert damage or rows
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

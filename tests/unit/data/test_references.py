@@ -45,7 +45,7 @@ def mail(**changes: object) -> dict[str, object]:
 
 
 @pytest.mark.usefixtures("place")
-def test_what_leads_somewhere_is_not_complained_of() -> None:
+def test_valid_references_give_no_complaint() -> None:
     assert complaints() == []
     assert (
         complaints(prepare={"theirs": {"corpus": "custom", "source": "artifacts/raw/x", "files": {"train": "a.csv"}}})
@@ -55,7 +55,7 @@ def test_what_leads_somewhere_is_not_complained_of() -> None:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
-    ("prepare", "wanted"),
+    ("prepare", "expected"),
     [
         (mail(source="mial"), ["prepare.mail.source: mial: no such file or folder"]),
         (
@@ -79,9 +79,9 @@ def test_what_leads_somewhere_is_not_complained_of() -> None:
         (mail(splits=["train", "dev"]), ["prepare.mail.splits: no split 'dev'; there are: test, train"]),
     ],
 )
-def test_a_name_that_leads_nowhere_is_named(prepare: dict[str, object], wanted: list[str]) -> None:
-    found = complaints(prepare=prepare)
-    assert [line for line in found if line in wanted] == wanted, found
+def test_a_dangling_reference_is_named(prepare: dict[str, object], expected: list[str]) -> None:
+    lines = complaints(prepare=prepare)
+    assert [line for line in lines if line in expected] == expected, lines
 
 
 @pytest.mark.usefixtures("place")
@@ -93,7 +93,7 @@ def test_a_column_that_no_file_has_is_found_by_its_first_row() -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_the_command_says_all_of_it_at_once() -> None:
+def test_check_reports_all_complaints_at_once() -> None:
     assert complaints(prepare=mail(source="mial"), evaluate={"it": {"task": "mail", "split": "dev"}})
     refused = commands.bertline("check").require(2)
     lines = (refused.out + refused.err).splitlines()

@@ -27,8 +27,8 @@ ENTITY = {"start": 0, "end": 1, "label": "a"}
 
 
 def labels(kind: str, **more: list) -> tuple[Task, pa.Table, pa.Table]:
-    gold, said = (["ab"[i] for i in RNG.integers(0, 2, COUNT)] for _ in range(2))
-    answers = {"id": IDS, "label": said, "score": RNG.uniform(0.5, 1, COUNT), "scores": [[0.5, 0.5]] * COUNT}
+    gold, predicted = (["ab"[i] for i in RNG.integers(0, 2, COUNT)] for _ in range(2))
+    answers = {"id": IDS, "label": predicted, "score": RNG.uniform(0.5, 1, COUNT), "scores": [[0.5, 0.5]] * COUNT}
     rows = {"id": IDS, "text": TEXTS, "label": gold, **more}
     return Task(kind, kind, ("a", "b"), "matthews"), pa.table(rows), table(answers, kind)
 
@@ -39,19 +39,19 @@ def table(columns: dict, kind: str) -> pa.Table:
 
 def span() -> tuple[Task, pa.Table, pa.Table]:
     answers = [[{"text": "x y", "start": 0}] if i % 3 else [] for i in range(COUNT)]
-    said = [("x y", "x", "", "z")[i % 4] for i in range(COUNT)]
+    predicted = [("x y", "x", "", "z")[i % 4] for i in range(COUNT)]
     rows = pa.table({"id": IDS, "question": TEXTS, "context": TEXTS, "answers": answers})
-    rest = {"start": [0] * COUNT, "score": [1.0] * COUNT, "best": said, "no_answer": [0.0] * COUNT}
-    return Task("s", "span", (), "f1", unanswerable=True), rows, table({"id": IDS, "answer": said, **rest}, "span")
+    rest = {"start": [0] * COUNT, "score": [1.0] * COUNT, "best": predicted, "no_answer": [0.0] * COUNT}
+    return Task("s", "span", (), "f1", unanswerable=True), rows, table({"id": IDS, "answer": predicted, **rest}, "span")
 
 
 def tagging() -> tuple[Task, pa.Table, pa.Table]:
     rows = pa.table({"id": IDS, "text": TEXTS, "entities": [[ENTITY] * (i % 4) for i in range(COUNT)]})
-    said = [[ENTITY] * (i % 2) for i in range(COUNT)]
+    entities = [[ENTITY] * (i % 2) for i in range(COUNT)]
     return (
         Task("t", "tagging", ("a",), "f1"),
         rows,
-        table({"id": IDS, "entities": said, "score": [1.0] * COUNT}, "tagging"),
+        table({"id": IDS, "entities": entities, "score": [1.0] * COUNT}, "tagging"),
     )
 
 
@@ -81,7 +81,7 @@ def analysed(rows: pa.Table, answers: pa.Table, task: Task, patterns: dict | Non
     return analysis.analysis(targets, answers, task, patterns or {}, rows.to_batches(7))
 
 
-def test_every_kind_is_here() -> None:
+def test_every_kind_is_tested() -> None:
     assert set(CASES) == set(schema.PREDICTIONS)
 
 
@@ -98,14 +98,14 @@ def test_the_score_of_all_rows_is_the_metric_and_its_interval_holds_it(kind: str
 @pytest.mark.parametrize("kind", CASES)
 def test_a_slice_scores_as_its_rows_alone_would(kind: str) -> None:
     task, rows, answers = CASES[kind]
-    found = analysed(rows, answers, task, {"long": "x{10}"})["slices"]
-    quarters = [part for part in found if part["slice"].endswith("characters")]
+    slices = analysed(rows, answers, task, {"long": "x{10}"})["slices"]
+    quarters = [part for part in slices if part["slice"].endswith("characters")]
     assert len(quarters) == 4
     assert sum(part["rows"] for part in quarters) == COUNT
     picked = [i for i, text in enumerate(TEXTS) if len(text) >= 10]
     alone = score(rows.take(picked), answers.take(picked), task)["metrics"][task.metric]
-    assert found[-1] == {"slice": "long", "rows": len(picked), "score": pytest.approx(alone)}
-    names = {part["slice"] for part in found}
+    assert slices[-1] == {"slice": "long", "rows": len(picked), "score": pytest.approx(alone)}
+    names = {part["slice"] for part in slices}
     assert ({"an answer", "no answer"} <= names) == (kind == "span")
     assert ({"no entity", "1 entity", "2 or more"} <= names) == (kind == "tagging")
 
@@ -125,11 +125,11 @@ def test_the_slices_of_a_kind_hold_what_their_names_say() -> None:
 @pytest.mark.parametrize("kind", CASES)
 def test_only_probabilities_of_labels_are_calibrated(kind: str) -> None:
     task, rows, answers = CASES[kind]
-    found = analysed(rows, answers, task)
-    assert ("calibration" in found) == (kind in ("single", "pair", "choice"))
+    analysed_record = analysed(rows, answers, task)
+    assert ("calibration" in analysed_record) == (kind in ("single", "pair", "choice"))
     if kind == "single":
         right = np.array(rows["label"].to_pylist()) == np.array(answers["label"].to_pylist())
-        assert found["calibration"] == analysis.calibration(answers["score"].to_numpy(), right)
+        assert analysed_record["calibration"] == analysis.calibration(answers["score"].to_numpy(), right)
 
 
 def test_a_slice_that_is_none_is_refused() -> None:
@@ -141,9 +141,9 @@ def test_a_slice_that_is_none_is_refused() -> None:
 
 
 def test_calibration_by_hand() -> None:
-    found = analysis.calibration(np.array([0.9, 0.9, 0.9, 0.9, 0.6, 0.6]), np.array([1, 1, 1, 0, 1, 1], bool))
-    assert [line["rows"] for line in found["bins"]] == [2, 4]
-    assert found["expected_error"] == pytest.approx((2 * 0.4 + 4 * 0.15) / 6)
+    calibration = analysis.calibration(np.array([0.9, 0.9, 0.9, 0.9, 0.6, 0.6]), np.array([1, 1, 1, 0, 1, 1], bool))
+    assert [line["rows"] for line in calibration["bins"]] == [2, 4]
+    assert calibration["expected_error"] == pytest.approx((2 * 0.4 + 4 * 0.15) / 6)
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 0.999), st.booleans()), min_size=1, max_size=80))
@@ -151,7 +151,7 @@ def test_calibration_bins_are_sklearns(pairs: list[tuple[float, bool]]) -> None:
     confidence, right = (np.array(column) for column in zip(*pairs, strict=True))
     edges = np.isclose(confidence * analysis.BINS, np.round(confidence * analysis.BINS))
     confidence = confidence + 1e-6 * edges  # an edge belongs to the bin below with us, above with sklearn
-    found = analysis.calibration(confidence, right)
+    measured = analysis.calibration(confidence, right)
     accuracy, mean = calibration_curve(right, confidence, n_bins=analysis.BINS)
-    assert [line["accuracy"] for line in found["bins"]] == pytest.approx(accuracy.tolist())
-    assert [line["confidence"] for line in found["bins"]] == pytest.approx(mean.tolist())
+    assert [line["accuracy"] for line in measured["bins"]] == pytest.approx(accuracy.tolist())
+    assert [line["confidence"] for line in measured["bins"]] == pytest.approx(mean.tolist())

@@ -18,11 +18,11 @@ def rows(count: int, seed: int, **more: list) -> pa.Table:
     """Rows of three to six pieces of 50, of which the first ones are the most frequent."""
     generator = np.random.default_rng(seed)
     pieces = [sorted(generator.geometric(0.1, generator.integers(3, 7)) % 50) for _ in range(count)]
-    given = {"pieces": pieces, "unknown_pieces": [0] * count, **more}
-    return pa.table([pa.array(given.get(f.name, [None] * count), f.type) for f in drift.SCHEMA], schema=drift.SCHEMA)
+    columns = {"pieces": pieces, "unknown_pieces": [0] * count, **more}
+    return pa.table([pa.array(columns.get(f.name, [None] * count), f.type) for f in drift.SCHEMA], schema=drift.SCHEMA)
 
 
-def found(profile: pa.Table, window: pa.Table) -> dict[str, drift.Shift]:
+def shifts_between(profile: pa.Table, window: pa.Table) -> dict[str, drift.Shift]:
     return {shift.statistic: shift for shift in drift.shifts(profile, window, LIMITS)}
 
 
@@ -39,7 +39,7 @@ def test_distances_by_hand() -> None:
 
 
 def test_rows_of_the_same_kind_have_not_drifted() -> None:
-    shifts = found(rows(400, 1), rows(100, 2))
+    shifts = shifts_between(rows(400, 1), rows(100, 2))
     assert set(shifts) == {"unknown_pieces", "length", "vocabulary"}, "no words, no answers"
     assert not any(shift.drifted for shift in shifts.values())
     assert shifts["vocabulary"].value > 0
@@ -49,12 +49,12 @@ def test_chance_gives_as_much_as_the_library_says() -> None:
     """Of two samples of the same rows the gap exceeds its 99th percentile in about one of 100 (Kolmogorov, Smirnov)."""
     from scipy.stats import ks_2samp
 
-    one, other = np.arange(0, 1000, 10.0), np.arange(3, 1003, 10.0)
-    profile = rows(100, 1, value=list(one))
-    window = rows(100, 2, value=list(other))
-    shift = found(profile, window)["values"]
+    reference, shifted = np.arange(0, 1000, 10.0), np.arange(3, 1003, 10.0)
+    profile = rows(100, 1, value=list(reference))
+    window = rows(100, 2, value=list(shifted))
+    shift = shifts_between(profile, window)["values"]
     points = np.linspace(0, 0.5, 501)
-    exact = next(p for p in points if ks_2samp(one, one + p * 1000, method="exact").pvalue < 0.01)
+    exact = next(p for p in points if ks_2samp(reference, reference + p * 1000, method="exact").pvalue < 0.01)
     assert shift.by_chance == pytest.approx(exact, abs=0.05)
 
 
@@ -63,7 +63,7 @@ def test_another_language_other_labels_and_longer_texts_show() -> None:
     other = rows(60, 2, label=["a"] * 60, words=[5] * 60, unknown_words=[4] * 60)
     pieces = pa.array([[40, 41, 42] * 6] * 60, pa.list_(pa.uint32()))
     other = other.set_column(0, "pieces", pieces).set_column(1, "unknown_pieces", pa.array([9] * 60))
-    shifts = found(usual, other)
+    shifts = shifts_between(usual, other)
     assert {name for name, shift in shifts.items() if shift.drifted} == {
         "unknown_pieces",
         "unknown_words",
@@ -77,8 +77,8 @@ def test_another_language_other_labels_and_longer_texts_show() -> None:
 
 def test_few_rows_show_less_than_many() -> None:
     usual = rows(300, 1, label=["a", "b", "c"] * 100)
-    few = found(usual, rows(3, 2, label=["a", "a", "b"]))["labels"]
-    many = found(usual, rows(300, 3, label=["a", "a", "b"] * 100))["labels"]
+    few = shifts_between(usual, rows(3, 2, label=["a", "a", "b"]))["labels"]
+    many = shifts_between(usual, rows(300, 3, label=["a", "a", "b"] * 100))["labels"]
     assert few.value == pytest.approx(many.value)
     assert many.drifted
     assert not few.drifted

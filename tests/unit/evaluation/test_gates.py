@@ -56,7 +56,7 @@ def test_the_first_is_held_against_the_rules_alone(challenger: Measured, rules: 
 def test_a_baseline_must_be_beaten_and_not_met(right: int, passed: bool) -> None:
     others = {"svm": measured(200).score, "rare": measured(40).score}
     decision = decide(measured(right), measured(right), Promote(run="r"), baselines=others)
-    assert {each.rule: each.passed for each in decision.findings if each.rule.startswith("beats")} == {
+    assert {finding.rule: finding.passed for finding in decision.findings if finding.rule.startswith("beats")} == {
         "beats.svm": passed,
         "beats.rare": True,
     }
@@ -72,9 +72,9 @@ def test_a_baseline_must_be_beaten_and_not_met(right: int, passed: bool) -> None
         (measured(100), "which excludes 0"),
     ],
 )
-def test_what_is_above_a_baseline_by_chance_is_told(challenger: Measured, verdict: str) -> None:
+def test_a_chance_lead_over_a_baseline_is_reported(challenger: Measured, verdict: str) -> None:
     decision = decide(challenger, None, Promote(run="r"), baselines={"svm": measured(200).score})
-    (finding,) = [each for each in decision.findings if each.rule == "beats.svm"]
+    (finding,) = [finding for finding in decision.findings if finding.rule == "beats.svm"]
     low, high = significance.interval(lambda rows: challenger.score(rows) - measured(200).score(rows), ROWS)
     assert finding.passed == (challenger.value > 0.5), "the scores alone decide whether it passes"
     assert finding.sentence == (
@@ -123,18 +123,18 @@ def test_few_rows_cannot_show_what_many_can() -> None:
         assert decided(challenger, champion, may_lose=0.03).passed == passed
 
 
-def test_a_worse_one_is_refused_as_often_as_the_confidence_says() -> None:
+def test_a_worse_challenger_is_refused_at_the_rate_of_the_confidence() -> None:
     """Challengers that really lose just more than may be lost: about 5 of 100 pass a gate that is 95% sure."""
     draw, passed = np.random.default_rng(1), 0
     for _ in range(200):
         champion = draw.random(ROWS) < 0.9
         lost = champion & (draw.random(ROWS) < 0.0666)  # 0.06 of all rows
-        found = decided(
+        verdict = decided(
             measured(np.flatnonzero(champion & ~lost).tolist()),
             measured(np.flatnonzero(champion).tolist()),
             may_lose=0.06,
         )
-        passed += found.passed
+        passed += verdict.passed
     assert 1 <= passed <= 24  # 3 and more standard deviations around 10
 
 
@@ -149,7 +149,7 @@ def test_the_reason_has_the_numbers() -> None:
     assert -0.25 < finding["found"] < -0.2
 
 
-def test_what_cannot_be_compared_is_said() -> None:
+def test_an_impossible_comparison_is_reported() -> None:
     for other in (measured(9, rows=8 + ROWS, digest="a"), measured(9, digest="b")):
         with pytest.raises(InputError, match="answered different rows: a run replaced them; promote again"):
             decided(measured(9, digest="a"), other)

@@ -36,24 +36,24 @@ def saved(task: Task, rows: dict[str, list], answers: dict[str, list]) -> dict[s
     return json_file.mapping(paths.metrics("run"))
 
 
-def labels(said: list[str], gold: list[str | None]) -> dict[str, Any]:
+def labels(predicted: list[str], gold: list[str | None]) -> dict[str, Any]:
     scores = {"score": [0.9] * 3, "scores": [[0.1, 0.9]] * 3}
-    return saved(LABELS, {"text": ["a", "b", "c"], "label": gold}, {"label": said, **scores})
+    return saved(LABELS, {"text": ["a", "b", "c"], "label": gold}, {"label": predicted, **scores})
 
 
-def test_one_label_for_all_rows_is_told_kept_and_marked(
+def test_one_label_for_all_rows_is_reported_recorded_and_marked(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
-    found = labels(["yes"] * 3, ["yes", "no", "yes"])
-    assert found["only_answer"] == "yes"
+    record = labels(["yes"] * 3, ["yes", "no", "yes"])
+    assert record["only_answer"] == "yes"
     assert capsys.readouterr().err.splitlines()[-1] == (
         "evaluate run: it has learned nothing: its answer is 'yes' for all 3 rows"
     )
-    assert "full (one answer)" in plain([found])
-    found = labels(["yes", "no", "yes"], ["yes", "no", "yes"])
-    assert "only_answer" not in found
-    assert "one answer" not in plain([found]) + capsys.readouterr().err
+    assert "full (one answer)" in plain([record])
+    record = labels(["yes", "no", "yes"], ["yes", "no", "yes"])
+    assert "only_answer" not in record
+    assert "one answer" not in plain([record]) + capsys.readouterr().err
 
 
 def test_one_label_is_right_where_the_rows_have_one(checkout: Path) -> None:
@@ -61,7 +61,7 @@ def test_one_label_is_right_where_the_rows_have_one(checkout: Path) -> None:
     assert labels(["yes"] * 3, [None] * 3)["only_answer"] == "yes", "a leaderboard's rows have none to compare with"
 
 
-def test_nothing_is_an_answer_too(checkout: Path) -> None:
+def test_an_empty_answer_counts_as_an_answer(checkout: Path) -> None:
     assert saved(SPAN, {**TEXTS, "answers": GOLD}, {"answer": [""] * 3, **OF_SPANS})["only_answer"] == ""
     tagged = {"text": ["a", "b", "c"], "entities": [ENTITY, [], []]}
     assert saved(TAGS, tagged, {"entities": [[]] * 3, "score": [0.9] * 3})["only_answer"] == []
@@ -69,7 +69,7 @@ def test_nothing_is_an_answer_too(checkout: Path) -> None:
     assert saved(Task("t", "regression", (), "pearson"), values, {"value": [2.5] * 3})["only_answer"] == 2.5
 
 
-def test_one_row_says_nothing_of_a_model() -> None:
+def test_a_single_row_is_not_judged() -> None:
     assert one_answer.only(["a"]) == one_answer.only([]) == one_answer.only(["a", "b"]) == []
     assert one_answer.only(["a", "a"]) == ["a"]
     assert set(SAYS) == {"single", "pair", "choice", "regression", "span", "tagging"}

@@ -31,14 +31,14 @@ def saved(gold: list[str | None], task: Task = TASK) -> dict:
 
 
 def test_labels_are_scored(checkout: Path) -> None:
-    found = saved([LABELS[1], LABELS[0], LABELS[0]])
-    assert (found["run"], found["rows"], found["split"], found["how"]) == ("run", 3, "test", "by hand")
-    assert not found.keys() & TIMINGS.keys()  # they differ from run to run
-    assert found["metrics"]["accuracy"] == pytest.approx(2 / 3)
-    assert found["metrics"]["f1"] == pytest.approx(2 / 3)
+    record = saved([LABELS[1], LABELS[0], LABELS[0]])
+    assert (record["run"], record["rows"], record["split"], record["how"]) == ("run", 3, "test", "by hand")
+    assert not record.keys() & TIMINGS.keys()  # they differ from run to run
+    assert record["metrics"]["accuracy"] == pytest.approx(2 / 3)
+    assert record["metrics"]["f1"] == pytest.approx(2 / 3)
     assert not Path("artifacts/predictions/run/CoLA.tsv").exists()
-    low, high = found["interval"]
-    compared = {"matthews": found["metrics"]["matthews"], "low": low, "high": high}
+    low, high = record["interval"]
+    compared = {"matthews": record["metrics"]["matthews"], "low": low, "high": high}
     assert json.loads(paths.scores("run").read_text()) == compared
 
 

@@ -15,12 +15,12 @@ def answers(ids: list[str], labels: list[str]) -> pa.Table:
     return pa.table({"id": ids, "label": labels})
 
 
-def test_they_are_joined_by_id() -> None:
+def test_predictions_are_joined_with_rows_by_id() -> None:
     assert score(ROWS, answers(["3", "1", "2"], ["b", "a", "a"]), TASK)["metrics"]["accuracy"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("predictions", "message"),
     [
         (answers(["1", "3"], ["a", "b"]), "1 rows have no prediction, such as '2'"),
         (answers(["1", "2", "3", "4"], ["a"] * 4), "4 predictions for 3 rows; each row needs exactly one"),
@@ -28,17 +28,17 @@ def test_they_are_joined_by_id() -> None:
         (answers(["1", "2", "3"], ["a", "c", "b"]), "the label 'c' is not one of a, b"),
     ],
 )
-def test_predictions_of_other_rows_are_refused(given: pa.Table, said: str) -> None:
+def test_predictions_of_other_rows_are_refused(predictions: pa.Table, message: str) -> None:
     with pytest.raises(InputError) as refused:
-        score(ROWS, given, TASK)
-    assert str(refused.value) == said
+        score(ROWS, predictions, TASK)
+    assert str(refused.value) == message
 
 
 def test_rows_without_a_label_are_not_scored() -> None:
-    given = answers(["1", "2", "3"], ["a", "b", "b"])
+    predictions = answers(["1", "2", "3"], ["a", "b", "b"])
     some = ROWS.set_column(2, "label", pa.array(["a", None, "b"]))
     assert labelled(some, TASK)
     with pytest.raises(InputError, match="the row '2' has no label; a split without labels cannot be scored"):
-        score(some, given, TASK)
+        score(some, predictions, TASK)
     assert not labelled(ROWS.set_column(2, "label", pa.nulls(3, pa.string())), TASK)
     assert not labelled(ROWS.drop_columns("label"), TASK)

@@ -32,9 +32,14 @@ def rows(count: int) -> pa.Table:
 
 
 def predict(part: pa.RecordBatch) -> pa.Table:
-    said = [label(text) for text in part.column("text").to_pylist()]
-    scores = [[0.75, 0.25] if one == "short" else [0.25, 0.75] for one in said]
-    columns: dict[str, Any] = {"id": part.column("id"), "label": said, "score": [0.75] * len(said), "scores": scores}
+    labels = [label(text) for text in part.column("text").to_pylist()]
+    scores = [[0.75, 0.25] if predicted == "short" else [0.25, 0.75] for predicted in labels]
+    columns: dict[str, Any] = {
+        "id": part.column("id"),
+        "label": labels,
+        "score": [0.75] * len(labels),
+        "scores": scores,
+    }
     return pa.table(columns).cast(schema.PREDICTIONS["single"])
 
 
@@ -45,12 +50,12 @@ def split(table: pa.Table, task: Task = TASK) -> Split:
 
 def test_parts_are_the_rows_in_order(checkout: Path) -> None:
     table = rows(3 * splits.PART_ROWS + 5)
-    found = split(table)
-    parts = list(found.parts())
+    whole_split = split(table)
+    parts = list(whole_split.parts())
     assert len(parts) == 4
     assert max(part.num_rows for part in parts) == splits.PART_ROWS
     assert pa.Table.from_batches(parts).equals(table.select(["id", "text"]))
-    assert found.rows == table.num_rows
+    assert whole_split.rows == table.num_rows
 
 
 def test_long_rows_make_short_parts(checkout: Path) -> None:
@@ -63,28 +68,28 @@ def test_long_rows_make_short_parts(checkout: Path) -> None:
 
 def test_predictions_are_written_as_they_come_and_scored_as_a_whole(checkout: Path) -> None:
     table = rows(5000)
-    found, asked = split(table), []
+    whole_split, part_sizes = split(table), []
 
     def watched(part: pa.RecordBatch) -> pa.Table:
-        asked.append(part.num_rows)
+        part_sizes.append(part.num_rows)
         return predict(part)
 
     (whole,) = table.select(["id", "text"]).combine_chunks().to_batches()
-    wanted = predict(whole)
-    assert found.write(watched, Path("out")) > 0
-    assert len(asked) == 3
-    assert pq.read_table("out/test.parquet").equals(wanted)
-    assert found.read(Path("out")).equals(wanted.drop_columns("scores"))
-    scores = score(table, wanted, TASK)
+    expected = predict(whole)
+    assert whole_split.write(watched, Path("out")) > 0
+    assert len(part_sizes) == 3
+    assert pq.read_table("out/test.parquet").equals(expected)
+    assert whole_split.read(Path("out")).equals(expected.drop_columns("scores"))
+    scores = score(table, expected, TASK)
     assert scores["metrics"]["accuracy"] == 0.9
-    assert found.score(predict) == scores == score(found.targets(), found.read(Path("out")), TASK)
+    assert whole_split.score(predict) == scores == score(whole_split.targets(), whole_split.read(Path("out")), TASK)
 
 
 def test_a_sample_is_spread_over_all_parts(checkout: Path) -> None:
     table = rows(5000)
-    found = split(table).spread(50)
+    sample = split(table).spread(50)
     picks = np.linspace(0, 4999, 50).astype(int)
-    assert found.equals(table.select(["id", "text"]).take(picks))
+    assert sample.equals(table.select(["id", "text"]).take(picks))
     assert {0, 4999} < set(picks.tolist())
     assert split(rows(3)).spread(50).num_rows == 3
 
@@ -95,7 +100,7 @@ def test_a_split_without_labels_has_only_ids_to_score(checkout: Path) -> None:
     assert labelled(split(rows(9)).targets(), TASK)
 
 
-def test_a_split_without_rows_is_one_sentence(checkout: Path) -> None:
+def test_a_split_without_rows_fails_in_one_sentence(checkout: Path) -> None:
     empty = split(rows(0))
     with pytest.raises(InputError, match=r"rows/test\.parquet: it has no rows"):
         empty.write(predict, Path("out"))

@@ -27,7 +27,7 @@ SHAPED = {"bert": {"hidden_size": 128, "intermediate_size": 512}, "albert": {}, 
 
 @pytest.mark.parametrize("family", ["bert", "albert", "modernbert"])
 @pytest.mark.parametrize("method", OPERATORS)
-def test_it_is_exported_with_its_integers(
+def test_int8_layers_are_exported_with_their_integers(
     method: str, family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In albert two layers share a weight. The way for CPUs that saturate is right on all; the plain way is not."""
@@ -37,17 +37,17 @@ def test_it_is_exported_with_its_integers(
     assert onnx_export.export(out, checkout / "onnx", 18) < onnx_export.ROUNDED
     graph = onnx.load(checkout / "onnx" / runtimes.ONNX_FILE).graph
     assert {node.op_type for node in graph.node} >= OPERATORS[method]
-    matrices = [each for each in graph.initializer if len(each.dims) == 2 and min(each.dims) > 3]
+    matrices = [tensor for tensor in graph.initializer if len(tensor.dims) == 2 and min(tensor.dims) > 3]
     assert len(matrices) > 8
-    assert {each.data_type for each in matrices} == {onnx.TensorProto.INT8}
+    assert {tensor.data_type for tensor in matrices} == {onnx.TensorProto.INT8}
     native = runtimes.Torch(out)
     for saturating in {cpu.saturates(), True}:
         monkeypatch.setattr(cpu, "saturates", lambda: saturating)  # noqa: B023
         assert onnx_export.parity(native, runtimes.Onnx(checkout / "onnx")) < NEAR
     rows = kinds.rows("single")
     answers, exported = (Predictor.load(place).predict(rows) for place in (out, checkout / "onnx"))
-    one, other = (np.array(each.column("scores").to_pylist()) for each in (answers, exported))
-    assert one == pytest.approx(other, abs=0.05)
+    ours, theirs = (np.array(answers_of.column("scores").to_pylist()) for answers_of in (answers, exported))
+    assert ours == pytest.approx(theirs, abs=0.05)
     assert answers.num_rows == 24
     check_that_a_row_may_be_off_but_not_most(native, checkout / "onnx")
     if family == "bert":
@@ -72,7 +72,7 @@ def check_that_weights_become_unsigned_where_products_saturate(out: Path, shares
     path = out / runtimes.ONNX_FILE
     before, after = onnx.load(path).graph, onnx.load_from_string(onnx_precise.model(path)).graph
     old, new = (
-        {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer} for graph in (before, after)
+        {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer} for graph in (before, after)
     )
     nodes = [node for node in after.node if node.op_type == "MatMulInteger"]
     apart = len({node.input[1] for node in nodes})

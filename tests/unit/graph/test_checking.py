@@ -70,11 +70,15 @@ def test_resources_of_an_entry_replace_those_of_its_stage(checkout: Path) -> Non
     stages = "{finetune: {threads: 2, gpus: 1}, finetune@run: {threads: 3}}"
     (checkout / "params.yaml").write_text(f"resources: {{threads: 1, cache_gb: 9, stages: {stages}}}")
     every = [resources.read("encode", "run"), resources.read("finetune", "a"), resources.read("finetune", "run")]
-    assert [(each.threads, each.gpus, each.cache_gb) for each in every] == [(1, 0, 9), (2, 1, 9), (3, 1, 9)]
+    assert [(resources.threads, resources.gpus, resources.cache_gb) for resources in every] == [
+        (1, 0, 9),
+        (2, 1, 9),
+        (3, 1, 9),
+    ]
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_is_one_sentence(name: str, checkout: Path) -> None:
+def test_a_mistake_fails_in_one_sentence(name: str, checkout: Path) -> None:
     text, sentence = WRONG[name]
     (checkout / "params.yaml").write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -84,25 +88,25 @@ def test_a_mistake_is_one_sentence(name: str, checkout: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_no_file_is_one_sentence(checkout: Path) -> None:
+def test_a_missing_params_file_fails_in_one_sentence(checkout: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         checking.check()
 
 
-def test_what_is_right_is_given_back_by_section_and_name(checkout: Path) -> None:
+def test_valid_params_are_returned_by_section_and_name(checkout: Path) -> None:
     (checkout / "params.yaml").write_text(GOOD + "evaluate: {run: {task: a}}\ndefaults: {anything: 1}\n")
-    found = checking.check()
-    assert {section: set(entries) for section, entries in found.items() if entries} == {
+    checked = checking.check()
+    assert {section: set(entries) for section, entries in checked.items() if entries} == {
         "prepare": {"a"},
         "encode": {"a"},
         "finetune": {"run"},
         "evaluate": {"run"},
     }
-    assert set(found) == set(plugins.names(params.ENTRIES))
+    assert set(checked) == set(plugins.names(params.ENTRIES))
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ("method: drop_layer", "compress.x: no method 'drop_layer' (did you mean 'drop_layers'?)"),
         ("method: __init__", "compress.x: no method '__init__'"),
@@ -111,20 +115,20 @@ def test_what_is_right_is_given_back_by_section_and_name(checkout: Path) -> None
         ("method: prune_magnitude, sparsity: 60", "compress.x.sparsity: 60"),
     ],
 )
-def test_keys_that_a_plugin_owns_are_asked_of_it(entry: str, said: str, checkout: Path) -> None:
+def test_keys_that_a_plugin_owns_are_asked_of_it(entry: str, message: str, checkout: Path) -> None:
     """`bertline check` says before any training what the stage would say after it."""
     good = GOOD.replace("source: x", "source: x, kind: single, format: jsonl, files: {train: x}")
     (checkout / "params.yaml").write_text(good + f"compress: {{x: {{teacher: run, data: a, {entry}}}}}\n")
     with pytest.raises(UsageError) as caught:
         checking.check_options(checking.check())
-    assert str(caught.value).startswith(f"params.yaml: {said}")
+    assert str(caught.value).startswith(f"params.yaml: {message}")
 
 
 @pytest.mark.parametrize("name", plugins.names(params.ENTRIES))
-def test_what_a_section_refers_to_is_there(name: str) -> None:
+def test_sections_refer_to_sections_that_exist(name: str) -> None:
     model = checking.section(name)
     assert set(model.refers) <= set(model.model_fields)
-    targets = {target for each in (*model.refers.values(), model.named_after) for target in each}
+    targets = {target for names in (*model.refers.values(), model.named_after) for target in names}
     assert targets <= set(plugins.names(params.ENTRIES))
 
 
@@ -137,24 +141,24 @@ def test_a_new_section_is_a_file_and_is_checked(checkout: Path, monkeypatch: pyt
 
         of: str
 
-    sections, own = plugins.names(params.ENTRIES), checking.section
+    sections, section_of = plugins.names(params.ENTRIES), checking.section
     monkeypatch.setattr(plugins, "names", lambda package: [*sections, "praise"])
-    monkeypatch.setattr(checking, "section", lambda name: Praise if name == "praise" else own(name))
+    monkeypatch.setattr(checking, "section", lambda name: Praise if name == "praise" else section_of(name))
     (checkout / "params.yaml").write_text(GOOD + "praise: {a: {of: run}}\n")
     assert checking.check()["praise"]["a"] == Praise(of="run")
-    for entry, said in (
+    for entry, message in (
         ("a: {of: a}", "params.yaml: praise.a.of: no finetune or compress entry 'a'; there are: run"),
         ("b: {of: run}", "params.yaml: praise.b: no encode entry 'b'; there are: a"),
     ):
         (checkout / "params.yaml").write_text(GOOD + f"praise: {{{entry}}}\n")
         with pytest.raises(UsageError) as caught:
             checking.check()
-        assert str(caught.value) == said
+        assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
     "file", [ROOT / "params.yaml", *sorted((ROOT / "params").glob("*.yaml"))], ids=lambda p: p.name
 )
 def test_the_ready_made_files_are_right(file: Path) -> None:
-    found = checking.check(file)
-    assert found["evaluate"] or found["pretrain"]  # a file trains something to be scored, or an encoder
+    entries = checking.check(file)
+    assert entries["evaluate"] or entries["pretrain"]  # a file trains something to be scored, or an encoder

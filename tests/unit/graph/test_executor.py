@@ -19,8 +19,8 @@ MEET = "touch {me}; for i in $(seq 100); do test -e {you} && exec touch {me}.txt
 
 
 def stage(cmd: str | list[str], *deps: str, outs: tuple[str, ...] = (), params: tuple[str, ...] = ()) -> dict[str, Any]:
-    found: dict[str, Any] = {"cmd": cmd, "outs": list(outs)}
-    return found | ({"deps": list(deps)} if deps else {}) | ({"params": list(params)} if params else {})
+    fields: dict[str, Any] = {"cmd": cmd, "outs": list(outs)}
+    return fields | ({"deps": list(deps)} if deps else {}) | ({"params": list(params)} if params else {})
 
 
 @pytest.fixture
@@ -68,14 +68,14 @@ def test_dvc_lock_is_what_dvc_repro_writes(graph: Write) -> None:
 
 def test_only_what_changed_runs_and_the_run_cache_gives_back_what_was(graph: Write) -> None:
     graph(CHAIN)
-    given = Path("given.txt")
-    given.write_text("given\n")
+    source = Path("given.txt")
+    source.write_text("given\n")
     executor.run()
-    given.write_text("another\n")
+    source.write_text("another\n")
     assert set(executor.run()) == {"second", "last"}
     assert Path("last.txt").read_text() == "1\nanother\nother\n"
     Path("state/logs/second.log").unlink()
-    given.write_text("given\n")
+    source.write_text("given\n")
     assert set(executor.run()) == {"second", "last"}
     assert Path("last.txt").read_text() == "1\ngiven\nother\n"
     assert not Path("state/logs/second.log").exists()  # nothing ran: DVC's run-cache had the result
@@ -137,7 +137,7 @@ def test_a_failed_stage_runs_again_as_often_as_resources_say(graph: Write, monke
     assert Path("tries").read_text() == "x\nx\nx\n"
 
 
-def test_a_missing_file_and_a_missing_output_are_one_sentence(graph: Write) -> None:
+def test_a_missing_file_and_a_missing_output_fail_in_one_sentence(graph: Write) -> None:
     graph(CHAIN)
     with pytest.raises(InputError, match=r"second failed: given\.txt: no such file, and no stage makes it"):
         executor.run(keep_going=True)
@@ -164,8 +164,8 @@ def test_a_stage_leaves_environment_folder_and_threads_as_they_were(graph: Write
     clean = "pwd > clean.txt; ulimit -n >> clean.txt; echo $GIVEN >> clean.txt"
     graph({"a": stage(spoil, outs=("spoil.txt",)), "b": stage(clean, "spoil.txt", outs=("clean.txt",))})
     executor.run()
-    folder, files, given = Path("clean.txt").read_text().splitlines()
-    assert (folder, given) == (str(Path.cwd()), "")
+    folder, files, omp_threads = Path("clean.txt").read_text().splitlines()
+    assert (folder, omp_threads) == (str(Path.cwd()), "")
     assert int(files) > 20
 
 

@@ -28,5 +28,5 @@ def test_nothing_outlives_an_executor_that_has_not_heard_of_it_yet(checkout: Pat
         shell = psutil.Process(int(Path("began").read_text()))
         started = [shell, *shell.children(recursive=True)]
         assert len(started) > 1
-    _, left = psutil.wait_procs(started, timeout=5)
-    assert [each for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
+    _, alive = psutil.wait_procs(started, timeout=5)
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []

@@ -21,7 +21,7 @@ def test_threads_workers_and_memory_add_up() -> None:
     assert here.take("e", Resources(threads=0)) is None
 
 
-def test_what_wants_more_than_there_is_runs_alone() -> None:
+def test_a_stage_that_needs_more_than_the_machine_has_runs_alone() -> None:
     here = limits()
     assert here.take("a", Resources(threads=64, memory_gb=1000, gpus=2)) == {}
     assert here.take("b", Resources(threads=1)) is None

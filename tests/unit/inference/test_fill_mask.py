@@ -15,11 +15,11 @@ def test_guesses_are_those_of_transformers(japanese: bool, text: str, tmp_path: 
     folder = tiny.encoder(tmp_path / "encoder", japanese=japanese)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     peer = FillMaskPipeline(AutoModelForMaskedLM.from_pretrained(folder), tokenizer, top_k=4)
-    wanted = peer(text)
-    wanted = wanted if isinstance(wanted[0], list) else [wanted]
-    found = fill(folder, text, 4)
-    assert len(found) == text.count("[MASK]")
-    for guesses, row in zip(found, wanted, strict=True):
+    expected = peer(text)
+    expected = expected if isinstance(expected[0], list) else [expected]
+    answers = fill(folder, text, 4)
+    assert len(answers) == text.count("[MASK]")
+    for guesses, row in zip(answers, expected, strict=True):
         assert [g.piece for g in guesses] == [tokenizer.convert_ids_to_tokens(w["token"]) for w in row]
         assert [g.probability for g in guesses] == pytest.approx([w["score"] for w in row], abs=1e-5)
 

@@ -22,40 +22,40 @@ WIDTHS = {"single": (3,), "pair": (3,), "regression": (1,), "choice": (1,), "spa
 def rows(kind: str) -> pa.Table:
     """Short and long ones; of the longest, contexts have several windows and texts to tag several parts."""
     name = "context" if kind == "span" else "text"
-    made = [{**row, name: row[name] * (1 + i % 4 * 6)} for i, row in enumerate(kinds.rows(kind).to_pylist())]
-    return pa.Table.from_pylist(made, schema=schema.ROWS[kind])
+    longer = [{**row, name: row[name] * (1 + i % 4 * 6)} for i, row in enumerate(kinds.rows(kind).to_pylist())]
+    return pa.Table.from_pylist(longer, schema=schema.ROWS[kind])
 
 
-def same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert one.keys() == other.keys()
-    for name, value in one.items():
+def same(row: dict[str, Any], other_row: dict[str, Any]) -> None:
+    assert row.keys() == other_row.keys()
+    for name, value in row.items():
         exact = isinstance(value, str) or name in ("entities", "start")
-        assert other[name] == (value if exact else pytest.approx(value, abs=1e-5)), name
+        assert other_row[name] == (value if exact else pytest.approx(value, abs=1e-5)), name
 
 
 @pytest.mark.parametrize("kind", schema.PREDICTIONS)
 def test_requests_together_are_answered_as_one_by_one(kind: str, checkout: Path) -> None:
     predictor = Predictor.load(tiny.classifier(checkout / "model", kind))
-    given = rows(kind)
-    requests = [given.slice(0, 7), given.slice(7, 1), given.slice(8)]
+    table = rows(kind)
+    requests = [table.slice(0, 7), table.slice(7, 1), table.slice(8)]
     encoded = [predictor.encode(request) for request in requests]
     outputs = predictor.forward(encoded)
-    together = [predictor.decode(*each) for each in zip(requests, encoded, outputs, strict=True)]
+    together = [predictor.decode(*request) for request in zip(requests, encoded, outputs, strict=True)]
     assert [table.column("id") for table in together] == [request.column("id") for request in requests]
     alone = [row for request in requests for row in predictor.predict(request).to_pylist()]
-    for one, other in zip(alone, pa.concat_tables(together).to_pylist(), strict=True):
-        same(one, other)
+    for row, other_row in zip(alone, pa.concat_tables(together).to_pylist(), strict=True):
+        same(row, other_row)
     assert len(alone) == 24
 
 
 @pytest.mark.parametrize("kind", schema.PREDICTIONS)
 def test_predict_is_the_three_pieces(kind: str, checkout: Path) -> None:
     predictor = Predictor.load(tiny.classifier(checkout / "model", kind))
-    given = rows(kind)
-    encoded = predictor.encode(given)
+    table = rows(kind)
+    encoded = predictor.encode(table)
     (outputs,) = predictor.forward([encoded])
-    assert predictor.decode(given, encoded, outputs).equals(predictor.predict(given))
-    assert predictor.predict(given.slice(0, 0)).num_rows == 0
+    assert predictor.decode(table, encoded, outputs).equals(predictor.predict(table))
+    assert predictor.predict(table.slice(0, 0)).num_rows == 0
     ids = encoded.column("id").to_pylist()
     assert list(dict.fromkeys(ids)) == [str(i) for i in range(24)]
     assert (len(ids) > 24) == (kind in ("span", "tagging"))
@@ -81,7 +81,7 @@ def test_sequences_of_like_length_share_a_batch(checkout: Path, monkeypatch: pyt
     requests = [pa.table({"text": [text]}) for text in tiny.TEXTS[:4] * 2]
     encoded = [predictor.encode(request) for request in requests]
     outputs = predictor.forward(encoded)
-    assert [len(each) for each in outputs] == [1] * 8
+    assert [len(output) for output in outputs] == [1] * 8
     assert len(batches) == 1
     assert batches[0][0] == 8
 
@@ -91,7 +91,7 @@ def test_weights_that_are_no_numbers_answer_nothing(broken: float, checkout: Pat
     folder = tiny.classifier(checkout / "model")
     model, task = model_folder.load_tuned(folder)
     tensors = load_file(folder / "model.safetensors")
-    name = next(each for each in tensors if each.endswith("attention.self.query.weight"))
+    name = next(tensor_name for tensor_name in tensors if tensor_name.endswith("attention.self.query.weight"))
     tensors[name][3, 5] = broken
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(InputError, match=f"model: {name} holds what is no number; its weights are damaged"):

@@ -35,44 +35,44 @@ def result(predictor: Predictor, split: pa.Table = ROWS, size: int = 2, **check:
     return behaviour_checks.check(predictor, partial(split.to_batches, size), {"it": Check.model_validate(check)})[0]
 
 
-def test_minimum_functionality(predictor: Predictor) -> None:
-    said = predictor.predict(ROWS).column("label").to_pylist()
-    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, said, strict=True)]
+def test_minimum_functionality_checks_compare_labels(predictor: Predictor) -> None:
+    labels = predictor.predict(ROWS).column("label").to_pylist()
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, labels, strict=True)]
     assert result(predictor, rows=rows) | {"failures": []} == {
         "name": "it", "kind": "minimum", "rows": 5, "passed": 1.0, "at_least": 1.0, "ok": True, "failures": [],
     }  # fmt: skip
-    wrong = next(label for label in tiny.LABELS if label != said[0])
-    found = result(predictor, rows=[{"text": TEXTS[0], "label": wrong}, *rows[1:]], at_least=0.9)
-    assert (found["passed"], found["ok"]) == (0.8, False)
-    assert found["failures"] == [{"text": TEXTS[0], "said": said[0], "wanted": wrong}]
+    wrong = next(label for label in tiny.LABELS if label != labels[0])
+    checked = result(predictor, rows=[{"text": TEXTS[0], "label": wrong}, *rows[1:]], at_least=0.9)
+    assert (checked["passed"], checked["ok"]) == (0.8, False)
+    assert checked["failures"] == [{"text": TEXTS[0], "said": labels[0], "wanted": wrong}]
     assert result(predictor, rows=[{"text": TEXTS[0], "label": wrong}, *rows[1:]], at_least=0.8)["ok"]
 
 
 def test_invariance_looks_only_at_rows_that_change(predictor: Predictor) -> None:
-    found = result(predictor, write="full_width")  # the tokenizer takes both forms for one
-    assert (found["kind"], found["rows"], found["passed"]) == ("invariance", 2, 1.0)
+    checked = result(predictor, write="full_width")  # the tokenizer takes both forms for one
+    assert (checked["kind"], checked["rows"], checked["passed"]) == ("invariance", 2, 1.0)
     before = predictor.predict(ROWS).column("label").to_pylist()
     candidates = ["犬", "a b c", "映画" * 20, "😀", "決着", "の"]
-    said = predictor.predict(pa.table({"text": candidates})).column("label").to_pylist()
-    other, label = next((text, label) for text, label in zip(candidates, said, strict=True) if label != before[1])
-    found = result(predictor, replace={"^.*$": other})
-    assert found["rows"] == 5
-    assert found["passed"] == before.count(label) / 5 < 1
+    labels = predictor.predict(pa.table({"text": candidates})).column("label").to_pylist()
+    other, label = next((text, label) for text, label in zip(candidates, labels, strict=True) if label != before[1])
+    checked = result(predictor, replace={"^.*$": other})
+    assert checked["rows"] == 5
+    assert checked["passed"] == before.count(label) / 5 < 1
 
 
 def test_parts_are_checked_as_the_whole_is(predictor: Predictor) -> None:
-    said = predictor.predict(ROWS).column("label").to_pylist()
+    answers = predictor.predict(ROWS).column("label").to_pylist()
     candidates = ["犬", "a b c", "映画" * 20, "😀", "決着", "の"]
     labels = predictor.predict(pa.table({"text": candidates})).column("label").to_pylist()
-    rarest, label = min(zip(candidates, labels, strict=True), key=lambda pair: said.count(pair[1]))
+    rarest, label = min(zip(candidates, labels, strict=True), key=lambda pair: answers.count(pair[1]))
     checks: list[dict] = [{"write": "full_width"}, {"replace": {"^.*$": rarest}}, {"replace": {"ABC abc": "犬"}}]
     for check in checks:  # the last one changes a row of the last part alone
         assert result(predictor, size=1, **check) == result(predictor, size=5, **check)
     failures = result(predictor, replace={"^.*$": rarest})["failures"]
-    wrong = [row for row, wanted in zip(TEXTS, said, strict=True) if wanted != label]
+    wrong = [row for row, expected in zip(TEXTS, answers, strict=True) if expected != label]
     assert len(wrong) > behaviour_checks.SHOWN
     assert [failure["wanted"] for failure in failures] == [
-        said[TEXTS.index(text)] for text in wrong[: behaviour_checks.SHOWN]
+        answers[TEXTS.index(text)] for text in wrong[: behaviour_checks.SHOWN]
     ]
 
 
@@ -99,17 +99,17 @@ def test_every_kind_can_be_checked(kind: str, tmp_path: Path) -> None:
         "tagging": {"text": TEXTS},
         "choice": {"text": TEXTS, "choices": [["犬", "A猫", "B"]] * 5},
     }[kind]
-    found = result(predictor, pa.table(texts), write="full_width", tolerance=1e-4)
-    assert found["rows"] == (5 if kind == "choice" else 2)
-    assert found["ok"]
+    checked = result(predictor, pa.table(texts), write="full_width", tolerance=1e-4)
+    assert checked["rows"] == (5 if kind == "choice" else 2)
+    assert checked["ok"]
     target = {"span": "answers", "tagging": "entities"}.get(kind, "label")
     row = {name: column[0] for name, column in texts.items()}
     answer = predictor.predict(pa.table(texts).slice(0, 1)).to_pylist()[0]
-    said = {"regression": "value", "span": "answer", "tagging": "entities"}.get(kind, "label")
-    wanted = [answer[said]] if kind == "span" else answer[said]
-    assert result(predictor, pa.table(texts), rows=[{**row, target: wanted}], tolerance=1e-4)["ok"]
+    column = {"regression": "value", "span": "answer", "tagging": "entities"}.get(kind, "label")
+    expected = [answer[column]] if kind == "span" else answer[column]
+    assert result(predictor, pa.table(texts), rows=[{**row, target: expected}], tolerance=1e-4)["ok"]
     other = {"span": ["無い"], "tagging": [{"start": 0, "end": 99, "label": "film"}], "regression": 1e6}
-    wrong = other.get(kind) or next(label for label in tiny.LABELS if label != wanted)
+    wrong = other.get(kind) or next(label for label in tiny.LABELS if label != expected)
     assert not result(predictor, pa.table(texts), rows=[{**row, target: wrong}])["ok"]
 
 
@@ -135,12 +135,12 @@ def test_a_check_that_checks_nothing_is_refused(predictor: Predictor, check: dic
 
 
 def test_the_gate_counts_them(predictor: Predictor) -> None:
-    said = predictor.predict(ROWS).column("label").to_pylist()
-    for row, passed in (({"text": TEXTS[1], "label": said[1]}, True), ({"text": "犬", "label": "none"}, False)):
-        wanted = {"film", "phone", "sport"} - {predictor.predict(pa.table({"text": ["犬"]}))["label"][0].as_py()}
-        check = {**row, "label": row["label"] if passed else min(wanted)}
+    labels = predictor.predict(ROWS).column("label").to_pylist()
+    for row, passed in (({"text": TEXTS[1], "label": labels[1]}, True), ({"text": "犬", "label": "none"}, False)):
+        expected = {"film", "phone", "sport"} - {predictor.predict(pa.table({"text": ["犬"]}))["label"][0].as_py()}
+        check = {**row, "label": row["label"] if passed else min(expected)}
         challenger = gates.Measured(
-            "accuracy", 5, lambda rows: 0.9, said, 1.0, 1.0, 1, behaviour=[result(predictor, rows=[check])]
+            "accuracy", 5, lambda rows: 0.9, labels, 1.0, 1.0, 1, behaviour=[result(predictor, rows=[check])]
         )
         decision = gates.decide(challenger, None, Promote(run="r"))
         assert decision.passed == passed

@@ -29,9 +29,9 @@ def layer(tokens: int = TOKENS, share: float = 1.0) -> float:
 def test_a_layer_by_hand(family: str, tokens: int, more: int, checkout: Path) -> None:
     """The tiny models read so many tokens; ALBERT projects its embeddings of 16 dimensions besides."""
     model, _ = model_folder.load_tuned(compressed.teacher(family, "single", checkout / "teacher"))
-    wanted = 2 * layer(tokens) + more + HEAD // tokens
-    assert cost.flops_per_token(model, "single") == wanted
-    assert cost.flops_per_token(int8.quantize(model), "single") == wanted
+    expected = 2 * layer(tokens) + more + HEAD // tokens
+    assert cost.flops_per_token(model, "single") == expected
+    assert cost.flops_per_token(int8.quantize(model), "single") == expected
 
 
 def test_a_head_that_is_gone_costs_nothing(checkout: Path) -> None:
@@ -42,8 +42,8 @@ def test_a_head_that_is_gone_costs_nothing(checkout: Path) -> None:
 
 def test_an_lstm_by_hand(checkout: Path) -> None:
     model = new_head.for_task(tiny.of_family("bilstm", checkout), kinds.TASKS["single"], "linear")
-    one = 2 * 4 * 32 * (32 + 32)  # 32 dimensions in and out, four gates
-    assert cost.flops_per_token(model, "single") == 2 * 2 * one + 2 * 64 * 3 // cost.FLOPS_TOKENS
+    layer = 2 * 4 * 32 * (32 + 32)  # 32 dimensions in and out, four gates
+    assert cost.flops_per_token(model, "single") == 2 * 2 * layer + 2 * 64 * 3 // cost.FLOPS_TOKENS
     assert not model.encoder.layers[0].forward_lstm._forward_hooks
 
 
@@ -51,6 +51,6 @@ def test_a_machine_that_slows_down_shows_in_the_spread_of_latencies(monkeypatch:
     """Three passes over the same three rows, of which the last pass takes twice as long."""
     passes = iter([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]])
     monkeypatch.setattr(cost, "one_at_a_time", lambda *_: next(passes))
-    found = cost.latency(SimpleNamespace(), SimpleNamespace(spread=lambda count: None))  # type: ignore[arg-type]
-    assert (found["p50"], found["p50_spread"]) == (2.0, [2.0, 4.0])
-    assert found["p95"] == pytest.approx(np.quantile([1, 2, 3, 1, 2, 3, 2, 4, 6], 0.95))
+    latency = cost.latency(SimpleNamespace(), SimpleNamespace(spread=lambda count: None))  # type: ignore[arg-type]
+    assert (latency["p50"], latency["p50_spread"]) == (2.0, [2.0, 4.0])
+    assert latency["p95"] == pytest.approx(np.quantile([1, 2, 3, 1, 2, 3, 2, 4, 6], 0.95))

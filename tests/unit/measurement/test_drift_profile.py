@@ -16,14 +16,14 @@ from tests.support import kinds, tiny
 def test_texts_are_counted_in_pieces_and_words(tmp_path: Path) -> None:
     loaded = tokenizer.load(tiny.tokenizer(tmp_path))
     texts = ["私は犬が好き。", "", "blorptzang 犬"]
-    found = drift_profile.texts(pa.table({"text": texts}), loaded, "single")
-    assert found.schema == SCHEMA
-    each = [loaded.encode([text]).values.tolist() for text in texts]
-    assert found.column("pieces").to_pylist() == each
-    assert found.column("unknown_pieces").to_pylist() == [ids.count(loaded.unk_id) for ids in each]
-    assert found.column("words").to_pylist() == [6, 0, 2]
-    assert found.column("unknown_words").to_pylist() == [0, 0, 1]
-    assert found.column("label").null_count == 3
+    profile = drift_profile.texts(pa.table({"text": texts}), loaded, "single")
+    assert profile.schema == SCHEMA
+    piece_ids = [loaded.encode([text]).values.tolist() for text in texts]
+    assert profile.column("pieces").to_pylist() == piece_ids
+    assert profile.column("unknown_pieces").to_pylist() == [ids.count(loaded.unk_id) for ids in piece_ids]
+    assert profile.column("words").to_pylist() == [6, 0, 2]
+    assert profile.column("unknown_words").to_pylist() == [0, 0, 1]
+    assert profile.column("label").null_count == 3
 
 
 def test_without_a_dictionary_there_are_no_words(tmp_path: Path) -> None:
@@ -40,12 +40,14 @@ def test_a_scored_file_of_every_kind(kind: str, tmp_path: Path) -> None:
     for name in set(answers.column_names) - {"id", "scores"}:
         scored = scored.append_column(f"our_{name}", answers.column(name))
     tables.write(tmp_path / "scored.parquet", scored.to_batches(), scored.schema)
-    found = drift_profile.of_scored(tmp_path / "scored.parquet", folder, "our_")
-    assert found.num_rows == rows.num_rows
-    assert found.column("pieces").null_count == 0
-    said = "value" if kind == "regression" else "confidence"
-    assert found.column(said).null_count == 0
-    assert found.column("label").null_count == (0 if kind in ("single", "pair", "choice", "span") else found.num_rows)
+    profile = drift_profile.of_scored(tmp_path / "scored.parquet", folder, "our_")
+    assert profile.num_rows == rows.num_rows
+    assert profile.column("pieces").null_count == 0
+    column = "value" if kind == "regression" else "confidence"
+    assert profile.column(column).null_count == 0
+    assert profile.column("label").null_count == (
+        0 if kind in ("single", "pair", "choice", "span") else profile.num_rows
+    )
 
 
 def test_of_a_large_file_the_same_rows_are_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

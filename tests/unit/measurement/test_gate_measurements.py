@@ -11,13 +11,13 @@ from pipelines.measurement import gate_measurements, interleaved
 from pipelines.measurement.interleaved import Compared, Cost
 
 
-def test_both_are_asked_in_turn_and_the_champion_is_the_reference(
+def test_both_models_are_measured_in_turn_and_the_champion_is_the_reference(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    comparisons: list[Any] = []
 
     def compare(folders: dict[str, Path], split_file: Path, threads: int, **_: Any) -> dict[str, Compared]:
-        asked.append((list(folders.items()), split_file, threads))
+        comparisons.append((list(folders.items()), split_file, threads))
         cost = Cost(8, 9, 9, 1, 1, 1, 1)  # a median of other moments than those of the ratio
         return {
             "champion": Compared(cost, (1, 1, 1), (1, 1, 1)),
@@ -28,4 +28,4 @@ def test_both_are_asked_in_turn_and_the_champion_is_the_reference(
     ratio = gate_measurements.latency_ratio(Path("new"), Path("old"), Evaluate(task="rows", split="dev"), threads=3)
     assert ratio == 2
     folders = [("champion", Path("old")), ("challenger", Path("new"))]
-    assert asked == [(folders, paths.rows("rows") / "dev.parquet", 3)]
+    assert comparisons == [(folders, paths.rows("rows") / "dev.parquet", 3)]

@@ -40,7 +40,9 @@ def write(path: Path, rows: dict[str, list[str]]) -> None:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children(recursive=True) if model_process.WORKER in each.cmdline()]
+    return [
+        process for process in psutil.Process().children(recursive=True) if model_process.WORKER in process.cmdline()
+    ]
 
 
 def test_numbers_are_whole_and_of_the_model_alone(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -50,16 +52,16 @@ def test_numbers_are_whole_and_of_the_model_alone(place: Path, monkeypatch: pyte
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     ballast = b"x" * (1200 << 20)  # Linux counts it in the ru_maxrss of a child
     folders = {"first": place / "onnx", "again": place / "onnx"}
-    found = interleaved.compare(folders, place / "test.parquet", **QUICK)
-    assert list(found) == ["first", "again"]
-    assert found["first"].faster == found["first"].throughput == (1, 1, 1)
-    for each in (found["first"].cost, found["again"].cost):
-        assert 0 < each.p50_ms <= each.p95_ms <= each.p99_ms
-        assert each.rows_per_second > 0
-        assert each.batch_rows in interleaved.BATCHES
-        assert each.cold_start_s > each.p50_ms / 1000
-        assert 10 < each.peak_mb < len(ballast) / 2**20
-    for median, least, greatest in (found["again"].faster, found["again"].throughput):
+    compared = interleaved.compare(folders, place / "test.parquet", **QUICK)
+    assert list(compared) == ["first", "again"]
+    assert compared["first"].faster == compared["first"].throughput == (1, 1, 1)
+    for cost in (compared["first"].cost, compared["again"].cost):
+        assert 0 < cost.p50_ms <= cost.p95_ms <= cost.p99_ms
+        assert cost.rows_per_second > 0
+        assert cost.batch_rows in interleaved.BATCHES
+        assert cost.cold_start_s > cost.p50_ms / 1000
+        assert 10 < cost.peak_mb < len(ballast) / 2**20
+    for median, least, greatest in (compared["again"].faster, compared["again"].throughput):
         assert least <= median <= greatest
         assert 0.01 < median < 100
     with pytest.raises(InputError, match=r"model: its process ended .* \(status 1: AssertionError: imported\)"):
@@ -70,24 +72,24 @@ def test_numbers_are_whole_and_of_the_model_alone(place: Path, monkeypatch: pyte
 def test_the_reference_stays_and_each_other_model_is_beside_it_alone(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, int, int]] = []
+    turns: list[tuple[str, int, int]] = []
     plain = interleaved.Model.turn
 
     def turn(model: interleaved.Model, size: interleaved.Size) -> None:
-        asked.append((str(model.folder), model.process.pid, len(children())))
+        turns.append((str(model.folder), model.process.pid, len(children())))
         plain(model, size)
 
     monkeypatch.setattr(interleaved.Model, "turn", turn)
     onnx = place / "onnx"
-    found = interleaved.compare({"t": onnx, "a": onnx, "b": onnx}, place / "test.parquet", **QUICK)
-    pids = [pid for _, pid, _ in asked]
+    compared = interleaved.compare({"t": onnx, "a": onnx, "b": onnx}, place / "test.parquet", **QUICK)
+    pids = [pid for _, pid, _ in turns]
     teacher, first, second = dict.fromkeys(pids)
     assert pids == [teacher, first, first, teacher, teacher, second, second, teacher]
-    assert {alive for _, _, alive in asked} == {2}
-    assert list(found) == ["t", "a", "b"]
+    assert {alive for _, _, alive in turns} == {2}
+    assert list(compared) == ["t", "a", "b"]
     assert not children()
     interleaved.compare({"alone": onnx}, place / "test.parquet", **QUICK | {"starts": 2})
-    assert [alive for _, _, alive in asked[8:]] == [1, 1]
+    assert [alive for _, _, alive in turns[8:]] == [1, 1]
 
 
 def test_onnx_runtime_has_the_threads_that_are_asked_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,11 +97,11 @@ def test_onnx_runtime_has_the_threads_that_are_asked_for(place: Path, monkeypatc
     counts: dict[tuple[str, int], int] = {}
 
     def hear(model: interleaved.Model, plain=interleaved.Model.hear) -> dict[str, object]:
-        said = plain(model)
+        answer = plain(model)
         environment = psutil.Process(model.process.pid).environ()
         assert {environment[name] for name in VARIABLES} == {environment["OMP_NUM_THREADS"]}
         counts[model.folder.name, int(environment["OMP_NUM_THREADS"])] = psutil.Process(model.process.pid).num_threads()
-        return said
+        return answer
 
     monkeypatch.setattr(interleaved.Model, "hear", hear)
     for threads in (1, 3):
@@ -108,7 +110,7 @@ def test_onnx_runtime_has_the_threads_that_are_asked_for(place: Path, monkeypatc
 
 
 @pytest.mark.parametrize("last", ["missing", "torn"])
-def test_a_folder_that_cannot_be_opened_is_one_sentence(last: str, place: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_opened_fails_in_one_sentence(last: str, place: Path, tmp_path: Path) -> None:
     folder = tmp_path / last
     if last == "torn":
         folder.mkdir()
@@ -121,7 +123,7 @@ def test_a_folder_that_cannot_be_opened_is_one_sentence(last: str, place: Path, 
     assert not children()
 
 
-def test_a_process_that_is_killed_is_one_sentence(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_killed_fails_in_one_sentence(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(model: interleaved.Model, size: interleaved.Size) -> None:
         os.kill(model.process.pid, signal.SIGKILL)
         model.process.wait()
@@ -133,7 +135,7 @@ def test_a_process_that_is_killed_is_one_sentence(place: Path, monkeypatch: pyte
     assert not children()
 
 
-def test_it_is_told_which_of_the_two_died(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_model_whose_process_died(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = interleaved.Model.turn
     with interleaved.opened(place / "onnx", place / "test.parquet", starts=1, seconds=0.1) as reference:
 
@@ -154,7 +156,7 @@ def test_it_is_told_which_of_the_two_died(place: Path, monkeypatch: pytest.Monke
     assert not children()
 
 
-def test_rows_of_another_kind_and_none_are_said(place: Path, tmp_path: Path) -> None:
+def test_no_rows_and_rows_of_another_kind_are_refused(place: Path, tmp_path: Path) -> None:
     write(tmp_path / "none.parquet", {"id": [], "text": [], "label": []})
     with pytest.raises(InputError, match=r"none\.parquet: it has no rows"):
         interleaved.compare({"it": place / "onnx"}, tmp_path / "none.parquet", **QUICK)

@@ -18,7 +18,7 @@ def cost(p50_ms: float) -> Cost:
 
 
 @pytest.mark.parametrize(
-    ("faster", "wanted"),
+    ("faster", "expected"),
     [
         ((2.0, 1.5, 3.0), "onnx"),
         ((0.5, 0.4, 0.9), "torch"),
@@ -27,16 +27,16 @@ def cost(p50_ms: float) -> Cost:
     ],
 )
 def test_the_faster_one_answers_and_a_tie_goes_to_onnx(
-    faster: interleaved.Spread, wanted: str, monkeypatch: pytest.MonkeyPatch
+    faster: interleaved.Spread, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def compare(folders: dict[str, Path], split_file: Path, threads: int, **briefly: Any) -> dict[str, Compared]:
         assert (folders, split_file, threads) == ({"torch": MODEL, "onnx": EXPORTED}, ROWS, 3)
-        one = (1.0, 1.0, 1.0)
-        return {"torch": Compared(cost(4.0), one, one), "onnx": Compared(cost(2.00049), faster, one)}
+        equal = (1.0, 1.0, 1.0)
+        return {"torch": Compared(cost(4.0), equal, equal), "onnx": Compared(cost(2.00049), faster, equal)}
 
     monkeypatch.setattr(interleaved, "compare", compare)
     tags = runtime_choice.tags(MODEL, EXPORTED, ROWS, Resources(threads=3))
-    assert tags["runtime"] == wanted
+    assert tags["runtime"] == expected
     assert json.loads(tags["runtime_measured"]) == {
         "torch_p50_ms": 4.0,
         "onnx_p50_ms": 2.0,
@@ -46,11 +46,11 @@ def test_the_faster_one_answers_and_a_tie_goes_to_onnx(
 
 
 @pytest.mark.parametrize(
-    ("named", "exported", "wanted"),
+    ("named", "exported", "expected"),
     [("torch", EXPORTED, "torch"), ("onnx", EXPORTED, "onnx"), ("auto", None, "torch"), ("onnx", None, "torch")],
 )
 def test_what_is_named_or_the_only_one_is_not_measured(
-    named: Any, exported: Path | None, wanted: str, monkeypatch: pytest.MonkeyPatch
+    named: Any, exported: Path | None, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interleaved, "compare", lambda *args, **more: pytest.fail("measured"))
-    assert runtime_choice.tags(MODEL, exported, ROWS, Resources(runtime=named)) == {"runtime": wanted}
+    assert runtime_choice.tags(MODEL, exported, ROWS, Resources(runtime=named)) == {"runtime": expected}

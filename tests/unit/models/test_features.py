@@ -25,16 +25,16 @@ FEATURES = [*COMBINATIONS, "weighted_sum"]
 def test_what_is_saved_is_opened_again(kind: str, head: str, features: str, checkout: Path) -> None:
     source, task = tiny.encoder(checkout / "encoder", layers=4), tiny.of_kind(kind)
     model = new_head.for_task(source, task, head, "mean", features).eval()
-    wanted = heads.outputs(model, kind, {"input_ids": IDS, "attention_mask": MASK})
-    assert wanted.shape == ((2, 3) if kind == "single" else (2, 5, 7))
+    expected = heads.outputs(model, kind, {"input_ids": IDS, "attention_mask": MASK})
+    assert expected.shape == ((2, 3) if kind == "single" else (2, 5, 7))
     (checkout / "model").mkdir()
     model_folder.save(model, checkout / "model", source, task)
     again, _ = model_folder.load_tuned(checkout / "model")
-    found = heads.outputs(again, kind, {"input_ids": IDS, "attention_mask": MASK})
-    assert torch.allclose(found, wanted, atol=1e-6)
+    outputs = heads.outputs(again, kind, {"input_ids": IDS, "attention_mask": MASK})
+    assert torch.allclose(outputs, expected, atol=1e-6)
     assert all(tensor.equal(model.state_dict()[name]) for name, tensor in again.state_dict().items())
     alone = heads.outputs(again, kind, {"input_ids": IDS[1:, :3], "attention_mask": MASK[1:, :3]})
-    assert torch.allclose(alone[0], wanted[1, : alone.shape[1]] if kind == "tagging" else wanted[1], atol=1e-5)
+    assert torch.allclose(alone[0], expected[1, : alone.shape[1]] if kind == "tagging" else expected[1], atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
@@ -45,8 +45,8 @@ def test_two_texts_are_compared_by_their_own_tokens(features: str, family: str, 
     model = new_head.for_task(source, task, "linear", "compare", features).eval()
     types = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])
     batch = {"input_ids": IDS, "attention_mask": MASK, "token_type_ids": types}
-    given = {name: batch[name] for name in batch if name != "input_ids"}
-    tokens = model.tokens(IDS, given)
+    batch_without_ids = {name: batch[name] for name in batch if name != "input_ids"}
+    tokens = model.tokens(IDS, batch_without_ids)
     parts = [(tokens[0, :2], tokens[0, 2:]), (tokens[1, :1], tokens[1, 1:3])]
     means = [(u.mean(dim=0), v.mean(dim=0)) for u, v in parts]
     pooled = torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in means])
@@ -74,7 +74,7 @@ def test_features_are_the_papers_combinations_of_layers(checkout: Path) -> None:
     model = new_head.for_task(source, tiny.TASK, "linear").eval()
     states = model.encoder(input_ids=IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
     assert len(states) == 5
-    wanted = {
+    expected = {
         "embeddings": states[0],
         "second_to_last": states[3],
         "last": states[4],
@@ -82,10 +82,10 @@ def test_features_are_the_papers_combinations_of_layers(checkout: Path) -> None:
         "concat_last_four": torch.cat([states[1], states[2], states[3], states[4]], dim=-1),
         "weighted_sum": (states[0] + states[1] + states[2] + states[3] + states[4]) / 5,  # before it is trained
     }
-    for name, features in wanted.items():
+    for name, features in expected.items():
         reading = new_head.for_task(source, tiny.TASK, "linear", features=name).eval()
-        found = reading.tokens(IDS, {"attention_mask": MASK})
-        assert torch.allclose(found, features, atol=1e-5), name
+        tokens = reading.tokens(IDS, {"attention_mask": MASK})
+        assert torch.allclose(tokens, features, atol=1e-5), name
 
 
 def test_a_frozen_encoder_leaves_the_head_to_train(checkout: Path) -> None:

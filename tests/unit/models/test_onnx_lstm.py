@@ -20,7 +20,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("kind", ["single", "tagging"])  # in one process
 @pytest.mark.parametrize(("family", "head", "depth", "layers"), [("bilstm", "linear", 2, 4), ("bert", "bilstm", 1, 2)])
-def test_it_agrees_with_torch(family: str, head: str, depth: int, layers: int, kind: str, checkout: Path) -> None:
+def test_the_onnx_lstm_agrees_with_torch(
+    family: str, head: str, depth: int, layers: int, kind: str, checkout: Path
+) -> None:
     """`export` compares rows of several lengths, padded ones among them; here with weights that matter."""
     source, task = tiny.of_family(family, checkout / "encoder", layers=depth), tiny.of_kind(kind)
     torch.manual_seed(1)

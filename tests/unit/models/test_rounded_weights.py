@@ -14,30 +14,30 @@ def test_each_word_has_its_own_scale() -> None:
     table = nn.Embedding(3, 2)
     with torch.no_grad():
         table.weight.copy_(torch.tensor([[1.27, -0.5], [127.0, 3.4], [0.0, 0.0]]))
-    found = int8.Int8Embedding.of(table)
-    assert found.weight.dtype == torch.int8
-    assert found.weight.tolist() == [[127, -50], [127, 3], [0, 0]]
-    assert found.scale[:2].numpy() == pytest.approx([0.01, 1.0])
-    assert found(torch.tensor([[1], [0]])).flatten().numpy() == pytest.approx([127.0, 3.0, 1.27, -0.5])
+    rounded = int8.Int8Embedding.of(table)
+    assert rounded.weight.dtype == torch.int8
+    assert rounded.weight.tolist() == [[127, -50], [127, 3], [0, 0]]
+    assert rounded.scale[:2].numpy() == pytest.approx([0.01, 1.0])
+    assert rounded(torch.tensor([[1], [0]])).flatten().numpy() == pytest.approx([127.0, 3.0, 1.27, -0.5])
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_dynamic_layer_is_near_the_layer_it_was_made_of(bias: bool) -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(32, 8, bias=bias), torch.randn(5, 32)
-    found = int8.Int8Linear.of(linear)
-    assert found(x).detach().numpy() == pytest.approx(linear(x).detach().numpy(), abs=0.06)
-    assert ("bias" in found.state_dict()) == bias
+    rounded = int8.Int8Linear.of(linear)
+    assert rounded(x).detach().numpy() == pytest.approx(linear(x).detach().numpy(), abs=0.06)
+    assert ("bias" in rounded.state_dict()) == bias
 
 
 @given(st.floats(-100, 100), st.floats(-100, 100))
-def test_a_range_holds_its_ends_and_zero_exactly(one: float, other: float) -> None:
-    low, high = min(one, other), max(one, other)
+def test_a_range_holds_its_ends_and_zero_exactly(first: float, second: float) -> None:
+    low, high = min(first, second), max(first, second)
     step, zero = qdq.affine(low, high)
     x = torch.tensor([low, 0.0, high])
-    found = qdq.steps(x, step, zero)
-    assert found[1] == 0
-    assert (found - x).abs().max() <= 0.5 * step[0] + 1e-4, "half a step, where the zero was rounded"
+    steps = qdq.steps(x, step, zero)
+    assert steps[1] == 0
+    assert (steps - x).abs().max() <= 0.5 * step[0] + 1e-4, "half a step, where the zero was rounded"
     assert 0 <= int(zero[0]) <= 255
 
 
@@ -45,9 +45,9 @@ def test_steps_are_those_of_onnx() -> None:
     """QuantizeLinear: saturate(round(x / scale) + zero), halves to the even."""
     x = np.array([-3.0, -1.0, -0.25, 0.0, 0.25, 0.75, 7.0, 300.0], np.float32)
     numbers = np.clip(np.rint(x / np.float32(0.5)) + 4, 0, 255)
-    found = qdq.steps(torch.from_numpy(x), torch.tensor([0.5]), torch.tensor([4], dtype=torch.uint8))
-    assert found.tolist() == ((numbers - 4) * 0.5).tolist()
-    assert found.tolist()[:3] == [-2.0, -1.0, 0.0]
+    steps = qdq.steps(torch.from_numpy(x), torch.tensor([0.5]), torch.tensor([4], dtype=torch.uint8))
+    assert steps.tolist() == ((numbers - 4) * 0.5).tolist()
+    assert steps.tolist()[:3] == [-2.0, -1.0, 0.0]
 
 
 def test_a_layer_gives_what_sums_of_integers_give() -> None:
@@ -57,8 +57,8 @@ def test_a_layer_gives_what_sums_of_integers_give() -> None:
     layer = qdq.QdqLinear.of(linear, int8.scales(linear.weight.detach()), step, zero)
     inputs = np.clip(np.rint(x.numpy() / step.numpy()) + zero.numpy(), 0, 255).astype(np.int32) - zero.numpy()
     sums = inputs.astype(np.int32) @ layer.weight.numpy().astype(np.int32).T
-    wanted = sums * (step.numpy() * layer.scale.numpy()) + linear.bias.detach().numpy()
-    assert layer(x).numpy() == pytest.approx(wanted, abs=1e-5)
+    expected = sums * (step.numpy() * layer.scale.numpy()) + linear.bias.detach().numpy()
+    assert layer(x).numpy() == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_symmetric_range_has_its_zero_in_the_middle() -> None:

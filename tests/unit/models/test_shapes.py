@@ -73,7 +73,7 @@ def test_a_model_without_a_part_is_one_whose_part_says_nothing(family: str, what
     assert states(built.eval()).equal(states(fewer))
 
 
-def test_what_the_config_can_say_it_says(checkout: Path) -> None:
+def test_pruned_shapes_are_in_the_config_where_it_has_keys(checkout: Path) -> None:
     """Every layer has as many rows: that is a native model. Lists of shapes follow the layers that stay."""
     model = opened("bert", checkout / "bert")
     for number in (0, 1):
@@ -90,7 +90,7 @@ def test_what_the_config_can_say_it_says(checkout: Path) -> None:
     assert shapes.of(model) == {"heads": [1]}
 
 
-def test_what_cannot_go_is_one_sentence(checkout: Path) -> None:
+def test_impossible_removals_fail_in_one_sentence(checkout: Path) -> None:
     model = opened("bert", checkout / "bert")
     with pytest.raises(InputError, match="layer 0: all 2 heads would be removed; at least one must stay"):
         shapes.keep_heads(model, 0, [])
@@ -109,8 +109,8 @@ def test_layers_of_a_group_share_what_they_have_in_common(family: str, checkout:
     twice = sum(p.numel() for other in others for name, p in other.items() if name in lowest)
     whole = sum(p.numel() for p in model.parameters())
     shapes.add(model, "groups", [0] * len(backbones.layers(model)))
-    left = sum(p.numel() for p in model.parameters())
-    assert whole - left == twice
+    shared = sum(p.numel() for p in model.parameters())
+    assert whole - shared == twice
     assert twice > 0 or family == "albert", "ALBERT's one group is shared already"
     assert sum(tensor.numel() for tensor in formats.distinct(model).values()) < whole or family == "albert"
     with pytest.raises(InputError, match="groups has 3 numbers"):
@@ -122,7 +122,7 @@ def test_two_matrices_of_full_rank_are_the_table(family: str, checkout: Path) ->
     model = opened(family, checkout)
     before, table = states(model), model.get_input_embeddings().weight.detach().clone()
     shapes.add(model, "embedding", table.shape[1])
-    made = model.get_input_embeddings()
-    assert isinstance(made, Factorized)
-    assert made.fill(table) == pytest.approx(1)
+    embeddings = model.get_input_embeddings()
+    assert isinstance(embeddings, Factorized)
+    assert embeddings.fill(table) == pytest.approx(1)
     assert states(model).allclose(before, atol=1e-4)

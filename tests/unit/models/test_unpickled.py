@@ -35,6 +35,6 @@ def test_a_sum_of_layers_is_read_in_another_process(checkout: Path, monkeypatch:
     model = new_head.for_task(source, tiny.TASK, "linear", features="weighted_sum")
     Path("model.pkl").write_bytes(pickle.dumps(model))
 
-    found = subprocess.run([sys.executable, "-c", OPENED, "model.pkl"], capture_output=True, text=True, check=False)
-    assert "not yet" in found.stdout, "transformers does it by itself now: unpickled.py is needed no more"
-    assert found.stdout == "not yet\n3\n", found.stderr
+    process = subprocess.run([sys.executable, "-c", OPENED, "model.pkl"], capture_output=True, text=True, check=False)
+    assert "not yet" in process.stdout, "transformers does it by itself now: unpickled.py is needed no more"
+    assert process.stdout == "not yet\n3\n", process.stderr

@@ -27,5 +27,5 @@ def test_padding_changes_nothing_for_the_language_model_that_reads_backward() ->
     two = model("bilstm", bilm.auto(bilm.Params()))
     ids = torch.tensor([[2, 7, 8, 9, 3]])
     padded = {"input_ids": torch.tensor([[2, 7, 8, 9, 3, 0, 0]]), "attention_mask": torch.tensor([[1] * 5 + [0] * 2])}
-    wanted = two(input_ids=ids).last_hidden_state
-    assert torch.allclose(two(**padded).last_hidden_state[:, :5], wanted, atol=1e-6)
+    expected = two(input_ids=ids).last_hidden_state
+    assert torch.allclose(two(**padded).last_hidden_state[:, :5], expected, atol=1e-6)

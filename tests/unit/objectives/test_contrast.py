@@ -21,15 +21,15 @@ def batch(params: contrast.Params = CLEAN, documents: tuple[int, ...] = (0, 1, 2
 
 
 def test_a_pair_is_what_stands_on_both_sides_of_the_cut() -> None:
-    found = batch()
-    rows = zip(found["input_ids"], found["attention_mask"], strict=True)
+    pairs = batch()
+    rows = zip(pairs["input_ids"], pairs["attention_mask"], strict=True)
     shown = [[ids[mask.bool()].tolist() for ids, mask in zip(*pair, strict=True)] for pair in rows]
     assert shown == [  # none longer than three tokens, half of the longest row's six
         [[2, 7, 8, 9, 3], [2, 15, 3]],
         [[2, 10, 11, 3], [2, 16, 17, 18, 3]],
         [[2, 12, 3], [2, 20, 21, 22, 3]],
     ]
-    assert (found["labels"] == IGNORE).all()
+    assert (pairs["labels"] == IGNORE).all()
     masked = batch(contrast.Params(select=1.0, mask=1.0, random=0.0))
     inside = masked["labels"] != IGNORE
     assert (masked["input_ids"][inside] == TOKENIZER.mask_id).all()
@@ -37,8 +37,8 @@ def test_a_pair_is_what_stands_on_both_sides_of_the_cut() -> None:
 
 
 def test_a_texts_vector_is_the_mean_of_its_tokens_and_the_others_segments_are_wrong_answers() -> None:
-    encoder, found = model("modernbert", AutoModelForMaskedLM), batch()
-    (words, pairs) = contrast.predict(encoder, found)
+    encoder, pairs_of_batch = model("modernbert", AutoModelForMaskedLM), batch()
+    (words, pairs) = contrast.predict(encoder, pairs_of_batch)
     assert (words.name, len(words.labels)) == ("mlm", 0)
     assert pairs.labels.tolist() == [0, 1, 2]
 
@@ -55,17 +55,17 @@ def test_another_segment_of_the_same_text_is_no_wrong_answer() -> None:
     apart = contrast.predict(encoder, batch())[1].logits
     together = contrast.predict(encoder, batch(documents=(0, 7, 7)))[1].logits
     assert (together[1, 2], together[2, 1]) == (-1e4, -1e4)
-    kept = torch.ones(3, 3, dtype=torch.bool)
-    kept[1, 2] = kept[2, 1] = False
-    assert torch.equal(together[kept], apart[kept])
+    compared = torch.ones(3, 3, dtype=torch.bool)
+    compared[1, 2] = compared[2, 1] = False
+    assert torch.equal(together[compared], apart[compared])
 
 
 def test_a_row_that_only_fills_a_batch_teaches_nothing() -> None:
-    encoder, found = model("modernbert", AutoModelForMaskedLM), batch()
+    encoder, padded = model("modernbert", AutoModelForMaskedLM), batch()
     loss = losses.Pretraining(contrast.predict)
-    everything = loss(encoder, found, 0)[0] / 3
-    found["order"][1] = IGNORE
-    pairs = contrast.predict(encoder, found)[1]
+    everything = loss(encoder, padded, 0)[0] / 3
+    padded["order"][1] = IGNORE
+    pairs = contrast.predict(encoder, padded)[1]
     expected = torch.nn.functional.cross_entropy(pairs.logits[[0, 2]], torch.tensor([0, 2]))
-    assert torch.allclose(loss(encoder, found, 0)[0] / 3, expected, atol=1e-5)
+    assert torch.allclose(loss(encoder, padded, 0)[0] / 3, expected, atol=1e-5)
     assert not torch.allclose(expected, everything, atol=1e-5)

@@ -53,14 +53,14 @@ def test_whole_words_are_masked_or_shown_together() -> None:
 
 @pytest.mark.parametrize(("params", "most"), [(mlm.Params(masks=2), 2), (mlm.Params(), 30)])
 def test_a_sequence_has_as_many_masks_as_asked_for_or_a_new_one_every_time(params: mlm.Params, most: int) -> None:
-    clean, seen = sentences(rows=20), [set() for _ in range(20)]
+    clean, masked = sentences(rows=20), [set() for _ in range(20)]
     for step in range(30):
         order = np.random.default_rng(step).permutation(20)
         shuffled = {"input_ids": clean["input_ids"][order]}
         batch = mlm.corrupt(shuffled, np.random.default_rng(100 + step), params, TOKENIZER)
         for row, shown in zip(order, batch["input_ids"].numpy(), strict=True):
-            seen[row].add(shown.tobytes())
-    assert [len(masks) for masks in seen] == [most] * 20
+            masked[row].add(shown.tobytes())
+    assert [len(masks) for masks in masked] == [most] * 20
 
 
 def test_more_than_all_selected_tokens_cannot_be_masked() -> None:

@@ -14,13 +14,13 @@ def test_half_of_the_next_segments_are_of_another_document() -> None:
     params = nsp.Params(select=0.0)
     batch = nsp.corrupt(clean, np.random.default_rng(1), params, TOKENIZER)
     first, second = segments.split(batch)
-    own = clean["document"].numpy()
+    of_document = clean["document"].numpy()
     order = batch["order"].numpy()
     assert order.mean() == pytest.approx(0.5, abs=0.06)
     assert len(first) == 400
     for row in range(400):
-        assert set(first[row].tolist()) == {5 + 2 * own[row]}
+        assert set(first[row].tolist()) == {5 + 2 * of_document[row]}
         (letter,) = set(second[row].tolist())
-        assert (letter == 6 + 2 * own[row]) == (order[row] == nsp.NEXT)
+        assert (letter == 6 + 2 * of_document[row]) == (order[row] == nsp.NEXT)
     alone = {**clean, "document": torch.zeros(400, dtype=torch.int64)}
     assert not nsp.corrupt(alone, np.random.default_rng(1), params, TOKENIZER)["order"].any()

@@ -35,23 +35,25 @@ def test_the_discriminator_sees_the_generators_guesses_and_says_where_they_are(
     batch = replaced_token.corrupt(clean, np.random.default_rng(1), params, TOKENIZER)
     selected = batch["labels"] != IGNORE
     assert (batch["input_ids"][selected] == TOKENIZER.mask_id).all()
-    seen = []
+    discriminator_inputs = []
     forward = learner.electra.forward
-    monkeypatch.setattr(learner.electra, "forward", lambda input_ids: seen.append(input_ids) or forward(input_ids))
+    monkeypatch.setattr(
+        learner.electra, "forward", lambda input_ids: discriminator_inputs.append(input_ids) or forward(input_ids)
+    )
     guessed, learned = both(batch)
-    (shown,) = seen
+    (shown,) = discriminator_inputs
     assert shown[~selected].equal(clean["input_ids"][~selected])
     assert guessed.labels.equal(clean["input_ids"][selected])
     replaced = shown != clean["input_ids"]  # where the generator guesses right, nothing is replaced
     assert 0 < int(replaced.sum()) <= int(selected.sum())
-    wanted = {
+    expected = {
         "replaced": replaced.flatten().long(),
         "electra_15": replaced[selected].long(),
         "replace_mlm": clean["input_ids"][selected],
         "all_tokens_mlm": clean["input_ids"].flatten(),
     }[variant]
-    assert learned.labels.equal(wanted)
-    assert learned.logits.shape == (len(wanted), 2 if variant in VARIANTS[:2] else TOKENIZER.vocab_size)
+    assert learned.labels.equal(expected)
+    assert learned.logits.shape == (len(expected), 2 if variant in VARIANTS[:2] else TOKENIZER.vocab_size)
     assert learned.weight == (50 if variant in VARIANTS[:2] else 1)
 
 

@@ -42,10 +42,10 @@ def batches(folder: Path, objective: object = contrast, params: object = contras
 
 
 def test_each_text_is_a_sequence_and_rows_of_one_first_text_are_known(encoded: Path) -> None:
-    loaded, found = tokenizer.load(encoded / "tokenizer"), batches(encoded)
-    assert len(found) == 2
+    loaded, pairs = tokenizer.load(encoded / "tokenizer"), batches(encoded)
+    assert len(pairs) == 2
     for step in range(2):
-        batch = found[step]
+        batch = pairs[step]
         assert batch["input_ids"].shape[:2] == (3, 2)
         order = [int(np.flatnonzero((batch["document"] == n).numpy())[0]) for n in (0, 1)]
         assert sorted(batch["document"].tolist()) == [0, 0, 1]
@@ -54,11 +54,11 @@ def test_each_text_is_a_sequence_and_rows_of_one_first_text_are_known(encoded: P
         shown = batch["input_ids"][order[1]]
         inside = batch["attention_mask"][order[1]].bool()
         for ids, mask, text in zip(shown, inside, ("試合は決着", "延長の末に"), strict=True):
-            wanted = [loaded.cls_id, *loaded.encode([text]).values.tolist(), loaded.sep_id]
-            assert ids[mask].tolist() == wanted
-    assert not found[0]["input_ids"].equal(found[1]["input_ids"])
-    lengths = found.inner.data.lengths
-    assert found.padding == pytest.approx(1 - lengths.sum() / (6 * lengths.max()))
+            expected = [loaded.cls_id, *loaded.encode([text]).values.tolist(), loaded.sep_id]
+            assert ids[mask].tolist() == expected
+    assert not pairs[0]["input_ids"].equal(pairs[1]["input_ids"])
+    lengths = pairs.inner.data.lengths
+    assert pairs.padding == pytest.approx(1 - lengths.sum() / (6 * lengths.max()))
 
 
 def test_tokens_of_both_are_masked(encoded: Path) -> None:
@@ -100,6 +100,6 @@ def test_texts_are_cut_each_on_its_own(encoded: Path) -> None:
     short, cut = positive_pair.encode(batch, loaded, Task("t", "positive_pair"), 6)
     assert cut == sum(any(len(text) > 6 for text in row) for row in whole.column("input_ids").to_pylist()) > 0
     for long_row, row in zip(whole.column("input_ids").to_pylist(), short.column("input_ids").to_pylist(), strict=True):
-        for text, kept in zip(long_row, row, strict=True):
-            assert kept == (text if len(text) <= 6 else [*text[:5], loaded.sep_id])
+        for text, ids in zip(long_row, row, strict=True):
+            assert ids == (text if len(text) <= 6 else [*text[:5], loaded.sep_id])
     assert short.column("length").to_pylist() == [sum(map(len, row)) for row in short.column("input_ids").to_pylist()]

@@ -30,7 +30,7 @@ def test_sources_are_what_no_stage_wrote() -> None:
 
 def test_each_stands_to_the_right_of_what_leads_to_it() -> None:
     sources, edges = lineage_page.flow(STAGES)
-    svg = plots.layers([*sources, *(str(each["stage"]) for each in STAGES)], edges)
+    svg = plots.layers([*sources, *(str(row["stage"]) for row in STAGES)], edges)
     right = {}
     for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
         right[text.text] = float((text.get("transform") or "").partition("(")[2].split()[0])

@@ -25,9 +25,9 @@ def test_the_teacher_is_shown_in_detail_beside_the_best_baseline() -> None:
     svm, weak = record("svm", 0.9, how="baseline"), record("weak-svm", 0.3, how="baseline")
     best, teacher = record("best", 0.8), record("big", 0.7)
     ranked = run_tables.ranked([svm, weak, best, teacher, variant("small", 0.85, ["drop_layers"])])
-    assert [each["run"] for each in page.detailed(ranked)] == ["big", "svm"]
-    assert [each["run"] for each in page.detailed(run_tables.ranked([svm, weak, best]))] == ["best", "svm"]
-    assert [each["run"] for each in page.detailed([svm, weak])] == ["svm"]
+    assert [record["run"] for record in page.detailed(ranked)] == ["big", "svm"]
+    assert [record["run"] for record in page.detailed(run_tables.ranked([svm, weak, best]))] == ["best", "svm"]
+    assert [record["run"] for record in page.detailed([svm, weak])] == ["svm"]
     assert page.detailed([record("blind", 0, metrics={})]) == []
     html = page.html([svm, best], {})
     assert "class, of best</th>" in html

@@ -20,8 +20,8 @@ TICKETS = [pruned(share, score, rewind="encoder", rounds=3) for share, score in 
 
 
 def test_a_method_with_three_values_of_one_param_is_a_sweep() -> None:
-    (found,) = sweeps.found([TEACHER, *ZEROS, *TICKETS])
-    assert found == Sweep(
+    (sweep,) = sweeps.found([TEACHER, *ZEROS, *TICKETS])
+    assert sweep == Sweep(
         "prune_magnitude",
         "sparsity",
         {
@@ -33,7 +33,7 @@ def test_a_method_with_three_values_of_one_param_is_a_sweep() -> None:
     assert alone.lines.keys() == {""}
 
 
-def test_what_differs_in_more_than_one_number_is_none() -> None:
+def test_runs_that_differ_in_other_params_are_no_sweep() -> None:
     other = pruned(0.9, 0.5, epochs=3.0)
     assert sweeps.found([*ZEROS[1:], other]) == []
     assert sweeps.found(ZEROS[:2]) == []
@@ -48,7 +48,7 @@ def test_the_page_has_the_runs_by_score_and_the_sweeps() -> None:
     assert html.count("<figcaption>prune_magnitude by sparsity; dashed: the teacher") == 1
     assert html.count("<figcaption>By score, with 95% intervals") == 1
     ranking = html[: html.index("By score, with 95%")].rpartition("<svg")[2]
-    order = [ranking.index(f">{each['run']}<") for each in (TICKETS[0], TICKETS[1], ZEROS[2], ZEROS[0])]
+    order = [ranking.index(f">{record['run']}<") for record in (TICKETS[0], TICKETS[1], ZEROS[2], ZEROS[0])]
     assert order == sorted(order)
     assert "rewind encoder, rounds 3" in html
     assert page.html([TEACHER, *ZEROS, *TICKETS], {}) == html

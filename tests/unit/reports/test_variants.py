@@ -39,7 +39,7 @@ def test_sparsity_has_no_column_where_nothing_is_zero() -> None:
     assert {len(line) for line in lines} == {len(header)}
 
 
-def test_the_question_is_answered() -> None:
+def test_the_answer_names_the_smallest_models_within_the_budget() -> None:
     """A point is not more than a point, although 0.76 - 0.75 is a little more than 0.01."""
     (group,) = variants.groups(ALL)
     assert variants.answer(group) == (
@@ -64,9 +64,9 @@ def test_without_the_teachers_score_nothing_is_said_of_a_loss(missing: dict[str,
 def test_each_task_and_teacher_has_its_own_group() -> None:
     other = variant("other-int8", 0.5, ["dynamic_int8"], teacher="other", task="another")
     second = variant("second-int8", 0.5, ["dynamic_int8"], teacher="日本語")
-    found = variants.groups([*ALL, other, second])
-    assert [(each.teacher, len(each.variants)) for each in found] == [("other", 1), ("big", 3), ("日本語", 1)]
-    assert [each.own["run"] for each in found if each.own] == ["other", "big", "日本語"]
+    groups = variants.groups([*ALL, other, second])
+    assert [(group.teacher, len(group.variants)) for group in groups] == [("other", 1), ("big", 3), ("日本語", 1)]
+    assert [group.own["run"] for group in groups if group.own] == ["other", "big", "日本語"]
 
 
 def test_the_page_holds_the_table_and_two_pictures() -> None:
@@ -82,7 +82,7 @@ def test_the_page_holds_the_table_and_two_pictures() -> None:
     assert page.html(ALL, {}) == html
 
 
-def test_the_same_as_text() -> None:
+def test_the_text_table_equals_the_page() -> None:
     (group,) = variants.groups(ALL)
     lines = variants.plain(group).splitlines()
     assert lines[0] == "headlines, compressed from big:"
@@ -91,7 +91,7 @@ def test_the_same_as_text() -> None:
     assert "| int8 | dynamic_int8 | 0.750 | -1.00 |" in variants.markdown(group)
 
 
-def test_what_is_smaller_but_slower_is_named() -> None:
+def test_smaller_but_slower_models_are_named() -> None:
     (group,) = variants.groups(ALL)
     took = {"big": (1.9, 2.1), "int8": (2.2, 2.6), "fewer": (1.0, 1.0)}
     timings = {run: {"latency_ms": {"p50_spread": [*ms]}} for run, ms in took.items()}
@@ -104,8 +104,8 @@ def test_what_is_smaller_but_slower_is_named() -> None:
 
 def test_the_reports_files_hold_it(checkout: Path) -> None:
     paths.metrics("x").parent.mkdir(parents=True)
-    for each in (TEACHER, INT8):
-        json_file.write(paths.metrics(each["run"]), each)
+    for saved in (TEACHER, INT8):
+        json_file.write(paths.metrics(saved["run"]), saved)
     Path("params.yaml").write_text("evaluate: {big: {task: headlines}, int8: {task: headlines}}\n")
     report_folder.write(checkout, params.read())
     (group,) = variants.groups([TEACHER, INT8])

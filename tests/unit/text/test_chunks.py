@@ -27,7 +27,7 @@ PLUGINS = ("wordpiece", "mecab_wordpiece", "mecab_character", "bpe", "unigram")
 
 
 @pytest.fixture(scope="module", params=PLUGINS)
-def each(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tokenizer of each kind."""
     folder, plugin = tmp_path_factory.mktemp("any"), plugins.load("pipelines.text.tokenizers", request.param)
     plugin.train(lambda: iter(SENTENCES * 20), folder, 400 if request.param == "bpe" else 90, plugin.Params())
@@ -44,43 +44,43 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pieces_are_the_text_and_none_is_too_long(text: str, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "MAX_CHARACTERS", most)
-        found = list(chunks._pieces(text, None, {}))
-    assert "".join(piece.text for piece in found) == text
-    assert all(0 < len(piece.text) <= most for piece in found)
-    assert all(text.startswith(piece.text, piece.start) for piece in found)
+        pieces = list(chunks._pieces(text, None, {}))
+    assert "".join(piece.text for piece in pieces) == text
+    assert all(0 < len(piece.text) <= most for piece in pieces)
+    assert all(text.startswith(piece.text, piece.start) for piece in pieces)
 
 
-def test_a_text_that_is_cut_before_words_has_the_ids_of_the_whole(each: Path, short: None) -> None:
-    loaded = tokenizer.load(each)
+def test_a_text_that_is_cut_before_words_has_the_ids_of_the_whole(tokenizer_folder: Path, short: None) -> None:
+    loaded = tokenizer.load(tokenizer_folder)
     words = ["some words  of a text\n\nthat is,", "cut in many places", "", "another one of some length, too"] * 3
     whole = loaded._encode_spans(words)
-    found = loaded.encode_spans(words)
-    assert found.ids.offsets.tolist() == whole.ids.offsets.tolist()
-    for one, other in zip((found.ids.values, *found[1:]), (whole.ids.values, *whole[1:]), strict=True):
-        assert np.array_equal(one, other)
+    spans = loaded.encode_spans(words)
+    assert spans.ids.offsets.tolist() == whole.ids.offsets.tolist()
+    for mine, theirs in zip((spans.ids.values, *spans[1:]), (whole.ids.values, *whole[1:]), strict=True):
+        assert np.array_equal(mine, theirs)
     assert np.array_equal(loaded.encode(words).values, whole.ids.values)
 
 
-def test_a_japanese_text_without_spaces_is_cut_after_sentences(each: Path, short: None) -> None:
-    loaded, text = tokenizer.load(each), "".join(SENTENCES[:2] * 5)
-    found = loaded.encode_spans([text, "犬"])
-    assert found.ids.values.tolist() == loaded.encode([text, "犬"]).values.tolist()
-    starts, ends = (places[: found.ids.lengths[0]] for places in found[1:])
+def test_a_japanese_text_without_spaces_is_cut_after_sentences(tokenizer_folder: Path, short: None) -> None:
+    loaded, text = tokenizer.load(tokenizer_folder), "".join(SENTENCES[:2] * 5)
+    spans = loaded.encode_spans([text, "犬"])
+    assert spans.ids.values.tolist() == loaded.encode([text, "犬"]).values.tolist()
+    starts, ends = (places[: spans.ids.lengths[0]] for places in spans[1:])
     assert (np.diff(starts) >= 0).all()
     assert (starts < ends).all()
     assert ends[-1] == len(text)
 
 
-def test_names_of_special_tokens_are_text_unless_it_is_said(each: Path) -> None:
-    plain, special = tokenizer.load(each), tokenizer.load(each, "special")
-    own = (plain.pad_id, plain.unk_id, plain.cls_id, plain.sep_id, plain.mask_id)
+def test_names_of_special_tokens_are_text_unless_it_is_said(tokenizer_folder: Path) -> None:
+    plain, special = tokenizer.load(tokenizer_folder), tokenizer.load(tokenizer_folder, "special")
+    special_ids = (plain.pad_id, plain.unk_id, plain.cls_id, plain.sep_id, plain.mask_id)
     separator = plain.tokens([plain.sep_id])[0]
     text = f"犬 {separator} a text"
-    assert not {*own} - {plain.unk_id} & {*plain.encode([text]).values.tolist()}
-    found = special.encode_spans([text])
-    (place,) = np.flatnonzero(found.ids.values == plain.sep_id)
-    assert text[found.starts[place] : found.ends[place]] == separator
-    assert found.ids.values.tolist() == [*plain.encode(["犬 "]).values, plain.sep_id, *plain.encode([" a text"]).values]
+    assert not {*special_ids} - {plain.unk_id} & {*plain.encode([text]).values.tolist()}
+    spans = special.encode_spans([text])
+    (place,) = np.flatnonzero(spans.ids.values == plain.sep_id)
+    assert text[spans.starts[place] : spans.ends[place]] == separator
+    assert spans.ids.values.tolist() == [*plain.encode(["犬 "]).values, plain.sep_id, *plain.encode([" a text"]).values]
 
 
 @pytest.mark.parametrize("japanese", [True, False])
@@ -88,8 +88,8 @@ def test_special_is_what_transformers_reads(japanese: bool, tmp_path: Path) -> N
     folder = tiny.tokenizer(tmp_path, japanese)
     theirs = AutoTokenizer.from_pretrained(folder)
     for text in ("映画 [SEP] 監督が語る", "[CLS]犬[SEP][MASK] x", "a [UNK] b [PAD]", "[sep]"):
-        wanted = theirs(text, add_special_tokens=False)["input_ids"]
-        assert tokenizer.load(folder, "special").encode([text]).values.tolist() == wanted
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.load(folder, "special").encode([text]).values.tolist() == expected
 
 
 def switching() -> Iterator[None]:
@@ -102,15 +102,15 @@ def switching() -> Iterator[None]:
 often = pytest.fixture(switching)
 
 
-def test_threads_share_one_tokenizer(each: Path, often: None) -> None:
+def test_threads_share_one_tokenizer(tokenizer_folder: Path, often: None) -> None:
     texts = [f"{sentence}{number}" for number in range(60) for sentence in SENTENCES]
-    wanted = [tokenizer.load(each).encode([text]).values.tolist() for text in texts]
-    shared, wrong = tokenizer.load(each), []
+    expected = [tokenizer.load(tokenizer_folder).encode([text]).values.tolist() for text in texts]
+    shared, wrong = tokenizer.load(tokenizer_folder), []
 
     def ask(order: np.ndarray) -> None:
         for i in order:
             spans = shared.encode_spans([texts[i]]).ids.values.tolist()
-            if not shared.encode([texts[i]]).values.tolist() == spans == wanted[i]:
+            if not shared.encode([texts[i]]).values.tolist() == spans == expected[i]:
                 wrong.append(texts[i])
 
     orders = [np.random.default_rng(seed).permutation(len(texts)) for seed in range(8)]

@@ -23,11 +23,11 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> mecab.MecabTokenizer:
 def test_tokens_stand_in_order_inside_the_text_and_cover_what_they_claim(
     loaded: mecab.MecabTokenizer, text: str
 ) -> None:
-    found = loaded.encode_spans([text])
+    spans = loaded.encode_spans([text])
     plain = loaded.encode([text])
-    assert found.ids.values.tolist() == plain.values.tolist()
+    assert spans.ids.values.tolist() == plain.values.tolist()
     before = (0, 0)
-    for piece, start, end in zip(loaded.tokens(found.ids.values), found.starts, found.ends, strict=True):
+    for piece, start, end in zip(loaded.tokens(spans.ids.values), spans.starts, spans.ends, strict=True):
         assert 0 <= start < end <= len(text)
         assert start >= before[0]
         assert end >= before[1]
@@ -38,11 +38,11 @@ def test_tokens_stand_in_order_inside_the_text_and_cover_what_they_claim(
 
 def test_offsets_of_a_plain_sentence_are_its_words(loaded: mecab.MecabTokenizer) -> None:
     text = "　私は犬が好き。"
-    found = loaded.encode_spans([text, "", "犬"])
-    assert found.ids.lengths.tolist()[1:] == [0, 1]
-    first = [text[s:e] for s, e in zip(found.starts, found.ends, strict=True)][: found.ids.lengths[0]]
+    spans = loaded.encode_spans([text, "", "犬"])
+    assert spans.ids.lengths.tolist()[1:] == [0, 1]
+    first = [text[s:e] for s, e in zip(spans.starts, spans.ends, strict=True)][: spans.ids.lengths[0]]
     assert "".join(first) == "私は犬が好き。"
-    assert (found.starts[0], found.ends[-1]) == (1, 1)
+    assert (spans.starts[0], spans.ends[-1]) == (1, 1)
 
 
 def test_a_tokenizer_that_is_loaded_again_maps_no_second_dictionary(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ PLAIN = [letter for letter in EVERY if letter < chr(normalize.FIRST_ASTRAL)]  # 
         *((before, PLAIN) for before in BEFORE),
         *(pytest.param(before, EVERY, marks=pytest.mark.soak) for before in BEFORE),
     ],
-    ids=lambda each: each if isinstance(each, str) else f"{len(each)} letters",
+    ids=lambda param: param if isinstance(param, str) else f"{len(param)} letters",
 )
 def test_every_character_alone_and_behind_a_letter(before: str, letters: list[str]) -> None:
     wrong = [c for c in letters if normalize.nfkc(before + c) != unicodedata.normalize("NFKC", before + c)]
@@ -39,7 +39,7 @@ def test_every_character_before_what_joins() -> None:
 
 @settings(max_examples=300)
 @given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(MARKS), st.sampled_from(CHANGED))))
-def test_any_text(text: str) -> None:
+def test_any_text_has_the_normal_form_of_unicodedata(text: str) -> None:
     assert normalize.nfkc(text) == unicodedata.normalize("NFKC", text)
 
 
@@ -54,5 +54,5 @@ def test_any_text(text: str) -> None:
         ("", ""),
     ],
 )
-def test_a_few_by_hand(text: str, form: str) -> None:
+def test_a_few_normal_forms_agree_with_hand_work(text: str, form: str) -> None:
     assert normalize.nfkc(text) == form

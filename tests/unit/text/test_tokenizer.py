@@ -8,7 +8,7 @@ from pipelines.core.errors import InputError
 from pipelines.text import tokenizer
 
 
-def test_folders_without_a_tokenizer_or_with_a_foreign_one_are_one_sentence(tmp_path: Path) -> None:
+def test_folders_without_a_tokenizer_or_with_a_foreign_one_fail_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no tokenizer_config.json"):
         tokenizer.load(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')

@@ -33,9 +33,9 @@ def test_japanese_ids_are_the_references_own(dictionary: str, tmp_path: Path) ->
     plain = [
         text for text in [*texts, *odd_texts.SOME] if "[MASK]" not in text
     ]  # the one difference: names of special tokens
-    found = tokenizer.load(tmp_path).encode(plain)
+    encoded = tokenizer.load(tmp_path).encode(plain)
     for i, text in enumerate(plain):
-        ids = found.values[found.offsets[i] : found.offsets[i + 1]].tolist()
+        ids = encoded.values[encoded.offsets[i] : encoded.offsets[i + 1]].tolist()
         assert ids == reference.encode(text, add_special_tokens=False), text
 
 
@@ -45,9 +45,9 @@ def test_english_ids_are_the_references_own(lowercase: bool, tmp_path: Path) -> 
     wordpiece.train(lambda: iter(texts), tmp_path, 500, wordpiece.Params(lowercase=lowercase))
     reference = AutoTokenizer.from_pretrained(tmp_path)
     some = ["Ünïcode café", "it's 3.5%, isn't it?", *[t for t in odd_texts.SOME if "[MASK]" not in t], *texts]
-    found = tokenizer.load(tmp_path).encode(some)
+    encoded = tokenizer.load(tmp_path).encode(some)
     for i, text in enumerate(some):
-        ids = found.values[found.offsets[i] : found.offsets[i + 1]].tolist()
+        ids = encoded.values[encoded.offsets[i] : encoded.offsets[i + 1]].tolist()
         assert ids == reference.encode(text, add_special_tokens=False), text
 
 
@@ -58,9 +58,9 @@ def test_other_ids_are_those_of_transformers(plugin: ModuleType, tmp_path: Path)
     plugin.train(lambda: iter(texts), tmp_path, 600, plugin.Params())
     reference = AutoTokenizer.from_pretrained(tmp_path)
     some = [*[text for text in odd_texts.SOME if "[MASK]" not in text], "Ünïcode café", "it's 3.5%, isn't it?", *texts]
-    found = tokenizer.load(tmp_path).encode(some)
+    encoded = tokenizer.load(tmp_path).encode(some)
     for i, text in enumerate(some):
-        ids = found.values[found.offsets[i] : found.offsets[i + 1]].tolist()
+        ids = encoded.values[encoded.offsets[i] : encoded.offsets[i + 1]].tolist()
         assert ids == reference.encode(text, add_special_tokens=False), text
 
 
@@ -107,7 +107,7 @@ def test_english_reviews_and_paragraphs_get_the_references_ids(every: int, tmp_p
 
 
 def same_ids(loaded: tokenizer.Tokenizer, reference: PreTrainedTokenizerBase, texts: list[str]) -> None:
-    found = loaded.encode(texts)
+    encoded = loaded.encode(texts)
     for i, text in enumerate(texts):
-        ids = found.values[found.offsets[i] : found.offsets[i + 1]].tolist()
+        ids = encoded.values[encoded.offsets[i] : encoded.offsets[i + 1]].tolist()
         assert ids == reference.encode(text, add_special_tokens=False, verbose=False), text

@@ -39,9 +39,9 @@ def test_the_texts_in_use_are_cut_as_before(name: str, tmp_path: Path) -> None:
         assert stay[getattr(short, part)] == getattr(whole, part)
     texts = [*USED, USED[0] + USED[1], USED[1][:5]]
     before, after = whole.encode_spans(texts), short.encode_spans(texts)
-    kept = np.isin(before.ids.values, stay)
-    assert kept.mean() > 0.9
-    if kept.all():
+    staying = np.isin(before.ids.values, stay)
+    assert staying.mean() > 0.9
+    if staying.all():
         assert np.array_equal(np.array(stay)[after.ids.values], before.ids.values)
         assert np.array_equal(after.starts, before.starts)
     assert np.array_equal(np.array(stay)[short.encode(USED).values], whole.encode(USED).values)
@@ -65,21 +65,21 @@ def test_without_characters_unseen_words_are_unknown(name: str, tmp_path: Path) 
 def test_transformers_opens_it_with_the_same_ids(name: str, tmp_path: Path) -> None:
     _, short, _ = shortened(name, tmp_path)
     theirs: Any = AutoTokenizer.from_pretrained(tmp_path / "short")
-    found = theirs(USED, add_special_tokens=False)["input_ids"]
-    assert [i for row in found for i in row] == short.encode(USED).values.tolist()
+    their_ids = theirs(USED, add_special_tokens=False)["input_ids"]
+    assert [i for row in their_ids for i in row] == short.encode(USED).values.tolist()
     assert theirs.pad_token_id == short.pad_id
 
 
-def test_what_is_known_of_the_ids_is_known_of_the_new_ones(tmp_path: Path) -> None:
+def test_facts_about_the_ids_carry_over_to_the_new_ones(tmp_path: Path) -> None:
     folder = tiny.tokenizer(tmp_path / "whole", name="bpe")
     config = folder / "tokenizer_config.json"
     values = json.loads(config.read_text())
     used = {"special_tokens": "text", "fingerprint": tokenizer.fingerprint(tokenizer.load(folder))}
     config.write_text(json.dumps(values | {"bertline": used}))
     _, short, _ = shortened_from(folder, tmp_path / "short")
-    found = tokenizer.used(tmp_path / "short")
-    assert found == {"special_tokens": "text", "fingerprint": tokenizer.fingerprint(short)}
-    assert found["fingerprint"] != used["fingerprint"]
+    facts = tokenizer.used(tmp_path / "short")
+    assert facts == {"special_tokens": "text", "fingerprint": tokenizer.fingerprint(short)}
+    assert facts["fingerprint"] != used["fingerprint"]
 
 
 def test_a_template_of_special_tokens_has_the_new_ids() -> None:
@@ -100,7 +100,7 @@ def test_a_template_of_special_tokens_has_the_new_ids() -> None:
     assert vocabulary_pruning._renumbered(None, new) is None
 
 
-def test_what_cannot_be_shortened_is_one_sentence() -> None:
+def test_what_cannot_be_shortened_fails_in_one_sentence() -> None:
     with pytest.raises(
         UsageError, match="x: no tokenizer that can be shortened 'hf'; there are: bpe, mecab_character, "
     ):

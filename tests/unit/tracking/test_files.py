@@ -26,18 +26,18 @@ def test_a_download_removes_what_killed_ones_left(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(mlflow.artifacts, "download_artifacts", download)
     here, ended = socket.gethostname(), subprocess.Popen(["true"])
     ended.wait()
-    left = {
+    leftovers = {
         f"partial-{here}-{ended.pid}-a1": False,
         f"partial-{here}-{os.getpid()}-a2": True,
         f"partial-{here}-{os.getpid()}-a3": False,  # the process has the number of one that was killed long ago
         "partial-an-other-host-1-a4": True,
         "partial-a5": False,  # of a version of before, which named no process
     }
-    for name in left:
+    for name in leftovers:
         (files.HOME / name).mkdir(parents=True)
         (files.HOME / name / "model.onnx").write_text("half")
     long_ago = time.time() - 2 * files.DAY_SECONDS
     for name in ("a3", "a5"):
         os.utime(next(files.HOME.glob(f"*{name}")), (long_ago, long_ago))
     assert files.fetch("m", 1, "MLmodel").read_text() == "s3://store/m/1/MLmodel"
-    assert {name: (files.HOME / name).exists() for name in left} == left
+    assert {name: (files.HOME / name).exists() for name in leftovers} == leftovers

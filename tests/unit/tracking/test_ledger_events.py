@@ -17,41 +17,41 @@ def event(known: State, version: int, action: ledger_events.Action = "promote", 
 
 def written(*versions: int) -> list[Kept]:
     """A ledger in which each version was promoted after the one before."""
-    kept: list[Kept] = []
+    rows: list[Kept] = []
     for number, version in enumerate(versions, start=1):
-        kept.append(Kept(number, 1000 * number, event(ledger_events.replay(kept), version).text()))
-    return kept
+        rows.append(Kept(number, 1000 * number, event(ledger_events.replay(rows), version).text()))
+    return rows
 
 
 @given(st.data())
-def test_whoever_writes_each_counted_event_names_the_one_before(data: st.DataObject) -> None:
+def test_every_counted_event_names_the_one_before_it(data: st.DataObject) -> None:
     """Writers read at any time and write at any later time, and a server numbers what they write."""
-    kept: list[Kept] = []
+    rows: list[Kept] = []
     read = [State()] * 3
     for number in range(1, data.draw(st.integers(1, 12)) + 1):
         writer = data.draw(st.integers(0, 2))
         if data.draw(st.booleans()):
-            read[writer] = ledger_events.replay(kept)
+            read[writer] = ledger_events.replay(rows)
         version = data.draw(st.integers(1, 4))
         back = version in read[writer].champions and data.draw(st.booleans())
-        one = event(read[writer], version, "rollback" if back else "promote", f"{number}")
-        kept.append(Kept(number, 1000, one.text()))
-    found = ledger_events.replay(kept)
-    assert len(found.entries) + len(found.overtaken) == len(kept)
-    assert not found.damage
+        written_event = event(read[writer], version, "rollback" if back else "promote", f"{number}")
+        rows.append(Kept(number, 1000, written_event.text()))
+    state = ledger_events.replay(rows)
+    assert len(state.entries) + len(state.overtaken) == len(rows)
+    assert not state.damage
     before = State()
-    for i, entry in enumerate(found.entries):
+    for i, entry in enumerate(state.entries):
         assert (entry.event.after, entry.event.digest) == before.last
         assert entry.event.previous == before.champion
-        before = ledger_events.replay(kept[: entry.number])
-        assert before.entries == found.entries[: i + 1]
+        before = ledger_events.replay(rows[: entry.number])
+        assert before.entries == state.entries[: i + 1]
         assert before.champion == entry.event.version
-    for lost in found.overtaken:
-        assert any(lost.event.after < entry.number < lost.number for entry in found.entries)
+    for lost in state.overtaken:
+        assert any(lost.event.after < entry.number < lost.number for entry in state.entries)
 
 
 def test_a_rollback_goes_back_and_a_promotion_on() -> None:
-    kept = written(1, 2, 3)
+    rows = written(1, 2, 3)
     for action, version, champions in (
         ("rollback", 2, (1, 2)),
         ("promote", 4, (1, 2, 4)),
@@ -60,71 +60,71 @@ def test_a_rollback_goes_back_and_a_promotion_on() -> None:
         ("promote", 1, (1, 4, 1)),
         ("rollback", 4, (1, 4)),
     ):
-        kept.append(Kept(len(kept) + 1, 9000, event(ledger_events.replay(kept), version, action).text()))
-        assert ledger_events.replay(kept).champions == champions
+        rows.append(Kept(len(rows) + 1, 9000, event(ledger_events.replay(rows), version, action).text()))
+        assert ledger_events.replay(rows).champions == champions
 
 
 def test_of_two_at_the_same_moment_the_first_counts() -> None:
-    kept = written(1)
-    known = ledger_events.replay(kept)
-    kept += [Kept(2, 2000, event(known, 2, name="a").text()), Kept(3, 2000, event(known, 3, name="b").text())]
-    found = ledger_events.replay(kept)
-    assert found.champion == 2
-    assert [lost.event.id for lost in found.overtaken] == ["b"]
+    rows = written(1)
+    known = ledger_events.replay(rows)
+    rows += [Kept(2, 2000, event(known, 2, name="a").text()), Kept(3, 2000, event(known, 3, name="b").text())]
+    state = ledger_events.replay(rows)
+    assert state.champion == 2
+    assert [lost.event.id for lost in state.overtaken] == ["b"]
 
 
 def test_an_event_that_the_server_took_twice_counts_once() -> None:
     """MLflow's client sends a request again whose answer was lost."""
-    kept = written(1)
-    known = ledger_events.replay(kept)
+    rows = written(1)
+    known = ledger_events.replay(rows)
     first, second = event(known, 2, name="a").text(), event(known, 3, name="b").text()
-    kept += [Kept(number, 2000, text) for number, text in enumerate([first, first, second, second, first], start=2)]
-    kept.append(Kept(7, 3000, event(ledger_events.replay(kept), 4).text()))
-    found = ledger_events.replay(kept)
-    assert [entry.number for entry in found.entries] == [1, 2, 7]
-    assert found.champions == (1, 2, 4)
-    assert [entry.number for entry in found.overtaken] == [4]
-    assert [entry.number for entry in found.repeated] == [3, 5, 6]
-    assert not found.damage
+    rows += [Kept(number, 2000, text) for number, text in enumerate([first, first, second, second, first], start=2)]
+    rows.append(Kept(7, 3000, event(ledger_events.replay(rows), 4).text()))
+    state = ledger_events.replay(rows)
+    assert [entry.number for entry in state.entries] == [1, 2, 7]
+    assert state.champions == (1, 2, 4)
+    assert [entry.number for entry in state.overtaken] == [4]
+    assert [entry.number for entry in state.repeated] == [3, 5, 6]
+    assert not state.damage
 
 
-def test_what_was_changed_or_removed_shows() -> None:
-    kept = written(1, 2, 3)
-    changed = json.dumps(json.loads(kept[1][2]) | {"version": 9})
-    assert ledger_events.replay([kept[0], Kept(2, 2000, changed), kept[2]]).damage == (
+def test_changed_or_removed_events_are_noticed() -> None:
+    rows = written(1, 2, 3)
+    changed = json.dumps(json.loads(rows[1][2]) | {"version": 9})
+    assert ledger_events.replay([rows[0], Kept(2, 2000, changed), rows[2]]).damage == (
         "event 2 was changed after event 3 named it",
     )
-    removed = ledger_events.replay([kept[0], kept[2]])
+    removed = ledger_events.replay([rows[0], rows[2]])
     assert removed.damage == ("event 2 was removed",)
     assert removed.champion == 3  # whose writer knew the event that is gone
-    broken = ledger_events.replay([kept[0], Kept(2, 2000, "{}"), kept[2]])
+    broken = ledger_events.replay([rows[0], Kept(2, 2000, "{}"), rows[2]])
     assert broken.damage == ("event 2 was changed: it is no longer an event",)
     assert broken.champion == 3
 
 
 def test_a_clock_that_is_set_back_does_not_change_the_order() -> None:
-    kept = [Kept(number, {1: 5000, 2: 3000, 3: 6000}[number], text) for number, _, text in written(1, 2, 3)]
-    found = ledger_events.replay(kept)
-    assert [entry.at_ms for entry in found.entries] == [5000, 5000, 6000]
-    assert found.at(4999) is None
-    asked = {5000: 2, 5999: 2, 6000: 3, 9000: 3}
-    assert {at: entry.event.version for at in asked if (entry := found.at(at))} == asked
+    rows = [Kept(number, {1: 5000, 2: 3000, 3: 6000}[number], text) for number, _, text in written(1, 2, 3)]
+    state = ledger_events.replay(rows)
+    assert [entry.at_ms for entry in state.entries] == [5000, 5000, 6000]
+    assert state.at(4999) is None
+    champion_at = {5000: 2, 5999: 2, 6000: 3, 9000: 3}
+    assert {at: entry.event.version for at in champion_at if (entry := state.at(at))} == champion_at
 
 
-def test_an_end_that_was_noted_and_is_not_there_is_told() -> None:
-    kept = written(1, 2, 3)
-    noted = ledger_events.end(kept)
-    assert ledger_events.missing(kept, noted) == ledger_events.missing(kept, "") == ledger_events.missing([], "") == ""
-    assert ledger_events.missing([*kept, kept[0]._replace(number=4)], noted) == "", "a later event is not noted yet"
-    changed = [*kept[:2], kept[2]._replace(text=kept[2].text.replace("me", "you"))]
-    for others in (kept[:2], changed, []):
+def test_a_noted_end_that_vanished_is_reported() -> None:
+    rows = written(1, 2, 3)
+    noted = ledger_events.end(rows)
+    assert ledger_events.missing(rows, noted) == ledger_events.missing(rows, "") == ledger_events.missing([], "") == ""
+    assert ledger_events.missing([*rows, rows[0]._replace(number=4)], noted) == "", "a later event is not noted yet"
+    changed = [*rows[:2], rows[2]._replace(text=rows[2].text.replace("me", "you"))]
+    for others in (rows[:2], changed, []):
         assert ledger_events.missing(others, noted) == "event 3, which was the last one, was changed or removed"
 
 
-def test_what_a_version_held_is_what_its_first_event_says() -> None:
-    kept: list[Kept] = []
+def test_the_content_of_a_version_is_that_of_its_first_event() -> None:
+    rows: list[Kept] = []
     for number, held in enumerate(({}, {"model": "a"}, {"model": "b"}), start=1):
-        one = replace(event(ledger_events.replay(kept), 1, name=str(number)), content=held)
-        kept.append(Kept(number, number, one.text()))
-    assert ledger_events.replay(kept).content(1) == {"model": "a"}
-    assert ledger_events.replay(kept).content(2) == {}
+        first_event = replace(event(ledger_events.replay(rows), 1, name=str(number)), content=held)
+        rows.append(Kept(number, number, first_event.text()))
+    assert ledger_events.replay(rows).content(1) == {"model": "a"}
+    assert ledger_events.replay(rows).content(2) == {}

@@ -11,7 +11,7 @@ from pipelines.core.errors import InputError
 from pipelines.tracking import store
 
 
-def test_a_database_whose_driver_is_not_installed_is_one_sentence(
+def test_a_database_whose_driver_is_not_installed_fails_in_one_sentence(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "mssql+pymssql://nobody@127.0.0.1:1/nothing")
@@ -28,10 +28,10 @@ def test_no_error_names_the_password_in_the_address(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://me:a-s3cr@t@127.0.0.1:9/x")
     with pytest.raises(InputError) as refused:
         store.connect()
-    told = "".join(traceback.format_exception(refused.value))
-    assert f"MLflow's store does not answer at {scheme}://127.0.0.1:9/x: " in told
-    assert "s3cr" not in told
-    said = f"it fails at {scheme}://127.0.0.1:9/x: no {scheme}://127.0.0.1:9/y"
-    with pytest.raises(InputError, match=f"^{re.escape(said)}$"), store.explained("it fails"):
+    trace = "".join(traceback.format_exception(refused.value))
+    assert f"MLflow's store does not answer at {scheme}://127.0.0.1:9/x: " in trace
+    assert "s3cr" not in trace
+    message = f"it fails at {scheme}://127.0.0.1:9/x: no {scheme}://127.0.0.1:9/y"
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"), store.explained("it fails"):
         raise OSError(f"no {scheme}://me:a-s3cr@t@127.0.0.1:9/y")
     mlflow.set_tracking_uri(None)

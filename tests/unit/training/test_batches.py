@@ -22,9 +22,9 @@ def test_a_batch_is_what_a_plain_loop_makes() -> None:
 def test_an_epoch_shows_every_row_once_and_the_next_another_order() -> None:
     data = rows()
     batches = RowBatches(data, 5, 2, seed=1, pad_id=0)
-    seen = [batches[step]["labels"].tolist() for step in range(len(batches))]
-    assert len(seen) == 10
-    flat = [list(chain(*seen[:5])), list(chain(*seen[5:]))]
+    labels = [batches[step]["labels"].tolist() for step in range(len(batches))]
+    assert len(labels) == 10
+    flat = [list(chain(*labels[:5])), list(chain(*labels[5:]))]
     assert sorted(flat[0]) == sorted(flat[1]) == sorted(data.labels.tolist())
     assert flat[0] != flat[1]
     assert batches[7]["input_ids"].equal(RowBatches(data, 5, 2, seed=1, pad_id=0)[7]["input_ids"])

@@ -29,19 +29,22 @@ def entry(more: dict) -> Finetune:
     return Finetune.model_validate({"data": "d", "encoder": "e"} | more)
 
 
-@pytest.mark.parametrize(("task", "more", "said"), REFUSED)
-def test_what_a_task_does_not_have_is_refused(task: Task, more: dict, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+@pytest.mark.parametrize(("task", "more", "message"), REFUSED)
+def test_options_that_a_task_lacks_are_refused(task: Task, more: dict, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         checks.finetune("x", entry(more), task)
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
-    [*((more, f"finetune x: {said}; here it has none\n") for more, said in SAID), *((more, "") for more in UNSAID)],
+    ("more", "message"),
+    [
+        *((more, f"finetune x: {message}; here it has none\n") for more, message in SAID),
+        *((more, "") for more in UNSAID),
+    ],
 )
-def test_what_does_nothing_is_said(
-    more: dict, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_options_without_effect_are_reported(
+    more: dict, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     checks.finetune("x", entry(more), tiny.TASK)
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == message

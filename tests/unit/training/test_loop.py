@@ -50,8 +50,8 @@ def test_parts_of_a_batch_make_the_same_update(model: torch.nn.Module) -> None:
 def test_every_worker_has_as_many_parts_and_every_row_is_learned_once(rows_left: int) -> None:
     batch = collate(rows(), np.arange(rows_left), pad_id=0) | {"labels": torch.arange(rows_left)}
     shares = [parts.of(batch, rank, 3, 2) for rank in range(3)]
-    assert len({len(each) for each in shares}) == 1
-    labels = torch.cat([part["labels"] for each in shares for part in each])
+    assert len({len(share) for share in shares}) == 1
+    labels = torch.cat([part["labels"] for share in shares for part in share])
     assert sorted(labels[labels != -100].tolist()) == list(range(rows_left))
     whole = parts.of(batch, 0, 1, 1)
     assert all(whole[0][name].equal(tensor) for name, tensor in batch.items())
@@ -60,12 +60,12 @@ def test_every_worker_has_as_many_parts_and_every_row_is_learned_once(rows_left:
 def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_gets_better(
     model: torch.nn.Module,
 ) -> None:
-    said, kept = iter([0.2, 0.9, 0.5, 0.4, 0.95]), []
+    scores, snapshots = iter([0.2, 0.9, 0.5, 0.4, 0.95]), []
 
     def watch(model: torch.nn.Module) -> dict[str, float]:
         assert not model.training
-        kept.append(weights(model))
-        return {"accuracy": next(said)}
+        snapshots.append(weights(model))
+        return {"accuracy": next(scores)}
 
     curve: list[tuple[int, dict[str, float]]] = []
     params = Fit(epochs=10, batch_size=8, learning_rate=1e-3, evaluations=10, patience=2)
@@ -74,7 +74,7 @@ def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_ge
         fit(model, losses.classification, batches, params, report=add, watch=watch, select="accuracy")
     assert [point["accuracy"] for _, point in curve if "accuracy" in point][:4] == [0.2, 0.9, 0.5, 0.4]
     assert curve[-1][0] < len(batches)
-    assert all(tensor.equal(kept[1][name]) for name, tensor in model.state_dict().items())
+    assert all(tensor.equal(snapshots[1][name]) for name, tensor in model.state_dict().items())
 
 
 def test_an_evaluation_changes_nothing(model: torch.nn.Module) -> None:
@@ -110,8 +110,8 @@ def test_a_loss_that_is_no_number_stops_the_run(model: torch.nn.Module) -> None:
         return total * float("nan"), count
 
     first = RowBatches(rows(), 4, 1, 1, 0).rows(0)
-    said = f"step 1: the loss is nan on rows {', '.join(map(str, first))}, ...; the previous checkpoint is kept"
-    with pytest.raises(Exception, match=said), fitting("finetune", "x", Resources()) as fit:
+    message = f"step 1: the loss is nan on rows {', '.join(map(str, first))}, ...; the previous checkpoint is kept"
+    with pytest.raises(Exception, match=message), fitting("finetune", "x", Resources()) as fit:
         fit(model, broken, RowBatches(rows(), 4, 1, 1, 0), Fit())
 
 

@@ -33,15 +33,15 @@ def log_softmax(logits: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["single", "tagging"])
-def test_classification(kind: str, weighted: bool, smoothing: float, checkout: Path) -> None:
+def test_classification_loss_agrees_with_hand_work(kind: str, weighted: bool, smoothing: float, checkout: Path) -> None:
     model, batch = model_and_batch(kind, checkout)
-    given = WEIGHTS[kind] if weighted else ()
-    total, count = losses.for_kind(kind, smoothing, given)(model, batch, 0)
+    class_weights = WEIGHTS[kind] if weighted else ()
+    total, count = losses.for_kind(kind, smoothing, class_weights)(model, batch, 0)
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-    right, found = batch["labels"].flatten().numpy(), log_softmax(model(**inputs).logits)
-    found, classes = found.reshape(-1, found.shape[-1]), found.shape[-1]
-    weights, by_hand = np.array(given or [1.0] * classes), 0.0
-    for logs, label in zip(found, right, strict=True):
+    right, log_probabilities = batch["labels"].flatten().numpy(), log_softmax(model(**inputs).logits)
+    log_probabilities, classes = log_probabilities.reshape(-1, log_probabilities.shape[-1]), log_probabilities.shape[-1]
+    weights, by_hand = np.array(class_weights or [1.0] * classes), 0.0
+    for logs, label in zip(log_probabilities, right, strict=True):
         if label != IGNORE:
             share = np.full(classes, smoothing / classes)
             share[label] += 1 - smoothing
@@ -50,14 +50,14 @@ def test_classification(kind: str, weighted: bool, smoothing: float, checkout: P
     assert int(count) == (right != IGNORE).sum() > 0
 
 
-def test_regression(checkout: Path) -> None:
+def test_regression_loss_agrees_with_hand_work(checkout: Path) -> None:
     model, batch = model_and_batch("regression", checkout)
     total, count = losses.for_kind("regression")(model, batch, 0)
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-    found, right = model(**inputs).logits[:, 0].tolist(), batch["labels"].tolist()
-    kept = [i for i in range(6) if i != 1]
-    assert float(total) == pytest.approx(sum((found[i] - right[i]) ** 2 for i in kept), rel=1e-4)
-    assert int(count) == len(kept)
+    logits, right = model(**inputs).logits[:, 0].tolist(), batch["labels"].tolist()
+    labelled = [i for i in range(6) if i != 1]
+    assert float(total) == pytest.approx(sum((logits[i] - right[i]) ** 2 for i in labelled), rel=1e-4)
+    assert int(count) == len(labelled)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
@@ -104,14 +104,14 @@ def test_several_predictions_are_a_weighted_sum_of_means_for_every_row() -> None
     words, order = Two.losses(0)
     total, count = losses.Pretraining(Two.predict)(model, batch, 0)
     assert (float(total), int(count)) == (pytest.approx(2 * (words / 4 + 0.5 * order), rel=1e-5), 2)
-    total, count = losses.Pretraining(lambda *given: Two.predict(*given)[:1])(model, batch, 0)
+    total, count = losses.Pretraining(lambda *arguments: Two.predict(*arguments)[:1])(model, batch, 0)
     assert (float(total), int(count)) == (pytest.approx(words, rel=1e-5), 4)
 
 
 def test_held_out_scores_are_over_all_batches() -> None:
-    words, order = (np.array(each) for each in zip(Two.losses(0), Two.losses(1), strict=True))
-    found = losses.held_out(torch.nn.Linear(1, 1), Two(), Two.predict)  # type: ignore[arg-type]
-    assert found == pytest.approx(
+    words, order = (np.array(values) for values in zip(Two.losses(0), Two.losses(1), strict=True))
+    scores = losses.held_out(torch.nn.Linear(1, 1), Two(), Two.predict)  # type: ignore[arg-type]
+    assert scores == pytest.approx(
         {
             "mlm_loss": words.sum() / 8,
             "mlm_perplexity": np.exp(words.sum() / 8),

@@ -26,12 +26,12 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
         fit(model, losses.classification, batches, params, report=lambda step, loss: curve.append((step, loss)))
     whole = weights(model)
     model.load_state_dict(start)
-    asked: list[int] = []
+    steps: list[int] = []
 
     class Cut(RowBatches):
         def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
-            asked.append(step)
-            if len(asked) == 11:
+            steps.append(step)
+            if len(steps) == 11:
                 raise KeyboardInterrupt
             return super().__getitem__(step)
 
@@ -45,13 +45,13 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
     with fitting("finetune", "cut", resources) as fit:
         fit(model, losses.classification, cut, params, report=lambda step, loss: again.append((step, loss)))
     assert "fit-1.pt: training resumes after step 10\n" in capsys.readouterr().err
-    assert asked == [*range(11), *range(10, 18)]
+    assert steps == [*range(11), *range(10, 18)]
     assert all(tensor.equal(whole[name]) for name, tensor in model.state_dict().items())
     assert again == curve
     assert not Path("state/checkpoints/finetune/cut").exists()
 
 
-def test_a_checkpoint_of_other_params_is_not_taken_up(model: torch.nn.Module) -> None:
+def test_a_checkpoint_of_other_params_is_not_reused(model: torch.nn.Module) -> None:
     params = Fit(epochs=1, batch_size=4, learning_rate=1e-3)
     batches = RowBatches(rows(), 4, 1, 1, 0)
     with pytest.raises(RuntimeError), fitting("finetune", "x", Resources()) as fit:

@@ -47,14 +47,14 @@ def rounding(place: Path) -> torch.nn.Module:
 
 def both(place: Path, checkpoints: Path) -> dict[str, fits.Weights]:
     """What is learned in each case, and what fake quantization has seen after one step of two parts."""
-    found = {}
+    weights_of = {}
     for family, head, features in CASES:
         torch.manual_seed(1)
         model = new_head.for_task(place / family, tiny.TASK, head, features=features)
         name = f"{family} {head} {features}"
-        found[name] = learned(model, PARAMS, checkpoints / f"{name}.pt")
-    found["ranges"] = learned(rounding(place), IN_PARTS, checkpoints / "ranges.pt", fake_quantization.end_step)
-    return found
+        weights_of[name] = learned(model, PARAMS, checkpoints / f"{name}.pt")
+    weights_of["ranges"] = learned(rounding(place), IN_PARTS, checkpoints / "ranges.pt", fake_quantization.end_step)
+    return weights_of
 
 
 def worker(rank: int, place: Path) -> None:
@@ -70,18 +70,20 @@ def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
     for name in ("of one", "of two"):
         (tmp_path / name).mkdir()
     alone = both(tmp_path, tmp_path / "of one")
-    own = multiprocessing.get_context("spawn")
-    pair = [own.Process(target=worker, args=(rank, tmp_path)) for rank in range(2)]
-    for each in pair:
-        each.start()
-    for each in pair:
-        each.join(500)
-    assert [each.exitcode for each in pair] == [0, 0]
+    context = multiprocessing.get_context("spawn")
+    pair = [context.Process(target=worker, args=(rank, tmp_path)) for rank in range(2)]
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join(500)
+    assert [process.exitcode for process in pair] == [0, 0]
     for rank in range(2):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
-        first = next(name for name in found["ranges"] if name.endswith("inputs.extent"))  # nothing below it is rounded
-        assert found.pop("ranges")[first] == alone["ranges"][first] > 0
-        assert len(found) == len(CASES)
-        for case, weights in found.items():
+        learned_by_worker = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        first = next(
+            name for name in learned_by_worker["ranges"] if name.endswith("inputs.extent")
+        )  # nothing below it is rounded
+        assert learned_by_worker.pop("ranges")[first] == alone["ranges"][first] > 0
+        assert len(learned_by_worker) == len(CASES)
+        for case, weights in learned_by_worker.items():
             for name, tensor in weights.items():
                 assert torch.allclose(tensor, alone[case][name], atol=1e-4), (case, name)

@@ -20,16 +20,16 @@ SLOW = Exception("The current node timed out during startup. This could happen b
 @pytest.fixture
 def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[Exception | None]:
     """How each call of ray.init ends, in order; Ray itself needs a machine so busy that 30 s are too few."""
-    left: list[Exception | None] = []
+    outcomes_left: list[Exception | None] = []
 
     def init(*_: Any, **__: Any) -> None:
-        if error := left.pop(0):
+        if error := outcomes_left.pop(0):
             raise error
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    return left
+    return outcomes_left
 
 
 def test_a_node_that_was_too_slow_is_started_once_more(outcomes: list[Exception | None]) -> None:
@@ -38,13 +38,13 @@ def test_a_node_that_was_too_slow_is_started_once_more(outcomes: list[Exception 
     assert outcomes == []
 
 
-def test_a_node_that_is_too_slow_twice_is_one_sentence(outcomes: list[Exception | None]) -> None:
+def test_a_node_that_is_too_slow_twice_fails_in_one_sentence(outcomes: list[Exception | None]) -> None:
     outcomes += [SLOW, SLOW, None]
     with pytest.raises(InputError, match="its node did not start within 30 s, twice; this machine is too busy"):
         workers.start()
 
 
-def test_what_else_ray_says_is_not_tried_again(outcomes: list[Exception | None]) -> None:
+def test_other_errors_of_ray_are_not_retried(outcomes: list[Exception | None]) -> None:
     outcomes += [Exception("no space left"), None]
     with pytest.raises(Exception, match="no space left"):
         workers.start()
@@ -64,9 +64,9 @@ SECRETS = {
 def test_no_secret_is_in_what_ray_logs(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**SECRETS, "RAY_ADDRESS": cluster, "BERTLINE_OFFLINE": "1"}.items():
         monkeypatch.setenv(name, value)
-    told = workers.runtime_environment()["env_vars"]
-    assert "planted" not in str(told)
-    assert told.get("BERTLINE_OFFLINE") == ("1" if cluster else None)
+    environment = workers.runtime_environment()["env_vars"]
+    assert "planted" not in str(environment)
+    assert environment.get("BERTLINE_OFFLINE") == ("1" if cluster else None)
 
 
 PLANTED = """
@@ -90,7 +90,7 @@ def test_no_file_of_rays_session_has_a_secret(checkout: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     session = Path(done.stdout.rpartition("session ")[2].strip())
-    files = [each for place in (session, checkout) for each in place.rglob("*") if each.is_file()]
+    files = [path for place in (session, checkout) for path in place.rglob("*") if path.is_file()]
     assert len(files) > 5
-    assert [str(each) for each in files if b"planted-" in each.read_bytes()] == []
+    assert [str(path) for path in files if b"planted-" in path.read_bytes()] == []
     assert "planted-" not in done.stdout + done.stderr

@@ -122,15 +122,15 @@ def test_rows_are_taken_by_a_columns_value(tmp_path: Path) -> None:
         files={"train": path.name, "test": path.name}, where={"train": {"set": "TRAIN"}, "test": {"set": "TEST"}}
     )
     task = custom.task(tmp_path, "", params)
-    found = {split: [row["text"] for row in custom.parse(tmp_path, task, split, params)] for split in task.splits}
-    assert found == {"train": ["a", "c"], "test": ["b"]}
+    texts = {split: [row["text"] for row in custom.parse(tmp_path, task, split, params)] for split in task.splits}
+    assert texts == {"train": ["a", "c"], "test": ["b"]}
 
 
 def test_label_names_say_what_fractions_and_truths_are(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(json.dumps({"text": "x", "label": label}) for label in (True, 1.0, 2, "z")))
-    found = read(path, label_names={"True": "yes", "1.0": "one", "2": "two"})
-    assert [row["label"] for row in found] == ["yes", "one", "two", "z"]
+    rows = read(path, label_names={"True": "yes", "1.0": "one", "2": "two"})
+    assert [row["label"] for row in rows] == ["yes", "one", "two", "z"]
 
 
 def test_a_file_that_is_not_there_names_the_cure(checkout: Path) -> None:

@@ -49,20 +49,20 @@ def test_the_text_to_pretrain_on_leaves_out_the_test_articles(samples: Path) -> 
 def test_every_passage_of_a_body_stands_with_its_title(samples: Path) -> None:
     params = livedoor.Params(train_per_class=20, test_per_class=10)
     bodies = {row["id"]: row["text"] for row in livedoor.parse(samples, livedoor.TASKS["bodies"], "train", params)}
-    found: dict[str, list[dict]] = {}
+    passages: dict[str, list[dict]] = {}
     for row in livedoor.parse(samples, livedoor.TASKS["passages"], "train", params):
         article, _, number = row["id"].rpartition("-")
-        found.setdefault(article, []).append(row)
-        assert int(number) == len(found[article]) - 1
-    assert found.keys() == bodies.keys()
+        passages.setdefault(article, []).append(row)
+        assert int(number) == len(passages[article]) - 1
+    assert passages.keys() == bodies.keys()
     articles = {row["id"]: row["text"] for row in livedoor.parse(samples, livedoor.TASKS["articles"], "train", params)}
-    for article, rows in found.items():
+    for article, rows in passages.items():
         assert {row["text"] for row in rows} == {articles[article].split("\n")[0]}
         assert all(len(row["text_pair"]) >= livedoor.PASSAGE - 2 for row in rows[:-1])
         assert "".join(r["text_pair"] for r in rows).replace("\n", "") == bodies[article].replace("\n", "")
 
 
-def test_more_articles_than_there_are_is_one_sentence(samples: Path) -> None:
+def test_more_articles_than_there_are_fails_in_one_sentence(samples: Path) -> None:
     params = livedoor.Params(train_per_class=40, test_per_class=10)
     with pytest.raises(InputError, match="has 40 articles, fewer than 40 for training and 10 for testing"):
         list(livedoor.parse(samples, livedoor.TASKS["title"], "train", params))

@@ -42,7 +42,7 @@ def test_what_is_held_out_is_in_one_split_only(tmp_path: Path) -> None:
     assert documents(tmp_path, "test", held_out=0.1, seed=2) != test
 
 
-def test_what_is_wrong_is_one_sentence(tmp_path: Path) -> None:
+def test_errors_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no file '\*\.txt' in this folder"):
         documents(tmp_path, files="*.txt")
     whole = lzma.compress(CONTENT.encode() * 1000)

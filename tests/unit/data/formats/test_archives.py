@@ -44,7 +44,7 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("size", [0, 10, 60])
-def test_a_cut_archive_is_one_sentence(size: int, tmp_path: Path) -> None:
+def test_a_cut_archive_fails_in_one_sentence(size: int, tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar.gz", (tarfile.TarInfo("a"), bytes(range(256)) * 50))
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(InputError, match=r"not a complete tar archive|is empty"):

@@ -19,7 +19,7 @@ def test_another_line_end_in_conll_is_named(tmp_path: Path, end: str, gap: str) 
     with pytest.raises(InputError, match=rf"line 2: it holds U\+{ord(end):04X}.*; end lines by LF or CRLF"):
         list(conll.sentences(file))
     file.write_bytes(f"EU{gap}B-ORG\r\nrejects{gap}O\r\n\r\n".encode())
-    assert [found.words for found in conll.sentences(file)] == [["EU", "rejects"]]
+    assert [sentence.words for sentence in conll.sentences(file)] == [["EU", "rejects"]]
 
 
 @pytest.mark.parametrize("written", ["false", "true", 0, 1, None, []])
@@ -41,9 +41,9 @@ def _plain(question: dict[str, object]) -> str:
 def test_the_second_text_of_a_regression_is_kept(tmp_path: Path) -> None:
     (tmp_path / "two.csv").write_text("text,text_pair,label\nA cat.,A dog.,2.5\n")
     (tmp_path / "one.csv").write_text("text,label\nA cat.,2.5\n")
-    found = {}
+    second_texts = {}
     for name in ("two", "one"):
         params = custom.Params(kind="regression", files={"train": f"{name}.csv"})
         task = custom.task(tmp_path, "", params)
-        found[name] = [row["text_pair"] for row in custom.parse(tmp_path, task, "train", params)]
-    assert found == {"two": ["A dog."], "one": [""]}
+        second_texts[name] = [row["text_pair"] for row in custom.parse(tmp_path, task, "train", params)]
+    assert second_texts == {"two": ["A dog."], "one": [""]}

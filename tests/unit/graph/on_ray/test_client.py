@@ -28,7 +28,7 @@ def test_a_stage_asks_for_what_resources_say() -> None:
     assert Asks.of(Resources()).on([SMALL, LARGE])["CPU"] == 16  # all of the largest
 
 
-def test_what_no_node_has_is_named() -> None:
+def test_resources_that_no_node_has_are_named() -> None:
     nodes = [SMALL, LARGE, LENDS]
     assert lacking(Asks.of(Resources(threads=16)), nodes) == ""
     assert lacking(Asks.of(Resources()), nodes) == ""
@@ -64,7 +64,9 @@ def test_settings_go_along_and_the_machines_environment_does_not() -> None:
     )
 
 
-def test_no_cluster_is_one_sentence_and_what_runs_here_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cluster_placed_stages_fail_in_one_sentence_and_local_ones_run(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Repo.init(no_scm=True).close()
     stages = {name: {"cmd": f"echo {name} > {name}.txt", "outs": [f"{name}.txt"]} for name in ("a", "b", "c")}
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))

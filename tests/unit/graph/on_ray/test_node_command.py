@@ -44,7 +44,7 @@ def test_status_and_output_are_the_commands(place: Path) -> None:
     assert "Beautiful is better than ugly." in (place / "log").read_text()
 
 
-def test_what_a_failed_command_started_is_ended(place: Path) -> None:
+def test_children_of_a_failed_command_are_ended(place: Path) -> None:
     assert node_command.run(command("sleep 87.1 & echo $!; exit 1", place)) == 1
     assert ended(int((place / "log").read_text()))
 
@@ -86,7 +86,7 @@ def test_a_stage_that_does_not_end_is_named(place: Path) -> None:
 
 
 def test_the_environment_is_the_nodes_without_what_ray_set() -> None:
-    own = {
+    variables = {
         "HOME": "/root",
         "RAY_JOB_ID": "1",
         "RAY_AUTH_MODE": "token",
@@ -94,15 +94,15 @@ def test_the_environment_is_the_nodes_without_what_ray_set() -> None:
         "CUDA_VISIBLE_DEVICES": "0,1",
         "PATH": "/bin",
     }
-    found = node_command.environment(own, {"HF_HUB_OFFLINE": "1"}, 2, 0, "")
-    assert "RAY_JOB_ID" not in found
-    assert found[LOOPBACK] == "0"  # without it a Ray that listens on 127.0.0.1 alone is not found
-    assert found["OMP_NUM_THREADS"] == found["RAYON_NUM_THREADS"] == "2"
-    assert found["PATH"].endswith(":/bin")
-    assert (found["HOME"], found["HF_HUB_OFFLINE"], found["RAY_AUTH_MODE"]) == ("/root", "1", "token")
-    assert found["CUDA_VISIBLE_DEVICES"] == ""  # torch would take a GPU that nobody lent
-    assert "RAY_ADDRESS" not in found
-    lent = node_command.environment(own, {}, 0, 2, "head:6379")
+    environment = node_command.environment(variables, {"HF_HUB_OFFLINE": "1"}, 2, 0, "")
+    assert "RAY_JOB_ID" not in environment
+    assert environment[LOOPBACK] == "0"  # without it a Ray that listens on 127.0.0.1 alone is not found
+    assert environment["OMP_NUM_THREADS"] == environment["RAYON_NUM_THREADS"] == "2"
+    assert environment["PATH"].endswith(":/bin")
+    assert (environment["HOME"], environment["HF_HUB_OFFLINE"], environment["RAY_AUTH_MODE"]) == ("/root", "1", "token")
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""  # torch would take a GPU that nobody lent
+    assert "RAY_ADDRESS" not in environment
+    lent = node_command.environment(variables, {}, 0, 2, "head:6379")
     assert (lent["CUDA_VISIBLE_DEVICES"], lent["RAY_ADDRESS"]) == ("0,1", "head:6379")
     assert "OMP_NUM_THREADS" not in lent
 

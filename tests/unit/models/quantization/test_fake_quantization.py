@@ -16,17 +16,17 @@ def by_hand(x: np.ndarray, extent: float) -> np.ndarray:
 
 def test_numbers_go_to_the_nearest_of_255_steps_and_stop_at_the_range() -> None:
     x = torch.tensor([-2.0, -1.27, -0.304, 0.0, 0.004, 0.006, 0.996, 1.4])
-    found = fake_quantization.symmetric(x, torch.tensor(1.27))
-    assert found.numpy() == pytest.approx([-1.27, -1.27, -0.30, 0.0, 0.0, 0.01, 1.0, 1.27], abs=1e-6)
-    assert found.numpy() == pytest.approx(by_hand(x.numpy(), 1.27), abs=1e-6)
+    rounded = fake_quantization.symmetric(x, torch.tensor(1.27))
+    assert rounded.numpy() == pytest.approx([-1.27, -1.27, -0.30, 0.0, 0.0, 0.01, 1.0, 1.27], abs=1e-6)
+    assert rounded.numpy() == pytest.approx(by_hand(x.numpy(), 1.27), abs=1e-6)
     assert fake_quantization.symmetric(torch.zeros(3), torch.tensor(0.0)).eq(0).all()
 
 
 def test_a_weight_s_range_is_its_largest_magnitude() -> None:
     weight = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
-    found = fake_quantization.ByLargest().rounded(torch.from_numpy(weight)).numpy()
-    assert found == pytest.approx(by_hand(weight, np.abs(weight).max()), abs=1e-6)
-    assert 3 < len(np.unique(found)) <= 255
+    rounded = fake_quantization.ByLargest().rounded(torch.from_numpy(weight)).numpy()
+    assert rounded == pytest.approx(by_hand(weight, np.abs(weight).max()), abs=1e-6)
+    assert 3 < len(np.unique(rounded)) <= 255
 
 
 def test_the_range_of_inputs_is_an_average_of_the_steps_magnitudes() -> None:
@@ -83,7 +83,7 @@ def test_gradients_pass_as_if_nothing_were_rounded_or_clamped() -> None:
 def test_a_layer_computes_and_learns_with_rounded_numbers() -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(6, 4), torch.randn(3, 6)
-    weight, bias = (each.detach().numpy().copy() for each in (linear.weight, linear.bias))
+    weight, bias = (parameter.detach().numpy().copy() for parameter in (linear.weight, linear.bias))
     fake = fake_quantization.FakeLinear(linear, fake_quantization.ByLargest(), decay=0.9).train()
     near = by_hand(x.numpy(), float(x.abs().max()))
     out = fake(x)

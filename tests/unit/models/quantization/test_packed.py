@@ -19,11 +19,11 @@ def test_numbers_stand_in_a_row_of_bits() -> None:
 
 
 @given(BITS, st.lists(st.integers(0, 255), max_size=50))
-def test_what_is_packed_is_unpacked_again_and_takes_no_more_than_its_bits(bits: int, given: list[int]) -> None:
-    numbers = (np.array(given, np.int64) % 2**bits).astype(np.uint8)
-    found = packed.pack(numbers, bits)
-    assert len(found) == -(-len(numbers) * bits // 8)
-    assert packed.unpack(found, bits, len(numbers)).tolist() == numbers.tolist()
+def test_what_is_packed_is_unpacked_again_and_takes_no_more_than_its_bits(bits: int, values: list[int]) -> None:
+    numbers = (np.array(values, np.int64) % 2**bits).astype(np.uint8)
+    bytes_packed = packed.pack(numbers, bits)
+    assert len(bytes_packed) == -(-len(numbers) * bits // 8)
+    assert packed.unpack(bytes_packed, bits, len(numbers)).tolist() == numbers.tolist()
 
 
 def test_a_group_s_range_is_from_its_least_to_its_greatest_weight() -> None:
@@ -53,9 +53,9 @@ def test_no_weight_moves_by_more_than_half_a_step(
     numbers, step, _ = grid.encode(weight)
     assert numbers.shape == weight.shape
     assert step.shape == (-(-height // min(rows, height)), -(-width // min(columns or width, width)))
-    each = step.repeat_interleave(min(rows, height), 0)[:height]
-    each = each.repeat_interleave(min(columns or width, width), 1)[:, :width]
-    assert ((grid.rounded(weight) - weight).abs() <= each / 2 + 1e-5).all()
+    step_of_weight = step.repeat_interleave(min(rows, height), 0)[:height]
+    step_of_weight = step_of_weight.repeat_interleave(min(columns or width, width), 1)[:, :width]
+    assert ((grid.rounded(weight) - weight).abs() <= step_of_weight / 2 + 1e-5).all()
 
 
 @given(BITS, st.integers(1, 9), st.integers(0, 9), st.integers(1, 40), st.integers(0, 99))
@@ -70,9 +70,9 @@ def test_some_rows_are_rounded_as_all_are(bits: int, rows: int, columns: int, he
 def test_a_layer_stands_for_its_rounded_weight() -> None:
     torch.manual_seed(0)
     linear, x, grid = nn.Linear(10, 7), torch.randn(3, 10), packed.Grid(4, 2)
-    found = packed.PackedLinear(linear, grid)
-    assert found.matrix.packed.shape == (35,)
-    assert found(x).equal(nn.functional.linear(x, grid.rounded(linear.weight.detach()), linear.bias))
+    packed_layer = packed.PackedLinear(linear, grid)
+    assert packed_layer.matrix.packed.shape == (35,)
+    assert packed_layer(x).equal(nn.functional.linear(x, grid.rounded(linear.weight.detach()), linear.bias))
     table = nn.Embedding(7, 10)
     looked_up = packed.PackedEmbedding(table, grid)(torch.tensor([3]))
     assert looked_up.equal(grid.rounded(table.weight.detach())[3:4])

@@ -12,10 +12,10 @@ from tests.support.kinds import batch
 def test_each_choice_is_a_pair_with_the_text(english: tokenizer.Tokenizer) -> None:
     task = Task("t", "choice", ("0", "1"))
     rows = [{"text": "ab", "choices": ["cd", "e f g h i j k"], "label": "1"}, {"text": "x", "choices": ["y", ""]}]
-    found, cut = choice.encode(batch("choice", *rows), english, task, 8)
+    encoded, cut = choice.encode(batch("choice", *rows), english, task, 8)
     pairs = [{"text": row["text"], "text_pair": c} for row in rows for c in row["choices"]]
     alone, _ = sequence.encode(batch("pair", *pairs), english, Task("t", "pair", ("0", "1")), 8)
-    nested = found.to_pylist()
+    nested = encoded.to_pylist()
     assert [ids for row in nested for ids in row["input_ids"]] == alone.column("input_ids").to_pylist()
     assert [n for row in nested for n in row["first_lengths"]] == alone.column("first_length").to_pylist()
     assert [row["label"] for row in nested] == [1, None]

@@ -14,8 +14,8 @@ CONTEXT = "映画の公開日が決定、監督が語る。試合は延長の末
 
 
 def round_trip(text: str, entities: list[dict], loaded: tokenizer.Tokenizer, task: Task, length: int) -> list[dict]:
-    found, _ = tagging.encode(batch("tagging", {"text": text, "entities": entities}), loaded, task, length)
-    names, rows = tagging.tags(task), found.to_pylist()
+    encoded, _ = tagging.encode(batch("tagging", {"text": text, "entities": entities}), loaded, task, length)
+    names, rows = tagging.tags(task), encoded.to_pylist()
     inner = [(s, e, x) for row in rows for s, e, x in zip(row["starts"], row["ends"], row["labels"], strict=True) if e]
     token_tags = [names[x] if x != tagging.NONE else "O" for _, _, x in inner]
     assert max(row["length"] for row in rows) <= length
@@ -54,5 +54,5 @@ def test_japanese_entities_on_token_borders_come_back_from_a_long_text(japanese:
 
 
 def test_without_entities_known_no_token_carries_a_tag(english: tokenizer.Tokenizer) -> None:
-    found, _ = tagging.encode(batch("tagging", {"text": "a b", "entities": None}), english, WORDS, 16)
-    assert set(found.column("labels").values.to_pylist()) == {tagging.NONE}
+    encoded, _ = tagging.encode(batch("tagging", {"text": "a b", "entities": None}), english, WORDS, 16)
+    assert set(encoded.column("labels").values.to_pylist()) == {tagging.NONE}
