@@ -8,6 +8,7 @@ import numpy as np
 
 from pipelines.core import cpu, threads
 from pipelines.core.errors import InputError, UsageError, choices, one_line, shown
+from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.inference import onnx_precise
@@ -27,7 +28,7 @@ class Runtime(Protocol):
 class Torch:
     """A model folder in torch, on a GPU if there is one."""
 
-    def __init__(self, folder: Path, accelerate: bool = True) -> None:
+    def __init__(self, folder: Folder, accelerate: bool = True) -> None:
         from pipelines.acceleration import apply
         from pipelines.checkpoints import folder as model_folder
 
@@ -67,13 +68,13 @@ class Torch:
 class Onnx:
     """An exported folder in ONNX Runtime, on the CPU. `accelerate` has no effect: ONNX Runtime optimizes by itself."""
 
-    def __init__(self, folder: Path, accelerate: bool = True) -> None:
+    def __init__(self, folder: Folder, accelerate: bool = True) -> None:
         import onnxruntime
 
         path = folder / ONNX_FILE
         if not path.is_file():
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
-        self.task = Task.load(folder)
+        self.task = OpenedFolder.of(folder).task
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads.used()  # ONNX Runtime has its own threads, and ignores OMP_NUM_THREADS
         try:
@@ -112,7 +113,7 @@ class Onnx:
 RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}
 
 
-def load(folder: Path, runtime: str = "", accelerate: bool = True) -> Runtime:
+def load(folder: Folder, runtime: str = "", accelerate: bool = True) -> Runtime:
     """Load the model in `folder`.
 
     Args:
