@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 from safetensors.torch import load_file, save_file
 
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.text import protocol, tokenizer
 
 TEXTS = {
@@ -62,7 +63,7 @@ def main(name: str) -> None:
 def card(name: str, source: Path, config: dict, language: str) -> str:
     entry = yaml.safe_load(Path("params.yaml").read_text())["pretrain"][name]
     training = json.loads((source / "training.json").read_text())
-    length = tokenizer.max_length(source) or 0
+    length = tokenizer.max_length(OpenedFolder(source)) or 0
     parameters = sum(tensor.numel() for tensor in load_file(source / "model.safetensors").values())
     scores = ", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in training["curve"][-1][1].items())
     text = CARD.format(

@@ -32,7 +32,7 @@ class TaskRuns(Board):
     def __init__(self) -> None:
         super().__init__()
         self.lines: dict[str, SimpleQueue[Any]] = {}
-        self.followed: list[PrefectFuture] = []
+        self.followed: list[PrefectFuture[Any]] = []
 
     def shown(self) -> AbstractContextManager[Any]:
         stack = ExitStack()

@@ -12,6 +12,7 @@ from transformers import logging as hf_logging
 from pipelines.checkpoints import card, formats
 from pipelines.core import json_file, schema
 from pipelines.core.errors import InputError, one_line, shown
+from pipelines.core.opened_folder import CONFIG, Folder, OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.models import backbones, heads
@@ -37,7 +38,7 @@ def _let_auto_tokenizer_open(folder: Path, model: PreTrainedModel) -> None:
     express MeCab. If the config has an `auto_map`, it uses the class: transformers' own, unless it is called with
     `trust_remote_code`, for which this folder has no code.
     """
-    config = protocol.read_config(folder)
+    config = dict(OpenedFolder(folder).tokenizer_config)
     if config.get("tokenizer_class") != protocol.MECAB_CLASS:
         return
     types = ["token_type_ids"] if backbones.takes_types(model) else []
@@ -61,31 +62,23 @@ def require_tokenizer(folder: Path) -> None:
         raise InputError(f"{folder}: no {protocol.CONFIG}; a model folder holds its tokenizer's files")
 
 
-def config(folder: Path) -> dict:
-    """config.json of a model folder. Raises InputError if there is none."""
-    path = folder / formats.CONFIG
-    if not path.is_file():
-        raise InputError(f"{folder}: no config.json; it is not a model folder")
-    return json_file.mapping(path)
-
-
-def check_fit(folder: Path, vocab_size: int, max_length: int) -> None:
+def check_fit(folder: Folder, vocab_size: int, max_length: int) -> None:
     """Raise InputError if an encoder cannot be trained, has another vocabulary, or takes less than `max_length`."""
-    form = formats.of_config(config(folder))
+    folder = OpenedFolder.of(folder)
+    form = formats.of_config(folder.config)
     if not form.trains:
         raise InputError(
             f"{folder}: fine-tuning cannot start from weights in the format {form.name}; start from the model that it "
             "was made from"
         )
-    encoder_config = tokenizer.encoder_config(folder)
-    backbones.known(encoder_config.get("model_type"), f"{folder}: ")
-    known = encoder_config.get("vocab_size")
+    backbones.known(folder.encoder_config.get("model_type"), f"{folder}: ")
+    known = folder.encoder_config.get("vocab_size")
     if known != vocab_size:
         raise InputError(
             f"{folder}: its vocabulary has {known} entries, the encoded data {vocab_size}; "
             "encode with the encoder's own tokenizer (encode.vocab)"
         )
-    check_length(encoder_config, folder, max_length)
+    check_length(folder.encoder_config, folder.path, max_length)
 
 
 def check_length(own: Mapping[str, Any], source: Path, max_length: int) -> None:
@@ -97,34 +90,34 @@ def check_length(own: Mapping[str, Any], source: Path, max_length: int) -> None:
         )
 
 
-def load_tuned(folder: Path) -> tuple[PreTrainedModel, Task]:
+def load_tuned(folder: Folder) -> tuple[PreTrainedModel, Task]:
     """The fine-tuned model of `folder`, in eval mode, and its task."""
-    settings = config(folder)
-    require_tokenizer(folder)
-    form = formats.of_config(settings)
-    if not (formats.weights(folder) if form.name else folder / form.weights).is_file():
+    folder = OpenedFolder.of(folder)
+    form = formats.of_config(folder.config)
+    require_tokenizer(folder.path)
+    if not (formats.weights(folder.path) if form.name else folder / form.weights).is_file():
         raise InputError(f"{folder}: no {form.weights}; the folder is not complete")
     if not (folder / TASK_FILE).is_file():
         raise InputError(f"{folder}: no {TASK_FILE}; this is an encoder, not a fine-tuned model")
-    task = Task.load(folder)
+    task = folder.task
     schema.check_trained(task.kind)
     model = form.load(folder, heads.AUTO[task.kind]).eval()
     wanted, found = heads.names(task).get("id2label"), getattr(model.config, "id2label", None)
     if wanted and wanted != found:
-        raise InputError(f"{folder}: {TASK_FILE} has the labels {shown(wanted)}, {formats.CONFIG} {shown(found)}")
+        raise InputError(f"{folder}: {TASK_FILE} has the labels {shown(wanted)}, {CONFIG} {shown(found)}")
     _require_numbers(folder, model)
     _require_runs(folder, model, task)
     return model, task
 
 
-def _require_numbers(folder: Path, model: PreTrainedModel) -> None:
+def _require_numbers(folder: OpenedFolder, model: PreTrainedModel) -> None:
     """Raise InputError for a weight that is NaN or infinite; the model would give wrong answers without an error."""
     for name, value in model.state_dict().items():
         if getattr(value, "is_floating_point", bool)() and not value.isfinite().all():
             raise InputError(f"{folder}: {name} holds what is no number; its weights are damaged")
 
 
-def _require_runs(folder: Path, model: PreTrainedModel, task: Task) -> None:
+def _require_runs(folder: OpenedFolder, model: PreTrainedModel, task: Task) -> None:
     """Raise InputError if the model cannot be run or its output has another shape; config values can cause this."""
     length = min(8, backbones.max_positions(model))
     inputs = {name: torch.ones(1, length, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
@@ -133,7 +126,7 @@ def _require_runs(folder: Path, model: PreTrainedModel, task: Task) -> None:
         with torch.inference_mode():
             shape = tuple(heads.outputs(model, task.kind, inputs).shape)
     except Exception as error:  # layers raise errors of any type for sizes that do not fit together
-        raise InputError(f"{folder}: its model does not run with its {formats.CONFIG}: {one_line(error)}") from error
+        raise InputError(f"{folder}: its model does not run with its {CONFIG}: {one_line(error)}") from error
     wanted = heads.shape(task, length)
     if shape != wanted:
         raise InputError(f"{folder}: its model returns the shape {shape}; kind {task.kind} needs {wanted}")

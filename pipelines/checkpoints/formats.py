@@ -11,9 +11,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.checkpoints import loading, quantized
-from pipelines.checkpoints.loading import CONFIG as CONFIG
 from pipelines.checkpoints.loading import OWN_WEIGHTS, WEIGHTS
 from pipelines.checkpoints.loading import weights as weights
+from pipelines.core.opened_folder import CONFIG, OpenedFolder
 from pipelines.models import shapes
 
 
@@ -33,7 +33,7 @@ class Format:
     trains: bool
     holds: Callable[[nn.Module], bool]
     save: Callable[[PreTrainedModel, Path], None]
-    load: Callable[[Path, Any], PreTrainedModel]
+    load: Callable[[OpenedFolder, Any], PreTrainedModel]
 
     @property
     def mark(self) -> str:
@@ -68,9 +68,9 @@ def distinct(model: nn.Module) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+def filled(model: PreTrainedModel, folder: OpenedFolder) -> PreTrainedModel:
     """Fill `model` with the weights in `folder`. Raises InputError unless names and sizes are those of the model."""
-    tensors = loading.tensors(weights(folder))
+    tensors = loading.tensors(weights(folder.path))
     wanted = model.state_dict()
     other = {name for name, tensor in tensors.items() if name not in wanted or wanted[name].shape != tensor.shape}
     loading.require_whole(folder, (distinct(model).keys() - tensors.keys()) | other)
@@ -78,16 +78,16 @@ def filled(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
     return model
 
 
-def _load_reshaped(folder: Path, auto: Any) -> PreTrainedModel:
+def _load_reshaped(folder: OpenedFolder, auto: Any) -> PreTrainedModel:
     loading.require_its_config(folder)
-    return filled(loading.built(auto, folder, loading.header(weights(folder)).numbers), folder)
+    return filled(loading.built(auto, folder, loading.header(weights(folder.path)).numbers), folder)
 
 
 def _save_native(model: PreTrainedModel, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def _load_native(folder: Path, auto: Any) -> PreTrainedModel:
+def _load_native(folder: OpenedFolder, auto: Any) -> PreTrainedModel:
     model, random = loading.opened(auto, folder)
     loading.require_whole(folder, random)
     return model

@@ -21,12 +21,11 @@ from transformers import AutoConfig, PreTrainedModel
 from transformers import logging as hf_logging
 
 from pipelines.checkpoints import planned
-from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line
+from pipelines.core.opened_folder import CONFIG, OpenedFolder
 from pipelines.models import backbones, shapes
 
 NO_SUCH_HEAD = "Unrecognized configuration class"  # in transformers' error for a family that has no model of a class
-CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 OWN_WEIGHTS = "bertline.safetensors"  # for formats that transformers would misread, which gives wrong answers
 NOTES = "bertline"  # the key of OWN_WEIGHTS' metadata, one JSON value: safetensors writes keys in random order
@@ -41,21 +40,22 @@ def weights(folder: Path) -> Path:
     return own if own.is_file() else folder / WEIGHTS
 
 
-def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
+def opened(auto: Any, folder: OpenedFolder, model_config: Any = None) -> tuple[PreTrainedModel, set[str]]:
     """The folder's model of transformers' class `auto` in fp32, and the names of its random weights.
 
     A weight is random if the folder lacks it, or has it in another size.
 
     Args:
-        names: config values that replace those of the folder.
+        model_config: the folder's config with changed values, by default as it is.
     """
+    model_config = model_config or config(folder)
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
     if (folder / WEIGHTS).is_file():
-        _require_fit(auto, folder, names)
+        _require_fit(auto, folder, model_config)
     report = {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
     with _usable(folder):
-        model, info = auto.from_pretrained(folder, dtype=torch.float32, **report, **names)
+        model, info = auto.from_pretrained(folder.path, config=model_config, dtype=torch.float32, **report)
     above = sorted(name for name in info["unexpected_keys"] if OF_A_LAYER.search(name))
     if above:
         raise InputError(f"{folder}: its weights have layers that its config.json does not have, such as {above[0]}")
@@ -63,39 +63,39 @@ def opened(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[
 
 
 @contextmanager
-def _usable(folder: Path) -> Iterator[None]:
+def _usable(folder: OpenedFolder) -> Iterator[None]:
     """Turn errors of transformers and torch for an invalid config or invalid weights into InputError."""
     try:
         yield
     except InputError:
         raise
     except SafetensorError as error:
-        raise unreadable(folder, error) from None
+        raise unreadable(folder.path, error) from None
     except Exception as error:  # errors have any type if transformers cannot use a value of config.json
         if NO_SUCH_HEAD in str(error):
             raise
         raise InputError(f"{folder}: no model can be built from its config.json: {one_line(error)}") from error
 
 
-def _require_fit(auto: Any, folder: Path, names: dict[str, Any]) -> None:
+def _require_fit(auto: Any, folder: OpenedFolder, model_config: Any) -> None:
     """Raise InputError, before any memory is used, if the config has more layers or weights than the file."""
-    file = header(folder / WEIGHTS, folder)
+    file = header(folder / WEIGHTS, folder.path)
     numbers = [int(layer[1]) for name in file.sizes if (layer := OF_A_LAYER.search(name))]
-    model_config = config(folder)
     count = getattr(model_config, "num_hidden_layers", 0)
     if numbers and isinstance(count, int) and count > max(numbers) + 1:
         raise InputError(f"{folder}: its config.json has {count:,} layers, its weights have {max(numbers) + 1}")
     with _usable(folder):
-        model_config.update(names)
         # a head or an output layer may be new, but not larger than all other weights
-        planned.model(
-            partial(of_config, auto, model_config), f"{folder}: its {CONFIG}", len(file.sizes), 2 * file.numbers
-        )
+        build = partial(of_config, auto, model_config)
+        planned.model(build, f"{folder}: its {CONFIG}", len(file.sizes), 2 * file.numbers)
 
 
 def of_config(auto: Any, config: Any) -> PreTrainedModel:
-    """A model with random weights, of a model class or an Auto class of transformers."""
-    model: PreTrainedModel = getattr(auto, "from_config", auto)(config)
+    """A model with random weights, of a model class or an Auto class of transformers.
+
+    It gets a copy of the config, since some models change theirs.
+    """
+    model: PreTrainedModel = getattr(auto, "from_config", auto)(copy.deepcopy(config))
     return model
 
 
@@ -128,11 +128,11 @@ def save_own(tensors: dict[str, torch.Tensor], folder: Path, settings: Mapping[s
     save_file(tensors, folder / OWN_WEIGHTS, {NOTES: json.dumps(notes, sort_keys=True)})
 
 
-def config(folder: Path) -> Any:
+def config(folder: OpenedFolder) -> Any:
     """transformers' config of a model folder. Raises InputError if transformers cannot use it."""
-    planned.require_sizes(json_file.mapping(folder / CONFIG), f"{folder}: its {CONFIG}")
+    planned.require_sizes(folder.config, f"{folder}: its {CONFIG}")
     try:
-        model_config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        model_config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False)
     except Exception as error:  # transformers raises errors of any type
         raise InputError(f"{folder}: its config.json is not valid: {one_line(error)}") from error
     inner = getattr(model_config, "encoder", model_config)
@@ -158,15 +158,15 @@ def unreadable(place: Path, error: Exception) -> InputError:
     return InputError(f"{place}: its weights are not readable ({one_line(error)}); was the file cut off?")
 
 
-def with_encoder(auto: Any, folder: Path, **names: Any) -> tuple[PreTrainedModel, set[str]]:
+def with_encoder(auto: Any, folder: OpenedFolder, model_config: Any = None) -> tuple[PreTrainedModel, set[str]]:
     """The same as `opened`, but raises InputError if weights other than those of a head or a pooler are random."""
-    model, random = opened(auto, folder, **names)
+    model, random = opened(auto, folder, model_config)
     inside = {id(p) for p in backbones.encoder_parameters(model)}
     require_whole(folder, random & {name for name, p in model.named_parameters() if id(p) in inside})
     return model, random
 
 
-def require_whole(folder: Path, random: set[str]) -> None:
+def require_whole(folder: OpenedFolder, random: set[str]) -> None:
     """Raise InputError if any weights are `random`."""
     if random:
         raise InputError(
@@ -180,25 +180,24 @@ def digest(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
-def require_its_config(folder: Path) -> None:
+def require_its_config(folder: OpenedFolder) -> None:
     """Raise InputError if config.json was changed after weights in a format of ours were saved with it.
 
     Many values, such as an activation, change all answers, and the weights do not reveal it.
     """
-    noted = header(weights(folder)).metadata.get(CONFIG_DIGEST)
-    if noted is not None and noted != digest(json_file.mapping(folder / CONFIG)):
+    noted = header(weights(folder.path)).metadata.get(CONFIG_DIGEST)
+    if noted is not None and noted != digest(folder.config):
         raise InputError(f"{folder}: its {CONFIG} is not the one that its weights were saved with; restore that one")
 
 
-def built(auto: Any, folder: Path, most: int) -> PreTrainedModel:
+def built(auto: Any, folder: OpenedFolder, most: int) -> PreTrainedModel:
     """A model with random weights in the shapes of a folder's config. Raises InputError for over `most` weights."""
     model_config = config(folder)
     for part in (model_config, getattr(model_config, "encoder", model_config)):
         part.dtype = torch.float32  # as in `opened`, whatever dtype the config has
     with _usable(folder):
-        # on a copy, since some models change their config
-        build = partial(of_config, auto, copy.deepcopy(model_config))
-        planned.model(build, f"{folder}: its {CONFIG}", len(header(weights(folder)).sizes), most)
+        build = partial(of_config, auto, model_config)
+        planned.model(build, f"{folder}: its {CONFIG}", len(header(weights(folder.path)).sizes), most)
         model = of_config(auto, model_config)
         shapes.take(model)
     return model

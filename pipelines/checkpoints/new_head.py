@@ -1,12 +1,12 @@
 """The initial model of fine-tuning: the encoder of a folder with a new head for a task."""
 
-from pathlib import Path
 from typing import Any
 
 from transformers import AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
 from pipelines.checkpoints import loading
 from pipelines.core.errors import InputError, UsageError
+from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.models import backbones, heads
@@ -14,7 +14,7 @@ from pipelines.models.features import FeaturesConfig, FeaturesModel
 
 
 def for_task(
-    encoder_folder: Path, task: Task, head: str = "native", pooling: str | None = None, features: str = "last"
+    encoder_folder: Folder, task: Task, head: str = "native", pooling: str | None = None, features: str = "last"
 ) -> PreTrainedModel:
     """The encoder in `encoder_folder` with a new head for `task`: "native", or our own "linear", "mlp" or "bilstm".
 
@@ -26,7 +26,7 @@ def for_task(
     if pooling == "compare" and task.kind not in ("pair", "regression"):
         raise _refused("pooling", pooling, f"rows of kind {task.kind} do not have two texts to compare")
     if head == "native":
-        return _native(encoder_folder, task, pooling, features)
+        return _native(OpenedFolder.of(encoder_folder), task, pooling, features)
     return _ours(encoder_folder, task, head, pooling or "cls", features)
 
 
@@ -34,7 +34,7 @@ def _refused(key: str, value: str | None, why: str) -> UsageError:
     return UsageError(f"params.yaml: finetune: {key}: {value}: {why}")
 
 
-def _ours(folder: Path, task: Task, head: str, pooling: str, features: str) -> PreTrainedModel:
+def _ours(folder: Folder, task: Task, head: str, pooling: str, features: str) -> PreTrainedModel:
     """Our head on the encoder of `folder`."""
     auto = heads.AUTO[task.kind]
     if auto not in heads.OURS:
@@ -47,7 +47,7 @@ def _ours(folder: Path, task: Task, head: str, pooling: str, features: str) -> P
     return model
 
 
-def _native(folder: Path, task: Task, pooling: str | None, features: str) -> PreTrainedModel:
+def _native(folder: OpenedFolder, task: Task, pooling: str | None, features: str) -> PreTrainedModel:
     """transformers' model for the task with the encoder of `folder`; a head in the folder is ignored."""
     tuned = encoder(folder) if (folder / TASK_FILE).is_file() else None
     config = tuned.config if tuned else loading.config(folder)
@@ -62,10 +62,10 @@ def _native(folder: Path, task: Task, pooling: str | None, features: str) -> Pre
         raise _refused("pooling", pooling, f"{why}; set head to linear, mlp or bilstm")
     if family == "xlnet" and task.kind not in ("span", "tagging"):
         names["summary_type"] = "first"  # where bertline puts [CLS]; XLNet's default, the last, may be padding
+    config.update(names)
     try:
         if not tuned:
-            return loading.with_encoder(auto, folder, **names)[0]
-        config.update(names)
+            return loading.with_encoder(auto, folder, config)[0]
         model = auto.from_config(config)
     except ValueError as error:
         if loading.NO_SUCH_HEAD not in str(error):
@@ -75,7 +75,9 @@ def _native(folder: Path, task: Task, pooling: str | None, features: str) -> Pre
     return model
 
 
-def encoder(folder: Path) -> Any:
+def encoder(folder: Folder) -> Any:
     """The encoder of a folder, without the head that it may have been fine-tuned with."""
-    ours = loading.config(folder).model_type == FeaturesConfig.model_type
-    return backbones.encoder(loading.with_encoder(FeaturesModel if ours else AutoModel, folder)[0])
+    folder = OpenedFolder.of(folder)
+    config = loading.config(folder)
+    auto = FeaturesModel if config.model_type == FeaturesConfig.model_type else AutoModel
+    return backbones.encoder(loading.with_encoder(auto, folder, config)[0])

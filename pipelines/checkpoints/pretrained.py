@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, vocabulary
 from pipelines.core import json_file, seeding
 from pipelines.core.errors import InputError, UsageError, choices, one_line
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.progress import say
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.models import (
@@ -32,7 +32,7 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
     if source.is_dir():
         if changes:
             raise InputError(f"{source}: a pretrained model keeps its sizes; remove under config: {', '.join(changes)}")
-        return _further(source, auto, tokenizer)
+        return _further(OpenedFolder(source), auto, tokenizer)
     values = json_file.mapping(source)
     _check_names(family(source), changes, values)
     values |= changes
@@ -54,8 +54,9 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
 def family(source: Path) -> str:
     """The family of a model folder's encoder, or of a config's file."""
     if source.is_dir():
-        model_folder.config(source)
-        values = tokenizer_files.encoder_config(source)
+        folder = OpenedFolder(source)
+        folder.require_config()
+        values = folder.encoder_config
     elif source.is_file():
         values = json_file.mapping(source)
     else:
@@ -73,9 +74,9 @@ def _check_names(family: str, changes: dict[str, Any], values: dict[str, Any]) -
             raise UsageError(f"params.yaml: pretrain: config: {choices('name', name, names)}")
 
 
-def _further(source: Path, auto: Any, tokenizer: Any) -> PreTrainedModel:
+def _further(source: OpenedFolder, auto: Any, tokenizer: Any) -> PreTrainedModel:
     """The model of a folder, with the vocabulary of `tokenizer`."""
-    model_folder.config(source)
+    source.require_config()
     if (source / TASK_FILE).is_file():
         raise InputError(
             f"{source}: a fine-tuned model, without a head to pretrain; start from the encoder that it was made from"

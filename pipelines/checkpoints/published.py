@@ -12,6 +12,7 @@ from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, new_head
 from pipelines.core import json_file
 from pipelines.core.errors import MAX_PRINTED, InputError, choices, one_line
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.progress import say
 from pipelines.models import backbones
 from pipelines.models.features import FeaturesConfig
@@ -30,14 +31,15 @@ def fetch(source: str, revision: str, target: Path) -> None:
         local = _download(source, revision)
     elif revision:
         raise InputError(f"{source}: a folder has no revisions; remove revision: {revision}, or name a hub model")
-    family = model_folder.config(local).get("model_type")
+    family = OpenedFolder(local).config.get("model_type")
     if family not in (FeaturesConfig.model_type, *backbones.BACKBONES):
         raise InputError(f"{local}: {choices('family', family, backbones.BACKBONES)}")
     shutil.copyfile(local / "config.json", target / "config.json")
     _weights(local, target / "model.safetensors")
     _tokenizer(local, target)
-    tokenizer.load(target)
-    new_head.encoder(target)
+    folder = OpenedFolder(target)
+    tokenizer.load(folder)
+    new_head.encoder(folder)
 
 
 def _tokenizer(source: Path, target: Path) -> None:

@@ -11,9 +11,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.checkpoints import loading, rounded_parts
-from pipelines.checkpoints.loading import CONFIG, weights
-from pipelines.core import json_file
+from pipelines.checkpoints.loading import weights
 from pipelines.core.errors import InputError, one_line, shown
+from pipelines.core.opened_folder import CONFIG, OpenedFolder
 from pipelines.models import shapes
 from pipelines.models.quantization import int8, matrices, packed, qdq
 
@@ -52,17 +52,17 @@ def save_packed(model: PreTrainedModel, folder: Path) -> None:
     _save(model, folder, PACKED, {name: [*each.shape, *vars(each.grid).values()] for name, each in _packed(model)})
 
 
-def load_int8(folder: Path, auto: Any) -> PreTrainedModel:
+def load_int8(folder: OpenedFolder, auto: Any) -> PreTrainedModel:
     """Load a model that `save_int8` wrote."""
     return _load_rounded(folder, auto, INT8, int8.Int8Linear)
 
 
-def load_qdq(folder: Path, auto: Any) -> PreTrainedModel:
+def load_qdq(folder: OpenedFolder, auto: Any) -> PreTrainedModel:
     """Load a model that `save_qdq` wrote."""
     return _load_rounded(folder, auto, QDQ, qdq.QdqLinear)
 
 
-def load_packed(folder: Path, auto: Any) -> PreTrainedModel:
+def load_packed(folder: OpenedFolder, auto: Any) -> PreTrainedModel:
     """Load a model that `save_packed` wrote, with its weights unpacked.
 
     The result is a float model, as fast and as large in memory as any other.
@@ -125,7 +125,7 @@ def _repeated(model: PreTrainedModel, tensors: Parts) -> dict[str, str]:
     return {name: first[values] for name, values in named.items() if first.setdefault(values, name) != name}
 
 
-def _load_rounded(folder: Path, auto: Any, mark: str, linear: type[nn.Module]) -> PreTrainedModel:
+def _load_rounded(folder: OpenedFolder, auto: Any, mark: str, linear: type[nn.Module]) -> PreTrainedModel:
     def insert(model: nn.Module, name: str, _: Any, parts: Parts) -> Parts:
         layer = model.get_submodule(name)
         rounded_parts.require_int8(layer, parts, fixed=linear is qdq.QdqLinear)
@@ -135,14 +135,16 @@ def _load_rounded(folder: Path, auto: Any, mark: str, linear: type[nn.Module]) -
     return _load(folder, auto, mark, insert)
 
 
-def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, Any, Parts], Parts]) -> PreTrainedModel:
+def _load(
+    folder: OpenedFolder, auto: Any, mark: str, build: Callable[[nn.Module, str, Any, Parts], Parts]
+) -> PreTrainedModel:
     """The folder's model; `build` replaces a layer by its rounded form, and returns the tensors of that form."""
     loading.require_its_config(folder)
-    layers, file = _listed(folder, mark), loading.header(weights(folder))
+    layers, file = _listed(folder, mark), loading.header(weights(folder.path))
     in_a_number = 8 if mark == PACKED else 1  # a packed weight has at least one bit
     model = loading.built(auto, folder, in_a_number * file.numbers)
     delattr(model.config, mark)  # the model may be saved in another form
-    tensors = loading.tensors(weights(folder))
+    tensors = loading.tensors(weights(folder.path))
     try:
         tensors |= {name: tensors[first] for name, first in json.loads(file.metadata.get(REPEATED, "{}")).items()}
         for name in layers:
@@ -157,9 +159,9 @@ def _load(folder: Path, auto: Any, mark: str, build: Callable[[nn.Module, str, A
     return model
 
 
-def _listed(folder: Path, mark: str) -> list[str] | dict[str, Any]:
+def _listed(folder: OpenedFolder, mark: str) -> list[str] | dict[str, Any]:
     """The layers that config.json lists under `mark`."""
-    layers, wanted = json_file.mapping(folder / CONFIG).get(mark), dict if mark == PACKED else list
+    layers, wanted = folder.config.get(mark), dict if mark == PACKED else list
     if not isinstance(layers, wanted) or not all(isinstance(name, str) for name in layers):
         what = "an object from layer names to forms" if mark == PACKED else "a list of layers' names"
         raise InputError(f"{folder}: its {CONFIG} has {shown(mark)} {shown(layers)}; {what} is expected")

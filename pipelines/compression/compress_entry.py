@@ -9,6 +9,7 @@ from pipelines.compression import claims, variant
 from pipelines.compression.context import Context, Data
 from pipelines.core import params, paths, plugins, provenance
 from pipelines.core.errors import UsageError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.progress import say
 from pipelines.core.resources import Resources
 from pipelines.core.task import Task
@@ -27,10 +28,10 @@ def compress(key: str, entry: Compress, target: Path, resources: Resources) -> N
     options = params.options(entry, method.Params, f"compress.{key}", **entry.shared())
     if getattr(options, "patience", 0) and not entry.dev:
         raise UsageError(f"params.yaml: compress.{key}.patience: {options.patience}; it needs a split: set dev")
-    teacher_folder, data = paths.model(entry.teacher), paths.encoded(entry.data)
-    teacher, task = folder.load_tuned(teacher_folder)
+    source, data = OpenedFolder(paths.model(entry.teacher)), paths.encoded(entry.data)
+    teacher, task = folder.load_tuned(source)
     claims.check(key, method, teacher, task, entry.teacher)
-    tokenizer = text_tokenizer.load(teacher_folder)
+    tokenizer = text_tokenizer.load(source)
     data_task = Task.load(data)
     _check_rows(key, entry, task, data_task)
     _check_vocabulary(key, entry, data, tokenizer)
@@ -47,20 +48,20 @@ def compress(key: str, entry: Compress, target: Path, resources: Resources) -> N
             seed=entry.seed,
             fit=fit,
             cache=cache,
-            source=teacher_folder,
+            source=source,
         )
         model = method.compress(context, options)
         folder.save(model, out, tokenizer_folder(context), task)
-        provenance.write(out, "compress", entry.model_dump(), [teacher_folder, data], ("torch", "transformers"))
+        provenance.write(out, "compress", entry.model_dump(), [source.path, data], ("torch", "transformers"))
         step = {"run": key, "method": entry.method, "params": options.model_dump(mode="json")}
-        variant.write(out, model, task.kind, step, entry.teacher, teacher_folder, context.found)
+        variant.write(out, model, task.kind, step, entry.teacher, source.path, context.found)
     shutil.rmtree(cache)
 
 
 def tokenizer_folder(context: Context) -> Path:
     """The folder with the result's tokenizer: the method's own if it wrote one, else the teacher's."""
     shortened = context.own_tokenizer
-    return shortened if (shortened / protocol.CONFIG).is_file() else context.source
+    return shortened if (shortened / protocol.CONFIG).is_file() else context.source.path
 
 
 def _cache(key: str, of: str) -> Path:

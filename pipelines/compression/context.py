@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 from transformers import PreTrainedModel
 
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import Task
 from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
@@ -48,7 +49,7 @@ class Context:
         seed: the seed of all random numbers that a method draws.
         fit: trains a model. Its checkpoints are valid only with this teacher.
         cache: a folder for the teacher's outputs; it is removed when the stage succeeds.
-        source: the teacher's folder.
+        source: the teacher's folder, opened.
         found: the method's findings about its result; they are written to variant.json.
     """
 
@@ -60,7 +61,7 @@ class Context:
     seed: int
     fit: Fitting
     cache: Path
-    source: Path = Path()
+    source: OpenedFolder
     found: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -13,6 +13,7 @@ from pipelines.checkpoints import folder, formats, new_head, vocabulary
 from pipelines.compression.context import Context
 from pipelines.core import paths, seeding
 from pipelines.core.errors import UsageError, one_line
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.section import Count
 from pipelines.entries.parts.fit import Fit
 from pipelines.models import backbones, shapes
@@ -86,13 +87,14 @@ def _pretrained(context: Context, place: Path) -> PreTrainedModel:
     """
     if paths.ARTIFACTS in place.parents:
         raise refused("student", place, f": the graph writes this folder; copy it to encoders/{place.name}")
-    folder.config(place)
+    encoder = OpenedFolder(place)
+    encoder.require_config()
     folder.require_tokenizer(place)
-    if not vocabulary.same(tokenizer.load(place), context.tokenizer):
+    if not vocabulary.same(tokenizer.load(encoder), context.tokenizer):
         raise refused("student", place, " has another vocabulary than the teacher; both must read the same ids")
-    folder.check_fit(place, context.tokenizer.vocab_size, context.data.train.longest)
+    folder.check_fit(encoder, context.tokenizer.vocab_size, context.data.train.longest)
     torch.manual_seed(seeding.derive(context.seed, "student"))
-    return new_head.for_task(place, context.task)
+    return new_head.for_task(encoder, context.task)
 
 
 def shallower(context: Context, layers: list[int], kinds: list[int] | None = None) -> PreTrainedModel:

@@ -16,6 +16,7 @@ from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import formats
 from pipelines.core import json_file, paths, provenance
 from pipelines.core.errors import InputError, sentence
+from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.measurement import cost
 
 FILE = "variant.json"
@@ -52,17 +53,18 @@ def write(
     _with_its_own_size(out, record)
 
 
-def facts(folder: Path) -> dict[str, Any]:
+def facts(folder: Folder) -> dict[str, Any]:
     """The facts about a run's model for its metrics, the same on every machine.
 
     `model`: parameters, size_bytes (of the weights), flops_per_token. A compressed model also has `variant`: the run of
     its teacher, the runs and methods that led to it (`chain`), the params of the last method, and its sparsity.
     """
-    size = cost.size(folder)
+    folder = OpenedFolder.of(folder)
+    size = cost.size(folder.path)
     if not (folder / FILE).is_file():
         model, task = model_folder.load_tuned(folder)  # loaded anew: the model that predicts may have other layers
         return {"model": size | {"flops_per_token": cost.flops_per_token(model, task.kind)}}
-    record = _read(folder)
+    record = _read(folder.path)
     chain = [{name: step[name] for name in ("run", "method")} for step in record["chain"]]
     known = {"teacher": record["teacher"]["run"], "chain": chain, "params": record["params"]}
     known["sparsity"] = record["sparsity"]

@@ -103,7 +103,7 @@ def encoded(kind: str, vocab_size: int) -> pa.Schema:
     several = kind in ("choice", "positive_pair")
     fields = [_ID, pa.field("input_ids", pa.list_(ids) if several else ids, nullable=False), ("length", count)]
     places = [("starts", pa.list_(count)), ("ends", pa.list_(count))]
-    more: dict[str, list] = {
+    more: dict[str, list[tuple[str, pa.DataType]]] = {
         "single": [("first_length", count), ("label", position)],
         "pair": [("first_length", count), ("label", position)],
         "regression": [("first_length", count), ("label", pa.float32())],

@@ -43,12 +43,12 @@ class _Split:
     rows: int = 0
     first: dict[bytes, "_First"] = field(default_factory=dict)  # digest of a text -> the first row that has it
     sides: dict[bytes, str] = field(default_factory=dict)  # digest for any order of sides -> its first row
-    again: Counter = field(default_factory=Counter)  # the same digest -> how many later rows have it
-    labels: Counter = field(default_factory=Counter)
+    again: Counter[bytes] = field(default_factory=Counter)  # the same digest -> how many later rows have it
+    labels: Counter[str] = field(default_factory=Counter)
     lengths: list[int] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)  # empty, duplicates, unmatched: ids
     odd: dict[str, list[str]] = field(default_factory=dict)
-    letters: Counter = field(default_factory=Counter)
+    letters: Counter[str] = field(default_factory=Counter)
     near: duplicates.Near = field(default_factory=duplicates.Near)
 
 

@@ -9,6 +9,7 @@ from transformers import AutoModelForMaskedLM
 
 from pipelines.checkpoints import loading, pretrained
 from pipelines.core.errors import InputError, UsageError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.evaluation.predictions import softmax
 from pipelines.models import backbones
@@ -28,7 +29,8 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
     """The `top` most probable pieces for each [MASK] in `text`, by the encoder in `folder`."""
     if MASK not in text:
         raise UsageError(f"the text has no {MASK}; write it where a word is to be guessed")
-    model, loaded = _model(folder), tokenizer.load(folder)
+    source = OpenedFolder(folder)
+    model, loaded = _model(source), tokenizer.load(source)
     parts = loaded.encode(text.split(MASK))
     ids = [loaded.cls_id]
     for i, (start, end) in enumerate(zip(parts.offsets, parts.offsets[1:], strict=False)):
@@ -45,9 +47,9 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
     ]
 
 
-def _model(folder: Path) -> torch.nn.Module:
+def _model(folder: OpenedFolder) -> torch.nn.Module:
     none = InputError(f"{folder}: the encoder has no masked-token head; pretraining keeps one, fine-tuning does not")
-    head = backbones.BACKBONES[pretrained.family(folder)].mlm_head
+    head = backbones.BACKBONES[pretrained.family(folder.path)].mlm_head
     if not head or (folder / TASK_FILE).is_file():
         raise none
     model, random = loading.opened(AutoModelForMaskedLM, folder)

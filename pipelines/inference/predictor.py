@@ -5,13 +5,13 @@ one request or of several together.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
+from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.core.ragged import Ragged, by_length, model_inputs
 from pipelines.core.task import Task
 from pipelines.evaluation.predictions import Rows
@@ -26,7 +26,8 @@ BATCH_TOKENS = 4096  # the most tokens of a padded batch, which bounds its memor
 class Predictor:
     """A model with its tokenizer: takes rows, and returns a prediction for each, in the same order."""
 
-    def __init__(self, runtime: runtimes.Runtime, folder: Path) -> None:
+    def __init__(self, runtime: runtimes.Runtime, folder: Folder) -> None:
+        folder = OpenedFolder.of(folder)
         self.runtime = runtime
         self.task: Task = runtime.task
         self.tokenizer = tokenizer.load(folder)
@@ -40,8 +41,9 @@ class Predictor:
         self.truncated = 0  # the number of rows cut to max_length so far
 
     @classmethod
-    def load(cls, folder: Path, runtime: str = "", accelerate: bool = True, threads: int = 0) -> "Predictor":
+    def load(cls, folder: Folder, runtime: str = "", accelerate: bool = True, threads: int = 0) -> "Predictor":
         """The fine-tuned model in `folder`: models/<run> by torch, onnx/<run> by ONNX Runtime. See `runtimes.load`."""
+        folder = OpenedFolder.of(folder)
         return cls(runtimes.load(folder, runtime, accelerate, threads), folder)
 
     def predict(self, rows: Rows) -> pa.Table:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pipelines.core import cpu
 from pipelines.core.errors import InputError, UsageError, choices, one_line, shown
+from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.core.threads import used as used_threads
@@ -32,7 +33,7 @@ class Runtime(Protocol):
 class Torch:
     """A model folder in torch, on a GPU if there is one."""
 
-    def __init__(self, folder: Path, accelerate: bool = True, threads: int = 0) -> None:
+    def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0) -> None:
         from pipelines.acceleration import apply
         from pipelines.checkpoints import folder as model_folder
 
@@ -74,13 +75,13 @@ class Torch:
 class Onnx:
     """An exported folder in ONNX Runtime, on the CPU. `accelerate` has no effect: ONNX Runtime optimizes by itself."""
 
-    def __init__(self, folder: Path, accelerate: bool = True, threads: int = 0) -> None:
+    def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0) -> None:
         import onnxruntime
 
         path = folder / ONNX_FILE
         if not path.is_file():
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
-        self.task = Task.load(folder)
+        self.task = OpenedFolder.of(folder).task
         options = onnxruntime.SessionOptions()
         # ONNX Runtime has its own threads, and ignores OMP_NUM_THREADS
         options.intra_op_num_threads = threads or used_threads()
@@ -123,7 +124,7 @@ class Onnx:
 RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}
 
 
-def load(folder: Path, runtime: str = "", accelerate: bool = True, threads: int = 0) -> Runtime:
+def load(folder: Folder, runtime: str = "", accelerate: bool = True, threads: int = 0) -> Runtime:
     """Load the model in `folder`.
 
     Args:

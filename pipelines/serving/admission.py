@@ -6,6 +6,7 @@ import math
 import time
 from asyncio import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -58,7 +59,7 @@ class FairQueue:
         if seconds > self.wait_seconds:
             raise BusyError(seconds - self.wait_seconds)
 
-    def put(self, rows: list[pa.RecordBatch], costs: list[int], answers: list[Future], key: str = "") -> None:
+    def put(self, rows: list[pa.RecordBatch], costs: list[int], answers: list[Future[Any]], key: str = "") -> None:
         """Add the parts of one request."""
         tag = max(self._now, self._ends.get(key, 0.0)) if key else self._now
         for batch, cost, answer in zip(rows, costs, answers, strict=True):

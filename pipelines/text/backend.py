@@ -11,6 +11,7 @@ from tokenizers import Tokenizer as Backend
 
 from pipelines.core import json_file
 from pipelines.core.errors import InputError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.ragged import Ragged, Spans, ragged
 from pipelines.text.chunks import InPieces
 from pipelines.text.protocol import CONFIG, Specials
@@ -63,7 +64,7 @@ def write(backend: Backend, folder: Path, kind: str, parts: dict[str, str], more
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
 
 
-def read(name: str, folder: Path) -> BackendTokenizer:
+def read(name: str, folder: OpenedFolder) -> BackendTokenizer:
     """The tokenizer of a folder with a tokenizer.json; its own truncation and padding are switched off."""
     if not (folder / FILE).is_file():
         raise InputError(f"{folder}: no {FILE}; {name} reads a tokenizer from it")
@@ -84,11 +85,9 @@ def read(name: str, folder: Path) -> BackendTokenizer:
     return BackendTokenizer(name, backend, Specials(**ids))
 
 
-def _given(folder: Path) -> dict[str, str]:
+def _given(folder: OpenedFolder) -> dict[str, str]:
     """The special tokens that the folder's configs name, as texts."""
-    config: dict[str, Any] = {}
-    for file in ("special_tokens_map.json", CONFIG):
-        if (folder / file).is_file():
-            config |= json_file.mapping(folder / file)
+    path = folder / "special_tokens_map.json"
+    config = {**(json_file.mapping(path) if path.is_file() else {}), **folder.tokenizer_config}
     named = {key: value for key, value in config.items() if value and key.endswith("_token")}
     return {key: value["content"] if isinstance(value, dict) else value for key, value in named.items()}

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from pipelines.core import params, paths, plugins, provenance, schema, tables
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import Task
 from pipelines.entries.build_vocab import BuildVocab
 
@@ -15,7 +16,7 @@ def learn(key: str, entry: BuildVocab, out: Path) -> None:
     options = params.options(entry, plugin.Params, f"build_vocab.{key}")
     rows = paths.rows(entry.rows)
     plugin.train(partial(_texts, rows), out, entry.size, options)
-    about = plugin.load(out).about()
+    about = plugin.load(OpenedFolder(out)).about()
     provenance.write(out, "build_vocab", entry.model_dump(), [rows], ("tokenizers",), tokenizer=about)
 
 

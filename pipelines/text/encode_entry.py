@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipelines.core import json_file, paths, provenance, schema, tables
 from pipelines.core.errors import UsageError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.entries.encode import Encode
@@ -29,9 +30,9 @@ def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
     Args:
         processes: 0 for as many as there are cores.
     """
-    rows, vocab = paths.rows(entry.task), Path(entry.vocab)
+    rows, vocab = paths.rows(entry.task), OpenedFolder(Path(entry.vocab))
     task, loaded = Task.load(rows), tokenizer.load(vocab, entry.special_tokens)
-    positions = tokenizer.positions(tokenizer.encoder_config(vocab))
+    positions = tokenizer.positions(vocab.encoder_config)
     if positions is not None and positions < entry.max_length and task.kind != "text":
         raise UsageError(f"params.yaml: encode.{key}.max_length: {entry.max_length}; {vocab} has {positions} positions")
     options = {"stride": entry.stride, "max_question": entry.max_question} if task.kind == "span" else {}
@@ -56,7 +57,7 @@ def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
     (out / "tokenizer").mkdir()
     used = {"special_tokens": entry.special_tokens, "fingerprint": tokenizer.fingerprint(loaded), **options}
     _copy_tokenizer(vocab, out / "tokenizer", {"model_max_length": entry.max_length, tokenizer.OURS: used})
-    provenance.write(out, "encode", entry.model_dump(), [rows, vocab], ("pyarrow",), tokenizer=loaded.about())
+    provenance.write(out, "encode", entry.model_dump(), [rows, vocab.path], ("pyarrow",), tokenizer=loaded.about())
 
 
 def _counted(
@@ -74,11 +75,11 @@ def _counted(
             yield ids
 
 
-def _copy_tokenizer(vocab: Path, target: Path, used: dict[str, Any]) -> None:
+def _copy_tokenizer(vocab: OpenedFolder, target: Path, used: dict[str, Any]) -> None:
     """Copy the tokenizer's files and add the options in use, for every model trained on these ids."""
     for file in protocol.FILES:
         if (vocab / file).is_file():
             shutil.copyfile(vocab / file, target / file)
-    config: dict[str, Any] = protocol.read_config(vocab) | used
+    config = {**vocab.tokenizer_config, **used}
     text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
     (target / protocol.CONFIG).write_text(text + "\n", encoding="utf-8")

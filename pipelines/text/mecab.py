@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core.errors import InputError, choices, shown
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.ragged import Ragged, Spans, offsets, ragged
 from pipelines.text import alignment, protocol
 from pipelines.text.chunks import InPieces, plain
@@ -149,8 +150,8 @@ def _spaced(text: str) -> str:
 class Config:
     """The settings of a BertJapaneseTokenizer folder."""
 
-    def __init__(self, folder: Path, subwords: str) -> None:
-        config = protocol.read_config(folder)
+    def __init__(self, folder: OpenedFolder, subwords: str) -> None:
+        config = folder.tokenizer_config
         # the defaults are those of transformers
         for key, only, default in (
             ("word_tokenizer_type", "mecab", "basic"),

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ def encoded(
     _INHERITED["encode"] = encode  # a forked process inherits the tokenizer and does not load it again
     with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
         pool.submit(int).result()  # fork before Arrow starts threads of its own to read
-        waiting: deque = deque()
+        waiting: deque[Future[Encoded]] = deque()
         for batch in batches:
             waiting.append(pool.submit(_encode, batch))
             if len(waiting) > WAITING * processes:

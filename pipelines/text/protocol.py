@@ -1,31 +1,16 @@
 """The interface of all tokenizers, and the files that a tokenizer's folder holds."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pipelines.core import json_file
-from pipelines.core.errors import InputError, shown
+from pipelines.core.opened_folder import TOKENIZER_CONFIG as CONFIG
 from pipelines.core.ragged import Ragged, Spans
 
-CONFIG = "tokenizer_config.json"
 MECAB_CLASS = "BertJapaneseTokenizer"  # transformers' class of tokenizers with MeCab
 # a folder holds some of these
 FILES = (CONFIG, "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json")
-# the keys of a folder's config that are read -> their types
-READ: dict[str, tuple[type, ...]] = {
-    "tokenizer_class": (str,),
-    "word_tokenizer_type": (str,),
-    "subword_tokenizer_type": (str,),
-    "mecab_kwargs": (dict,),
-    "do_lower_case": (bool,),
-    "model_max_length": (int, float),
-    "bertline": (dict,),
-    "bertline_tokenizer": (str,),
-    **dict.fromkeys(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), (str, dict)),
-}
 
 
 class Specials(NamedTuple):
@@ -69,15 +54,3 @@ class Tokenizer(Protocol):
 
     def about(self) -> dict[str, str]:
         """Name, dictionary and versions, for provenance."""
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """tokenizer_config.json of a folder. Raises InputError if there is none."""
-    path = folder / CONFIG
-    if not path.is_file():
-        raise InputError(f"{folder}: no {CONFIG}; the folder has no tokenizer")
-    config = json_file.mapping(path)
-    for key, kinds in READ.items():
-        if config.get(key) is not None and not isinstance(config[key], kinds):
-            raise InputError(f"{path}: {key} is {shown(config[key])}; {kinds[0].__name__} is expected")
-    return config

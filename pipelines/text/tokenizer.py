@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file, plugins
+from pipelines.core import plugins
 from pipelines.core.errors import InputError, choices, shown
-from pipelines.text.protocol import CONFIG, MECAB_CLASS, Tokenizer, read_config
+from pipelines.core.opened_folder import Folder, OpenedFolder
+from pipelines.text.protocol import CONFIG, MECAB_CLASS, Tokenizer
 
 # tokenizer_class in the folder's config, without the suffix Fast -> the plugin that reads it
 CLASSES = {
@@ -26,15 +26,16 @@ OURS = "bertline"  # in tokenizer_config.json: how `encode` used the tokenizer, 
 PROBE = "Ｂertの見出し、ﾃｽﾄ12.5％: It's naïve! 東京都で大雨が降った。\n"  # normalization changes some of it
 
 
-def load(folder: Path, special_tokens: str = "") -> Tokenizer:
+def load(folder: Folder, special_tokens: str = "") -> Tokenizer:
     """The tokenizer whose files are in `folder`: one of ours, or a downloaded Hugging Face folder.
 
     Args:
         special_tokens: how the name of a special token in a text is read: "text" (plain text), "special", or "" for the
             folder's own setting. The default of a folder is "text", so that a text cannot control a model.
     """
+    folder = OpenedFolder.of(folder)
     loaded: Tokenizer = plugins.load("pipelines.text.tokenizers", _plugin(folder)).load(folder)
-    size = encoder_config(folder).get("vocab_size", loaded.vocab_size)
+    size = folder.encoder_config.get("vocab_size", loaded.vocab_size)
     if size != loaded.vocab_size:
         raise InputError(
             f"{folder}: its tokenizer has {loaded.vocab_size:,} entries, its config.json says {shown(size)}; "
@@ -58,23 +59,23 @@ def fingerprint(loaded: Tokenizer) -> str:
     return hashlib.sha256(f"{pieces}\n{ids}".encode()).hexdigest()
 
 
-def used(folder: Path) -> dict[str, Any]:
+def used(folder: OpenedFolder) -> dict[str, Any]:
     """The record of how `encode` used the folder's tokenizer.
 
     It has special_tokens and fingerprint and, for kind span, stride and max_question. It is {} for a folder that
     `encode` has not written.
     """
-    facts = read_config(folder).get(OURS, {})
+    facts = folder.tokenizer_config.get(OURS, {})
     return facts if isinstance(facts, dict) else {}
 
 
-def windows(folder: Path) -> dict[str, int]:
+def windows(folder: OpenedFolder) -> dict[str, int]:
     """The options of `encoding.span` with which the folder's model was trained; {} if they are not recorded."""
     return {name: int(value) for name, value in used(folder).items() if name in ("stride", "max_question")}
 
 
-def _plugin(folder: Path) -> str:
-    config = read_config(folder)
+def _plugin(folder: OpenedFolder) -> str:
+    config = folder.tokenizer_config
     name = str(config.get("tokenizer_class", "BertTokenizer")).removesuffix("Fast")
     if name == MECAB_CLASS:
         subwords = config.get("subword_tokenizer_type", "wordpiece")
@@ -92,9 +93,9 @@ def _plugin(folder: Path) -> str:
     raise InputError(f"{folder / CONFIG}: {choices('tokenizer_class', name, [*CLASSES, MECAB_CLASS])}")
 
 
-def max_length(folder: Path) -> int | None:
+def max_length(folder: OpenedFolder) -> int | None:
     """The maximum length of a sequence in tokens, from the folder's tokenizer; None if it has no limit."""
-    length = read_config(folder).get("model_max_length")
+    length = folder.tokenizer_config.get("model_max_length")
     return int(length) if isinstance(length, int | float) and length < 1e6 else None
 
 
@@ -106,16 +107,3 @@ def positions(config: Mapping[str, Any]) -> int | None:
     count = config.get("max_position_embeddings")
     offset = (config.get("pad_token_id") or 0) + 1 if config.get("model_type") == "roberta" else 0
     return None if count is None or config.get("model_type") == "xlnet" else int(count) - offset
-
-
-def encoder_config(folder: Path) -> dict[str, Any]:
-    """The config of the encoder beside the tokenizer, also under a head of ours; {} if there is no config.json."""
-    path = folder / "config.json"
-    config = json_file.mapping(path) if path.is_file() else {}
-    encoder = config.get("encoder", config)
-    if not isinstance(encoder, dict):
-        raise InputError(f"{path}: encoder is {shown(encoder)}; the config of an encoder is expected")
-    for key in ("vocab_size", "max_position_embeddings", "pad_token_id"):
-        if encoder.get(key) is not None and type(encoder[key]) is not int:
-            raise InputError(f"{path}: {key} is {shown(encoder[key])}; a whole number is expected")
-    return encoder

@@ -13,12 +13,13 @@ A word that was [UNK] may become pieces if the long piece that led WordPiece to 
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file
 from pipelines.core.errors import UsageError, choices
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.text import backend, protocol, tokenizer, vocab
 from pipelines.text.protocol import Tokenizer
 from pipelines.text.tokenizers import wordpiece
@@ -36,7 +37,7 @@ def check(name: str, characters: bool, where: str) -> None:
         raise UsageError(f"{where}: characters: false: {name} needs its characters to split other words as before")
 
 
-def staying(loaded: Tokenizer, used: Iterable[int], characters: bool, folder: Path) -> list[int]:
+def staying(loaded: Tokenizer, used: Iterable[int], characters: bool, source: OpenedFolder) -> list[int]:
     """The sorted ids to keep: `used`, special tokens, single characters if `characters`, and pieces that they need."""
     stay = {int(i) for i in used}
     stay |= {loaded.pad_id, loaded.unk_id, loaded.cls_id, loaded.sep_id, loaded.mask_id, *loaded.special.values()}
@@ -44,7 +45,7 @@ def staying(loaded: Tokenizer, used: Iterable[int], characters: bool, folder: Pa
     if characters:
         stay |= {i for i, piece in enumerate(pieces) if len(_bare(piece)) <= 1}
     if loaded.name in ("bpe", "unigram"):
-        settings = json_file.mapping(folder / backend.FILE)
+        settings = json_file.mapping(source / backend.FILE)
         stay |= {int(token["id"]) for token in settings["added_tokens"]}
         if loaded.name == "bpe":
             stay |= _needed(settings["model"], {pieces[i] for i in stay})
@@ -75,15 +76,13 @@ def _pair(merge: str | list[str]) -> tuple[str, str]:
     return left, right
 
 
-def write(source: Path, target: Path, stay: list[int]) -> None:
-    """Write the tokenizer of the folder `source`, with only the sorted ids `stay`, into the new folder `target`."""
-    loaded = tokenizer.load(source)
+def write(loaded: Tokenizer, source: OpenedFolder, target: Path, stay: list[int]) -> None:
+    """Write the tokenizer `loaded` from `source`, with only the sorted ids `stay`, into the new folder `target`."""
     new = {old: i for i, old in enumerate(stay)}
     target.mkdir(parents=True)
-    config = protocol.read_config(source)
-    used = dict(config.get(tokenizer.OURS, {}))
+    config, used = source.tokenizer_config, tokenizer.used(source)
     if loaded.name in WORDPIECES:
-        pieces = {piece: new[i] for piece, i in vocab.read(source).items() if i in new}
+        pieces = {piece: new[i] for piece, i in vocab.read(source.path).items() if i in new}
         vocab.write(target, pieces, _without_print(config))
         if (source / backend.FILE).is_file():
             wordpiece.whole(target).save(str(target / backend.FILE))
@@ -94,14 +93,13 @@ def write(source: Path, target: Path, stay: list[int]) -> None:
     if (source / "special_tokens_map.json").is_file():
         shutil.copyfile(source / "special_tokens_map.json", target / "special_tokens_map.json")
     if used.get("fingerprint"):  # the fingerprint of the old tokenizer is replaced
-        _config(
-            target, config | {tokenizer.OURS: used | {"fingerprint": tokenizer.fingerprint(tokenizer.load(target))}}
-        )
+        used = used | {"fingerprint": tokenizer.fingerprint(tokenizer.load(target))}
+        _config(target, {**config, tokenizer.OURS: used})
 
 
-def _without_print(config: dict[str, Any]) -> dict[str, Any]:
+def _without_print(config: Mapping[str, Any]) -> dict[str, Any]:
     used = {key: value for key, value in config.get(tokenizer.OURS, {}).items() if key != "fingerprint"}
-    return {**config, **({tokenizer.OURS: used} if used else {})} if tokenizer.OURS in config else config
+    return {**config, **({tokenizer.OURS: used} if used else {})}
 
 
 def _config(target: Path, config: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from pipelines.checkpoints import folder, new_head
 from pipelines.core import paths, provenance, seeding
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.progress import say
 from pipelines.core.resources import Resources
 from pipelines.core.task import Task
@@ -22,7 +23,7 @@ Point = tuple[int, dict[str, float]]
 
 def finetune(stage: str, key: str, entry: Finetune, target: Path, resources: Resources) -> list[Point]:
     """Train as `entry` says and write the model folder `target`; return the curve: (step, {name: number})."""
-    data, encoder = paths.encoded(entry.data), Path(entry.encoder)
+    data, encoder = paths.encoded(entry.data), OpenedFolder(Path(entry.encoder))
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
     checks.finetune(key, entry, task)
     folder.check_fit(encoder, tokenizer.vocab_size, sizes(data)[0])
@@ -52,5 +53,5 @@ def finetune(stage: str, key: str, entry: Finetune, target: Path, resources: Res
         )
         folder.save(model, out, data / "tokenizer", task)
         (out / provenance.TRAINING).write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
-        provenance.write(out, "finetune", entry.model_dump(), [data, encoder], ("torch", "transformers"))
+        provenance.write(out, "finetune", entry.model_dump(), [data, encoder.path], ("torch", "transformers"))
     return curve

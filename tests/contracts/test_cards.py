@@ -10,9 +10,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 
 from pipelines.checkpoints import card, new_head
 from pipelines.checkpoints import folder as model_folder
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.inference.predictor import Predictor
 from pipelines.models.quantization import int8
-from pipelines.text import protocol, tokenizer
+from pipelines.text import tokenizer
 from tests.support import tiny
 from tests.support.kinds import TASKS, rows
 
@@ -89,7 +90,7 @@ def test_a_tokenizer_of_another_family_leaves_nothing_behind(checkout: Path) -> 
     theirs = AutoTokenizer.from_pretrained(checkout / "other")
     pair = theirs("映画", "犬")  # a BERT tells its two texts apart by types, which the class leaves out by default
     assert sum(pair["token_type_ids"]) == len(theirs("犬")["input_ids"]) - 1
-    assert "auto_map" not in protocol.read_config(checkout / "other")
+    assert "auto_map" not in OpenedFolder(checkout / "other").tokenizer_config
 
 
 def test_the_card_of_a_folder_that_only_bertline_opens_says_how(

@@ -1,5 +1,8 @@
 """What a compression method may count on: everything in its context, the step in its loss, a hook before every step."""
 
+import builtins
+import io
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +72,31 @@ def test_the_context_holds_what_a_method_may_use(recorder: ModuleType) -> None:
     assert context.cache == paths.teacher_outputs("small")
     assert not context.cache.exists()  # the stage has ended well
     model_folder.load_tuned(paths.model("small"))
+
+
+def test_a_folder_is_opened_once_and_handed_on(recorder: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the model is scored while it trains."""
+    reads, plain = Counter[Path](), io.open
+
+    def counted(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+        if mode in ("r", "rb") and isinstance(file, str | Path):
+            reads[Path(file).absolute()] += 1
+        return plain(file, mode, *args, **options)
+
+    with monkeypatch.context() as patched:
+        for module in (builtins, io):
+            patched.setattr(module, "open", counted)
+        compress.main("small")
+    assert len(recorder.scores) == 4
+    at_most = {  # by bertline once; others are transformers, the copy for the new folder, and the digest of inputs
+        paths.model("teacher") / "config.json": 3,
+        paths.model("teacher") / "tokenizer_config.json": 3,
+        paths.model("teacher") / "task.json": 2,
+        paths.model("teacher") / "vocab.txt": 3,
+        paths.encoded("it") / "tokenizer/tokenizer_config.json": 2,  # to compare the vocabularies, and for all scores
+    }
+    for file, most in at_most.items():
+        assert 1 <= reads[file.absolute()] <= most, f"{file}: read {reads[file.absolute()]} times"
 
 
 def test_without_a_dev_split_the_last_weights_are_kept(recorder: ModuleType) -> None:

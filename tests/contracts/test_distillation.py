@@ -16,6 +16,7 @@ from pipelines.compression import compress_entry
 from pipelines.compression.context import Context, Data
 from pipelines.core import params, plugins, schema
 from pipelines.core.errors import InputError, UsageError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.resources import Resources
 from pipelines.core.task import Task
 from pipelines.entries.compress import Compress
@@ -58,7 +59,7 @@ def context(place: Path, family: str = "bert", kind: str = "single", layers: int
         pytest.skip("the family has no such head")
     data = Data(encoded(kind, place / "encoded", source), None, tokenizer.load(source).pad_id)
     with fitting("compress", "t", Resources()) as fit:
-        return Context(teacher, task, data, tokenizer.load(source), None, 1, fit, place / "cache")
+        return Context(teacher, task, data, tokenizer.load(source), None, 1, fit, place / "cache", OpenedFolder(source))
 
 
 def compressed(name: str, context_of: Context, **more: Any) -> Any:

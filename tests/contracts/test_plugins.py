@@ -13,6 +13,7 @@ from pipelines.checkpoints import formats
 from pipelines.compression.context import Context, Data
 from pipelines.core import plugins
 from pipelines.core.errors import UsageError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.resources import Resources
 from pipelines.core.schema import ROWS
 from pipelines.core.task import Task
@@ -109,7 +110,8 @@ def test_a_method_makes_a_model_that_is_saved_and_opened_again(name: str, checko
     params = method.Params(**method.EXAMPLE | (FEW if trains else {}))
     with fitting("compress", name, Resources()) as fit:
         texts, data = tokenizer.load(folder), Data(rows(vocab=50), None, 0)
-        smaller = method.compress(Context(teacher, task, data, texts, None, 1, fit, checkout / "cache"), params)
+        context = Context(teacher, task, data, texts, None, 1, fit, checkout / "cache", OpenedFolder(folder))
+        smaller = method.compress(context, params)
     (checkout / "out").mkdir()
     model_folder.save(smaller, checkout / "out", folder, task)
     with torch.inference_mode():

@@ -13,6 +13,7 @@ from pipelines.checkpoints import new_head
 from pipelines.compression import claims, compress_entry
 from pipelines.compression.context import Context, Data
 from pipelines.core import plugins
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.resources import Resources
 from pipelines.inference.predictor import Predictor
 from pipelines.text import tokenizer
@@ -62,9 +63,10 @@ def can(family: str, kind: str) -> bool:
 
 def context(folder: Path, fit: Any, kind: str, place: Path, key: str = "it") -> Context:
     """The Context that a method gets for the teacher in `folder`, with the rows of `kinds`."""
-    model, task = model_folder.load_tuned(folder)
-    texts, data = tokenizer.load(folder), kinds.encoded(kind, place / f"{key}.encoded", folder)
-    return Context(model, task, Data(data, None, texts.pad_id), texts, None, 1, fit, place / f"{key}.cache", folder)
+    source = OpenedFolder(folder)
+    model, task = model_folder.load_tuned(source)
+    texts, data = tokenizer.load(source), kinds.encoded(kind, place / f"{key}.encoded", folder)
+    return Context(model, task, Data(data, None, texts.pad_id), texts, None, 1, fit, place / f"{key}.cache", source)
 
 
 def compressed(name: str, folder: Path, kind: str, out: Path, **more: Any) -> tuple[PreTrainedModel, dict[str, Any]]:

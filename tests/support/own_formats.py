@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, new_head
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import Task
 from pipelines.models import bilstm, features, heads, shapes
 from pipelines.models.quantization import int8, matrices, packed, qdq
@@ -90,7 +91,7 @@ def forget_config(folder: Path) -> None:
 
 def _model(name: str, encoder: Path, task: Task) -> Any:
     if name == "bilstm":
-        size = model_folder.config(encoder)["vocab_size"]
+        size = OpenedFolder(encoder).config["vocab_size"]
         inner = bilstm.BilstmConfig(vocab_size=size, hidden_size=16, num_hidden_layers=2, max_position_embeddings=64)
         config = features.FeaturesConfig(inner, pooling="ends", **heads.names(task))
         return features.FeaturesForSequenceClassification(config)

@@ -8,6 +8,7 @@ import torch
 from pipelines.checkpoints import folder as model_folder
 from pipelines.compression.context import Context, Data
 from pipelines.core import plugins
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.resources import Resources
 from pipelines.models import heads
 from pipelines.text import tokenizer
@@ -25,10 +26,11 @@ def teacher(kind: str, family: str, place: Path) -> Context:
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.2)
     task, texts = kinds.TASKS[kind], tokenizer.load(place / "encoder")
-    (place / "teacher").mkdir()
-    model_folder.save(model, place / "teacher", place / "encoder", task)
+    source = OpenedFolder(place / "teacher")
+    source.path.mkdir()
+    model_folder.save(model, source.path, place / "encoder", task)
     with fitting("compress", "t", Resources()) as fit:
-        return Context(model, task, Data(data, None, texts.pad_id), texts, None, 1, fit, place)
+        return Context(model, task, Data(data, None, texts.pad_id), texts, None, 1, fit, place, source)
 
 
 def quantized(method: str, context: Context, resources: Resources | None = None, **options: Any) -> Path:

@@ -74,7 +74,7 @@ def _encoder(context: Context) -> PreTrainedModel:
 
     Raises UsageError if finetune did not make the teacher, or if the encoder has changed since.
     """
-    record = provenance.read(context.source)
+    record = provenance.read(context.source.path)
     if record.get("stage") != "finetune":
         raise UsageError(f"{REWIND}: finetune did not make {context.source}, so it has no encoder to go back to")
     folder = Path(record["params"]["encoder"])

@@ -45,7 +45,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     if len(stay) == tokenizer.vocab_size:
         raise UsageError(f"params.yaml: compress: prune_vocab: all {len(stay):,} pieces of the vocabulary are needed")
     shutil.rmtree(context.own_tokenizer, ignore_errors=True)
-    vocabulary_pruning.write(context.source, context.own_tokenizer, stay)
+    vocabulary_pruning.write(tokenizer, context.source, context.own_tokenizer, stay)
     new = text_tokenizer.load(context.own_tokenizer)
     assert new.tokens(range(new.vocab_size)) == tokenizer.tokens(stay), "another order of the pieces"
     keep(model, stay)

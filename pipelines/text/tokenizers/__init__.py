@@ -1,1 +1,1 @@
-"""Tokenizers, one module each: Params, train(texts, folder, size, params), load(folder)."""
+"""Tokenizers, one module each: Params, train(texts, folder, size, params), load(opened folder)."""

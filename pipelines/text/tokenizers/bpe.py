@@ -8,6 +8,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
 from pipelines.core.errors import InputError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.section import Section
 from pipelines.text import backend
 
@@ -38,6 +39,6 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
     backend.write(tokenizer, folder, "RobertaTokenizer", parts, {"add_prefix_space": False})
 
 
-def load(folder: Path) -> backend.BackendTokenizer:
+def load(folder: OpenedFolder) -> backend.BackendTokenizer:
     """The tokenizer of a folder of ours, or of any RoBERTa folder with a tokenizer.json."""
     return backend.read(NAME, folder)

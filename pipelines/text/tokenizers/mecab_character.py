@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from pipelines.core.errors import InputError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.section import Section
 from pipelines.text import mecab, vocab
 from pipelines.text.normalize import nfkc
@@ -27,9 +28,9 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
     vocab.write(folder, learned, mecab.written(params.dictionary, "character"))
 
 
-def load(folder: Path) -> mecab.MecabTokenizer:
+def load(folder: OpenedFolder) -> mecab.MecabTokenizer:
     """The tokenizer of a folder of ours, or of any BertJapaneseTokenizer with MeCab words and characters."""
-    config, pieces = mecab.Config(folder, "character"), vocab.read(folder)
+    config, pieces = mecab.Config(folder, "character"), vocab.read(folder.path)
     specials = vocab.specials(pieces)
     words = mecab.Words(lambda word: [pieces.get(letter, specials.unk) for letter in word])
     return mecab.MecabTokenizer(NAME, pieces, specials, words, config)

@@ -7,6 +7,7 @@ from typing import Literal
 from tokenizers import Tokenizer as Backend
 from tokenizers import pre_tokenizers
 
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.section import Section
 from pipelines.text import mecab, vocab
 from pipelines.text.normalize import nfkc
@@ -27,9 +28,9 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
     vocab.write(folder, learned, mecab.written(params.dictionary, "wordpiece"))
 
 
-def load(folder: Path) -> mecab.MecabTokenizer:
+def load(folder: OpenedFolder) -> mecab.MecabTokenizer:
     """The tokenizer of a folder of ours, or of any BertJapaneseTokenizer with MeCab words and WordPieces."""
-    config, pieces = mecab.Config(folder, "wordpiece"), vocab.read(folder)
+    config, pieces = mecab.Config(folder, "wordpiece"), vocab.read(folder.path)
     model = vocab.wordpiece(pieces)
     words = mecab.Words(lambda word: [token.id for token in model.tokenize(word)])
     return mecab.MecabTokenizer(NAME, pieces, vocab.specials(pieces), words, config)

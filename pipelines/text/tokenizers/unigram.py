@@ -8,6 +8,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from pipelines.core.errors import InputError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.section import Section
 from pipelines.text import backend
 
@@ -36,7 +37,7 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
     backend.write(tokenizer, folder, "PreTrainedTokenizerFast", parts, {"bertline_tokenizer": NAME})
 
 
-def load(folder: Path) -> backend.BackendTokenizer:
+def load(folder: OpenedFolder) -> backend.BackendTokenizer:
     """The tokenizer of a folder of ours, or of an ALBERT or XLNet folder with a tokenizer.json."""
     return backend.read(NAME, folder)
 

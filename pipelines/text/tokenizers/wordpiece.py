@@ -6,8 +6,9 @@ from pathlib import Path
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.section import Section
-from pipelines.text import protocol, vocab
+from pipelines.text import vocab
 from pipelines.text.backend import FILE, BackendTokenizer
 
 NAME = "wordpiece"
@@ -30,18 +31,21 @@ def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: P
 def whole(folder: Path) -> Backend:
     """The pipeline with special tokens, for AutoTokenizer, which does not read vocab.txt for every family."""
     pieces = vocab.read(folder)
-    backend = _backend(pieces, bool(protocol.read_config(folder).get("do_lower_case", True)))
+    backend = _backend(pieces, _lowercase(OpenedFolder(folder)))
     backend.add_special_tokens(list(vocab.SPECIAL))
     backend.decoder = decoders.WordPiece()
     backend.post_processor = processors.BertProcessing(("[SEP]", pieces["[SEP]"]), ("[CLS]", pieces["[CLS]"]))
     return backend
 
 
-def load(folder: Path) -> BackendTokenizer:
+def load(folder: OpenedFolder) -> BackendTokenizer:
     """A tokenizer that splits at white space and punctuation, and splits each word by the longest match first."""
-    lowercase = bool(protocol.read_config(folder).get("do_lower_case", True))
-    pieces = vocab.read(folder)
+    lowercase, pieces = _lowercase(folder), vocab.read(folder.path)
     return BackendTokenizer(NAME, _backend(pieces, lowercase), vocab.specials(pieces), lowercase=str(lowercase).lower())
+
+
+def _lowercase(folder: OpenedFolder) -> bool:
+    return bool(folder.tokenizer_config.get("do_lower_case", True))
 
 
 def _backend(pieces: dict[str, int], lowercase: bool) -> Backend:

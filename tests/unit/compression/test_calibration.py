@@ -8,6 +8,7 @@ import torch
 
 from pipelines.compression import calibration
 from pipelines.compression.context import Context, Data
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.resources import Resources
 from pipelines.models.quantization import matrices
 from pipelines.text import tokenizer
@@ -25,9 +26,10 @@ def test_a_percentile_leaves_out_as_much_at_either_end() -> None:
 @pytest.fixture
 def context(checkout: Path) -> Context:
     model, data = kinds.model_and_rows("single", "bert", checkout)
-    texts = tokenizer.load(checkout / "encoder")
+    source = OpenedFolder(checkout / "encoder")
+    task, texts = kinds.TASKS["single"], tokenizer.load(source)
     with fitting("compress", "t", Resources()) as fit:
-        return Context(model, kinds.TASKS["single"], Data(data, None, texts.pad_id), texts, None, 1, fit, checkout)
+        return Context(model, task, Data(data, None, texts.pad_id), texts, None, 1, fit, checkout, source)
 
 
 def test_a_range_is_that_of_the_inputs_without_padding(context: Context) -> None:

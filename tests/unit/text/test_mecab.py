@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.text import mecab
 from pipelines.text.tokenizers import mecab_wordpiece
 from tests.support import odd_texts, tiny
@@ -13,7 +14,7 @@ from tests.support import odd_texts, tiny
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> mecab.MecabTokenizer:
-    return mecab_wordpiece.load(tiny.tokenizer(tmp_path_factory.mktemp("tokenizer")))
+    return mecab_wordpiece.load(OpenedFolder(tiny.tokenizer(tmp_path_factory.mktemp("tokenizer"))))
 
 
 @settings(max_examples=400)
@@ -48,10 +49,10 @@ def test_offsets_of_a_plain_sentence_are_its_words(loaded: mecab.MecabTokenizer)
 def test_a_tokenizer_that_is_loaded_again_maps_no_second_dictionary(tmp_path: Path) -> None:
     """fugashi never unmaps one: a process would grow with each tokenizer that it opens."""
     folder = tiny.tokenizer(tmp_path)
-    mecab_wordpiece.load(folder).encode(["私は犬が好き。"])
+    mecab_wordpiece.load(OpenedFolder(folder)).encode(["私は犬が好き。"])
     before = _mapped_dictionaries()
     assert before
-    mecab_wordpiece.load(folder).encode(["私は犬が好き。"])
+    mecab_wordpiece.load(OpenedFolder(folder)).encode(["私は犬が好き。"])
     assert _mapped_dictionaries() == before
 
 

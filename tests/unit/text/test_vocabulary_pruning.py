@@ -9,6 +9,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from pipelines.core.errors import UsageError
+from pipelines.core.opened_folder import OpenedFolder
 from pipelines.text import tokenizer, vocabulary_pruning
 from pipelines.text.protocol import Tokenizer
 from tests.support import tiny
@@ -23,9 +24,10 @@ def shortened(name: str, folder: Path, characters: bool = True) -> tuple[Tokeniz
 
 
 def shortened_from(source: Path, target: Path, characters: bool = True) -> tuple[Tokenizer, Tokenizer, list[int]]:
-    whole = tokenizer.load(source)
-    stay = vocabulary_pruning.staying(whole, np.unique(whole.encode(USED).values).tolist(), characters, source)
-    vocabulary_pruning.write(source, target, stay)
+    opened = OpenedFolder(source)
+    whole = tokenizer.load(opened)
+    stay = vocabulary_pruning.staying(whole, np.unique(whole.encode(USED).values).tolist(), characters, opened)
+    vocabulary_pruning.write(whole, opened, target, stay)
     return whole, tokenizer.load(target), stay
 
 
@@ -77,7 +79,7 @@ def test_facts_about_the_ids_carry_over_to_the_new_ones(tmp_path: Path) -> None:
     used = {"special_tokens": "text", "fingerprint": tokenizer.fingerprint(tokenizer.load(folder))}
     config.write_text(json.dumps(values | {"bertline": used}))
     _, short, _ = shortened_from(folder, tmp_path / "short")
-    facts = tokenizer.used(tmp_path / "short")
+    facts = tokenizer.used(OpenedFolder(tmp_path / "short"))
     assert facts == {"special_tokens": "text", "fingerprint": tokenizer.fingerprint(short)}
     assert facts["fingerprint"] != used["fingerprint"]
 
