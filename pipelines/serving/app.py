@@ -13,7 +13,7 @@ from pipelines.core import plugins
 from pipelines.serving import bodies, docs_page, schemas
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.keys import Keys, RequireKey
-from pipelines.serving.metrics import Counted, Metrics
+from pipelines.serving.request_metrics import Counted, Metrics
 
 PROTOCOLS = "pipelines.serving.protocols"
 REFERENCE = "#/components/schemas/{model}"

@@ -3,10 +3,8 @@
 import json
 import shutil
 from collections.abc import Iterator
-from functools import partial
+from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import mlflow
 import pyarrow as pa
@@ -24,9 +22,10 @@ from pipelines.inference.runtimes import Onnx, Torch
 from pipelines.lifecycle import registration
 from pipelines.measurement import interleaved
 from pipelines.serving import batch_scoring
-from pipelines.serving.app import Service
+from pipelines.serving.catalogue import Catalogue, Source
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
+from tests.support.places import CODE
 
 PARAMS = """
 prepare: {rows: {corpus: custom, source: x}}
@@ -70,12 +69,11 @@ def name_runtime(runtime: str) -> None:
     Path("params.yaml").write_text(f"{PARAMS}resources: {{runtime: {runtime}}}\n")
 
 
-def replica(config: dict[str, str]) -> Predictor:
-    """What a replica opens, without the application around it, which ends in Ray alone."""
-    its: Any = Service.func_or_class  # type: ignore[attr-defined]
-    held = SimpleNamespace(config=config)
-    its._open(held, registry.get(config["model"], "champion"))
-    return held.model_in_use[1]
+def replica(runtime: str = "") -> Predictor:
+    """The predictor that the service opens."""
+    with closing(Catalogue()) as catalogue:
+        catalogue.serve({"tiny": Source("tiny", runtime=runtime)})
+        return catalogue["tiny"].predictor
 
 
 @pytest.mark.slow
@@ -110,8 +108,8 @@ def test_every_reader_opens_the_runtime_that_the_version_was_registered_with(
 
     ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
     other = {"torch": "onnx", "onnx": "torch"}[runtime]
-    assert isinstance(replica({"model": "tiny"}).runtime, opened)
-    assert not isinstance(replica({"model": "tiny", "runtime": other}).runtime, opened)
+    assert isinstance(replica().runtime, opened)
+    assert not isinstance(replica(other).runtime, opened)
 
     served: list[Predictor] = []
     plain = Predictor.predict
@@ -135,21 +133,24 @@ def test_a_champion_that_does_not_open_is_reported_once_and_the_old_one_serves(
 ) -> None:
     name_runtime("torch")
     version = retrain.register.fn("tiny")
-    whole = registry.folder(version) / "model.safetensors"
-    its: Any = Service.func_or_class  # type: ignore[attr-defined]
-    held = SimpleNamespace(config={"model": "tiny"}, said="", model_in_use=(registry.Version("tiny", 0, {}), None))
-    held._wanted, held._open = (partial(getattr(its, name), held) for name in ("_wanted", "_open"))
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
-    for _ in range(2):
-        its.follow(held)
-    assert capsys.readouterr().err.count("tiny version 0 stays in use: tiny: no alias 'champion'") == 1
-    ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
-    weights = whole.read_bytes()
-    for content, warnings in ((b"", 1), (b"", 0), (weights, 0), (b"", 0)):
-        whole.write_bytes(content)
-        its.follow(held)
-        assert capsys.readouterr().err.count("tiny version 0 stays in use: ") == warnings
-    assert held.model_in_use[0] == version
+    with closing(Catalogue()) as catalogue:
+        with pytest.raises(InputError, match="tiny: no alias 'champion'"):
+            catalogue.serve({"tiny": Source("tiny")})
+        ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
+        catalogue.serve({"tiny": Source("tiny")})
+        other = registry.register("tiny", tiny.classifier(Path("other"), seed=9), CODE, "single", {"text": "犬"}, {})
+        whole = registry.folder(other) / "model.safetensors"
+        weights = whole.read_bytes()
+        ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
+        for content, warnings in ((b"", 1), (b"", 0)):
+            whole.write_bytes(content)
+            catalogue.follow()
+            assert capsys.readouterr().err.count("tiny version 1 stays in use: ") == warnings
+            assert catalogue["tiny"].version == version
+        whole.write_bytes(weights)
+        catalogue.follow()
+        assert catalogue["tiny"].version == other
 
 
 @pytest.mark.usefixtures("trained")

@@ -66,7 +66,7 @@ def served(port: int) -> Iterator[str]:
         process.until(lambda: "\n" in process.printed())
         said = process.printed()
         assert said.startswith("tiny answers at http://"), said
-        yield said.split()[3].removesuffix("/predict,")
+        yield said.split()[3].removesuffix("/predict/tiny")
         os.kill(process.pid, signal.SIGINT)
         process.wait()
 

@@ -83,17 +83,17 @@ def test_sigterm_lets_requests_be_answered_and_ends_all(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (checkout / "params.yaml").write_text(tiny.PARAMS)
-    rows = [{"text": "映画の公開日が決定、監督が語る" * 100}] * 100
+    rows = [{"text": "映画の公開日が決定、監督が語る" * 100}] * 60
     port = free_port()
     with forked.started("flows.cli", "serve", "tiny", "--port", str(port), *more) as process:
         process.until(lambda: "Ctrl-C" in process.printed())
         family = psutil.Process(process.pid).children(recursive=True)
         with ThreadPoolExecutor(4) as pool:
-            answers = [pool.submit(ask, f"http://127.0.0.1:{port}", "/predict", {"rows": rows}) for _ in range(4)]
-            time.sleep(0.3)
+            answers = [pool.submit(ask, f"http://127.0.0.1:{port}", "/predict", {"rows": rows}) for _ in range(3)]
+            time.sleep(0.15)
             waiting = sum(not answer.done() for answer in answers)
             os.kill(process.pid, signal.SIGTERM)
-            assert [len(answer.result()["predictions"]) for answer in answers] == [100] * 4
+            assert [len(answer.result()["predictions"]) for answer in answers] == [60] * 3
         assert waiting, "none was in flight"
         assert process.wait() == 0
         assert not [line for line in process.said().splitlines() if not line.startswith("tiny version 1 opened in")]
@@ -150,8 +150,9 @@ def _said_in_ray() -> str:
 LISTENING = """
 import psutil
 from pipelines.serving import deployment
+from pipelines.serving.keys import Keys
 with deployment.started("127.0.0.1", 0):
-    deployment.run({"model": "tiny"})
+    deployment.run({"model": "tiny"}, Keys())
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
     for process in family:
         for each in process.net_connections("inet"):
