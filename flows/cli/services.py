@@ -15,7 +15,7 @@ cli = group()
 
 @cli.command()
 def serve(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="NAME, NAME@ALIAS or NAME@NUMBER")],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="NAME, NAME@ALIAS, NAME@NUMBER, NAME=FOLDER")],
     host: str = "127.0.0.1",
     port: int = 8000,
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",
@@ -23,12 +23,12 @@ def serve(
     without_keys: Annotated[bool, typer.Option("--open", help="answer other machines without a key")] = False,
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
-    """Serve registered models over HTTP until interrupted, by default their champions."""
+    """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
     from flows.local import http_service
-    from pipelines.serving.catalogue import Source
+    from pipelines.serving import catalogue
 
     signal.signal(signal.SIGTERM, _end)
-    sources = {text: Source.parse(text, runtime) for text in models}
+    sources = catalogue.sources(models, runtime)
     service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
     with service(sources, host, port, http_service.keys_for(host, keys, without_keys)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack

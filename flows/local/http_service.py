@@ -70,7 +70,7 @@ def serving_in_ray(
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
     require_free(host, port)
     with deployment.started(host, port or free_port(host)) as address:
-        config = {name: f"{source.model}@{source.alias}" for name, source in sources.items()}
+        config = {name: str(source) for name, source in sources.items()}
         deployment.run({"models": config, "runtime": next(iter(sources.values())).runtime}, keys or Keys())
         try:
             yield address

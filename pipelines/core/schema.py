@@ -47,6 +47,8 @@ NORMALIZATIONS = ("squad", "nfkc", "jglue", "jaquad")
 INPUTS: dict[str, list[str]] = {
     kind: [name for name in schema.names if name not in ("id", TARGETS.get(kind))] for kind, schema in ROWS.items()
 }
+# An encoder's own kinds: a vector for a text, and the pieces for each [MASK]. They have no rows to train on.
+INPUTS |= {"embedding": ["text"], "fill_mask": ["text"]}
 
 
 def _said(name: str, kind: pa.DataType) -> pa.Field:

@@ -1,21 +1,25 @@
 """Predict the pieces that an encoder would put in place of [MASK]."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from transformers import AutoModelForMaskedLM
+import pyarrow as pa
 
-from pipelines.checkpoints import loading, pretrained
 from pipelines.core.errors import InputError, UsageError
-from pipelines.core.opened_folder import OpenedFolder
+from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
-from pipelines.evaluation.predictions import softmax
-from pipelines.models import backbones
-from pipelines.text import tokenizer
+from pipelines.evaluation.predictions import Rows, softmax
+from pipelines.inference import embedding
+from pipelines.inference.decoding import Outputs
+from pipelines.inference.embedding import TEXT
+from pipelines.inference.predictor import Predictor, inputs
 
+KIND = "fill_mask"
 MASK = "[MASK]"
+TOP = 20  # guesses for each [MASK]
+_GUESS = pa.struct([("piece", pa.string()), ("id", pa.int32()), ("score", pa.float32())])  # score: a probability
+FIELDS = pa.schema([pa.field("guesses", pa.list_(pa.list_(_GUESS)), nullable=False)])  # a list for each [MASK]
 
 
 class Guess(NamedTuple):
@@ -25,35 +29,101 @@ class Guess(NamedTuple):
     probability: float
 
 
+class MaskFiller(Predictor):
+    """An encoder with its masked-token head: takes rows with a column `text`, and returns guesses for each [MASK]."""
+
+    def __init__(self, runtime: embedding.States, folder: Folder, top: int = TOP) -> None:
+        super().__init__(runtime, folder)
+        self.model, self.top = runtime.model, top
+
+    @classmethod
+    def load(
+        cls, folder: Folder, runtime: str = "", accelerate: bool = True, threads: int = 0, top: int = TOP
+    ) -> "MaskFiller":
+        """The encoder in `folder`, by torch. Raises InputError if it has no masked-token head."""
+        folder = OpenedFolder.of(folder)
+        model = with_head(folder)
+        if model is None:
+            raise InputError(
+                f"{folder}: the encoder has no masked-token head; pretraining keeps one, fine-tuning does not"
+            )
+        return cls(embedding.states(model, folder, KIND, runtime, accelerate), folder, top)
+
+    def encode(self, rows: Rows) -> pa.RecordBatch:
+        """The sequence of each text. Raises InputError for a text without [MASK], or with more than `max_length`."""
+        texts = inputs(rows, TEXT).column("text").to_pylist()
+        ids = [self._ids(text) for text in texts]
+        columns = {
+            "id": pa.array(map(str, range(len(ids))), pa.string()),
+            "input_ids": pa.array(ids, pa.list_(pa.uint32())),
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _ids(self, text: str) -> list[int]:
+        require_mask(text)
+        parts = self.tokenizer.encode(text.split(MASK))
+        ids = [self.tokenizer.cls_id]
+        for i, (start, end) in enumerate(zip(parts.offsets, parts.offsets[1:], strict=False)):
+            ids += [*([self.tokenizer.mask_id] if i else []), *parts.values[start:end].tolist()]
+        ids.append(self.tokenizer.sep_id)
+        if len(ids) > self.max_length:
+            raise InputError(f"the text has {len(ids)} tokens; the encoder takes {self.max_length}")
+        return ids
+
+    def decode(self, rows: Rows, encoded: pa.RecordBatch, outputs: Outputs) -> pa.Table:
+        """The guesses (FIELDS) for `rows`, given what `encode` and `forward` returned for them."""
+        sequences = encoded.column("input_ids").to_pylist()
+        guesses = [self._guesses(ids, states) for ids, states in zip(sequences, outputs, strict=True)]
+        answers = pa.Table.from_arrays([pa.array(guesses, FIELDS.field("guesses").type)], schema=FIELDS)
+        return answers.add_column(0, "id", rows.column("id")) if "id" in rows.schema.names else answers
+
+    def _guesses(self, ids: list[int], states: np.ndarray) -> list[list[dict[str, Any]]]:
+        """The guesses for each [MASK] of one text, from the states (T, H) of its tokens."""
+        import torch
+
+        from pipelines.models import backbones
+
+        masks = [i for i, piece in enumerate(ids) if piece == self.tokenizer.mask_id]
+        with torch.inference_mode():
+            hidden = torch.from_numpy(states[masks]).to(next(self.model.parameters()).device)
+            probabilities = softmax(backbones.mlm_logits(self.model, hidden).float().cpu().numpy())  # (masks, V)
+        return [self._best(row) for row in probabilities]
+
+    def _best(self, probabilities: np.ndarray) -> list[dict[str, Any]]:
+        """The likeliest pieces, given the probability of each piece of the vocabulary, (V,)."""
+        top = min(self.top, len(probabilities))
+        ids = np.sort(np.argpartition(-probabilities, top - 1)[:top])
+        ids = ids[np.argsort(-probabilities[ids], kind="stable")]
+        pieces = self.tokenizer.tokens(ids.tolist())
+        return [
+            {"piece": piece, "id": i, "score": float(probabilities[i])}
+            for i, piece in zip(ids.tolist(), pieces, strict=True)
+        ]
+
+
 def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
     """The `top` most probable pieces for each [MASK] in `text`, by the encoder in `folder`."""
+    require_mask(text)
+    (answer,) = MaskFiller.load(folder, top=top).predict(pa.table({"text": [text]})).to_pylist()
+    return [[Guess(guess["piece"], guess["score"]) for guess in guesses] for guesses in answer["guesses"]]
+
+
+def require_mask(text: str) -> None:
+    """Raise UsageError if the text has no [MASK]."""
     if MASK not in text:
         raise UsageError(f"the text has no {MASK}; write it where a word is to be guessed")
-    source = OpenedFolder(folder)
-    model, loaded = _model(source), tokenizer.load(source)
-    parts = loaded.encode(text.split(MASK))
-    ids = [loaded.cls_id]
-    for i, (start, end) in enumerate(zip(parts.offsets, parts.offsets[1:], strict=False)):
-        ids += [*([loaded.mask_id] if i else []), *parts.values[start:end].tolist()]
-    ids.append(loaded.sep_id)
-    if len(ids) > (positions := backbones.max_positions(model)):
-        raise InputError(f"the text has {len(ids)} tokens; the encoder in {folder} has {positions} positions")
-    logits = model(input_ids=torch.tensor([ids])).logits[0]  # (T, V)
-    probabilities = softmax(logits[[i for i, piece in enumerate(ids) if piece == loaded.mask_id]].numpy())
-    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
-    return [
-        [Guess(piece, float(row[i])) for i, piece in zip(chosen, loaded.tokens(chosen), strict=True)]
-        for row, chosen in zip(probabilities, best, strict=True)
-    ]
 
 
-def _model(folder: OpenedFolder) -> torch.nn.Module:
-    none = InputError(f"{folder}: the encoder has no masked-token head; pretraining keeps one, fine-tuning does not")
+def with_head(folder: OpenedFolder) -> Any:
+    """The encoder in `folder` with its masked-token head, in eval mode; None if the folder has no such head."""
+    from transformers import AutoModelForMaskedLM
+
+    from pipelines.checkpoints import formats, loading, pretrained
+    from pipelines.models import backbones
+
     head = backbones.BACKBONES[pretrained.family(folder.path)].mlm_head
-    if not head or (folder / TASK_FILE).is_file():
-        raise none
+    if not head or (folder / TASK_FILE).is_file() or formats.of_config(folder.config).name:
+        return None
     model, random = loading.opened(AutoModelForMaskedLM, folder)
     loading.require_whole(folder, {name for name in random if not name.startswith(head)})
-    if random:
-        raise none
-    return model.eval().requires_grad_(False)
+    return None if random else model.eval().requires_grad_(False)

@@ -1,37 +1,65 @@
 """The models of the service, by name: each follows its alias, and is replaced while requests are answered."""
 
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.core.errors import InputError, choices, one_line
+from pipelines.core.errors import InputError, UsageError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.serving import served_model
 from pipelines.serving.served_model import ServedModel
 from pipelines.tracking import registry
 
 FOLLOW_SECONDS = 10  # between two checks of the aliases
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class Source(NamedTuple):
-    """A registered model and which of its versions: `NAME`, `NAME@ALIAS` or `NAME@NUMBER`."""
+    """A model to serve: `NAME`, `NAME@ALIAS` or `NAME@NUMBER` in the registry, or `NAME=FOLDER` on this machine."""
 
-    model: str  # the registered name
+    model: str  # the registered name; of a folder, the name in the service
     alias: str = registry.CHAMPION
     runtime: str = ""
+    folder: Path | None = None
 
     @classmethod
     def parse(cls, text: str, runtime: str = "") -> "Source":
+        name, _, folder = text.partition("=")
+        if folder:
+            if not NAME.fullmatch(name):
+                raise UsageError(f"{text}: a name has letters, digits, _, - and . only")
+            return cls(name, runtime=runtime, folder=Path(folder))
         name, _, alias = text.partition("@")
         return cls(name, alias or registry.CHAMPION, runtime)
 
+    def __str__(self) -> str:
+        """The text that `parse` reads."""
+        return f"{self.model}={self.folder.resolve()}" if self.folder else f"{self.model}@{self.alias}"
+
     def version(self) -> registry.Version:
-        """The version that is to be served now. Raises InputError if there is none."""
+        """The version that is to be served now, 0 for a folder. Raises InputError if there is none."""
+        if self.folder:
+            if not self.folder.is_dir():
+                raise InputError(f"{self.folder}: no such folder")
+            return registry.Version(self.model, 0, {})
         if self.alias.isdigit():
             return registry.version(self.model, int(self.alias))
         return registry.get(self.model, self.alias)
+
+
+def sources(texts: Iterable[str], runtime: str = "") -> dict[str, Source]:
+    """The sources by their names in the service: a folder's NAME, or the whole text. Raises UsageError for a repeat."""
+    by_name: dict[str, Source] = {}
+    for text in texts:
+        source = Source.parse(text, runtime)
+        name = source.model if source.folder else text
+        if by_name.setdefault(name, source) != source:
+            raise UsageError(f"{text}: another model has the name {name}")
+    return by_name
 
 
 class Catalogue:
@@ -53,7 +81,12 @@ class Catalogue:
         Raises InputError if one cannot be opened; the models are then as before.
         """
         with self._lock:
-            opened = {name: self._opened(name, source) for name, source in sources.items()}
+            opened: dict[str, ServedModel] = {}
+            for name, source in sources.items():
+                models = self._opened(name, source)
+                if twice := opened.keys() & models.keys():
+                    raise InputError(f"two models have the name {min(twice)}; choose another")
+                opened |= models
             self._sources, self._models = dict(sources), opened
         if not self._follower.is_alive():
             self._follower.start()
@@ -86,7 +119,7 @@ class Catalogue:
             try:
                 with self._lock:
                     if self._sources.get(name) == source:
-                        self._models = self._models | {name: self._opened(name, source)}
+                        self._models = self._models | self._opened(name, source)
                 self._logged.pop(name, None)
             except Exception as error:  # of any type: the current version keeps answering
                 if self._logged.get(name) != (why := one_line(error)):
@@ -97,18 +130,23 @@ class Catalogue:
         while not self._stop.wait(FOLLOW_SECONDS):
             self.follow()
 
-    def _opened(self, name: str, source: Source) -> ServedModel:
-        """The model of this source: the one that is served already, if its version and runtime are the same."""
-        version, current = source.version(), self._models.get(name)
-        if current and current.version == version and self._sources[name].runtime == source.runtime:
-            return current
+    def _opened(self, name: str, source: Source) -> dict[str, ServedModel]:
+        """The models of this source by name: those that are served already, if nothing but its alias has changed."""
+        version, current, before = source.version(), self._models.get(name), self._sources.get(name)
+        same = before and (before.folder, before.runtime) == (source.folder, source.runtime)
+        if current and same and current.version == version:
+            names = (name, served_model.filler(name)) if source.folder else (name,)
+            return {each: self._models[each] for each in names if each in self._models}
         start = time.monotonic()
-        model = ServedModel.open(name, version, source.runtime, self._pool)
+        if source.folder:
+            models = ServedModel.open_folder(name, source.folder, source.runtime, self._pool)
+        else:
+            models = [ServedModel.open(name, version, source.runtime, self._pool)]
         say(
-            f"{version} opened in {time.monotonic() - start:.1f} s as {name}; "
-            f"a row's logits differ by {model.row_difference:.1g} beside other rows"
+            f"{version} opened in {time.monotonic() - start:.1f} s as {', '.join(model.name for model in models)}; "
+            f"a row's outputs differ by {models[0].row_difference:.1g} beside other rows"
         )
-        return model
+        return {model.name: model for model in models}
 
 
 class UnknownModelError(InputError):

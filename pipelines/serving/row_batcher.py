@@ -18,7 +18,8 @@ ENCODED = 50  # characters that are encoded in the time that the model takes for
 WARM_UP = 3  # predictions when a model is opened
 LEAST_BUDGET, MOST_BUDGET = 64, 4096  # the cost of one batch
 
-TYPICAL = "新型スマートフォンの予約開始、五色展開で登場"  # a text that the first rate is measured with
+# a text that the first rate is measured with; models of kind fill_mask need a [MASK], which is plain text for others
+TYPICAL = "新型スマートフォンの[MASK]開始、五色展開で登場"
 
 Prediction = dict[str, object]
 

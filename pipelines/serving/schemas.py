@@ -36,6 +36,14 @@ class Entity(BaseModel):
     label: str
 
 
+class Guess(BaseModel):
+    """A piece of the vocabulary for one [MASK]."""
+
+    piece: str
+    id: int
+    score: float  # its probability
+
+
 class Prediction(BaseModel):
     """The prediction for one row; it has only the fields of the model's kind of rows."""
 
@@ -48,6 +56,9 @@ class Prediction(BaseModel):
     best: str | None = None
     no_answer: float | None = None
     entities: list[Entity] | None = None  # kind tagging
+    vector: list[float] | None = None  # kind embedding
+    tokens: int | None = None  # the number of tokens that were read
+    guesses: list[list[Guess]] | None = None  # kind fill_mask: a list for each [MASK]
 
 
 class Answer(BaseModel):

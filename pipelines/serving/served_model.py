@@ -3,19 +3,26 @@
 import os
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError
+from pipelines.core.opened_folder import OpenedFolder
+from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
+from pipelines.inference import embedding, fill_mask
 from pipelines.inference import predictor as predictors
 from pipelines.inference.predictor import Predictor
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
 from pipelines.serving.row_batcher import RowBatcher
 from pipelines.tracking import registry
+
+OF_ENCODERS = (embedding.KIND, fill_mask.KIND)  # kinds of a pretrained encoder, whose rows are texts
+MAX_MASKS = 16  # in one text
 
 
 def workers() -> int:
@@ -46,6 +53,20 @@ class ServedModel:
         difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2)
         return cls(name, version, predictor, RowBatcher(predictor, pool, workers()), difference)
 
+    @classmethod
+    def open_folder(cls, name: str, folder: Path, runtime: str, pool: Executor) -> list["ServedModel"]:
+        """Open a folder that is not registered; its version is 0.
+
+        A fine-tuned model is one served model. A pretrained encoder is one of kind embedding and, if it has a
+        masked-token head, another of kind fill_mask, with the name `filler(name)`. Both share their weights.
+        """
+        predictors = _of_folder(folder, runtime)
+        difference = row_exactness.largest_difference(predictors[0], sequences=8, partitions=2)
+        return [
+            cls(each, registry.Version(each, 0, {}), predictor, RowBatcher(predictor, pool, workers()), difference)
+            for each, predictor in zip((name, filler(name)), predictors, strict=False)
+        ]
+
     @property
     def task(self) -> Task:
         return self.predictor.task
@@ -60,12 +81,18 @@ class ServedModel:
         if extra := sorted(set(columns) - set(self.inputs)):
             raise InputError(f"{self.version} takes {', '.join(self.inputs)}, but not {extra[0]}")
         limits.check(columns)
-        kind = self.task.kind
-        arrays = {name: pa.array(values, schema.ROWS[kind].field(name).type) for name, values in columns.items()}
-        return predictors.inputs(pa.table(arrays), self.task).drop_columns(["id"])
+        task = embedding.TEXT if self.task.kind in OF_ENCODERS else self.task
+        fields = schema.ROWS[task.kind]
+        arrays = {name: pa.array(values, fields.field(name).type) for name, values in columns.items()}
+        rows = predictors.inputs(pa.table(arrays), task).drop_columns(["id"])
+        if self.task.kind == fill_mask.KIND:
+            _check_masks(columns["text"])
+        return rows
 
     async def predict(self, columns: dict[str, list[Any]], key: str = "") -> list[dict[str, Any]]:
-        """The predictions (schema.PREDICTIONS, without ids) for rows, in their order.
+        """The predictions for rows, in their order.
+
+        They are rows of schema.PREDICTIONS without ids, or of `embedding.FIELDS` or `fill_mask.FIELDS`.
 
         Args:
             columns: the values of each column of the rows.
@@ -76,3 +103,28 @@ class ServedModel:
             BusyError: too many requests are waiting.
         """
         return await self.batcher.predict(self.rows(columns), key)
+
+
+def filler(name: str) -> str:
+    """The name of the model that fills masks, if `name` is an encoder with a masked-token head."""
+    return f"{name}.{fill_mask.KIND}"
+
+
+def _of_folder(path: Path, runtime: str) -> list[Predictor]:
+    """The predictors of a folder: the first is of a fine-tuned model's kind, or embeds texts."""
+    folder = OpenedFolder(path)
+    if (folder / TASK_FILE).is_file():
+        return [Predictor.load(folder, runtime, threads=1)]
+    model = fill_mask.with_head(folder)
+    if model is None:
+        return [embedding.Embedder.load(folder, runtime)]
+    states = embedding.states(model, folder, embedding.KIND, runtime)
+    filling = embedding.states(model, folder, fill_mask.KIND, runtime, accelerate=False)  # it was switched on above
+    return [embedding.Embedder(states, folder), fill_mask.MaskFiller(filling, folder)]
+
+
+def _check_masks(texts: list[str]) -> None:
+    """Raise InputError for a text with no [MASK] or with too many."""
+    for number, text in enumerate(texts):
+        if not 0 < (count := text.count(fill_mask.MASK)) <= MAX_MASKS:
+            raise InputError(f"text: row {number} has {count} {fill_mask.MASK}; 1 to {MAX_MASKS} are expected")

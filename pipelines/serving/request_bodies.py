@@ -1,0 +1,44 @@
+"""Check the JSON of a request against a schema, and name what is wrong without repeating it."""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pipelines.core.errors import InputError, choices
+
+MAX_KEY = 40  # the most characters of a key in an error, since the key may be long
+
+
+class Strict(BaseModel):
+    """A schema that converts no types, and refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Schema = TypeVar("Schema", bound=BaseModel)
+
+
+def read(schema: type[Schema], body: bytes) -> Schema:
+    """The request in a body of JSON. Raises InputError."""
+    try:
+        return schema.model_validate_json(body)
+    except ValidationError as error:
+        raise _problem(schema, error, "") from None
+
+
+def checked(schema: type[Schema], values: dict[str, Any], place: str) -> Schema:
+    """The values at `place` of a body. A value of null counts as absent. Raises InputError."""
+    try:
+        return schema.model_validate({name: value for name, value in values.items() if value is not None})
+    except ValidationError as error:
+        raise _problem(schema, error, f"{place}: ") from None
+
+
+def _problem(schema: type[BaseModel], error: ValidationError, where: str) -> InputError:
+    """The error for the first mistake: where it is and what is expected; the input may be private, or large."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part)[:MAX_KEY] for part in first["loc"])
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+        return InputError(f"{where}{choices('key', place, schema.model_fields)}")
+    message = first["msg"].removeprefix("Value error, ")
+    return InputError(f"{where}{place or 'the body'}: {message[0].lower()}{message[1:]}")
