@@ -1,4 +1,4 @@
-"""API keys: who may send requests to the service, and for what."""
+"""API keys with names and scopes, and the middleware that requires them."""
 
 import hashlib
 import hmac

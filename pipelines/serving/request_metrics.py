@@ -17,7 +17,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 class Metrics:
-    """What a service has answered: its registry is read by `GET /metrics`."""
+    """Counts of answered requests and of the work in the queues; `GET /metrics` reads its registry."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue, self.registry = catalogue, CollectorRegistry()

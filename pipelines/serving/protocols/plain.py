@@ -31,7 +31,7 @@ BODY = {
     "requestBody": {"required": True, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Request"}}}},
     "parameters": [{"name": answering.TIMEOUT, "in": "header", "schema": {"type": "number", "maximum": 60}}],
 }
-DESCRIBED: dict[int | str, dict[str, Any]] = {status: PROBLEM[status] for status in (404, 500, 503)}
+DESCRIBED: dict[int | str, dict[str, Any]] = {status: PROBLEM[status] for status in (404, 422, 500, 503)}
 
 
 def routes(catalogue: Catalogue) -> APIRouter:
