@@ -13,9 +13,11 @@ from pipelines.core import plugins
 from pipelines.serving import bodies, docs_page, schemas
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.keys import Keys, RequireKey
+from pipelines.serving.refusals import Refusals
 from pipelines.serving.request_metrics import Counted, Metrics
 
 PROTOCOLS = "pipelines.serving.protocols"
+UNUSED = "HTTPValidationError"  # FastAPI's own, which no route answers with, as they parse their bodies themselves
 REFERENCE = "#/components/schemas/{model}"
 
 
@@ -28,13 +30,15 @@ def application(catalogue: Catalogue, keys: Keys | None = None) -> FastAPI:
     metrics = Metrics(catalogue)
     # FastAPI's own pages load scripts from another host
     api = FastAPI(title="bertline", description=ABOUT, version="1", docs_url=None, redoc_url=None)
+    protocols = [plugins.load(PROTOCOLS, name) for name in plugins.names(PROTOCOLS)]
+    refusals = Refusals({prefix: protocol.refusal for protocol in protocols for prefix in protocol.PREFIXES})
     # the middleware that is added last runs first
-    api.add_middleware(bodies.LimitedBodies)
-    api.add_middleware(RequireKey, keys=keys or Keys())
+    api.add_middleware(bodies.LimitedBodies, refusals=refusals)
+    api.add_middleware(RequireKey, keys=keys or Keys(), refusals=refusals)
     api.add_middleware(Counted, metrics=metrics)
     api.include_router(metrics.routes())
-    for name in plugins.names(PROTOCOLS):
-        api.include_router(plugins.load(PROTOCOLS, name).routes(catalogue))
+    for protocol in protocols:
+        api.include_router(protocol.routes(catalogue))
 
     @api.get("/docs", include_in_schema=False)
     async def docs() -> Any:
@@ -54,7 +58,10 @@ def _described(api: FastAPI) -> dict[str, Any]:
     spec = get_openapi(title=api.title, version=api.version, description=api.description, routes=api.routes)
     _, schema = models_json_schema([(schemas.Request, "validation")], ref_template=REFERENCE)
     spec["components"]["schemas"] |= schema["$defs"]
-    for unused in ("HTTPValidationError", "ValidationError"):
+    for unused in (UNUSED, "ValidationError"):
         spec["components"]["schemas"].pop(unused, None)
+    for operation in (operation for verbs in spec["paths"].values() for operation in verbs.values()):
+        if UNUSED in str(operation["responses"].get("422")):
+            del operation["responses"]["422"]
     api.openapi_schema = spec
     return spec

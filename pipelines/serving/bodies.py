@@ -8,7 +8,8 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from fastapi.responses import JSONResponse
+from pipelines.core.errors import InputError
+from pipelines.serving.refusals import Refusals
 
 MAX_BYTES = 4_000_000  # enough for schemas.MAX_IN_ALL characters, each escaped as two \\uXXXX, and the JSON around them
 SECONDS = 10  # to send a body; a slow client holds one of the service's connections meanwhile
@@ -18,18 +19,24 @@ LENGTH = b"content-length"
 
 
 class _TooLargeError(Exception):
-    """The body, or its Content-Length, is larger than the limit."""
+    """The body, or its Content-Length, is larger than the limit; `more` of it may follow."""
+
+    def __init__(self, more: bool) -> None:
+        self.more = more
 
 
-class _RepeatedError(Exception):
+class RepeatedKeyError(InputError):
     """A key occurs twice in one object."""
 
 
 class LimitedBodies:
     """An ASGI middleware that refuses bodies: too large (413), too slow (408), or with a duplicate key (422)."""
 
-    def __init__(self, app: Any, max_bytes: int = MAX_BYTES, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, app: Any, max_bytes: int = MAX_BYTES, seconds: float = SECONDS, refusals: Refusals | None = None
+    ) -> None:
         self.app, self.max_bytes, self.seconds = app, max_bytes, seconds
+        self.refusals = refusals or Refusals()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -38,19 +45,20 @@ class LimitedBodies:
         try:
             async with asyncio.timeout(self.seconds):
                 body = await self.whole(scope, receive)
-            _read(body or b"")
+            check_keys(body or b"")
         except TimeoutError:
-            await _refuse(408, f"the body was not sent within {self.seconds:g} s", scope, receive, send)
-        except _TooLargeError:
-            await self._discard(scope, receive)
-            why = f"the body has more than {self.max_bytes:,} bytes; `bertline score` has no limit"
-            await _refuse(413, why, scope, receive, send)
-        except _RepeatedError as error:
-            why = f"the body: the key {error} occurs twice in one object; send it once"
-            await _refuse(422, why, scope, receive, send)
+            status, why = 408, f"the body was not sent within {self.seconds:g} s"
+        except _TooLargeError as error:
+            if error.more:
+                await self._discard(scope, receive)
+            status, why = 413, f"the body has more than {self.max_bytes:,} bytes; `bertline score` has no limit"
+        except RepeatedKeyError as error:
+            status, why = 422, str(error)
         else:
             if body is not None:
                 await self.app(scope, _sent_before(body, receive), send)
+            return
+        await self.refusals.response(scope, status, why, {"Connection": "close"})(scope, receive, send)
 
     async def _discard(self, scope: Any, receive: Any) -> None:
         """Read on for a while, as a client that still sends when the connection is closed never sees the answer."""
@@ -69,7 +77,7 @@ class LimitedBodies:
         """Read the whole body; None if the client has disconnected. Raises _TooLargeError."""
         for name, value in scope["headers"]:
             if name.lower() == LENGTH and (not value.isdigit() or int(value[:20]) > self.max_bytes):
-                raise _TooLargeError
+                raise _TooLargeError(more=True)
         body = bytearray()
         while True:
             message = await receive()
@@ -77,15 +85,19 @@ class LimitedBodies:
                 return None
             body += message.get("body", b"")
             if len(body) > self.max_bytes:
-                raise _TooLargeError
+                raise _TooLargeError(message.get("more_body", False))
             if not message.get("more_body", False):
                 return bytes(body)
 
 
-def _read(body: bytes) -> None:
-    """Raise _RepeatedError for a duplicate key. The application itself refuses invalid JSON."""
-    with suppress(ValueError, RecursionError):
+def check_keys(body: bytes) -> None:
+    """Raise RepeatedKeyError for a duplicate key. The application itself refuses invalid JSON."""
+    try:
         json.loads(body, object_pairs_hook=_distinct)
+    except RepeatedKeyError:
+        raise
+    except (ValueError, RecursionError):
+        pass
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> None:
@@ -93,7 +105,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> None:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise _RepeatedError(repr(name[:KEY]))
+                raise RepeatedKeyError(f"the body: the key {name[:KEY]!r} occurs twice in one object; send it once")
             seen.add(name)
 
 
@@ -105,9 +117,3 @@ def _sent_before(body: bytes, receive: Any) -> Any:
         return {"type": "http.request", "body": left.pop(), "more_body": False} if left else await receive()
 
     return again
-
-
-async def _refuse(status: int, why: str, scope: Any, receive: Any, send: Any) -> None:
-    """Answer with an error, and close the connection."""
-    headers = {"Connection": "close"}
-    await JSONResponse({"detail": why}, status, headers)(scope, receive, send)

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastapi.responses import JSONResponse
-
 from pipelines.core.errors import InputError, choices
+from pipelines.serving.refusals import Refusals
 
 PREDICT, ADMIN = "predict", "admin"
 SCOPES = (PREDICT, ADMIN)
@@ -91,8 +90,8 @@ class RequireKey:
     A key is sent as `Authorization: Bearer KEY` or `X-API-Key: KEY`. `scope["state"]["key"]` is its name.
     """
 
-    def __init__(self, app: Any, keys: Keys) -> None:
-        self.app, self.keys = app, keys
+    def __init__(self, app: Any, keys: Keys, refusals: Refusals | None = None) -> None:
+        self.app, self.keys, self.refusals = app, keys, refusals or Refusals()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and self.keys.keys:
@@ -102,10 +101,15 @@ class RequireKey:
             if scope["path"] not in OPEN:
                 wanted = PREDICT if scope["method"] in ("GET", "HEAD", "POST") else ADMIN
                 if not entry:
-                    await _refuse(401, "no valid API key; send it as `Authorization: Bearer KEY`", scope, receive, send)
+                    why, asks = (
+                        "no valid API key; send it as `Authorization: Bearer KEY`",
+                        {"WWW-Authenticate": "Bearer"},
+                    )
+                    await self.refusals.response(scope, 401, why, asks)(scope, receive, send)
                     return
                 if wanted not in entry.scopes:
-                    await _refuse(403, f"the key {entry.name} lacks the scope {wanted}", scope, receive, send)
+                    why = f"the key {entry.name} lacks the scope {wanted}"
+                    await self.refusals.response(scope, 403, why, {})(scope, receive, send)
                     return
         await self.app(scope, receive, send)
 
@@ -115,8 +119,3 @@ def _sent(headers: list[tuple[bytes, bytes]]) -> bytes:
     values = {name.lower(): value for name, value in headers}
     kind, _, key = values.get(b"authorization", b"").partition(b" ")
     return key.strip() if kind.lower() == b"bearer" else values.get(b"x-api-key", b"")
-
-
-async def _refuse(status: int, why: str, scope: Any, receive: Any, send: Any) -> None:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    await JSONResponse({"detail": why}, status, headers)(scope, receive, send)

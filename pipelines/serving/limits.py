@@ -14,10 +14,7 @@ def check(columns: dict[str, list[Any]]) -> None:
     """Raise InputError if a value is no text, or if the rows of a request are too many or too long."""
     in_all = 0
     for name, values in columns.items():
-        if len(values) > MAX_ROWS:
-            raise InputError(
-                f"{len(values)} rows; a request takes at most {MAX_ROWS}, and `bertline score` has no limit"
-            )
+        check_rows(len(values))
         for number, value in enumerate(values):
             texts = value if isinstance(value, list) else [value]
             if len(texts) > MAX_CHOICES:
@@ -28,6 +25,12 @@ def check(columns: dict[str, list[Any]]) -> None:
         raise InputError(
             f"{in_all} characters in all rows; a request takes at most {MAX_IN_ALL}, and `bertline score` has no limit"
         )
+
+
+def check_rows(count: int) -> None:
+    """Raise InputError if a request may not have so many rows."""
+    if count > MAX_ROWS:
+        raise InputError(f"{count} rows; a request takes at most {MAX_ROWS}, and `bertline score` has no limit")
 
 
 def _characters(text: Any, place: str) -> int:

@@ -79,11 +79,16 @@ class ServedModel:
     def rows(self, columns: dict[str, list[Any]]) -> pa.RecordBatch:
         """The rows of a request, checked. Raises InputError for a wrong column or value."""
         if extra := sorted(set(columns) - set(self.inputs)):
-            raise InputError(f"{self.version} takes {', '.join(self.inputs)}, but not {extra[0]}")
+            raise InputError(f"{self.version} takes {', '.join(self.inputs)}, but not {extra[0][:40]}")
         limits.check(columns)
+        if len({len(values) for values in columns.values()}) > 1:
+            raise InputError("the columns have different numbers of rows")
         task = embedding.TEXT if self.task.kind in OF_ENCODERS else self.task
         fields = schema.ROWS[task.kind]
-        arrays = {name: pa.array(values, fields.field(name).type) for name, values in columns.items()}
+        try:
+            arrays = {name: pa.array(values, fields.field(name).type) for name, values in columns.items()}
+        except (pa.ArrowException, TypeError):
+            raise InputError("a column holds lists where text is expected, or text where lists are expected") from None
         rows = predictors.inputs(pa.table(arrays), task).drop_columns(["id"])
         if self.task.kind == fill_mask.KIND:
             _check_masks(columns["text"])

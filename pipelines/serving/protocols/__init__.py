@@ -1,1 +1,4 @@
-"""The protocols of the service, a file each: `routes(catalogue)` returns what the file adds to the application."""
+"""The protocols of the service, a file each: `routes(catalogue)` returns what the file adds to the application.
+
+A protocol may have `PREFIXES` of its paths and `refusal(problem)`: its response of an error that occurs before a route.
+"""

@@ -10,11 +10,12 @@ from starlette.requests import Request
 
 from pipelines.core.errors import InputError, choices
 from pipelines.inference import embedding
-from pipelines.serving import answering, hugging_face_tasks, request_bodies, served_model
+from pipelines.serving import answering, hugging_face_tasks, refusals, request_bodies, served_model
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
 
+PREFIXES = ("/hf",)
 JSON = "application/json"
 
 
@@ -95,3 +96,8 @@ def _parameters(model: ServedModel, body: HuggingFaceRequest) -> dict[str, Any]:
 def _error(problem: Problem) -> dict[str, str]:
     """The body of an error."""
     return {"error": problem.sentence}
+
+
+def refusal(of: Problem) -> Response:
+    """The response of an error that occurs before a route."""
+    return refusals.shaped(of, _error(of))

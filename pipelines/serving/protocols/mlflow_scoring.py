@@ -14,11 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipelines.core.errors import InputError, choices
-from pipelines.serving import answering, csv_rows, frames, parquet_rows, schemas
+from pipelines.serving import answering, csv_rows, frames, parquet_rows, refusals, schemas
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
 
+PREFIXES = ("/invocations", "/endpoints", "/api/2.0")
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
 BOM = b"\xef\xbb\xbf"
 INVALID, BAD_REQUEST, UNSUPPORTED = 422, 400, 415  # the service's status of invalid input; MLflow's statuses
@@ -202,3 +203,8 @@ def _scores(params: Any) -> bool:
     if not isinstance(scores, bool | None):
         raise InputError("params.scores must be true or false")
     return bool(scores)
+
+
+def refusal(of: Problem) -> Response:
+    """The response of an error that occurs before a route."""
+    return refusals.shaped(of._replace(status=400) if of.status == 422 else of, problem(of))

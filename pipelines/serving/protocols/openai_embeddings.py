@@ -11,12 +11,13 @@ from starlette.requests import Request
 
 from pipelines.core.errors import InputError, choices
 from pipelines.inference import embedding
-from pipelines.serving import answering, request_bodies
+from pipelines.serving import answering, refusals, request_bodies
 from pipelines.serving.catalogue import Catalogue, UnknownModelError
 from pipelines.serving.problems import Problem
 from pipelines.serving.request_bodies import Strict
 from pipelines.serving.served_model import ServedModel
 
+PREFIXES = ("/v1",)
 JSON = "application/json"
 TYPES = {404: "not_found_error", 429: "rate_limit_error"}  # other errors are of the request (4xx) or the server (5xx)
 
@@ -133,3 +134,8 @@ def _error(problem: Problem) -> dict[str, Any]:
     kind = TYPES.get(problem.status) or ("invalid_request_error" if problem.status < 500 else "server_error")
     code = "model_not_found" if problem.status == 404 else None
     return {"error": {"message": problem.sentence, "type": kind, "param": None, "code": code}}
+
+
+def refusal(of: Problem) -> Response:
+    """The response of an error that occurs before a route."""
+    return refusals.shaped(of, _error(of))

@@ -9,12 +9,13 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from pipelines.core.errors import InputError
-from pipelines.serving import answering, schemas
+from pipelines.serving import answering, refusals, schemas
 from pipelines.serving.answering import respond
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
 
+PREFIXES = ("/predict", "/models", "/model", "/health")
 KEY = 40  # the most characters of an unknown key in an error, since the key may be long
 JSON = "application/json"
 PROBLEM: dict[int | str, dict[str, Any]] = {
@@ -124,3 +125,8 @@ def columns(rows: list[schemas.Row]) -> dict[str, list[Any]]:
 def detail(problem: Problem) -> dict[str, str]:
     """The body of an error."""
     return {"detail": problem.sentence}
+
+
+def refusal(problem: Problem) -> Response:
+    """The response of an error that occurs before a route."""
+    return refusals.shaped(problem, detail(problem))
