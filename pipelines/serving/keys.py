@@ -14,6 +14,7 @@ PREDICT, ADMIN = "predict", "admin"
 SCOPES = (PREDICT, ADMIN)
 # paths without a key: whether the service lives, and pages that hold nothing of a model
 OPEN = ("/", "/docs", "/openapi.json", "/health", "/ping", "/v2/health/live", "/v2/health/ready")
+FILES = "/page/"  # where the files of these pages are
 LEAST = 16  # characters of a key
 
 
@@ -99,7 +100,7 @@ class RequireKey:
             entry = self.keys.find(_sent(scope["headers"]))
             if entry:
                 scope.setdefault("state", {})["key"] = entry.name
-            if scope["path"] not in OPEN:
+            if scope["path"] not in OPEN and not scope["path"].startswith(FILES):
                 wanted = PREDICT if scope["method"] in ("GET", "HEAD", "POST") else ADMIN
                 if not entry:
                     await _refuse(401, "no valid API key; send it as `Authorization: Bearer KEY`", scope, receive, send)
