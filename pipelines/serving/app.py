@@ -31,7 +31,8 @@ def application(catalogue: Catalogue, keys: Keys | None = None) -> FastAPI:
     # FastAPI's own pages load scripts from another host
     api = FastAPI(title="bertline", description=ABOUT, version="1", docs_url=None, redoc_url=None)
     protocols = [plugins.load(PROTOCOLS, name) for name in plugins.names(PROTOCOLS)]
-    refusals = Refusals({prefix: protocol.refusal for protocol in protocols for prefix in protocol.PREFIXES})
+    shapes = {prefix: protocol.refusal for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
+    refusals = Refusals(shapes)
     # the middleware that is added last runs first
     api.add_middleware(bodies.LimitedBodies, refusals=refusals)
     api.add_middleware(RequireKey, keys=keys or Keys(), refusals=refusals)

@@ -13,6 +13,7 @@ PREDICT, ADMIN = "predict", "admin"
 SCOPES = (PREDICT, ADMIN)
 # paths without a key: whether the service lives, and pages that hold nothing of a model
 OPEN = ("/", "/docs", "/openapi.json", "/health", "/ping", "/v2/health/live", "/v2/health/ready")
+FILES = "/page/"  # where the files of these pages are
 LEAST = 16  # characters of a key
 
 
@@ -73,7 +74,7 @@ class Keys:
 
 
 def _problem(words: list[str], keys: dict[str, Key]) -> str:
-    """What is wrong with a line of the file; empty if nothing is."""
+    """The problem of a line of the file; empty without one."""
     if len(words) not in (2, 3):
         return f"{len(words)} words; NAME KEY or NAME KEY SCOPES is expected"
     if words[0] in keys:
@@ -98,7 +99,7 @@ class RequireKey:
             entry = self.keys.find(_sent(scope["headers"]))
             if entry:
                 scope.setdefault("state", {})["key"] = entry.name
-            if scope["path"] not in OPEN:
+            if scope["path"] not in OPEN and not scope["path"].startswith(FILES):
                 wanted = PREDICT if scope["method"] in ("GET", "HEAD", "POST") else ADMIN
                 if not entry:
                     why, asks = (

@@ -26,6 +26,6 @@ class Refusals:
         return shaped(problem, {"detail": why})
 
 
-def shaped(problem: Problem, body: dict[str, Any]) -> Response:
-    """The response of a problem with a body in the shape of a protocol."""
-    return Response(orjson.dumps(body), problem.status, problem.headers, media_type="application/json")
+def shaped(problem: Problem, body: dict[str, Any], status: int = 0) -> Response:
+    """The response of a problem with a body in the shape of a protocol; `status` replaces that of the problem."""
+    return Response(orjson.dumps(body), status or problem.status, problem.headers, media_type="application/json")

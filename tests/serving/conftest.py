@@ -1,7 +1,7 @@
 """The champion that the tests of serving share."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mlflow
@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.tracking import registry, store
 from tests.conftest import SETTINGS
+from tests.support import browser
 from tests.support import champion as champion_of_tests
 
 
@@ -32,3 +33,12 @@ def version(champion: tuple[Path, registry.Version], checkout: Path) -> Iterator
     shutil.copytree(place / store.HOME, checkout / store.HOME, ignore=shutil.ignore_patterns("artifacts"))
     yield found
     mlflow.set_tracking_uri(None)
+
+
+@pytest.fixture(scope="session")
+def open_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], browser.Tab]]:
+    """A function that opens a tab of Chromium; skips the test on a machine without it."""
+    if not browser.PROGRAM:
+        pytest.skip("Chromium is not installed on this machine")
+    with browser.browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened

@@ -60,10 +60,10 @@ def test_a_version_with_an_export_answers_without_torch(checkout: Path) -> None:
     assert isinstance(Predictor.load(registry.folder(version)).runtime, runtimes.Onnx)
     assert isinstance(Predictor.load(registry.folder(version, "torch")).runtime, runtimes.Torch)
     code = (
-        "import sys; from pipelines.serving import app; from pipelines.tracking import registry\n"
+        "import sys, pyarrow; from pipelines.serving import app; from pipelines.tracking import registry\n"
         "from pipelines.inference.predictor import Predictor\n"
         "version = registry.get('both', 'challenger')\n"
-        "said = Predictor.load(registry.folder(version)).predict(app.pa.table({'text': ['犬']}))\n"
+        "said = Predictor.load(registry.folder(version)).predict(pyarrow.table({'text': ['犬']}))\n"
         "assert said.num_rows == 1 and not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})

@@ -109,7 +109,6 @@ def check_that_no_secret_was_written(clone: Path) -> None:
     sessions = [place for place in Path("/tmp/ray").glob("session_2*") if place.stat().st_mtime >= began]
     places = [place for place in clone.iterdir() if place.name not in ("tests", ".venv")]
     files = [each for place in (*places, PREFECT, *sessions) for each in place.rglob("*") if each.is_file()]
-    assert sessions
     assert len(files) > 100
     assert [str(each) for each in files if has_secret(each)] == []
 

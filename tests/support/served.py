@@ -13,6 +13,7 @@ from flows.local.http_service import free_port
 from pipelines.inference.predictor import Predictor
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.keys import Keys
 from pipelines.serving.row_batcher import RowBatcher
 from pipelines.serving.served_model import ServedModel
 from pipelines.tracking import registry
@@ -31,10 +32,10 @@ def catalogue(models: dict[str, Path]) -> Catalogue:
 
 
 @contextmanager
-def serving(models: Catalogue) -> Iterator[str]:
+def serving(models: Catalogue, keys: Keys | None = None) -> Iterator[str]:
     """The address of the service with these models, until the block ends."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(application(models), port=port, log_level="warning", access_log=False))
+    server = uvicorn.Server(uvicorn.Config(application(models, keys), port=port, log_level="warning", access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

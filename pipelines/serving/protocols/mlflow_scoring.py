@@ -207,4 +207,4 @@ def _scores(params: Any) -> bool:
 
 def refusal(of: Problem) -> Response:
     """The response of an error that occurs before a route."""
-    return refusals.shaped(of._replace(status=400) if of.status == 422 else of, problem(of))
+    return refusals.shaped(of, problem(of), BAD_REQUEST if of.status == INVALID else of.status)

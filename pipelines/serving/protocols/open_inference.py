@@ -236,7 +236,7 @@ async def respond(answer: Awaitable[Response]) -> Response:
 
 def refusal(problem: Problem) -> Response:
     """The response of an error that occurs before a route of the protocol, or without one."""
-    return refusals.shaped(problem._replace(status=_status(problem.status)), error(problem))
+    return refusals.shaped(problem, error(problem), _status(problem.status))
 
 
 def error(problem: Problem) -> dict[str, str]:
