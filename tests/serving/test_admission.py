@@ -186,6 +186,7 @@ def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, l
     """The address of a service whose model waits for an event, the sizes of the batches that ran, and the event."""
     models = served.catalogue({"tiny": folder})
     predictor, sizes, go = models["tiny"].predictor, list[int](), threading.Event()
+    models["tiny"].batcher.queue.rate = 2000.0  # until a batch has run
     encode = predictor.encode
 
     def waiting(rows: pa.RecordBatch) -> pa.RecordBatch:
