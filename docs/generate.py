@@ -34,7 +34,7 @@ CHANGES = {
     "Measure latency over other batches": "pipelines/measurement/model_process.py",
     "Choose between torch and ONNX otherwise": "pipelines/measurement/runtime_choice.py",
     "Change what an ONNX file holds": "pipelines/export/onnx_export.py",
-    "Answer one more path over HTTP": "pipelines/serving/app.py",
+    "Answer one more path over HTTP": "pipelines/serving/protocols/plain.py",
     "Start stages in another order": "pipelines/graph/executor.py",
     "Give `bertline` another command": "flows/cli/models.py",
 }

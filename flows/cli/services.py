@@ -30,7 +30,9 @@ def serve(
     signal.signal(signal.SIGTERM, _end)
     sources = catalogue.sources(models, runtime)
     service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
-    with service(sources, host, port, http_service.keys_for(host, keys, without_keys)) as address:
+    known = http_service.keys_for(host, keys, without_keys)
+    hosts = () if known.keys or without_keys else http_service.LOOPBACK
+    with service(sources, host, port, known, hosts) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         for name in sources:
             print(f"{name} answers at {address}/predict/{name}", flush=True)

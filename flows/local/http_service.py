@@ -27,13 +27,18 @@ DRAIN_SECONDS = 20  # for requests in flight when the service stops
 
 @contextmanager
 def serving(
-    sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0, keys: Keys | None = None
+    sources: dict[str, Source],
+    host: str = "127.0.0.1",
+    port: int = 0,
+    keys: Keys | None = None,
+    hosts: tuple[str, ...] = (),
 ) -> Iterator[str]:
     """Serve models from this process; yields the service's address, and ends after the requests in flight.
 
     Args:
         port: 0 takes a free port.
         keys: the API keys that requests need; none by default.
+        hosts: the only names in a Host header that are answered; by default all.
 
     Raises:
         InputError: a model cannot be opened, or nothing can listen at `host` and `port`.
@@ -42,7 +47,7 @@ def serving(
     with closing(listener), closing(catalogue):
         catalogue.serve(sources)
         config = uvicorn.Config(
-            application(catalogue, keys),
+            application(catalogue, keys, hosts),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -53,7 +58,7 @@ def serving(
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
         thread.start()
         try:
-            yield f"http://{host}:{listener.getsockname()[1]}"
+            yield f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()
@@ -61,7 +66,11 @@ def serving(
 
 @contextmanager
 def serving_in_ray(
-    sources: dict[str, Source], host: str = "127.0.0.1", port: int = 0, keys: Keys | None = None
+    sources: dict[str, Source],
+    host: str = "127.0.0.1",
+    port: int = 0,
+    keys: Keys | None = None,
+    hosts: tuple[str, ...] = (),
 ) -> Iterator[str]:
     """Serve models from replicas in Ray Serve; yields the proxy's address, and stops everything that it started."""
     from pipelines.serving import deployment  # Ray takes seconds to import
@@ -71,7 +80,7 @@ def serving_in_ray(
     require_free(host, port)
     with deployment.started(host, port or free_port(host)) as address:
         config = {name: str(source) for name, source in sources.items()}
-        deployment.run({"models": config, "runtime": next(iter(sources.values())).runtime}, keys or Keys())
+        deployment.run({"models": config, "runtime": next(iter(sources.values())).runtime}, keys or Keys(), hosts)
         try:
             yield address
         finally:

@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 from pipelines.core import plugins
 from pipelines.serving import bodies, docs_page, schemas
 from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.hosts import RequireHost
 from pipelines.serving.keys import Keys, RequireKey
 from pipelines.serving.refusals import Refusals
 from pipelines.serving.request_metrics import Counted, Metrics
@@ -21,11 +22,12 @@ UNUSED = "HTTPValidationError"  # FastAPI's own, which no route answers with, as
 REFERENCE = "#/components/schemas/{model}"
 
 
-def application(catalogue: Catalogue, keys: Keys | None = None) -> FastAPI:
+def application(catalogue: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = ()) -> FastAPI:
     """The application that answers with the models of `catalogue`.
 
     Args:
         keys: the API keys that requests need; none by default.
+        hosts: the only names in a Host header that are answered; by default all.
     """
     metrics = Metrics(catalogue)
     # FastAPI's own pages load scripts from another host
@@ -36,6 +38,7 @@ def application(catalogue: Catalogue, keys: Keys | None = None) -> FastAPI:
     # the middleware that is added last runs first
     api.add_middleware(bodies.LimitedBodies, refusals=refusals)
     api.add_middleware(RequireKey, keys=keys or Keys(), refusals=refusals)
+    api.add_middleware(RequireHost, names=hosts, refusals=refusals)
     api.add_middleware(Counted, metrics=metrics)
     api.include_router(metrics.routes())
     for protocol in protocols:

@@ -65,7 +65,8 @@ def sources(texts: Iterable[str], runtime: str = "") -> dict[str, Source]:
 class Catalogue:
     """The served models. The first one answers requests that name none."""
 
-    def __init__(self) -> None:
+    def __init__(self, changeable: bool = True) -> None:
+        self.changeable = changeable  # whether `add` and `remove` may be called; replicas would differ after it
         self._pool = ThreadPoolExecutor(served_model.workers(), thread_name_prefix="model")
         self._models: dict[str, ServedModel] = {}  # replaced as a whole, never changed
         self._sources: dict[str, Source] = {}
@@ -91,6 +92,22 @@ class Catalogue:
         if not self._follower.is_alive():
             self._follower.start()
 
+    def add(self, name: str, source: Source) -> None:
+        """Serve one more model, or replace the one with this name. Raises InputError if it cannot be opened."""
+        self._require_changeable()
+        self.serve(self._sources | {name: source})
+
+    def remove(self, name: str) -> None:
+        """Serve a model no longer; requests that it has begun are answered. Raises UnknownModelError."""
+        self._require_changeable()
+        if name not in self._sources:
+            raise UnknownModelError(choices("model", name[:60], self._sources))
+        self.serve({other: source for other, source in self._sources.items() if other != name})
+
+    def _require_changeable(self) -> None:
+        if not self.changeable:
+            raise InputError("this service runs as replicas; change `models` in its config instead")
+
     def close(self) -> None:
         """Stop to follow the aliases, and end the threads after their last batch."""
         self._stop.set()
@@ -108,7 +125,9 @@ class Catalogue:
 
     def first(self) -> ServedModel:
         """The model that answers requests that name none."""
-        return next(iter(self._models.values()))
+        for model in self._models.values():
+            return model
+        raise UnknownModelError("no model is served")
 
     def follow(self) -> None:
         """Switch each model to the version that has its alias now.

@@ -67,10 +67,10 @@ def drain() -> None:
     serve.delete(NAME)
 
 
-def run(config: dict[str, Any], keys: Keys) -> None:
+def run(config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = ()) -> None:
     """Run `pipelines.serving.ray_service` on the Serve that `started` has started."""
     from ray import serve
 
     from pipelines.serving.ray_service import deployed
 
-    serve.run(deployed(config, keys), name=NAME, route_prefix="/")
+    serve.run(deployed(config, keys, hosts), name=NAME, route_prefix="/")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.core.errors import InputError, choices
+from pipelines.serving.problems import Problem
 from pipelines.serving.refusals import Refusals
 
 PREDICT, ADMIN = "predict", "admin"
@@ -14,6 +15,7 @@ SCOPES = (PREDICT, ADMIN)
 # paths without a key: whether the service lives, and pages that hold nothing of a model
 OPEN = ("/", "/docs", "/openapi.json", "/health", "/ping", "/v2/health/live", "/v2/health/ready")
 FILES = "/page/"  # where the files of these pages are
+CHANGES, CHANGED = ("PUT", "PATCH", "DELETE"), "/models/"  # methods and paths of the scope admin
 LEAST = 16  # characters of a key
 
 
@@ -95,24 +97,27 @@ class RequireKey:
         self.app, self.keys, self.refusals = app, keys, refusals or Refusals()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and self.keys.keys:
-            entry = self.keys.find(_sent(scope["headers"]))
-            if entry:
-                scope.setdefault("state", {})["key"] = entry.name
-            if scope["path"] not in OPEN and not scope["path"].startswith(FILES):
-                wanted = PREDICT if scope["method"] in ("GET", "HEAD", "POST") else ADMIN
-                if not entry:
-                    why, asks = (
-                        "no valid API key; send it as `Authorization: Bearer KEY`",
-                        {"WWW-Authenticate": "Bearer"},
-                    )
-                    await self.refusals.response(scope, 401, why, asks)(scope, receive, send)
-                    return
-                if wanted not in entry.scopes:
-                    why = f"the key {entry.name} lacks the scope {wanted}"
-                    await self.refusals.response(scope, 403, why, {})(scope, receive, send)
-                    return
-        await self.app(scope, receive, send)
+        if scope["type"] == "http" and (problem := self._problem(scope)):
+            response = self.refusals.response(scope, problem.status, problem.sentence, problem.headers)
+            await response(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _problem(self, scope: Any) -> Problem | None:
+        """The reason to refuse a request; None if there is none. Notes the name of its key."""
+        admin = scope["method"] in CHANGES and scope["path"].startswith(CHANGED)
+        if not self.keys.keys:
+            why = "models are changed with a key of the scope admin; start the service with --keys"
+            return Problem(403, why, {}) if admin else None
+        if entry := self.keys.find(_sent(scope["headers"])):
+            scope.setdefault("state", {})["key"] = entry.name
+        if scope["path"] in OPEN or scope["path"].startswith(FILES):
+            return None
+        if not entry:
+            why = "no valid API key; send it as `Authorization: Bearer KEY`"
+            return Problem(401, why, {"WWW-Authenticate": "Bearer"})
+        wanted = ADMIN if admin else PREDICT
+        return None if wanted in entry.scopes else Problem(403, f"the key {entry.name} lacks the scope {wanted}", {})
 
 
 def _sent(headers: list[tuple[bytes, bytes]]) -> bytes:

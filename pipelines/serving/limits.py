@@ -34,6 +34,8 @@ def check_rows(count: int) -> None:
 
 
 def _characters(text: Any, place: str) -> int:
+    if text is None:
+        raise InputError(f"{place} has no text")
     if not isinstance(text, str):
         raise InputError(f"{place} is not text")
     if len(text) > MAX_CHARACTERS:

@@ -1,12 +1,14 @@
 """Map errors to a status, one sentence and headers; each protocol has a shape of its own for them."""
 
 import math
+import traceback
 from typing import NamedTuple
 
-from pipelines.core.errors import InputError, one_line
+from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.serving.admission import BusyError
 from pipelines.serving.catalogue import UnknownModelError
+from pipelines.serving.row_batcher import ModelError
 
 
 class Problem(NamedTuple):
@@ -32,5 +34,14 @@ def of(error: Exception) -> Problem:
         return Problem(499, "the client closed the connection", {})
     if isinstance(error, InputError):
         return Problem(422, str(error), {})
-    say(f"a request failed: {type(error).__name__}: {one_line(error)}")
+    say(f"a request failed: {_described(error)}")
     return Problem(500, "the service failed; its log says why", {})
+
+
+def _described(error: Exception) -> str:
+    """The type and the place of an error, without its message, which may quote a text of the request."""
+    if isinstance(error, ModelError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}"

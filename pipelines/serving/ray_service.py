@@ -20,8 +20,8 @@ DRAIN_SECONDS = 20  # for requests in flight when the service stops
 class Service:
     """A replica. It replaces its models when their aliases move, or when the config changes."""
 
-    def __init__(self, keys: Keys) -> None:
-        self.catalogue, self.keys = Catalogue(), keys
+    def __init__(self, keys: Keys, hosts: tuple[str, ...]) -> None:
+        self.catalogue, self.keys, self.hosts = Catalogue(changeable=False), keys, hosts
 
     def reconfigure(self, config: dict[str, Any]) -> None:
         """Open the models that `config` names, and start to follow their aliases.
@@ -33,7 +33,7 @@ class Service:
         self.catalogue.serve(sources(config))
 
     def __serve_build_asgi_app__(self) -> Any:
-        return application(self.catalogue, self.keys)
+        return application(self.catalogue, self.keys, self.hosts)
 
 
 def sources(config: dict[str, Any]) -> dict[str, Source]:
@@ -58,6 +58,6 @@ def app(arguments: dict[str, Any]) -> serve.Application:
     return deployed(config, Keys.read(Path(path)) if path else Keys())
 
 
-def deployed(config: dict[str, Any], keys: Keys) -> serve.Application:
-    """The application with the models of `config` (`Service.reconfigure`) and these keys."""
-    return Service.options(user_config=config).bind(keys)  # type: ignore[attr-defined]
+def deployed(config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = ()) -> serve.Application:
+    """The application with the models of `config` (`Service.reconfigure`), these keys and names of hosts."""
+    return Service.options(user_config=config).bind(keys, hosts)  # type: ignore[attr-defined]

@@ -60,11 +60,11 @@ class ServedModel:
         A fine-tuned model is one served model. A pretrained encoder is one of kind embedding and, if it has a
         masked-token head, another of kind fill_mask, with the name `filler(name)`. Both share their weights.
         """
-        predictors = _of_folder(folder, runtime)
-        difference = row_exactness.largest_difference(predictors[0], sequences=8, partitions=2)
+        opened = _of_folder(folder, runtime)
+        difference = row_exactness.largest_difference(opened[0], sequences=8, partitions=2)
         return [
-            cls(each, registry.Version(each, 0, {}), predictor, RowBatcher(predictor, pool, workers()), difference)
-            for each, predictor in zip((name, filler(name)), predictors, strict=False)
+            cls(served, registry.Version(served, 0, {}), predictor, RowBatcher(predictor, pool, workers()), difference)
+            for served, predictor in zip((name, filler(name)), opened, strict=False)
         ]
 
     @property

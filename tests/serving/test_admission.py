@@ -16,7 +16,7 @@ import pytest
 from flows.local.http_service import ask
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import admission
+from pipelines.serving import admission, problems
 from pipelines.serving.admission import BusyError, FairQueue, Speed
 from pipelines.serving.row_batcher import WARM_UP, ModelError, RowBatcher
 from tests.support import raw_http, served, tiny
@@ -266,3 +266,18 @@ def test_an_unknown_model_is_named_with_what_there_is(slow: tuple[str, list[int]
     with pytest.raises(InputError, match="404"):
         ask(address, "/models/tinny")
     assert ask(address, "/models/tiny") == ask(address, "/model") == ask(address, "/models")[0]  # type: ignore[index]
+
+
+def test_the_log_of_a_failure_has_no_text_of_the_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    with pytest.raises(KeyError) as failure:
+        dict[str, str]()["a private text"]
+    assert problems.of(failure.value) == problems.Problem(500, "the service failed; its log says why", {})
+    assert problems.of(ModelError("the model returns NaN")).status == 500
+    log = capsys.readouterr().err
+    assert "a request failed: KeyError at " in log
+    assert "test_admission.py:" in log
+    assert "a request failed: the model returns NaN" in log
+    assert "private" not in log

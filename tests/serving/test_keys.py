@@ -130,3 +130,35 @@ def test_requests_are_counted_by_key_and_status(address: str) -> None:
 def counted(text: str) -> dict[str, float]:
     """The numbers of Prometheus's text format."""
     return {name: float(value) for name, value in re.findall(r"^([a-z_]+\{.*\}) (\S+)$", text, re.MULTILINE)}
+
+
+def test_only_a_key_of_the_scope_admin_changes_models(address: str) -> None:
+    new = b'{"source": "tiny@champion"}'
+    for headers, status, why in (
+        ({}, 401, "no valid API key"),
+        ({"X-API-Key": SHOP}, 403, "the key shop lacks the scope admin"),
+        ({"X-API-Key": BOSS}, 422, "no registered model"),
+    ):
+        for method, path in (("PUT", "/models/other"), ("DELETE", "/models/nothing")):
+            refused = raw_http.request(method, address, path, new, headers)
+            assert refused.status == (404 if status == 422 and method == "DELETE" else status), (method, headers)
+            assert status == 422 or why in refused.json()["detail"]
+    for name, body in (("a b", new), ("other", b"{}"), ("other", b'{"source": "t=/etc"}'), ("other", b'{"x": 1}')):
+        assert (
+            raw_http.request("PUT", address, f"/models/{name.replace(' ', '%20')}", body, {"X-API-Key": BOSS}).status
+            == 422
+        )
+    assert [model["name"] for model in raw_http.get(address, "/models", {"X-API-Key": BOSS}).json()] == ["tiny"]
+
+
+def test_without_keys_nobody_changes_models_and_other_names_of_the_host_are_refused(tmp_path: Path) -> None:
+    models = served.catalogue({"tiny": tiny.classifier(tmp_path / "model")})
+    with served.serving(models, hosts=http_service.LOOPBACK) as address:
+        refused = raw_http.request("DELETE", address, "/models/tiny", b"", {})
+        assert (refused.status, refused.json()["detail"][:32]) == (403, "models are changed with a key of")
+        for host in ("127.0.0.1", "localhost:8000", "LOCALHOST", "[::1]:8000"):
+            assert raw_http.post(address, "/predict", BODY, {"Host": host}).status == 200, host
+        for host in ("evil.example", "127.0.0.1.evil.example", "", "[::2]", "evil.example:8000"):
+            answer = raw_http.post(address, "/predict", BODY, {"Host": host})
+            assert answer.status == 400, host
+            assert "label" not in answer.body.decode()

@@ -211,7 +211,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("single", {"inputs": None}, "inputs must be a list of rows"),
     ("single", {"inputs": [["犬"]]}, "text: row 0 is not text"),
     ("single", {"inputs": ["犬", 1]}, "text: row 1 is not text"),
-    ("single", {"inputs": ["犬", None]}, "text: row 1 is not text"),
+    ("single", {"inputs": ["犬", None]}, "text: row 1 has no text"),
     ("single", {"inputs": ["犬", {"text": "犬"}]}, "inputs: row 0 must be an object with text"),
     ("single", {"inputs": {"text": ["犬"], "x": ["1"]}}, "no column 'x'; there are: text"),
     ("single", {"inputs": {"text": 1}}, "inputs: the value of each column must be a list"),
@@ -242,7 +242,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("single", {"inputs": ["犬" * 20_001]}, "text: row 0 has 20001 characters; it may have 20000"),
     ("choice", {"inputs": {"text": ["犬"], "choices": ["a"]}}, "choices: row 0 is not a list of texts"),
     ("choice", split(["text", "choices"], [["犬", ["a", 1, "c"]]]), "choices: row 0 is not text"),
-    ("choice", split(["text", "choices"], [["犬", ["a", None, "c"]]]), "choices: row 0 is not text"),
+    ("choice", split(["text", "choices"], [["犬", ["a", None, "c"]]]), "choices: row 0 has no text"),
     ("choice", split(["text", "choices"], [["犬", ["a", "b"]]]), "the column 'choices': row 0 has 2 choices; 3 are"),
     ("choice", split(["text", "choices"], [["犬", ["a"] * 65]]), "choices: row 0 has 65 texts; it may have 64"),
 ]

@@ -32,10 +32,10 @@ def test_every_protocol_has_the_limits() -> None:
         ({"text": ["犬"] * 257}, "257 rows; a request takes at most 256, and `bertline score` has no limit"),
         ({"text": ["犬", "x" * 20_001]}, "text: row 1 has 20001 characters; it may have 20000"),
         ({"text": ["犬", 1]}, "text: row 1 is not text"),
-        ({"text": [None]}, "text: row 0 is not text"),
+        ({"text": [None]}, "text: row 0 has no text"),
         ({"text": ["\ud800"]}, "text: row 0 has half of a surrogate pair; it is not Unicode text"),
         ({"choices": [["犬"] * 65]}, "choices: row 0 has 65 texts; it may have 64"),
-        ({"choices": [["犬", None]]}, "choices: row 0 is not text"),
+        ({"choices": [["犬", None]]}, "choices: row 0 has no text"),
     ):
         with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
             limits.check(columns)

@@ -163,7 +163,7 @@ def browser(place: Path) -> Iterator[Callable[[], Tab]]:
             [PROGRAM, *FLAGS, f"--user-data-dir={place}", "about:blank"],
             stdout=log,
             stderr=log,
-            env=os.environ | {"HOME": str(place)},
+            env=os.environ | {"HOME": str(place), "TMPDIR": str(place)},
         )
     sockets: list[ClientConnection] = []
     try:

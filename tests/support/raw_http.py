@@ -17,14 +17,14 @@ class Answer(NamedTuple):
 
 
 def post(address: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> Answer:
-    return _request("POST", address, path, body, {"Content-Type": "application/json"} | (headers or {}))
+    return request("POST", address, path, body, {"Content-Type": "application/json"} | (headers or {}))
 
 
 def get(address: str, path: str, headers: dict[str, str] | None = None) -> Answer:
-    return _request("GET", address, path, None, headers or {})
+    return request("GET", address, path, None, headers or {})
 
 
-def _request(method: str, address: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+def request(method: str, address: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
     try:
         connection.request(method, path, body, headers)

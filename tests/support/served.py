@@ -32,10 +32,12 @@ def catalogue(models: dict[str, Path]) -> Catalogue:
 
 
 @contextmanager
-def serving(models: Catalogue, keys: Keys | None = None) -> Iterator[str]:
+def serving(models: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = ()) -> Iterator[str]:
     """The address of the service with these models, until the block ends."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(application(models, keys), port=port, log_level="warning", access_log=False))
+    server = uvicorn.Server(
+        uvicorn.Config(application(models, keys, hosts), port=port, log_level="warning", access_log=False)
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

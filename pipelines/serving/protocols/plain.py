@@ -1,5 +1,6 @@
 """The service's own protocol: `POST /predict/{model}` with rows, and what is served, described by OpenAPI."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -92,7 +93,7 @@ async def _described(catalogue: Catalogue, name: str) -> schemas.Model:
 async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response:
     model = catalogue[name] if name else catalogue.first()
     sent = parsed(await request.body())
-    predictions = await answering.predictions(request, model, columns(sent.rows))
+    predictions = await answering.predictions(request, model, columns(sent.rows, model.inputs))
     with_scores = sent.scores
     for row in predictions:
         scores = row.pop("scores", None)
@@ -111,15 +112,20 @@ def parsed(body: bytes) -> schemas.Request:
     try:
         return schemas.Request.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part)[:KEY] for part in first["loc"])
-        raise InputError(f"{place or 'the body'}: {first['msg']}") from None
+        raise InputError(sentence(error)) from None
 
 
-def columns(rows: list[schemas.Row]) -> dict[str, list[Any]]:
-    """The rows by column: every column that a row has."""
+def sentence(error: ValidationError) -> str:
+    """The first error of a body: its place and what is wrong there."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part)[:KEY] for part in first["loc"])
+    return f"{place or 'the body'}: {first['msg']}"
+
+
+def columns(rows: list[schemas.Row], inputs: Sequence[str] = ()) -> dict[str, list[Any]]:
+    """The rows by column: every column that a row has, and those of `inputs`."""
     names = {name for row in rows for name in row.model_fields_set if getattr(row, name) is not None}
-    return {name: [getattr(row, name) for row in rows] for name in sorted(names)}
+    return {name: [getattr(row, name, None) for row in rows] for name in sorted(names | set(inputs))}
 
 
 def detail(problem: Problem) -> dict[str, str]:

@@ -1,0 +1,179 @@
+"""The HTTP service against FastAPI and uvicorn with the same model, the leanest service, and the model in process.
+
+Requests are single titles of the samples, in a closed loop of 1, 8 and 32 clients; contenders take turns. In overload,
+requests are due at 2 and 5 times the measured rate: goodput is what was answered within ten seconds of its due time.
+The model is encoders/mini-ja with a new head, exported; its weights have no effect on the time.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import harness
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import pyarrow as pa
+
+from flows.local.http_service import free_port, wait_for
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import new_head
+from pipelines.core.task import Task
+from pipelines.export import onnx_export
+from pipelines.inference.predictor import Predictor
+
+ROOT = Path(__file__).resolve().parents[1]
+CLIENTS = (1, 8, 32)
+AIMS = {"one process": (1.2, 2.2, 2.5), "replica in Ray Serve": (0.85, 1.2, 2.0)}  # against FastAPI, by clients
+LABELS = tuple(f"class-{number}" for number in range(9))
+
+
+def model(place: Path) -> Path:
+    """An exported classifier of titles."""
+    tuned, exported = place / "tuned", place / "exported"
+    for folder in (tuned, exported):
+        folder.mkdir()
+    encoder, task = ROOT / "encoders/mini-ja", Task("titles", "single", LABELS, "accuracy", language="ja")
+    model_folder.save(new_head.for_task(encoder, task), tuned, encoder, task)
+    onnx_export.export(tuned, exported, 18)
+    return exported
+
+
+def titles() -> list[str]:
+    """The title of each sample article."""
+    files = sorted((ROOT / "samples/livedoor").glob("*.tsv"))
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()[1:]]
+    texts = [line.partition("\t")[0] for line in lines]
+    assert len(texts) > 50, "the samples are there"
+    return texts
+
+
+@contextmanager
+def running(*words: str, health: str, **environment: str) -> Iterator[float]:
+    """A server in a process of its own; yields the seconds until it answers at `health`."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        words, env=os.environ | environment, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_for(health, 180)
+        yield time.perf_counter() - start
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def load(address: str, path: str, bodies: Path, clients: int, seconds: float, rate: float = 0) -> dict[str, Any]:
+    """What benchmarks/load.py measured."""
+    words = [address, path, str(bodies), str(clients), str(seconds), *([str(rate)] if rate else [])]
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/load.py", *words], check=True, capture_output=True, text=True
+    )
+    return json.loads(done.stdout)
+
+
+def in_process(folder: Path, texts: list[str], seconds: float) -> float:
+    """The rows a second of two threads that predict batches of 16 rows, as `bertline score` could at best."""
+    predictor, end = Predictor.load(folder, threads=1), time.perf_counter() + seconds
+    tables = [pa.table({"text": texts[i : i + 16]}) for i in range(0, len(texts) - 15, 16)]
+
+    def work(number: int) -> int:
+        rows = 0
+        while time.perf_counter() < end:
+            rows += predictor.predict(tables[(rows // 16 + number) % len(tables)]).num_rows
+        return rows
+
+    with ThreadPoolExecutor(2) as pool:
+        return sum(pool.map(work, range(2))) / seconds
+
+
+def rate_claim(name: str, aim: float | None, ours: list[float], peer: list[float]) -> harness.Claim:
+    return harness.ratio(name, aim, [1 / rate for rate in peer], [1 / rate for rate in ours])
+
+
+def overload(address: str, bodies: Path, peak: float, seconds: float) -> list[harness.Claim]:
+    claims = []
+    for times in (2, 5):
+        answered = load(address, "/predict/titles", bodies, 0, seconds, times * peak)
+        share = round(answered["per_second"] / peak, 2)
+        name = f"goodput at {times} times the rate, against the rate of 32 clients"
+        claims.append(harness.Claim(name, 0.95, share, (share, share), share >= 0.95))
+        p99 = round(answered["p99"], 2)
+        claims.append(
+            harness.Claim(f"seconds of the slowest 1% answered then, at {times} times", None, p99, (p99, p99), True)
+        )
+    return claims
+
+
+def main() -> None:
+    options = harness.arguments(__doc__ or "")
+    rounds, seconds = (2, 2.0) if options.quick else (5, 4.0)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
+        place = Path(name)
+        folder, texts = model(place), titles()
+        bodies = place / "bodies"
+        bodies.write_text("\n".join(json.dumps({"rows": [{"text": text}]}) for text in texts), encoding="utf-8")
+        claims = compared(servers, folder, texts, bodies, rounds, seconds, with_ray=not options.quick)
+    harness.report(claims, ("fastapi", "uvicorn", "onnxruntime", "ray"), options.json)
+
+
+def compared(
+    servers: ExitStack, folder: Path, texts: list[str], bodies: Path, rounds: int, seconds: float, with_ray: bool
+) -> list[harness.Claim]:
+    """Start every contender, and measure them in turn."""
+    bertline = [sys.executable, "-m", "flows.cli", "serve", f"titles={folder}"]
+    addresses, started = {}, {}
+    for kind in ("plain", "lean", "one process", *(["replica in Ray Serve"] if with_ray else [])):
+        port = str(free_port())
+        addresses[kind] = f"http://127.0.0.1:{port}"
+        if kind in ("plain", "lean"):
+            words = [sys.executable, "-m", "uvicorn", f"serve_peers:{kind}", "--app-dir", "benchmarks"]
+            words += ["--port", port, "--log-level", "warning", "--no-access-log"]
+            health = f"{addresses[kind]}/openapi.json"
+        else:
+            words, health = (
+                [*bertline, "--port", port, *(["--ray"] if "Ray" in kind else [])],
+                f"{addresses[kind]}/health",
+            )
+        started[kind] = servers.enter_context(running(*words, health=health, MODEL=str(folder)))
+    rates: dict[tuple[str, int], list[float]] = {}
+    direct: list[float] = []
+    for _ in range(rounds):
+        for clients in CLIENTS:
+            for kind, address in addresses.items():
+                path = "/predict" if kind in ("plain", "lean") else "/predict/titles"
+                rates.setdefault((kind, clients), []).append(
+                    load(address, path, bodies, clients, seconds)["per_second"]
+                )
+        direct.append(in_process(folder, texts, seconds))
+    claims = []
+    for kind, aims in AIMS.items():
+        if kind in addresses:
+            for clients, aim in zip(CLIENTS, aims, strict=True):
+                name = f"{kind} against FastAPI, {clients} clients"
+                claims.append(rate_claim(name, aim, rates[kind, clients], rates["plain", clients]))
+    for clients in CLIENTS:
+        name = f"one process against the leanest, {clients} clients"
+        claims.append(rate_claim(name, 0.9, rates["one process", clients], rates["lean", clients]))
+    claims.append(
+        rate_claim("one process at 32 clients against the model in process", 0.7, rates["one process", 32], direct)
+    )
+    first = round(started["one process"], 1)
+    claims.append(
+        harness.Claim(
+            "seconds from `bertline serve` to its first answer (at most)", 6, first, (first, first), first <= 6
+        )
+    )
+    return claims + overload(addresses["one process"], bodies, statistics.median(rates["one process", 32]), 5 * seconds)
+
+
+if __name__ == "__main__":
+    main()
