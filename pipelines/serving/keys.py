@@ -15,7 +15,8 @@ SCOPES = (PREDICT, ADMIN)
 # paths without a key: whether the service lives, and pages that hold nothing of a model
 OPEN = ("/", "/docs", "/openapi.json", "/health", "/ping", "/v2/health/live", "/v2/health/ready")
 FILES = "/page/"  # where the files of these pages are
-CHANGES, CHANGED = ("PUT", "PATCH", "DELETE"), "/models/"  # methods and paths of the scope admin
+CHANGES = ("PUT", "PATCH", "DELETE")  # methods of the scope admin
+CHANGED = "/models/"  # where they have routes
 LEAST = 16  # characters of a key
 
 
@@ -105,10 +106,10 @@ class RequireKey:
 
     def _problem(self, scope: Any) -> Problem | None:
         """The reason to refuse a request; None if there is none. Notes the name of its key."""
-        admin = scope["method"] in CHANGES and scope["path"].startswith(CHANGED)
+        admin = scope["method"] in CHANGES
         if not self.keys.keys:
             why = "models are changed with a key of the scope admin; start the service with --keys"
-            return Problem(403, why, {}) if admin else None
+            return Problem(403, why, {}) if admin and scope["path"].startswith(CHANGED) else None
         if entry := self.keys.find(_sent(scope["headers"])):
             scope.setdefault("state", {})["key"] = entry.name
         if scope["path"] in OPEN or scope["path"].startswith(FILES):

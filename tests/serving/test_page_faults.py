@@ -142,7 +142,7 @@ def test_a_service_with_keys_asks_for_one(models: Catalogue, open_tab: Callable[
         assert page.value("localStorage.length + sessionStorage.length") == 0, "only the page has the key"
         page.open(f"{address}/docs")
         page.until("document.querySelectorAll('.card').length > 5")
-        card = "Array.from(document.querySelectorAll('.card')).find((one) => one.innerText.startsWith('GET/models'))"
+        card = "Array.from(document.querySelectorAll('.card')).find((one) => one.innerText.startsWith('GET/models\\n'))"
         page.value(f"{card}.querySelector('button').click()")
         page.until("!document.getElementById('access').hidden")
         page.fill("#key", "a-key-of-the-page")
