@@ -69,7 +69,10 @@ def test_a_version_of_every_kind_goes_all_the_way(kind: str) -> None:
     with http.client(second, Predictor.load(registry.folder(second))) as service:
         answer = service.post("/predict", json={"rows": request_rows(kind)})
     assert answer.status_code == 200, answer.text
-    assert [row[column] for row in answer.json()["predictions"]] == answers.column(column).to_pylist()
+    expected = answers.column(column).to_pylist()
+    if kind == "regression":  # torch's numbers depend on the batch
+        expected = pytest.approx(expected, abs=1e-5)
+    assert [row[column] for row in answer.json()["predictions"]] == expected
 
     assert score("it", "artifacts/rows/rows/test.parquet", "scored.parquet", prefix="said_") == answers.num_rows
     assert tables.read(Path("scored.parquet")).column(f"said_{column}").equals(answers.column(column))
