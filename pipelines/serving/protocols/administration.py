@@ -15,7 +15,9 @@ from pipelines.serving.catalogue import NAME, Catalogue, Source
 from pipelines.serving.protocols import plain
 
 JSON = plain.JSON
-RESPONSES = {status: plain.PROBLEM[status] for status in (404, 408, 413, 422, 500, 503)}
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: plain.PROBLEM[status] for status in (404, 408, 413, 422, 500, 503)
+}
 RESPONSES |= {
     401: {"model": schemas.Problem, "description": "The key is missing or unknown."},
     403: {"model": schemas.Problem, "description": "The key lacks the scope admin, or the service has no keys."},
