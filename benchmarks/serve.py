@@ -72,7 +72,7 @@ def running(*words: str, health: str, **environment: str) -> Iterator[float]:
 
 
 def load(address: str, path: str, bodies: Path, clients: int, seconds: float, rate: float = 0) -> dict[str, Any]:
-    """What benchmarks/load.py measured."""
+    """Run benchmarks/load.py; returns its measurements."""
     words = [address, path, str(bodies), str(clients), str(seconds), *([str(rate)] if rate else [])]
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks/load.py", *words], check=True, capture_output=True, text=True

@@ -1,6 +1,6 @@
 """Limits for a request's body: its size, the time to send it, and no duplicate key in an object.
 
-The whole body is read before the request takes a turn (`admission.Turns`).
+The whole body is read before its rows wait for their turn (`admission.FairQueue`).
 """
 
 import asyncio
@@ -11,10 +11,11 @@ from typing import Any
 from pipelines.core.errors import InputError
 from pipelines.serving.refusals import Refusals
 
-MAX_BYTES = 4_000_000  # enough for schemas.MAX_IN_ALL characters, each escaped as two \\uXXXX, and the JSON around them
+MAX_BYTES = 4_000_000  # enough for limits.MAX_IN_ALL characters, each escaped as two \\uXXXX, and the JSON around them
 SECONDS = 10  # to send a body; a slow client holds one of the service's connections meanwhile
 LINGER_SECONDS, LINGER_BYTES = 2, 64_000_000  # to read, and forget, of a body that is too large
 KEY = 40  # the most characters of a key in an error, since the key may be long
+LARGE = 100_000  # bytes that take milliseconds to parse; other requests go on meanwhile
 LENGTH = b"content-length"
 
 
@@ -45,7 +46,10 @@ class LimitedBodies:
         try:
             async with asyncio.timeout(self.seconds):
                 body = await self.whole(scope, receive)
-            check_keys(body or b"")
+            if body and len(body) > LARGE:
+                await asyncio.to_thread(check_keys, body)
+            else:
+                check_keys(body or b"")
         except TimeoutError:
             status, why = 408, f"the body was not sent within {self.seconds:g} s"
         except _TooLargeError as error:

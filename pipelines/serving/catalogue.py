@@ -71,7 +71,7 @@ class Catalogue:
         self._models: dict[str, ServedModel] = {}  # replaced as a whole, never changed
         self._sources: dict[str, Source] = {}
         self._logged: dict[str, str] = {}  # name -> the last logged reason why its version could not be opened
-        self._lock = threading.Lock()  # held while models are opened
+        self._lock = threading.RLock()  # held while models are opened, and while the catalogue changes
         self._stop = threading.Event()
         # a thread, as a registry may take minutes to answer, and Ray Serve kills a replica that fails its health check
         self._follower = threading.Thread(target=self._keep_following, daemon=True)
@@ -95,14 +95,16 @@ class Catalogue:
     def add(self, name: str, source: Source) -> None:
         """Serve one more model, or replace the one with this name. Raises InputError if it cannot be opened."""
         self._require_changeable()
-        self.serve(self._sources | {name: source})
+        with self._lock:
+            self.serve(self._sources | {name: source})
 
     def remove(self, name: str) -> None:
         """Serve a model no longer; requests that it has begun are answered. Raises UnknownModelError."""
         self._require_changeable()
-        if name not in self._sources:
-            raise UnknownModelError(choices("model", name[:60], self._sources))
-        self.serve({other: source for other, source in self._sources.items() if other != name})
+        with self._lock:
+            if name not in self._sources:
+                raise UnknownModelError(choices("model", name[:60], self._sources))
+            self.serve({other: source for other, source in self._sources.items() if other != name})
 
     def _require_changeable(self) -> None:
         if not self.changeable:
@@ -141,9 +143,10 @@ class Catalogue:
                         self._models = self._models | self._opened(name, source)
                 self._logged.pop(name, None)
             except Exception as error:  # of any type: the current version keeps answering
-                if self._logged.get(name) != (why := one_line(error)):
-                    say(f"{self._models[name].version} stays in use: {why}")
-                self._logged[name] = why
+                current = self._models.get(name)  # none if it was removed meanwhile
+                if current and self._logged.get(name) != one_line(error):
+                    say(f"{current.version} stays in use: {one_line(error)}")
+                self._logged[name] = one_line(error)
 
     def _keep_following(self) -> None:
         while not self._stop.wait(FOLLOW_SECONDS):

@@ -34,10 +34,21 @@ def checked(schema: type[Schema], values: dict[str, Any], place: str) -> Schema:
         raise _problem(schema, error, f"{place}: ") from None
 
 
-def _problem(schema: type[BaseModel], error: ValidationError, where: str) -> InputError:
-    """The error for the first mistake: where it is and what is expected; the input may be private, or large."""
+def sentence(error: ValidationError) -> str:
+    """The first mistake: its place and what is expected there, but not the input, which may be private or large."""
+    first, place = _first(error)
+    return f"{place or 'the body'}: {first['msg']}"
+
+
+def _first(error: ValidationError) -> tuple[Any, str]:
+    """The first of pydantic's errors, and its place."""
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part)[:MAX_KEY] for part in first["loc"])
+    return first, ".".join(str(part)[:MAX_KEY] for part in first["loc"])
+
+
+def _problem(schema: type[BaseModel], error: ValidationError, where: str) -> InputError:
+    """The error for the first mistake, with the known keys for an unknown one."""
+    first, place = _first(error)
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         return InputError(f"{where}{choices('key', place, schema.model_fields)}")
     message = first["msg"].removeprefix("Value error, ")

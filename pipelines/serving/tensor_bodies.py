@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.core.errors import InputError, choices
 from pipelines.core.task import Task
-from pipelines.serving import bodies, tensors
+from pipelines.serving import bodies, request_bodies, tensors
 from pipelines.serving.served_model import ServedModel
 from pipelines.serving.tensors import Described
 
@@ -111,9 +111,7 @@ def parsed(body: bytes, json_length: str | None) -> tuple[InferenceRequest, memo
     try:
         return InferenceRequest.model_validate_json(head), binary
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{place or 'the body'}: {first['msg']}") from None
+        raise InputError(request_bodies.sentence(error)) from None
 
 
 def columns(sent: InferenceRequest, binary: memoryview, model: ServedModel) -> dict[str, list[Any]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.errors import InputError, shown
 from pipelines.core.task import Task
-from pipelines.serving import limits
+from pipelines.serving import frames, limits
 
 BYTES, FP32, INT32 = "BYTES", "FP32", "INT32"
 LENGTH = struct.Struct("<I")  # of an element of BYTES
@@ -33,7 +33,7 @@ class Described:
 
 def inputs(task: Task) -> dict[str, Described]:
     """The input tensors of a model, one for each column of its rows: BYTES (N,), or (N, C) for C choices."""
-    several = {name for name in schema.INPUTS[task.kind] if pa.types.is_list(schema.ROWS[task.kind].field(name).type)}
+    several = frames.lists(task.kind)
     return {
         name: Described(name, BYTES, [-1, len(task.labels)] if name in several else [-1])
         for name in schema.INPUTS[task.kind]

@@ -42,3 +42,13 @@ def open_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
         pytest.skip("Chromium is not installed on this machine")
     with browser.browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
+
+
+@pytest.fixture
+def tab(address: str, open_tab: Callable[[], browser.Tab]) -> Iterator[browser.Tab]:
+    """The page with its models; at the end the browser has reported no error, and loaded nothing from elsewhere."""
+    page = open_tab()
+    page.open(address)
+    page.until("!document.getElementById('form').hidden")
+    yield page
+    assert page.problems(address) == []

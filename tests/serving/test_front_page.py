@@ -51,16 +51,6 @@ def predict(folders: dict[str, Path]) -> Callable[..., dict[str, Any]]:
     return predict
 
 
-@pytest.fixture
-def tab(address: str, open_tab: Callable[[], Tab]) -> Iterator[Tab]:
-    """The page with its models; at the end the browser has reported no error, and loaded nothing from elsewhere."""
-    page = open_tab()
-    page.open(address)
-    page.until("!document.getElementById('form').hidden")
-    yield page
-    assert page.problems(address) == []
-
-
 def answered(tab: Tab, count: int = 1) -> None:
     """Wait for the cards of `count` models."""
     tab.until(f"document.querySelectorAll('{CARDS}').length === {count}")

@@ -1,8 +1,5 @@
 """Hugging Face's own client gets what the predictor answers, for every kind of model."""
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +19,7 @@ from pipelines.inference.fill_mask import MaskFiller
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import catalogue
 from pipelines.serving.catalogue import Catalogue, Source
-from tests.support import compressed, kinds, served, tiny
+from tests.support import compressed, kinds, raw_http, served, tiny
 
 pytestmark = pytest.mark.slow
 KINDS = tuple(schema.PREDICTIONS)
@@ -43,12 +40,8 @@ class Place(NamedTuple):
 
     def post(self, name: str, body: Any) -> tuple[int, Any]:
         """Status and JSON of the answer to a body: JSON, or bytes as they are."""
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        try:
-            with urllib.request.urlopen(f"{self.address}/hf/{name}", data, timeout=60) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+        answer = raw_http.post(self.address, f"/hf/{name}", raw_http.encoded(body))
+        return answer.status, answer.json()
 
 
 @pytest.fixture(scope="module")
@@ -134,19 +127,19 @@ def test_answers(place: Place) -> None:
 def test_choices(place: Place) -> None:
     rows, expected = kinds.rows("choice").to_pylist(), place.expected("choice")
     for row, prediction in zip(rows[:4], expected, strict=False):
-        found = place.client("choice").zero_shot_classification(row["text"], row["choices"])
-        assert {pair.label: pair.score for pair in found} == dict(
+        answers = place.client("choice").zero_shot_classification(row["text"], row["choices"])
+        assert {pair.label: pair.score for pair in answers} == dict(
             zip(row["choices"], prediction["scores"], strict=True)
         )
-        assert found[0].score == max(prediction["scores"])
+        assert answers[0].score == max(prediction["scores"])
 
 
 def test_vectors(place: Place) -> None:
     texts = kinds.rows("single")["text"].to_pylist()
     for name in ("encoder", "states"):
         expected = Embedder.load(place.folders[name]).predict(pa.table({"text": texts})).column("vector").to_pylist()
-        found = place.client(name).feature_extraction(texts)
-        assert np.array_equal(found, np.array(expected, np.float32))
+        answers = place.client(name).feature_extraction(texts)
+        assert np.array_equal(answers, np.array(expected, np.float32))
         one = place.client(name).feature_extraction(texts[1], normalize=True, truncate=True)
         assert np.array_equal(one, unit(expected[1])[None])
 
@@ -155,11 +148,11 @@ def test_guesses(place: Place) -> None:
     text, two = "私は[MASK]が好き。", "[MASK]は犬が[MASK]。"
     filler = MaskFiller.load(place.folders["encoder"])
     expected = [row["guesses"] for row in filler.predict(pa.table({"text": [text, two]})).to_pylist()]
-    found = place.client("encoder").fill_mask(text, top_k=3)
-    assert [(g.token, g.token_str, g.score) for g in found] == [
+    answers = place.client("encoder").fill_mask(text, top_k=3)
+    assert [(g.token, g.token_str, g.score) for g in answers] == [
         (g["id"], g["piece"], g["score"]) for g in expected[0][0][:3]
     ]
-    assert found[0].sequence == text.replace("[MASK]", expected[0][0][0]["piece"].removeprefix("##"))
+    assert answers[0].sequence == text.replace("[MASK]", expected[0][0][0]["piece"].removeprefix("##"))
     _, both = place.post("encoder.fill_mask", {"inputs": [text, two]})
     assert [guess["score"] for guess in both[0]] == [guess["score"] for guess in expected[0][0][:5]]
     assert [[guess["token"] for guess in mask] for mask in both[1]] == [[g["id"] for g in m[:5]] for m in expected[1]]

@@ -152,9 +152,9 @@ def test_the_deployment_client_queries_and_describes_each_model(service: Served,
     client = get_deploy_client(service.address)
     check_near(client.predict(endpoint=kind, inputs=body), {"predictions": expected})
     check_near(client.predict(endpoint=kind, inputs={"inputs": rows.to_dict("list")})["predictions"], expected)
-    found = client.get_endpoint(kind)
-    assert (found.name, found.endpoint_type, found.model.name) == (kind, kind, f"{kind}/1")
-    assert found.endpoint_url == f"{service.address}/endpoints/{kind}/invocations"
+    endpoint = client.get_endpoint(kind)
+    assert (endpoint.name, endpoint.endpoint_type, endpoint.model.name) == (kind, kind, f"{kind}/1")
+    assert endpoint.endpoint_url == f"{service.address}/endpoints/{kind}/invocations"
     assert [each.name for each in client.list_endpoints()] == list(KINDS)
 
 
@@ -211,7 +211,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("single", {"inputs": None}, "inputs must be a list of rows"),
     ("single", {"inputs": [["犬"]]}, "text: row 0 is not text"),
     ("single", {"inputs": ["犬", 1]}, "text: row 1 is not text"),
-    ("single", {"inputs": ["犬", None]}, "text: row 1 has no text"),
+    ("single", {"inputs": ["犬", None]}, "text: row 1 is not text"),
     ("single", {"inputs": ["犬", {"text": "犬"}]}, "inputs: row 0 must be an object with text"),
     ("single", {"inputs": {"text": ["犬"], "x": ["1"]}}, "no column 'x'; there are: text"),
     ("single", {"inputs": {"text": 1}}, "inputs: the value of each column must be a list"),

@@ -1,9 +1,6 @@
 """OpenAI's embeddings API: the vectors of the embedder with length 1, and errors in OpenAI's shape."""
 
 import base64
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +11,7 @@ import pytest
 
 from pipelines.inference.embedding import Embedder
 from pipelines.serving.catalogue import Catalogue, Source
-from tests.support import served, tiny
+from tests.support import raw_http, served, tiny
 
 TEXTS = ["私は犬が好き。", "", "映画の公開日が決定、監督が語る" * 20]
 
@@ -25,12 +22,9 @@ class Place(NamedTuple):
 
     def ask(self, path: str, body: Any = None) -> tuple[int, Any]:
         """Status and JSON of the answer: to a POST of a body, JSON or bytes, or to a GET."""
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        try:
-            with urllib.request.urlopen(self.address + path, data, timeout=60) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+        get = body is None
+        answer = raw_http.get(self.address, path) if get else raw_http.post(self.address, path, raw_http.encoded(body))
+        return answer.status, answer.json()
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +49,11 @@ def test_vectors_are_the_embedders(place: Place) -> None:
         for item, vector in zip(answer["data"], expected, strict=True):
             written = item["embedding"]
             if encoding == "base64":  # as OpenAI's client reads it
-                found = np.frombuffer(base64.b64decode(written), dtype="float32")
+                received = np.frombuffer(base64.b64decode(written), dtype="float32")
             else:
-                found = np.array(written, np.float32)
-            assert np.array_equal(found, vector)
-            assert np.linalg.norm(found) == pytest.approx(1, abs=1e-6)
+                received = np.array(written, np.float32)
+            assert np.array_equal(received, vector)
+            assert np.linalg.norm(received) == pytest.approx(1, abs=1e-6)
 
 
 def test_a_single_text(place: Place) -> None:

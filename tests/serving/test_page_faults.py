@@ -29,15 +29,6 @@ def address(models: Catalogue) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
-def tab(address: str, open_tab: Callable[[], Tab]) -> Iterator[Tab]:
-    page = open_tab()
-    page.open(address)
-    page.until("!document.getElementById('form').hidden")
-    yield page
-    assert page.problems(address) == []
-
-
 def answered(tab: Tab) -> None:
     tab.until(f"document.querySelectorAll('{CARDS}').length === 1")
 

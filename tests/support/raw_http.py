@@ -16,6 +16,11 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
+def encoded(body: Any) -> bytes:
+    """A body as JSON, or bytes as they are."""
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
 def post(address: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> Answer:
     return request("POST", address, path, body, {"Content-Type": "application/json"} | (headers or {}))
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +23,16 @@ WORKERS = 2
 
 def catalogue(models: dict[str, Path]) -> Catalogue:
     """A catalogue of the model folders, each as version 1 of its name."""
+    predictors = {name: Predictor.load(folder, threads=1) for name, folder in models.items()}
+    return of_predictors({registry.Version(name, 1, {}): predictor for name, predictor in predictors.items()})
+
+
+def of_predictors(models: Mapping[registry.Version, Predictor]) -> Catalogue:
+    """A catalogue of versions, each with its predictor."""
     pool, opened = ThreadPoolExecutor(WORKERS), Catalogue()
     opened._models = {
-        name: ServedModel(name, registry.Version(name, 1, {}), predictor, RowBatcher(predictor, pool, WORKERS), 0.0)
-        for name, predictor in ((name, Predictor.load(folder, threads=1)) for name, folder in models.items())
+        version.name: ServedModel(version.name, version, predictor, RowBatcher(predictor, pool, WORKERS), 0.0)
+        for version, predictor in models.items()
     }
     return opened
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 
 from pipelines.core.errors import InputError
-from pipelines.serving import schemas
+from pipelines.serving import request_bodies, schemas
 from pipelines.serving.answering import respond
 from pipelines.serving.catalogue import NAME, Catalogue, Source
 from pipelines.serving.protocols import plain
@@ -59,7 +59,7 @@ async def _put(catalogue: Catalogue, name: str, request: Request) -> schemas.Mod
     try:
         body = NewModel.model_validate_json(await request.body())
     except ValidationError as error:
-        raise InputError(plain.sentence(error)) from None
+        raise InputError(request_bodies.sentence(error)) from None
     if "=" in body.source:
         raise InputError("source: a registered model is expected; folders are named when the service starts")
     await asyncio.to_thread(catalogue.add, name, Source.parse(body.source, body.runtime))

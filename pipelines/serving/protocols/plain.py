@@ -10,14 +10,13 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from pipelines.core.errors import InputError
-from pipelines.serving import answering, refusals, schemas
+from pipelines.serving import answering, refusals, request_bodies, schemas
 from pipelines.serving.answering import respond
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
 
 PREFIXES = ("/predict", "/models", "/model", "/health")
-KEY = 40  # the most characters of an unknown key in an error, since the key may be long
 JSON = "application/json"
 PROBLEM: dict[int | str, dict[str, Any]] = {
     404: {"model": schemas.Problem, "description": "No model with this name is served."},
@@ -112,14 +111,7 @@ def parsed(body: bytes) -> schemas.Request:
     try:
         return schemas.Request.model_validate_json(body)
     except ValidationError as error:
-        raise InputError(sentence(error)) from None
-
-
-def sentence(error: ValidationError) -> str:
-    """The first error of a body: its place and what is wrong there."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part)[:KEY] for part in first["loc"])
-    return f"{place or 'the body'}: {first['msg']}"
+        raise InputError(request_bodies.sentence(error)) from None
 
 
 def columns(rows: list[schemas.Row], inputs: Sequence[str] = ()) -> dict[str, list[Any]]:
