@@ -61,8 +61,9 @@ class Load:
         self.idle: list[Connection] = []
 
     async def connected(self) -> Connection:
-        if self.idle:
-            return self.idle.pop()
+        while self.idle:
+            if not (connection := self.idle.pop()).transport.is_closing():  # servers close idle connections
+                return connection
         _, connection = await asyncio.get_running_loop().create_connection(Connection, self.host, self.port)
         return connection
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from pipelines.core import paths, threads
-from pipelines.export import int8_layers, onnx_export
+from pipelines.export import onnx_export
 from pipelines.inference import runtimes
 
 ROWS, LENGTH, BATCH = 96, 24, 8
@@ -33,8 +33,7 @@ def main() -> None:
     torch.manual_seed(1)
     claims = []
     for run in options.runs:
-        stored = runtimes.Torch(options.folder / paths.model(run))
-        native = runtimes.Torch.of(int8_layers.exact(stored.model), stored.task)
+        native = runtimes.Torch(options.folder / paths.model(run))
         exported = runtimes.Onnx(options.folder / paths.onnx(run))
         differences = apart(native, exported)
         for name, values in differences.items():

@@ -135,14 +135,11 @@ def compared(
         port = str(free_port())
         addresses[kind] = f"http://127.0.0.1:{port}"
         if kind in ("plain", "lean"):
-            words = [sys.executable, "-m", "uvicorn", f"serve_peers:{kind}", "--app-dir", "benchmarks"]
+            words = [sys.executable, "-m", "uvicorn", "--factory", f"serve_peers:{kind}", "--app-dir", "benchmarks"]
             words += ["--port", port, "--log-level", "warning", "--no-access-log"]
-            health = f"{addresses[kind]}/openapi.json"
         else:
-            words, health = (
-                [*bertline, "--port", port, *(["--ray"] if "Ray" in kind else [])],
-                f"{addresses[kind]}/health",
-            )
+            words = [*bertline, "--port", port, *(["--ray"] if "Ray" in kind else [])]
+        health = f"{addresses[kind]}/health"
         started[kind] = servers.enter_context(running(*words, health=health, MODEL=str(folder)))
     rates: dict[tuple[str, int], list[float]] = {}
     direct: list[float] = []

@@ -1,7 +1,7 @@
 """The services that benchmarks/serve.py compares with: what a user would write in ten lines, and the leanest one.
 
-    MODEL=FOLDER uvicorn serve_peers:plain --app-dir benchmarks
-    MODEL=FOLDER uvicorn serve_peers:lean --app-dir benchmarks
+    MODEL=FOLDER uvicorn --factory serve_peers:plain --app-dir benchmarks
+    MODEL=FOLDER uvicorn --factory serve_peers:lean --app-dir benchmarks
 
 Both take the body of `POST /predict` and answer with labels and scores. Neither has limits, keys, deadlines, counts or
 other protocols, and neither refuses a request.
@@ -44,8 +44,13 @@ def answers(predictor: Predictor, texts: list[str]) -> list[dict[str, Any]]:
     return [{"label": row["label"], "score": row["score"]} for row in predictions]
 
 
-def _plain() -> FastAPI:
+def plain() -> FastAPI:
+    """A thread for each request, and one call of the model for each."""
     predictor, api = Predictor.load(Path(os.environ["MODEL"])), FastAPI()
+
+    @api.get("/health")
+    def health() -> dict[str, bool]:
+        return {"ok": True}
 
     @api.post("/predict")
     def predict(request: Rows) -> dict[str, Any]:
@@ -54,7 +59,7 @@ def _plain() -> FastAPI:
     return api
 
 
-def _lean() -> Starlette:
+def lean() -> Starlette:
     """One process, requests batched as they come, ONNX Runtime without spinning threads."""
     predictor = Predictor.load(Path(os.environ["MODEL"]), threads=1)
     pool, queue = ThreadPoolExecutor(THREADS), asyncio.Queue[tuple[list[str], asyncio.Future[Any]]]()
@@ -85,8 +90,8 @@ def _lean() -> Starlette:
         for task in workers:
             task.cancel()
 
-    return Starlette(routes=[Route("/predict", predict, methods=["POST"])], lifespan=lifespan)
+    async def health(_: Request) -> Response:
+        return Response("{}", media_type="application/json")
 
-
-if __name__ != "__main__" and "MODEL" in os.environ:
-    plain, lean = _plain(), _lean()
+    routes = [Route("/health", health), Route("/predict", predict, methods=["POST"])]
+    return Starlette(routes=routes, lifespan=lifespan)

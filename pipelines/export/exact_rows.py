@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipelines.export import int8_layers
-from pipelines.inference.runtimes import ALONE, ANY, PAIRS
+from pipelines.inference.runtimes import ANY, PAIRS
 from pipelines.models.quantization import matrices
 
 
@@ -67,6 +66,4 @@ def _has_matrix(layer: nn.Module) -> bool:
 
 def batching(model: nn.Module) -> str:
     """The batches that keep the rows of the exported model exact; see pipelines.inference.runtimes."""
-    if any(isinstance(part, int8_layers.Dynamic) for part in model.modules()):
-        return ALONE  # the range of a layer's inputs is that of the whole batch
     return PAIRS if any(isinstance(part, nn.RNNBase) for part in model.modules()) else ANY

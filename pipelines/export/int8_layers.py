@@ -1,7 +1,7 @@
 """The int8 layers of a model in ONNX: the same integers, in operators that ONNX Runtime fuses.
 
 ONNX Runtime's own quantizer would round the exported floats again; here the export keeps the integers of the model
-folder. Weights are int8, inputs uint8. On CPUs without VNNI their product saturates: see `onnx_precise`.
+folder. Weights are int8, inputs uint8. If inputs have 8 bits, products saturate on CPUs without VNNI: `onnx_precise`.
 """
 
 import copy
@@ -12,8 +12,6 @@ import torch
 from torch import nn
 
 from pipelines.models.quantization import int8, matrices, qdq
-
-STEPS = 255  # between the least and the greatest uint8
 
 
 class _Linear(nn.Module):
@@ -34,36 +32,24 @@ class _Linear(nn.Module):
 
 
 class Dynamic(_Linear):
-    """A linear layer as DynamicQuantizeLinear and MatMulInteger: each batch sets the range of its inputs."""
+    """An `Int8Linear` as QuantizeLinear and MatMulInteger: each token sets the range of its inputs."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        numbers, step, zero = torch.onnx.ops.symbolic_multi_out(
-            "DynamicQuantizeLinear",
-            (x,),
-            dtypes=(torch.uint8, torch.float32, torch.uint8),
-            shapes=(x.shape, (), ()),
-        )
-        shape = (*x.shape[:-1], self.weight.shape[1])
-        sums = torch.onnx.ops.symbolic("MatMulInteger", (numbers, self.weight, zero), dtype=torch.int32, shape=shape)
-        return self.plus_bias(sums.float() * (step * self.scale))
-
-
-class Exact(nn.Module):
-    """The computation of `Dynamic` in torch's floats. torch's int8 kernel is less exact on CPUs that saturate."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None
+    one: torch.Tensor
+    middle: torch.Tensor
 
     def __init__(self, layer: int8.Int8Linear) -> None:
-        super().__init__()
-        self.register_buffer("weight", layer.weight.float() * layer.scale[:, None])
-        self.register_buffer("bias", layer.bias)
+        super().__init__(layer)
+        self.register_buffer("one", torch.tensor(1.0))
+        self.register_buffer("middle", torch.tensor(int8.MIDDLE_INPUT, dtype=torch.uint8))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        low, high = x.amin().clamp(max=0), x.amax().clamp(min=0)
-        step = ((high - low) / STEPS).clamp(min=1e-8)
-        near = torch.fake_quantize_per_tensor_affine(x, step, torch.round(-low / step).int(), 0, STEPS)
-        return nn.functional.linear(near, self.weight, self.bias)
+        step = x.abs().amax(dim=-1, keepdim=True).clamp(min=int8.LEAST) / int8.MOST_INPUT
+        rounding = (x / step, self.one, self.middle)
+        numbers = torch.onnx.ops.symbolic("QuantizeLinear", rounding, dtype=torch.uint8, shape=x.shape)
+        product = (numbers, self.weight, self.middle)
+        shape = (*x.shape[:-1], self.weight.shape[1])
+        sums = torch.onnx.ops.symbolic("MatMulInteger", product, dtype=torch.int32, shape=shape)
+        return self.plus_bias(sums.float() * self.scale * step)
 
 
 class Static(_Linear):
@@ -100,11 +86,6 @@ def is_rounded(model: nn.Module) -> bool:
 def exportable(model: nn.Module) -> nn.Module:
     """`model` with its int8 linear layers as ONNX operators; embeddings stay as they are."""
     return _with(model, {int8.Int8Linear: Dynamic, qdq.QdqLinear: Static})
-
-
-def exact(model: nn.Module) -> nn.Module:
-    """`model` with int8 linear layers computed in floats: the logits that its export should give on any CPU."""
-    return _with(model, {int8.Int8Linear: Exact})
 
 
 def _with(model: nn.Module, forms: dict[type[nn.Module], Callable[[Any], nn.Module]]) -> nn.Module:

@@ -94,13 +94,11 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
 def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
     """The largest difference of a logit on random rows of several lengths, some of them padded.
 
-    If the model has int8 layers, each shape counts with its median row instead of its worst, and torch computes those
-    layers in floats (`int8_layers.exact`). Float noise rounds a number midway between two steps up or down, and this
-    changes the rest of its row. torch differs from itself as much if its embeddings get noise of 1e-6
-    (benchmarks/rounding.py).
+    If the model has int8 layers, each shape counts with its median row instead of its worst. Float noise rounds a
+    number midway between two steps up or down, and this changes the rest of its row. torch differs from itself as much
+    if its embeddings get noise of 1e-6 (benchmarks/rounding.py).
     """
     of_rows = np.median if int8_layers.is_rounded(native.model) else np.max
-    native = runtimes.Torch.of(int8_layers.exact(native.model), native.task)
     return float(np.max([of_rows(_differences(native, exported, rows, length)) for rows, length in SHAPES]))
 
 

@@ -2,7 +2,8 @@
 
 An x86 CPU without VNNI adds two products of a uint8 and an int8 in 16 bits, so sums above 32,767 are cut off. Products
 of two uint8 use a slower but exact instruction. The values of the weights stay the same. ONNX Runtime has an option
-for this (`session.x64quantprecision`), but it fails if two layers share a weight (1.31.1).
+for this (`session.x64quantprecision`), but it fails if two layers share a weight (1.31.1). The layers of
+`int8_layers.Dynamic` stay as they are: their inputs have 7 bits, and two products fit into 16 bits.
 """
 
 from pathlib import Path
@@ -21,13 +22,16 @@ def model(path: Path) -> bytes:
 
     proto = onnx.load(path)
     weights = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.data_type == onnx.TensorProto.INT8}
-    taken = {}
+    eight_bits = {node.output[0] for node in proto.graph.node if node.op_type == "DynamicQuantizeLinear"}
+    shifted = {}
     for node in proto.graph.node:
         at = WEIGHT_OF.get(node.op_type)
         if at is None or node.input[at] not in weights:
             continue
+        if node.op_type == "MatMulInteger" and node.input[0] not in eight_bits:
+            continue
         name = node.input[at]
-        taken[name] = True
+        shifted[name] = True
         per_row = node.op_type == "DequantizeLinear"
         zero = np.full(weights[name].dims[1] if per_row else (), MIDDLE, np.uint8)
         zero_name = f"{name}.zero.{node.op_type}"
@@ -35,7 +39,7 @@ def model(path: Path) -> bytes:
             proto.graph.initializer.append(onnx.numpy_helper.from_array(zero, zero_name))
         node.input.extend([""] * (ZERO_OF[node.op_type] + 1 - len(node.input)))
         node.input[ZERO_OF[node.op_type]] = zero_name
-    for name in taken:
+    for name in shifted:
         _shift(weights[name])
     return bytes(proto.SerializeToString())
 

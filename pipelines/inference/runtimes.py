@@ -60,6 +60,7 @@ class Torch:
         self.model.to(self.device)
         self.token_types = backbones.takes_types(self.model)
         self.vocab_size = int(backbones.encoder(self.model).config.vocab_size)
+        # in a batch, the last bits of a float may round an input of an int8 layer to another step
         self.batching = ALONE if any(isinstance(part, int8.Int8Linear) for part in self.model.modules()) else ANY
 
     def logits(self, inputs: Inputs) -> np.ndarray:

@@ -41,8 +41,9 @@ def application(catalogue: Catalogue, keys: Keys | None = None, hosts: tuple[str
     api.add_middleware(RequireHost, names=hosts, refusals=refusals)
     api.add_middleware(Counted, metrics=metrics)
     api.include_router(metrics.routes())
-    for protocol in protocols:
-        api.include_router(protocol.routes(catalogue))
+    # routes of their own are matched faster than included routers, and the first ones fastest
+    routes = [route for protocol in protocols for route in protocol.routes(catalogue).routes]
+    api.router.routes.extend(sorted(routes, key=lambda route: route.methods != {"POST"}))
 
     @api.get("/docs", include_in_schema=False)
     async def docs() -> Any:

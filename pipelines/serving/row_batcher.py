@@ -13,12 +13,13 @@ from pipelines.inference.predictor import Predictor
 from pipelines.serving.admission import FairQueue, Part, Speed
 
 BATCH_SECONDS = 0.025  # the time that one batch should take; it bounds how long a new request waits for a worker
+TRIED_ROWS = 16  # rows of the batch that is timed when a model is opened, beside one row alone
 SEQUENCE = 16  # the cost of a sequence besides its characters
 ENCODED = 50  # characters that are encoded in the time that the model takes for one
-WARM_UP = 3  # predictions when a model is opened
+TRIES = 3  # predictions of each batch that is timed
 LEAST_BUDGET, MOST_BUDGET = 64, 4096  # the cost of one batch
 
-# a text that the first rate is measured with; models of kind fill_mask need a [MASK], which is plain text for others
+# a text that the first batches are timed with; models of kind fill_mask need a [MASK], which is plain text for others
 TYPICAL = "新型スマートフォンの[MASK]開始、五色展開で登場"
 
 Prediction = dict[str, object]
@@ -37,8 +38,9 @@ class RowBatcher:
     def __init__(self, predictor: Predictor, pool: Executor, workers: int) -> None:
         self.predictor, self.pool = predictor, pool
         self.speed = Speed(workers)
-        self.queue = FairQueue(self._first_rate())
-        self.budget = self._new_budget()
+        one, several = self._timed(1), self._timed(TRIED_ROWS)
+        self.queue = FairQueue(self.speed.add(*several))
+        self.budget = budget(one, several)
         self.rows = self.batches = 0  # answered so far
         self.seconds = 0.0  # of all workers in batches
         self._idle = workers
@@ -104,7 +106,6 @@ class RowBatcher:
         self.batches += 1
         self.seconds += seconds
         self.queue.rate = self.speed.add(sum(part.cost for part in parts), seconds)
-        self.budget = self._new_budget()
 
     async def _each_alone(self, parts: list[Part], error: Exception) -> None:
         """Run parts one by one after their batch failed, so that one row fails no other request."""
@@ -131,22 +132,28 @@ class RowBatcher:
             raise ModelError(str(error)) from error
         return self.predictor.decode(rows, encoded, outputs).to_pylist()
 
-    def _first_rate(self) -> float:
-        """The rate that a row of a typical length runs at, which also warms the model up."""
+    def _timed(self, count: int) -> tuple[int, float]:
+        """The cost of `count` rows of a typical length, and the seconds of a batch of them; also warms the model up."""
         task = self.predictor.task
-        columns = {
-            name: [[TYPICAL] * len(task.labels)] if name == "choices" else [TYPICAL] for name in INPUTS[task.kind]
-        }
-        rows, seconds = pa.RecordBatch.from_pydict(columns), []
-        for _ in range(WARM_UP):
+        row = {name: [TYPICAL] * len(task.labels) if name == "choices" else TYPICAL for name in INPUTS[task.kind]}
+        rows = pa.RecordBatch.from_pylist([row] * count)
+        seconds = []
+        for _ in range(TRIES):
             start = time.perf_counter()
             self.predictor.predict(rows)
             seconds.append(time.perf_counter() - start)
-        return self.speed.add(sum(costs(rows, self.predictor)), min(seconds))
+        return sum(costs(rows, self.predictor)), min(seconds)
 
-    def _new_budget(self) -> int:
-        in_time = int(self.queue.rate / self.speed.workers * BATCH_SECONDS)
-        return min(max(in_time, LEAST_BUDGET), MOST_BUDGET)
+
+def budget(one: tuple[int, float], several: tuple[int, float]) -> int:
+    """The cost of a batch that takes BATCH_SECONDS, given cost and seconds of a row alone and of several rows.
+
+    It is not measured again while requests are answered: on a busy machine smaller batches would follow, whose constant
+    part makes the model slower still. A batch takes at least three times its constant part.
+    """
+    per_cost = max((several[1] - one[1]) / (several[0] - one[0]), 1e-9)
+    constant = max(one[1] - per_cost * one[0], 0.0)
+    return int(min(max(max(BATCH_SECONDS - constant, 2 * constant) / per_cost, LEAST_BUDGET), MOST_BUDGET))
 
 
 def costs(rows: pa.RecordBatch, predictor: Predictor) -> list[int]:

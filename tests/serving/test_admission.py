@@ -18,7 +18,7 @@ from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import admission, problems
 from pipelines.serving.admission import BusyError, FairQueue, Speed
-from pipelines.serving.row_batcher import WARM_UP, ModelError, RowBatcher
+from pipelines.serving.row_batcher import LEAST_BUDGET, MOST_BUDGET, TRIES, ModelError, RowBatcher, budget
 from tests.support import raw_http, served, tiny
 
 TEXTS = ["犬", "映画の公開日が決定", "試合は延長の末に決着した。" * 3, "a b c"]
@@ -136,12 +136,50 @@ def test_a_long_request_runs_in_parts_and_keeps_its_order(folder: Path, monkeypa
         return encode(rows)
 
     monkeypatch.setattr(predictor, "encode", counted)
-    rows = batch(*(f"{number}" + "犬" * 50 for number in range(40)))
+    rows = batch(*(f"{number}" + "犬" * 50 for number in range(200)))
     predictions = run(predictor, lambda batcher: batcher.predict(rows))
-    del sizes[:WARM_UP]
-    assert sum(sizes) == 40
+    del sizes[: 2 * TRIES]
+    assert sum(sizes) == 200
     assert len(sizes) > 1, sizes
     assert [row["label"] for row in predictions] == predictor.predict(rows).column("label").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("constant", "per_cost", "expected"),
+    [
+        (0.001, 1e-5, 2400),  # 25 ms, of which 1 are constant
+        (0.050, 1e-4, 1000),  # the constant part is a third
+        (0.001, 1e-3, LEAST_BUDGET),
+        (0.0, 1e-7, MOST_BUDGET),
+    ],
+)
+def test_the_budget_is_what_runs_in_a_batch(constant: float, per_cost: float, expected: int) -> None:
+    one, several = ((cost, constant + per_cost * cost) for cost in (40, 640))
+    assert budget(one, several) == pytest.approx(expected, abs=1)
+
+
+def test_the_budget_of_a_model_whose_times_are_noise_is_the_largest() -> None:
+    assert budget((40, 0.002), (640, 0.001)) == MOST_BUDGET
+
+
+def test_requests_share_batches_although_the_machine_is_busy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch waits for the machine, whatever it holds."""
+    predictor, sizes = Predictor.load(folder), list[int]()
+    encode = predictor.encode
+
+    def delayed(rows: pa.RecordBatch) -> pa.RecordBatch:
+        time.sleep(0.03)
+        sizes.append(rows.num_rows)
+        return encode(rows)
+
+    async def together(batcher: RowBatcher) -> None:
+        monkeypatch.setattr(predictor, "encode", delayed)
+        for _ in range(5):
+            await asyncio.gather(*(batcher.predict(batch("犬と映画")) for _ in range(40)))
+
+    run(predictor, together)
+    assert sum(sizes) == 200
+    assert len(sizes) <= 40, sizes
 
 
 def test_a_row_that_fails_fails_no_other_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """dynamic_int8: int8 linear layers and embeddings; inputs are quantized at run time, and nothing is trained.
 
 Zafrir et al. 2019 (Q8BERT) compare with it as "dynamic quantization". Linear layers and embeddings shrink to about a
-quarter of their bytes. The speed depends on the CPU: int8 is fast with VNNI. The inputs of a layer are quantized by the
-range of the whole batch, so the prediction for a row may depend on the other rows of its batch. `static_int8` and
-`q8bert` avoid this.
+quarter of their bytes. The speed depends on the CPU: int8 is fast with VNNI. Departure: the inputs of a layer are
+quantized token by token (Yao et al. 2022, ZeroQuant), not by the range of the whole batch. So the prediction for a row
+does not depend on the other rows.
 """
 
 from typing import Any

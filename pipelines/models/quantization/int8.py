@@ -1,7 +1,10 @@
 """Linear layers and embeddings with int8 weights; activations are quantized at run time.
 
-Weights are symmetric per output channel or word: w = q * scale with q in [-127, 127]. torch's own kernel quantizes the
-inputs of linear layers at run time (dynamic quantization: Zafrir et al. 2019, section 3).
+Weights are symmetric per output channel or word: w = q * scale with q in [-127, 127]. The inputs of a linear layer are
+quantized at run time (dynamic quantization: Zafrir et al. 2019, section 3), each token by its own largest magnitude
+(Yao et al. 2022, ZeroQuant, section 4.2: "token-wise"). So the result for a token does not depend on other tokens.
+
+Inputs have 7 bits, q in [-63, 63]: x86 CPUs without VNNI add two products in 16 bits, and products of 8 bits saturate.
 """
 
 import warnings
@@ -11,10 +14,12 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from pipelines.core import cpu
 from pipelines.models.quantization import matrices
 
 MOST = 127  # the largest magnitude of an int8 weight
+MOST_INPUT = 63  # the largest magnitude of an input of 7 bits
+MIDDLE_INPUT = 64  # the uint8 that stands for an input of 0
+LEAST = 1e-8  # the smallest range: that of a row of zeros
 
 
 def rounded(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -24,11 +29,11 @@ def rounded(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 def scales(weight: torch.Tensor) -> torch.Tensor:
     """The scale of each row of a weight (N, K), (N,): the largest magnitude of the row becomes 127."""
-    return weight.abs().amax(dim=1).clamp(min=1e-8) / MOST
+    return weight.abs().amax(dim=1).clamp(min=LEAST) / MOST
 
 
 class Int8Linear(nn.Module):
-    """A linear layer (.., K) to (.., N) whose (N, K) weight is int8 with one scale per row."""
+    """A linear layer (.., K) to (.., N) whose (N, K) weight is int8 with one scale per row, and its inputs 7 bits."""
 
     weight: torch.Tensor
     scale: torch.Tensor
@@ -52,8 +57,10 @@ class Int8Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self._packed is None:
             self._packed = self._pack()
-        # reduce_range: inputs in 128 steps, so that sums of two products fit into int16
-        return torch.ops.quantized.linear_dynamic(x, self._packed, reduce_range=cpu.saturates())
+        step = x.abs().amax(dim=-1, keepdim=True).clamp(min=LEAST) / MOST_INPUT
+        kernel = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+        product = kernel(x / step, 1.0, MIDDLE_INPUT, self._packed) * step
+        return product if self.bias is None else product + self.bias
 
     def _pack(self) -> Any:
         """The weight as torch's int8 kernel reads it."""
@@ -62,7 +69,7 @@ class Int8Linear(nn.Module):
             # torch 2.13 deprecates quantized tensors, but they are the only way to call this kernel
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
             quantized = torch._make_per_channel_quantized_tensor(self.weight, self.scale.double(), points, 0)
-        return torch.ops.quantized.linear_prepack(quantized, self.bias)
+        return torch.ops.quantized.linear_prepack(quantized, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_packed": None}  # the packed form depends on the CPU

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from pipelines.checkpoints import formats
@@ -17,7 +18,7 @@ from tests.support.quantizing import quantized, teacher
 
 pytestmark = pytest.mark.slow
 OPERATORS = {
-    "dynamic_int8": {"DynamicQuantizeLinear", "MatMulInteger"},
+    "dynamic_int8": {"QuantizeLinear", "MatMulInteger"},
     "static_int8": {"QuantizeLinear", "DequantizeLinear"},
     "q8bert": {"QuantizeLinear", "DequantizeLinear"},
 }
@@ -52,8 +53,8 @@ def test_int8_layers_are_exported_with_their_integers(
     check_that_a_row_may_be_off_but_not_most(native, checkout / "onnx")
     if family == "bert":
         check_that_it_is_less_than_a_third_as_large(checkout)
-    if method == "dynamic_int8":
-        check_that_weights_become_unsigned_where_products_saturate(checkout / "onnx", shares=family == "albert")
+    if method == "static_int8":
+        check_that_weights_become_unsigned_where_products_saturate(checkout / "onnx")
 
 
 def check_that_a_row_may_be_off_but_not_most(native: runtimes.Torch, out: Path) -> None:
@@ -67,18 +68,51 @@ def check_that_it_is_less_than_a_third_as_large(place: Path) -> None:
     assert size <= 0.3 * formats.weights(place / "teacher").stat().st_size
 
 
-def check_that_weights_become_unsigned_where_products_saturate(out: Path, shares: bool) -> None:
+def check_that_weights_become_unsigned_where_products_saturate(out: Path) -> None:
     """The numbers stay, each 128 higher, and every layer is told so."""
     path = out / runtimes.ONNX_FILE
     before, after = onnx.load(path).graph, onnx.load_from_string(onnx_precise.model(path)).graph
     old, new = (
         {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer} for graph in (before, after)
     )
-    nodes = [node for node in after.node if node.op_type == "MatMulInteger"]
-    apart = len({node.input[1] for node in nodes})
-    assert apart > 5
-    assert (len(nodes) > apart) == shares
+    nodes = [node for node in after.node if node.op_type == "DequantizeLinear" and node.input[0] in new]
+    assert len(nodes) > 5
     for node in nodes:
-        weight, zero = (new[node.input[i]] for i in (1, 3))
+        weight, zero = (new[node.input[i]] for i in (0, 2))
         assert weight.dtype == zero.dtype == np.uint8
-        assert (weight.astype(int) - zero).tolist() == old[node.input[1]].tolist()
+        assert (weight.astype(int) - zero).tolist() == old[node.input[0]].tolist()
+
+
+def test_weights_change_only_where_inputs_have_eight_bits(tmp_path: Path) -> None:
+    """A layer as exports had it once, whose inputs have 8 bits, and one whose inputs have 7."""
+    rng = np.random.default_rng(0)
+    tensors = {
+        "weight": rng.integers(-127, 128, (32, 4), np.int8),
+        "other": rng.integers(-127, 128, (32, 4), np.int8),
+        "one": np.float32(1),
+        "middle": np.uint8(64),
+    }
+    nodes = [
+        onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["numbers", "step", "zero"]),
+        onnx.helper.make_node("MatMulInteger", ["numbers", "weight", "zero"], ["eight"]),
+        onnx.helper.make_node("QuantizeLinear", ["x", "one", "middle"], ["few"]),
+        onnx.helper.make_node("MatMulInteger", ["few", "other", "middle"], ["seven"]),
+    ]
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["rows", 32])
+    sums = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT32, None) for name in ("eight", "seven")]
+    initial = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in tensors.items()]
+    graph = onnx.helper.make_graph(nodes, "layers", [x], sums, initial)
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10),
+        tmp_path / "model.onnx",
+    )
+    precise = onnx_precise.model(tmp_path / "model.onnx")
+    types = {tensor.name: tensor.data_type for tensor in onnx.load_from_string(precise).graph.initializer}
+    assert (types["weight"], types["other"]) == (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
+    few = rng.integers(-63, 64, (5, 32)).astype(np.float32)
+    eight, seven = onnxruntime.InferenceSession(precise).run(None, {"x": few})
+    assert seven.tolist() == (few.astype(int) @ tensors["other"].astype(int)).tolist()
+    low, high = few.min(), few.max()
+    step = (high - low) / np.float32(255)
+    numbers = np.rint(few / step) + np.rint(-low / step) - np.rint(-low / step)
+    assert eight == pytest.approx(numbers @ tensors["weight"].astype(int), abs=400), "halves may round either way"

@@ -30,6 +30,27 @@ def test_a_dynamic_layer_is_near_the_layer_it_was_made_of(bias: bool) -> None:
     assert ("bias" in rounded.state_dict()) == bias
 
 
+def test_a_dynamic_layer_rounds_each_token_by_its_own_range() -> None:
+    torch.manual_seed(0)
+    linear, x = nn.Linear(16, 5), torch.randn(2, 3, 16) * torch.tensor([0.1, 1.0, 50.0])[:, None]
+    x[0, 1] = 0
+    layer = int8.Int8Linear.of(linear)
+    step = np.maximum(np.abs(x.numpy()).max(axis=-1, keepdims=True), 1e-8) / np.float32(63)
+    sums = np.rint(x.numpy() / step) @ layer.weight.numpy().T.astype(np.float64)
+    expected = sums * layer.scale.numpy() * step + linear.bias.detach().numpy()
+    assert layer(x).numpy() == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    alone = torch.stack([torch.stack([layer(token[None])[0] for token in row]) for row in x])
+    assert torch.equal(layer(x), alone), "no bit depends on the other tokens"
+
+
+def test_products_of_a_dynamic_layer_do_not_saturate() -> None:
+    """The largest weights and inputs: two products of 8 bits would not fit into 16 bits."""
+    linear, x = nn.Linear(64, 2, bias=False), torch.ones(1, 64)
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[1.0], [-1.0]]).expand(2, 64))
+    assert int8.Int8Linear.of(linear)(x).tolist() == [[pytest.approx(64.0), pytest.approx(-64.0)]]
+
+
 @given(st.floats(-100, 100), st.floats(-100, 100))
 def test_a_range_holds_its_ends_and_zero_exactly(first: float, second: float) -> None:
     low, high = min(first, second), max(first, second)
