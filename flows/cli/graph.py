@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.arguments import group
+from flows.cli.panels import COMPARE, LOOK_AFTER, MAKE, listed
 from pipelines.core import params
 from pipelines.core.errors import UsageError
 from pipelines.graph import checking
@@ -15,7 +16,7 @@ SHOWN = 20  # problems of params.yaml, if there are several
 Targets = Annotated[list[str] | None, typer.Argument(help="stages, such as finetune@livedoor; all if none")]
 
 
-@cli.command()
+@cli.command(**listed(MAKE, "bertline check"))
 def check() -> None:
     """Check params.yaml: its keys and names, and the files, columns and splits that it names."""
     sections = checking.check()
@@ -32,14 +33,14 @@ def check() -> None:
     print(f"params.yaml: {sum(map(len, sections.values()))} entries, all well-formed")
 
 
-@cli.command()
+@cli.command(**listed(MAKE, "bertline use params/livedoor.yaml"))
 def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml")], force: bool = False) -> None:
     """Make FILE the active params.yaml; refuses to overwrite edits that are saved nowhere else."""
     checking.activate(file, force)
     print(f"{params.FILE} is {file} now; `dvc repro` brings the graph up to date")
 
 
-@cli.command("run")
+@cli.command("run", **listed(MAKE, "bertline run", "bertline run finetune@headlines --dry"))
 def run_graph(
     targets: Targets = None,
     jobs: Annotated[int, typer.Option(min=0, help="stages at the same time; 0: as many as resources allow")] = 0,
@@ -56,7 +57,7 @@ def run_graph(
     print(f"{len(ran)} stages ran" if ran else "nothing to do")
 
 
-@cli.command()
+@cli.command(**listed(LOOK_AFTER, "bertline why finetune@headlines"))
 def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")]) -> None:
     """Print why STAGE would run, or why not: the params and files that changed, and what imports them."""
     from pipelines.graph import why as reasons
@@ -64,7 +65,7 @@ def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")])
     print("\n".join(reasons.why(stage)))
 
 
-@cli.command()
+@cli.command(**listed(COMPARE, "bertline table"))
 def table() -> None:
     """Print every run's score and size, and how fast it is on this machine."""
     from pipelines.reports import report_folder

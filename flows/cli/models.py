@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from flows.cli.arguments import REFUSED, AsJson, Name, Reason, group, print_answer
+from flows.cli.panels import DECIDE, MAKE, listed
 from flows.local import prefect_settings
 from pipelines.core import paths
 from pipelines.core.errors import UsageError, printable
@@ -14,7 +15,7 @@ from pipelines.graph import checking
 cli = group()
 
 
-@cli.command()
+@cli.command(**listed(MAKE, "bertline retrain headlines"))
 def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of promote; all if none")] = None) -> None:
     """Bring the graph up to date and register the challengers."""
     prefect_settings.before_a_flow(names or [], "promote")
@@ -24,7 +25,9 @@ def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of p
         print(f"{version} is the challenger")
 
 
-@cli.command()
+@cli.command(
+    **listed(DECIDE, "bertline promote headlines", 'bertline promote headlines --version 3 --reason "the March rows"')
+)
 def promote(
     name: Name,
     version: Annotated[int | None, typer.Option(min=1, help="a version other than the challenger")] = None,
@@ -42,7 +45,7 @@ def promote(
         raise typer.Exit(REFUSED)
 
 
-@cli.command()
+@cli.command(**listed(DECIDE, "bertline rollback headlines", "bertline rollback headlines --to 1"))
 def rollback(
     name: Name,
     to: Annotated[int | None, typer.Option(help="a former champion; by default the last one before this")] = None,
@@ -55,7 +58,7 @@ def rollback(
     print(f"{run(name, to, reason)} is the champion again")
 
 
-@cli.command()
+@cli.command(**listed(DECIDE, "bertline history headlines", "bertline history headlines --at 2026-11-23T09:00"))
 def history(
     name: Name,
     at: Annotated[str, typer.Option(help="a time, such as 2026-11-23T09:00; UTC unless it names a zone")] = "",
@@ -68,7 +71,7 @@ def history(
     print_answer(record, as_json, plain)
 
 
-@cli.command()
+@cli.command(**listed(DECIDE, "bertline lineage model headlines@champion", "bertline lineage data 8e5f6fd8"))
 def lineage(
     what: Annotated[Literal["model", "data"], typer.Argument(help="a model, or data")],
     which: Annotated[str, typer.Argument(help="NAME@champion or NAME/3; or an md5 from dvc.lock, or its first digits")],

@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 import typer
 
 from flows.cli.arguments import REFUSED, group
+from flows.cli.panels import MAKE, listed
 from flows.local import prefect_settings
 
 cli = group()
 
 
-@cli.command()
+@cli.command(**listed(MAKE, "bertline tune headlines"))
 def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml")]) -> None:
     """Search for better params of a finetune entry; an interrupted search continues where it stopped."""
     prefect_settings.before_a_flow([run], "tune")
@@ -22,7 +23,7 @@ def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yam
     print(f"the best params; put them into finetune.{run}:\n{tuning_page.best(trials)}", end="")
 
 
-@cli.command()
+@cli.command(**listed(MAKE, "bertline compress headlines --max-loss 1.0 --target latency"))
 def compress(
     run: Annotated[str, typer.Argument(help="the teacher that compress entries of params.yaml name")],
     max_loss: Annotated[float, typer.Option(min=0, help="points that a result may score below the teacher")] = 1.0,
