@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.arguments import group
-from flows.cli.panels import COMPARE, LOOK_AFTER, MAKE, listed
+from flows.cli.panels import LOOK_AFTER, MAKE, listed
 from pipelines.core import params
 from pipelines.core.errors import UsageError
 from pipelines.graph import checking
@@ -63,11 +63,3 @@ def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")])
     from pipelines.graph import why as reasons
 
     print("\n".join(reasons.why(stage)))
-
-
-@cli.command(**listed(COMPARE, "bertline table"))
-def table() -> None:
-    """Print every run's score and size, and how fast it is on this machine."""
-    from pipelines.reports import report_folder
-
-    print(report_folder.comparison(params.read()))

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pipelines.core import paths, resources, threads
 from pipelines.core.errors import MAX_PRINTED, InputError, one_line
 
+MARK = "error: "  # before the sentence of a failure, so that it does not read like a line of progress
+RED = ("\033[1;31m", "\033[0m")  # on a terminal
+
 
 @contextmanager
 def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterator[None]:
@@ -21,11 +24,22 @@ def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterat
     except (InputError, OSError) as error:
         if debug():
             traceback.print_exc()
-        print(f"{name}: {one_line(error, MAX_PRINTED)}", file=sys.stderr)
+        print(f"{name}: {_mark()}{one_line(error, MAX_PRINTED)}", file=sys.stderr)
         sys.exit(getattr(error, "exit_status", 1))
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _mark() -> str:
+    """The mark of a failure, in red on a terminal unless NO_COLOR is set (no-color.org)."""
+    in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return f"{RED[0]}{MARK}{RED[1]}" if in_colour else MARK
+
+
+def unmarked(line: str) -> str:
+    """The last line of a stage that failed, without the mark: it becomes a part of another failure's sentence."""
+    return line.replace(f": {MARK}", ": ", 1)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 from pipelines.core import json_file, paths
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
-from pipelines.core.stage import alone
+from pipelines.core.stage import alone, unmarked
 from pipelines.graph import dvc_steps
 from pipelines.graph.code_snapshot import CodeSnapshot
 from pipelines.graph.forkserver import Command, Ended, Started, Warm
@@ -262,7 +262,7 @@ def log_of(name: str) -> Path:
 def _reason(status: int, log: Path) -> str:
     """The reason why a stage failed: the last line of its log, or the signal that killed it."""
     lines = last_lines(log)
-    last_line = lines[-1] if lines else "it printed nothing"
+    last_line = unmarked(lines[-1]) if lines else "it printed nothing"
     if status < 0:
         memory = "; perhaps out of memory" if status == -9 else ""
         return f"killed by signal {-status}{memory} (its last line: {last_line}; {log})"

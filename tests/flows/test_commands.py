@@ -44,7 +44,10 @@ def bertline(line: str, status: int = 0) -> str:
 @pytest.mark.usefixtures("versions")
 def test_promote_history_rollback_and_lineage() -> None:
     assert bertline("history tiny") == "tiny has no champion\n"
-    assert bertline("rollback tiny", status=1) == "bertline: tiny: no champion before version none to roll back to\n"
+    assert (
+        bertline("rollback tiny", status=1)
+        == "bertline: error: tiny: no champion before version none to roll back to\n"
+    )
     assert bertline("promote tiny --version 1 --reason first") == "tiny version 1 is the champion\n"
     assert bertline("promote tiny --version 1") == "nothing to do\ntiny version 1 is the champion\n"
     assert "its champion is version 1, not 2" in bertline("promote tiny --instead-of 2", status=1)
