@@ -9,11 +9,13 @@ import typer
 from pipelines.core.errors import printable
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
+FAILED = 1  # so end errors too; UsageError has 2
 REFUSED = 3  # the gate refuses a challenger, or a search finds nothing
 DRIFTED = 4  # windows of a scoring job
 
 Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
 Run = Annotated[str, typer.Argument(help="an evaluated run: an entry of evaluate or baseline in params.yaml")]
+Stage = Annotated[str, typer.Argument(help="such as finetune@livedoor")]
 Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Reason = Annotated[str, typer.Option(help="the reason, for the ledger")]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.arguments import group
+from flows.cli.arguments import AsJson, Stage, group, print_answer
 from flows.cli.panels import LOOK_AFTER, MAKE, listed
 from pipelines.core import params
 from pipelines.core.errors import UsageError
@@ -58,8 +58,8 @@ def run_graph(
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline why finetune@headlines"))
-def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")]) -> None:
+def why(stage: Stage, as_json: AsJson = False) -> None:
     """Print why STAGE would run, or why not: the params and files that changed, and what imports them."""
-    from pipelines.graph import why as reasons
+    from pipelines.graph import why as of_stage
 
-    print("\n".join(reasons.why(stage)))
+    print_answer(of_stage.reasons(stage), as_json, lambda answer: "\n".join(of_stage.lines(answer)))

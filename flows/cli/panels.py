@@ -33,7 +33,8 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         places = {panel: place for place, panel in enumerate(PANELS)}
         return sorted(
-            super().list_commands(ctx), key=lambda name: places.get(self.commands[name].rich_help_panel, len(PANELS))
+            super().list_commands(ctx),
+            key=lambda name: places.get(vars(self.commands[name])["rich_help_panel"], len(PANELS)),
         )
 
 

@@ -1,6 +1,6 @@
 """The difference of two runs on the same rows: params, answers, slices with intervals, and costs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,7 +155,7 @@ def _answers(runs: list[Run], split: Split, shown: int) -> dict[str, Any]:
     }
 
 
-def _compared(value: list[OfRows], chosen: np.ndarray) -> dict[str, Any]:
+def _compared(value: Sequence[OfRows], chosen: np.ndarray) -> dict[str, Any]:
     """Both scores on the chosen rows, their difference with its 95% interval, and who won: the interval excludes 0."""
     first, second = (score(chosen) for score in value)
     low, high = significance.interval(lambda drawn: value[1](chosen[drawn]) - value[0](chosen[drawn]), len(chosen))
@@ -172,13 +172,16 @@ def _slices(runs: list[Run], value: list[OfRows], split: Split, gain: np.ndarray
         for name, rows in rows_of_slices(targets, task, patterns, split.parts()).items()
     ]
     if task.labels and TARGETS[task.kind] == "label":
-        right = [row_scores.of(targets, run.answers, task) for run in runs]
-        recall = [lambda rows, scores=scores: float(scores[rows].mean()) for scores in right]  # type: ignore[misc]
+        recall = [_mean(row_scores.of(targets, run.answers, task)) for run in runs]
         gold = np.array(targets.column("label").to_pylist(), dtype=object)
         for label in task.labels:
             if len(rows := np.flatnonzero(gold == label)):
                 lines.append({"slice": label, "metric": "recall", "rows": len(rows)} | _compared(recall, rows))
     return lines
+
+
+def _mean(scores: np.ndarray) -> OfRows:
+    return lambda rows: float(scores[rows].mean())
 
 
 def _listed(chosen: np.ndarray, says: list[list[Any]], split: Split) -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ class Executor:
     failed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.seconds: dict[str, float] = _seconds()
+        self.seconds: dict[str, float] = seconds()
         longest = self.plan.paths_to_end(self.seconds)
         self.left = sorted(self.plan.affected, key=lambda name: -longest[name])
         self.done = set(self.plan.stages) - set(self.left)
@@ -269,7 +269,7 @@ def _reason(status: int, log: Path) -> str:
     return f"{last_line} (exit status {status}; {log})"
 
 
-def _seconds() -> dict[str, float]:
+def seconds() -> dict[str, float]:
     """The seconds that each stage took in its last run. A damaged file counts as empty, and is written again."""
     seconds = json_file.cached(SECONDS)
     return {name: took for name, took in seconds.items() if type(took) in (int, float) and 0 <= took < math.inf}

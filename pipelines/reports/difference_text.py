@@ -60,7 +60,7 @@ def _params(difference: dict[str, Any]) -> Iterator[str]:
         lines = [line for line in lines if NOTHING not in (line["first"], line["second"])]
     more = len(difference["params"]) - len(lines)
     title = f"params that differ{f' ({more} more, which only one stage has: --json)' if another_stage else ''}"
-    table = [(line["param"], _value(line["first"]), _value(line["second"])) for line in lines]
+    table: list[tuple[str, ...]] = [(line["param"], _value(line["first"]), _value(line["second"])) for line in lines]
     yield _table(title, ("param", *difference["runs"]), table, 3)
 
 

@@ -73,6 +73,10 @@ def test_promote_history_rollback_and_lineage() -> None:
     assert (none["champion"], none["event"]) == (None, None)
     assert "no registered model 'tinny' (did you mean 'tiny'?)" in bertline("history tinny", status=1)
 
+    [champion] = json.loads(bertline("status --json"))["champions"]
+    event = {"champion": 2, "since": events[-1]["at"], "actor": "the owner", "reason": "it was better"}
+    assert champion == {"model": "tiny", **event, "challenger": 2, "versions": [1, 2]}
+
     assert bertline("lineage model tiny@champion").startswith("tiny version 2, the champion, of commit unknown\n")
     assert bertline("lineage data abcdef12").endswith("in tiny version 1\n  in tiny version 2, the champion\n")
     bertline("lineage data 99999999", status=1)
