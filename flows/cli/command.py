@@ -14,7 +14,7 @@ from pipelines.core import stage
 cli = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     help="bertline: text in, dependable models out.",
 )

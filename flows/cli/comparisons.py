@@ -6,7 +6,6 @@ import typer
 
 from flows.cli.arguments import AsJson, Run, group, print_answer
 from flows.cli.panels import COMPARE, listed
-from pipelines.core import params
 
 cli = group()
 
@@ -14,6 +13,7 @@ cli = group()
 @cli.command(**listed(COMPARE, "bertline table", "bertline table --json"))
 def table(as_json: AsJson = False) -> None:
     """Print every run's score and size, and how fast it is on this machine."""
+    from pipelines.core import params
     from pipelines.reports import report_folder
 
     if as_json:

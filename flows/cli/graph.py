@@ -5,23 +5,28 @@ from typing import Annotated
 
 import typer
 
+from flows.cli import completion
 from flows.cli.arguments import AsJson, Stage, group, print_answer
 from flows.cli.panels import LOOK_AFTER, MAKE, listed
-from pipelines.core import params
 from pipelines.core.errors import UsageError
-from pipelines.graph import checking
 
 cli = group()
 SHOWN = 20  # problems of params.yaml, if there are several
-Targets = Annotated[list[str] | None, typer.Argument(help="stages, such as finetune@livedoor; all if none")]
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(help="stages, such as finetune@livedoor; all if none", autocompletion=completion.stages),
+]
 
 
 @cli.command(**listed(MAKE, "bertline check"))
 def check() -> None:
     """Check params.yaml: its keys and names, and the files, columns and splits that it names."""
+    from pipelines.core import params
+    from pipelines.data import references
+    from pipelines.graph import checking
+
     sections = checking.check()
     checking.check_options(sections)
-    from pipelines.data import references
 
     wrong = list(references.complaints(sections))
     if len(wrong) > 1:
@@ -34,8 +39,14 @@ def check() -> None:
 
 
 @cli.command(**listed(MAKE, "bertline use params/livedoor.yaml"))
-def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml")], force: bool = False) -> None:
+def use(
+    file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml", autocompletion=completion.ready_made)],
+    force: bool = False,
+) -> None:
     """Make FILE the active params.yaml; refuses to overwrite edits that are saved nowhere else."""
+    from pipelines.core import params
+    from pipelines.graph import checking
+
     checking.activate(file, force)
     print(f"{params.FILE} is {file} now; `dvc repro` brings the graph up to date")
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.cli.arguments import DRIFTED, Job, Name, group
+from flows.cli.arguments import DRIFTED, AsJson, Job, Name, group, print_answer
 from flows.cli.panels import LOOK_AFTER, SERVE, listed
 from flows.local import prefect_settings
 
@@ -36,14 +36,17 @@ def backfill(
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline watch nightly"))
-def watch(job: Job) -> None:
+def watch(job: Job, as_json: AsJson = False) -> None:
     """Print whether the scored windows of a job drift from what its model was trained on."""
     prefect_settings.before_a_flow([job], "watch")
     from flows.watch import watch as run
     from pipelines.lifecycle import window_drift
 
     watched = run(job)
-    print(window_drift.plain(watched))
+    answer = {name: getattr(watched, name) for name in ("job", "windows", "alarm", "rule")} | {
+        "page": str(watched.page)
+    }
+    print_answer(answer, as_json, lambda _: window_drift.plain(watched))
     if watched.alarm:
         raise typer.Exit(DRIFTED)
 

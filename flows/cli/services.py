@@ -7,6 +7,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from flows.cli import completion
 from flows.cli.arguments import group
 from flows.cli.panels import LOOK_AFTER, MAKE, SERVE, listed
 from flows.local import prefect_settings
@@ -16,7 +17,12 @@ cli = group()
 
 @cli.command(**listed(SERVE, "bertline serve headlines", "bertline serve headlines faq=artifacts/onnx/faq --port 8001"))
 def serve(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="NAME, NAME@ALIAS, NAME@NUMBER, NAME=FOLDER")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", help="NAME, NAME@ALIAS, NAME@NUMBER, NAME=FOLDER", autocompletion=completion.served
+        ),
+    ],
     host: str = "127.0.0.1",
     port: int = 8000,
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pipelines.core import paths, resources, threads
+from pipelines.core import paths
 from pipelines.core.errors import MAX_PRINTED, InputError, one_line
 
 MARK = "error: "  # before the sentence of a failure, so that it does not read like a line of progress
@@ -69,6 +69,8 @@ def run(name: str, main: Callable[..., None], entry: bool = True, **flags: str) 
         entry: whether the stage has entries; without them `main()` is called.
         flags: the stage's own switches with their help; `main` takes each as a keyword.
     """
+    from pipelines.core import resources, threads  # the command line imports this module, and needs neither
+
     parser = argparse.ArgumentParser(prog=f"python -m pipelines.stages.{name}")
     if entry:
         parser.add_argument("entry", help=f"an entry of {name}: in params.yaml")

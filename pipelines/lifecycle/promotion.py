@@ -1,7 +1,7 @@
 """Promotion: the challenger against the champion on the same rows, by the rules of params.yaml; and the way back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -14,8 +14,9 @@ from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.graph import checking
 from pipelines.inference.predictor import Predictor
+from pipelines.lifecycle import approval
 from pipelines.measurement import gate_measurements
-from pipelines.tracking import ledger, registry
+from pipelines.tracking import ledger, registry, version_tags
 from pipelines.tracking.ledger_events import State
 
 
@@ -36,7 +37,8 @@ class Outcome:
 
 def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
     """Measure a registered version on the rows of an evaluate entry."""
-    return gate_measurements.measure(registry.folder(version), entry, version.tags.get("approved") == "true")
+    measured = gate_measurements.measure(registry.folder(version), entry, approval.is_approved(version))
+    return replace(measured, approver=approval.approver(version))
 
 
 def latency_ratio(challenger: registry.Version, champion: registry.Version, entry: Evaluate, threads: int) -> float:
@@ -82,7 +84,7 @@ def promote(
     if known.champion and not champion:
         decision = gates.without_champion(decision, known.champion)
     verdict = {"gate": rules.gate, **decision.verdict()}
-    registry.describe(challenger, verdict)
+    version_tags.describe(challenger, verdict)
     if not decision.passed and rules.gate == "enforce":
         return Outcome(False, decision.reasons, champion)
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")

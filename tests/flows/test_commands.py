@@ -77,6 +77,16 @@ def test_promote_history_rollback_and_lineage() -> None:
     event = {"champion": 2, "since": events[-1]["at"], "actor": "the owner", "reason": "it was better"}
     assert champion == {"model": "tiny", **event, "challenger": 2, "versions": [1, 2]}
 
+    said = bertline('approve tiny --version 1 --reason "read 50 rows"')
+    assert said == "tiny version 1 is approved; `bertline promote tiny` compares it with the champion\n"
+    first, second = json.loads(bertline("versions tiny --json"))
+    assert re.fullmatch(r"the owner at \S+: read 50 rows", first["approved_by"])
+    assert (first["aliases"], second["aliases"], second["approved_by"]) == ([], ["challenger", "champion"], "")
+    assert bertline("versions tiny").splitlines()[2].split() == [
+        "2", "challenger,", "champion", "-", "torch", "-", "-",
+    ]  # fmt: skip
+    bertline("approve tiny --version 9", status=1)
+
     assert bertline("lineage model tiny@champion").startswith("tiny version 2, the champion, of commit unknown\n")
     assert bertline("lineage data abcdef12").endswith("in tiny version 1\n  in tiny version 2, the champion\n")
     bertline("lineage data 99999999", status=1)
