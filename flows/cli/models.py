@@ -43,10 +43,7 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes, else end with status 3."""
-    prefect_settings.before_a_flow([name], "promote")
-    from flows.promote import promote as run
-
-    outcome = run(name, version, instead_of, reason)
+    outcome = _promoted(name, version, instead_of, reason)
     print_answer(
         {
             "model": name,
@@ -60,6 +57,21 @@ def promote(
     )
     if not outcome.promoted:
         raise typer.Exit(REFUSED)
+
+
+def _promoted(name: str, version: int | None, instead_of: int | None, reason: str) -> Any:
+    """The outcome; a refusal that needs no measurement does not wait for Prefect."""
+    from pipelines.graph import checking
+
+    checking.require_entry(name, "promote")
+    from pipelines.lifecycle import promotion
+
+    if outcome := promotion.unmeasured(name, version, instead_of):
+        return outcome
+    prefect_settings.before_a_flow()
+    from flows.promote import promote as run
+
+    return run(name, version, instead_of, reason)
 
 
 def _outcome(answer: dict[str, Any]) -> str:
