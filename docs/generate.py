@@ -52,15 +52,15 @@ kills, seeds, mutants, files or combinations.
 COMMANDS_HEAD = """# Commands
 
 Every command of `bertline`, in the groups of `bertline --help`; written by
-`python docs/generate.py`. `bertline COMMAND --help` says more of each option.
+`python docs/generate.py`. The option `--help` of a command says more of each option.
 
 - `--quiet` prints no progress, and `--debug` shows the traceback of an error. Both stand before or
   after a command's name.
 - `--json`, where a command prints data, prints the same as JSON on standard output. Progress and
   errors go to standard error.
 - A failure is one sentence, marked `error:`, in red on a terminal (not if `NO_COLOR` is set).
-- `bertline --install-completion` teaches your shell the names of commands, runs, models, versions
-  and stages.
+- `--install-completion`, without a command, teaches your shell the names of commands, runs,
+  models, versions and stages.
 
 | status | meaning |
 |---|---|

@@ -59,7 +59,7 @@ def pins(lock_texts: Iterable[str], installed: Callable[[str], str]) -> Finding:
 
 
 def unmet(distributions: Iterable[metadata.Distribution]) -> Finding:
-    """What installed packages need and is missing or has another version, as `uv pip check` reports."""
+    """Needs of installed packages that are missing or have another version, as `uv pip check` reports."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
@@ -81,7 +81,7 @@ def unmet(distributions: Iterable[metadata.Distribution]) -> Finding:
 
 
 def port(name: str, number: int, ours: bool, mend: str) -> Finding:
-    """Whether a port of 127.0.0.1 is free, or taken by our own server."""
+    """Check that a port of 127.0.0.1 is free, or taken by our own server."""
     if ours:
         return Finding(f"port {number}", "ok", f"our {name} listens there")
     with socket.socket() as attempt:
@@ -114,7 +114,7 @@ def cores(count: int) -> Finding:
 
 
 def gpu(cards: list[str], torch: str) -> Finding:
-    """Whether a GPU of this machine can be used by the installed build of torch."""
+    """Check that a GPU of this machine can be used by the installed build of torch."""
     if not cards:
         return Finding("gpu", "ok", f"none; torch {torch} computes on the CPU")
     if "+cpu" in torch:
@@ -125,7 +125,7 @@ def gpu(cards: list[str], torch: str) -> Finding:
 
 
 def dictionary(name: str, words: Callable[[str], object]) -> Finding:
-    """Whether MeCab opens a dictionary and cuts a text with it."""
+    """Check that MeCab opens a dictionary and cuts a text with it."""
     try:
         words(JAPANESE)
     except (ImportError, OSError, RuntimeError, ValueError) as error:
@@ -143,7 +143,7 @@ def mirror(value: str) -> Finding:
 
 
 def remote(name: str, url: str, default: bool) -> Finding:
-    """Whether a DVC remote in a folder is there; one behind an address is not called."""
+    """Check that a DVC remote in a folder is there; one behind an address is not called."""
     check = f"remote {name}"
     if "://" in url:
         return Finding(check, "ok", f"{url}{', the default' if default else ''}; not called")
@@ -154,14 +154,14 @@ def remote(name: str, url: str, default: bool) -> Finding:
 
 
 def server(name: str, recorded: bool, answers: bool, mend: str = "bertline down && bertline up") -> Finding:
-    """Whether a server that was started, or named in the environment, answers."""
+    """Check that a server that was started, or named in the environment, answers."""
     if not recorded:
         return Finding(name, "ok", "not started")
     return Finding(name, "ok", "answers") if answers else Finding(name, "problem", "does not answer", mend)
 
 
 def encoding(names: Mapping[str, str]) -> Finding:
-    """Whether file names and output are UTF-8."""
+    """Check that file names and output are UTF-8."""
     wrong = [
         f"{what} is {name}" for what, name in names.items() if name.lower().replace("-", "") not in ("utf8", "utf_8")
     ]
@@ -169,7 +169,7 @@ def encoding(names: Mapping[str, str]) -> Finding:
 
 
 def git(folder: Path) -> Finding:
-    """Whether the checkout is a git repository without edits, so that a version names the commit it was made by."""
+    """Check that the checkout is a git repository without edits, so that a version names the commit it was made by."""
     command = ["git", "-C", str(folder), "status", "--porcelain"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
@@ -191,7 +191,7 @@ def git(folder: Path) -> Finding:
 
 
 def entries(check: Callable[[], object]) -> Finding:
-    """Whether params.yaml is well-formed."""
+    """Check that params.yaml is well-formed."""
     try:
         check()
     except (ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What answers on this machine: the HTTP service with its models, and Prefect's server with its runs and schedules."""
+"""Calls to what may run on this machine: the HTTP service, for its models, and Prefect's server, for its runs."""
 
 import json
 import os

@@ -35,7 +35,8 @@ def log_runs(stages: list[str], image_commit: str = "") -> None:
         section, _, entry = stage.partition("@")
         outputs = lockfile.outputs(stage, locked)
         records = [json.loads(Path(path).read_text()) for path in outputs if path.endswith(".json")]
-        curve = next((curve for path in outputs if (curve := provenance.curve(Path(path)))), [])
+        points = next((curve for path in outputs if (curve := provenance.curve(Path(path)))), [])
+        curve = [(step, values) for step, values in points]
         numbers: dict[str, Any] = {}
         for record in records:
             numbers |= {k: record[k] for k in ("metrics", "model") if k in record}
@@ -58,7 +59,7 @@ def _params(outputs: Iterable[str], written: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ran(stage: str, numbers: dict[str, Any]) -> tuple[int | None, int | None]:
-    """When a stage began and ended, in ms since 1970, if it ran here; its seconds are added to `numbers`."""
+    """The start and the end of a stage, in ms since 1970, if it ran here; its seconds are added to `numbers`."""
     seconds, log = executor.seconds().get(stage), executor.log_of(stage)
     if seconds is None or not log.is_file():
         return None, None

@@ -41,8 +41,9 @@ def _row(version: registry.Version, aliases: list[str]) -> dict[str, Any]:
 
 def _passed(verdict: str) -> bool | None:
     try:
-        passed = json.loads(verdict)["passed"]
-    except (ValueError, KeyError, TypeError):  # whoever may register may write the tag
+        decided = json.loads(verdict)
+        passed = None if decided.get("gate") == "off" else decided["passed"]
+    except (ValueError, KeyError, TypeError, AttributeError):  # whoever may register may write the tag
         return None
     return passed if isinstance(passed, bool) else None
 

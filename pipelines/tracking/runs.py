@@ -57,7 +57,7 @@ def _batches(
     began_ms: int,
     ended_ms: int,
 ) -> Iterator[dict[str, Any]]:
-    """What a run holds, in parts of the sizes that a server takes; points of a curve are spread over its time."""
+    """The params and numbers of a run, in parts of sizes that a server takes; a curve is spread over the run's time."""
     written = [Param(name, str(value)[:500]) for name, value in flatten(params).items()]
     numbers = {k: float(v) for k, v in flatten(metrics).items() if isinstance(v, int | float)}
     last = max((step for step, _ in curve), default=0) or 1

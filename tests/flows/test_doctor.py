@@ -38,9 +38,9 @@ def test_python_cores_memory_disk_and_gpu_have_limits() -> None:
 
 def test_a_package_of_another_version_or_none_is_found() -> None:
     lock = "pyyaml==0.1\nno-such-package==1.0\nnumpy==99 ; python_version < '3'\n# a comment\n"
-    found = diagnosis.pins([lock], metadata.version)
-    assert states(found) == ["problem"]
-    assert found.says == f"pyyaml is {metadata.version('pyyaml')}, not ==0.1; no-such-package is missing"
+    finding = diagnosis.pins([lock], metadata.version)
+    assert states(finding) == ["problem"]
+    assert finding.says == f"pyyaml is {metadata.version('pyyaml')}, not ==0.1; no-such-package is missing"
     assert (
         diagnosis.pins([f"pyyaml=={metadata.version('pyyaml')}"], metadata.version).says
         == "1 packages are as in the locks"
@@ -53,8 +53,8 @@ def test_what_a_package_needs_is_missing_or_another(tmp_path: Path) -> None:
         folder.mkdir()
         requires = "".join(f"Requires-Dist: {need}\n" for need in needs)
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{requires}")
-    found = diagnosis.unmet(metadata.distributions(path=[str(tmp_path)]))
-    assert (found.state, found.says) == ("problem", "one needs two>=2, not 1.0; one needs three, which is missing")
+    finding = diagnosis.unmet(metadata.distributions(path=[str(tmp_path)]))
+    assert (finding.state, finding.says) == ("problem", "one needs two>=2, not 1.0; one needs three, which is missing")
     assert states(diagnosis.unmet([])) == ["ok"]
 
 
@@ -70,11 +70,11 @@ def test_a_busy_port_is_found() -> None:
 def test_a_dictionary_that_is_missing_or_damaged_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert states(diagnosis.dictionary("ipadic", mecab.tagger("ipadic"))) == ["ok"]
     monkeypatch.setattr(ipadic, "DICDIR", str(tmp_path))
-    found = diagnosis.dictionary("ipadic", lambda text: mecab.tagger.__wrapped__("ipadic")(text))
-    assert states(found) == ["problem"]
+    finding = diagnosis.dictionary("ipadic", lambda text: mecab.tagger.__wrapped__("ipadic")(text))
+    assert states(finding) == ["problem"]
     monkeypatch.setitem(mecab.DICTIONARIES, "none", "no_such_dictionary")
-    found = diagnosis.dictionary("none", lambda text: mecab.tagger.__wrapped__("none")(text))
-    assert "the package no_such_dictionary is not installed" in found.says
+    finding = diagnosis.dictionary("none", lambda text: mecab.tagger.__wrapped__("none")(text))
+    assert "the package no_such_dictionary is not installed" in finding.says
 
 
 def test_mirror_remotes_and_git(checkout: Path) -> None:
@@ -83,8 +83,8 @@ def test_mirror_remotes_and_git(checkout: Path) -> None:
     Path("there").mkdir()
     lines = "[core]\n    remote = far\n['remote \"near\"']\n    url = ../there\n['remote \"far\"']\n    url = ../gone\n"
     Path(".dvc/config").write_text(lines + "['remote \"s3\"']\n    url = s3://bucket/dvc\n")
-    found = {remote[0]: diagnosis.remote(*remote) for remote in checkup.remotes()}
-    assert {name: finding.state for name, finding in found.items()} == {"near": "ok", "far": "problem", "s3": "ok"}
+    remotes = {remote[0]: diagnosis.remote(*remote) for remote in checkup.remotes()}
+    assert {name: finding.state for name, finding in remotes.items()} == {"near": "ok", "far": "problem", "s3": "ok"}
     assert diagnosis.git(checkout).says.startswith("no git repository")
     subprocess.run(["git", "init", "-q"], check=True)
     assert "files differ from the commit, such as " in diagnosis.git(checkout).says

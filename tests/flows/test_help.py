@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from flows.cli import cli, completion, panels
+from pipelines.lifecycle import history
 from tests.support import commands
 
 GROUP: Any = typer.main.get_command(cli)
@@ -41,22 +42,22 @@ def test_each_command_has_help_an_example_that_parses_and_shared_options(name: s
         assert (program, verb) == ("bertline", name)
         assert command.make_context(name, list(words)).command is command
     options = {option for param in command.params for option in param.opts}
-    assert {"--quiet", "--debug"} < options
+    assert {"--quiet", "--debug"} <= options
     assert ("--json" in options) == (name in DATA), name
 
 
-def test_quiet_counts_after_a_commands_name_too(checkout: Path) -> None:
+def test_debug_and_quiet_count_after_a_commands_name_too(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("params.yaml").write_text("resources: {worker: 2}\n")
     assert "Traceback" in commands.bertline("check --debug").require(2).err
     assert "Traceback" not in commands.bertline("check").require(2).err
-    seen = []
-    panels._quiet(None, None, False)  # type: ignore[arg-type]
-    assert "BERTLINE_QUIET" not in os.environ
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERTLINE_QUIET", "")
-        panels._quiet(None, None, True)  # type: ignore[arg-type]
-        seen.append(os.environ["BERTLINE_QUIET"])
-    assert seen == ["1"]
+    for line, quiet in (("history x", ""), ("history x --quiet", "1"), ("--quiet history x", "1"), ("history x", "")):
+        seen = []
+        with monkeypatch.context() as patch:
+            patch.setenv("BERTLINE_QUIET", "")
+            patch.setattr(history, "history", lambda name, seen=seen: seen.append(os.environ["BERTLINE_QUIET"]) or {})
+            patch.setattr(history, "plain", lambda answer: "")
+            commands.bertline(line).require(0)
+        assert seen == [quiet]
 
 
 def completed(line: str) -> list[str]:
