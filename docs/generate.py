@@ -1,7 +1,8 @@
-"""Write README's tables, docs/map.md and docs/tests.md from dvc.yaml and modules' first lines."""
+"""Write README's tables, docs/map.md, docs/tests.md and docs/commands.md from dvc.yaml, modules and commands."""
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -45,6 +46,30 @@ TESTS_HEAD = """# Tests
 Which file of tests shows which promise, written by `python docs/generate.py`. `make test` shows
 every promise once. `make soak` repeats what chance decides: in files with a mark it tries more
 kills, seeds, mutants, files or combinations.
+"""
+
+
+COMMANDS_HEAD = """# Commands
+
+Every command of `bertline`, in the groups of `bertline --help`; written by
+`python docs/generate.py`. The option `--help` of a command says more of each option.
+
+- `--quiet` prints no progress, and `--debug` shows the traceback of an error. Both stand before or
+  after a command's name.
+- `--json`, where a command prints data, prints the same as JSON on standard output. Progress and
+  errors go to standard error.
+- A failure is one sentence, marked `error:`, in red on a terminal (not if `NO_COLOR` is set).
+- `--install-completion`, without a command, teaches your shell the names of commands, runs,
+  models, versions and stages.
+
+| status | meaning |
+|---|---|
+| 0 | the command did what was asked |
+| 1 | it failed: a file, a row, a server; or `bertline doctor` found a problem |
+| 2 | the command line or `params.yaml` is wrong; nothing was started |
+| 3 | the gate refused a challenger, or a search found nothing that keeps the budget |
+| 4 | `bertline watch`: the windows of a job drift |
+| 130 | Ctrl-C |
 """
 
 
@@ -112,6 +137,37 @@ def test_tables() -> str:
     return "".join(parts)
 
 
+def commands_page() -> str:
+    """docs/commands.md: the exit statuses, and a table for each group with usage, options and an example."""
+    import typer
+
+    from flows.cli import cli, panels
+
+    group: Any = typer.main.get_command(cli)
+    context = typer.Context(group, info_name="bertline")
+    parts = [COMMANDS_HEAD]
+    for panel in panels.PANELS:
+        parts.append(f"\n## {panel}\n\n| command | what it does | options | example |\n|---|---|---|---|\n")
+        for name in group.list_commands(context):
+            if vars(group.commands[name])["rich_help_panel"] == panel:
+                parts.append(_command_row(name, group.commands[name]))
+    return "".join(parts)
+
+
+def _command_row(name: str, command: Any) -> str:
+    arguments = [
+        (param.metavar or param.name.upper()) if param.required else f"[{(param.metavar or param.name.upper())}]"
+        for param in command.params
+        if param.param_type_name == "argument"
+    ]
+    switches = [param.opts[0] for param in command.params if param.param_type_name == "option"]
+    options = ", ".join(f"`{switch}`" for switch in switches if switch not in ("--quiet", "--debug"))
+    example = command.epilog.splitlines()[-1].strip()
+    says = " ".join(command.help.split())
+    cells = (f"`{' '.join([name, *arguments])}`", says, options, f"`{example}`")
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
 def cell(file: Path) -> str:
     """The first line of a file, as a cell of a table."""
     return first_line(file).replace("|", "\\|")
@@ -131,3 +187,4 @@ if __name__ == "__main__":
     path.write_text(readme(path.read_text(encoding="utf-8")), encoding="utf-8")
     (ROOT / "docs" / "map.md").write_text(file_map(), encoding="utf-8")
     (ROOT / "docs" / "tests.md").write_text(test_tables(), encoding="utf-8")
+    (ROOT / "docs" / "commands.md").write_text(commands_page(), encoding="utf-8")

@@ -6,14 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.cli.completion import evaluated, of_sections, stages
 from pipelines.core.errors import printable
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
+FAILED = 1  # so end errors too; UsageError has 2
 REFUSED = 3  # the gate refuses a challenger, or a search finds nothing
 DRIFTED = 4  # windows of a scoring job
 
-Name = Annotated[str, typer.Argument(help="a registered model: an entry of promote in params.yaml")]
-Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml")]
+MODELS, JOBS = of_sections("promote"), of_sections("score", "watch")
+Name = Annotated[
+    str, typer.Argument(help="a registered model: an entry of promote in params.yaml", autocompletion=MODELS)
+]
+Run = Annotated[
+    str,
+    typer.Argument(help="an evaluated run: an entry of evaluate or baseline in params.yaml", autocompletion=evaluated),
+]
+Stage = Annotated[str, typer.Argument(help="such as finetune@livedoor", autocompletion=stages)]
+Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml", autocompletion=JOBS)]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Reason = Annotated[str, typer.Option(help="the reason, for the ledger")]
 
@@ -23,6 +33,6 @@ def group() -> typer.Typer:
     return typer.Typer(no_args_is_help=True, add_completion=False)
 
 
-def print_answer(answer: dict[str, Any], as_json: bool, plain: Callable[[dict[str, Any]], str]) -> None:
+def print_answer(answer: Any, as_json: bool, plain: Callable[[Any], str] = str) -> None:
     """Print the answer as JSON, or as the lines that `plain` makes of it."""
     print(printable(json.dumps(answer, ensure_ascii=False, indent=1), keep="\n") if as_json else plain(answer))

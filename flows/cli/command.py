@@ -5,26 +5,27 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import graph, models, rows, searches, services
+from flows.cli import comparisons, graph, models, rows, searches, services, upkeep
 from flows.cli.arguments import INTERRUPTED
+from flows.cli.panels import DEBUG, Commands
 from flows.local import prefect_settings
 from pipelines.core import stage
 
 cli = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     help="bertline: text in, dependable models out.",
 )
-for commands in (graph, searches, models, rows, services):
+for commands in (graph, comparisons, searches, models, rows, services, upkeep):
     cli.add_typer(commands.cli)
-DEBUG = {"on": False}
 
 
 @cli.callback()
 def options(
-    debug: Annotated[bool, typer.Option(help="show the traceback of an error")] = False,
-    quiet: Annotated[bool, typer.Option(help="no progress")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
     DEBUG["on"] = debug
     if quiet:

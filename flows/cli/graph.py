@@ -5,22 +5,28 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.arguments import group
-from pipelines.core import params
+from flows.cli import completion
+from flows.cli.arguments import AsJson, Stage, group, print_answer
+from flows.cli.panels import LOOK_AFTER, MAKE, listed
 from pipelines.core.errors import UsageError
-from pipelines.graph import checking
 
 cli = group()
 SHOWN = 20  # problems of params.yaml, if there are several
-Targets = Annotated[list[str] | None, typer.Argument(help="stages, such as finetune@livedoor; all if none")]
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(help="stages, such as finetune@livedoor; all if none", autocompletion=completion.stages),
+]
 
 
-@cli.command()
+@cli.command(**listed(MAKE, "bertline check"))
 def check() -> None:
     """Check params.yaml: its keys and names, and the files, columns and splits that it names."""
+    from pipelines.core import params
+    from pipelines.data import references
+    from pipelines.graph import checking
+
     sections = checking.check()
     checking.check_options(sections)
-    from pipelines.data import references
 
     wrong = list(references.complaints(sections))
     if len(wrong) > 1:
@@ -32,14 +38,20 @@ def check() -> None:
     print(f"params.yaml: {sum(map(len, sections.values()))} entries, all well-formed")
 
 
-@cli.command()
-def use(file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml")], force: bool = False) -> None:
+@cli.command(**listed(MAKE, "bertline use params/livedoor.yaml"))
+def use(
+    file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml", autocompletion=completion.ready_made)],
+    force: bool = False,
+) -> None:
     """Make FILE the active params.yaml; refuses to overwrite edits that are saved nowhere else."""
+    from pipelines.core import params
+    from pipelines.graph import checking
+
     checking.activate(file, force)
     print(f"{params.FILE} is {file} now; `dvc repro` brings the graph up to date")
 
 
-@cli.command("run")
+@cli.command("run", **listed(MAKE, "bertline run", "bertline run finetune@headlines --dry"))
 def run_graph(
     targets: Targets = None,
     jobs: Annotated[int, typer.Option(min=0, help="stages at the same time; 0: as many as resources allow")] = 0,
@@ -56,17 +68,9 @@ def run_graph(
     print(f"{len(ran)} stages ran" if ran else "nothing to do")
 
 
-@cli.command()
-def why(stage: Annotated[str, typer.Argument(help="such as finetune@livedoor")]) -> None:
+@cli.command(**listed(LOOK_AFTER, "bertline why finetune@headlines"))
+def why(stage: Stage, as_json: AsJson = False) -> None:
     """Print why STAGE would run, or why not: the params and files that changed, and what imports them."""
-    from pipelines.graph import why as reasons
+    from pipelines.graph import why as of_stage
 
-    print("\n".join(reasons.why(stage)))
-
-
-@cli.command()
-def table() -> None:
-    """Print every run's score and size, and how fast it is on this machine."""
-    from pipelines.reports import report_folder
-
-    print(report_folder.comparison(params.read()))
+    print_answer(of_stage.reasons(stage), as_json, lambda answer: "\n".join(of_stage.lines(answer)))

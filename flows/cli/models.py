@@ -1,21 +1,29 @@
 """The commands of registered models: retrain, promote, roll back, and where a version came from."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from flows.cli.arguments import REFUSED, AsJson, Name, Reason, group, print_answer
+from flows.cli import completion
+from flows.cli.arguments import MODELS, REFUSED, AsJson, Name, Reason, group, print_answer
+from flows.cli.panels import DECIDE, MAKE, listed
 from flows.local import prefect_settings
 from pipelines.core import paths
 from pipelines.core.errors import UsageError, printable
-from pipelines.graph import checking
 
 cli = group()
 
 
-@cli.command()
-def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of promote; all if none")] = None) -> None:
+@cli.command(**listed(MAKE, "bertline retrain headlines"))
+def retrain(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="entries of promote, of which what they need is made; everything if none", autocompletion=MODELS
+        ),
+    ] = None,
+) -> None:
     """Bring the graph up to date and register the challengers."""
     prefect_settings.before_a_flow(names or [], "promote")
     from flows.retrain import retrain as run
@@ -24,38 +32,70 @@ def retrain(names: Annotated[list[str] | None, typer.Argument(help="entries of p
         print(f"{version} is the challenger")
 
 
-@cli.command()
+@cli.command(
+    **listed(DECIDE, "bertline promote headlines", 'bertline promote headlines --version 3 --reason "the March rows"')
+)
 def promote(
     name: Name,
     version: Annotated[int | None, typer.Option(min=1, help="a version other than the challenger")] = None,
     instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
     reason: Reason = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Compare the challenger with the champion; make it champion if it passes."""
-    prefect_settings.before_a_flow([name], "promote")
-    from flows.promote import promote as run
-
-    outcome = run(name, version, instead_of, reason)
-    champion = f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion"
-    print("\n".join(map(printable, [*outcome.reasons, champion])))
+    """Compare the challenger with the champion; make it champion if it passes, else end with status 3."""
+    outcome = _promoted(name, version, instead_of, reason)
+    print_answer(
+        {
+            "model": name,
+            "promoted": outcome.promoted,
+            "changed": outcome.changed,
+            "champion": outcome.champion.version if outcome.champion else None,
+            "reasons": outcome.reasons,
+        },
+        as_json,
+        _outcome,
+    )
     if not outcome.promoted:
         raise typer.Exit(REFUSED)
 
 
-@cli.command()
+def _promoted(name: str, version: int | None, instead_of: int | None, reason: str) -> Any:
+    """The outcome; a refusal that needs no measurement does not wait for Prefect."""
+    from pipelines.graph import checking
+
+    checking.require_entry(name, "promote")
+    from pipelines.lifecycle import promotion
+
+    if outcome := promotion.unmeasured(name, version, instead_of):
+        return outcome
+    prefect_settings.before_a_flow()
+    from flows.promote import promote as run
+
+    return run(name, version, instead_of, reason)
+
+
+def _outcome(answer: dict[str, Any]) -> str:
+    name, number = answer["model"], answer["champion"]
+    champion = f"{name} version {number} is the champion" if number else f"{name} has no champion"
+    return "\n".join(map(printable, [*answer["reasons"], champion]))
+
+
+@cli.command(**listed(DECIDE, "bertline rollback headlines", "bertline rollback headlines --to 1"))
 def rollback(
     name: Name,
     to: Annotated[int | None, typer.Option(help="a former champion; by default the last one before this")] = None,
     reason: Reason = "",
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
+    from pipelines.graph import checking
+
     checking.require_entry(name, "promote")  # it is no flow, and needs no server
     from flows.promote import rollback as run
 
     print(f"{run(name, to, reason)} is the champion again")
 
 
-@cli.command()
+@cli.command(**listed(DECIDE, "bertline history headlines", "bertline history headlines --at 2026-11-23T09:00"))
 def history(
     name: Name,
     at: Annotated[str, typer.Option(help="a time, such as 2026-11-23T09:00; UTC unless it names a zone")] = "",
@@ -68,10 +108,39 @@ def history(
     print_answer(record, as_json, plain)
 
 
-@cli.command()
+@cli.command(**listed(DECIDE, "bertline versions headlines", "bertline versions headlines --json"))
+def versions(name: Name, as_json: AsJson = False) -> None:
+    """Print the registered versions of a model: aliases, commit, the gate's verdict, who approved each."""
+    from pipelines.lifecycle import version_list
+
+    print_answer(version_list.listed(name), as_json, version_list.plain)
+
+
+@cli.command(
+    **listed(DECIDE, "bertline approve headlines", 'bertline approve headlines --version 3 --reason "read 50 rows"')
+)
+def approve(
+    name: Name,
+    version: Annotated[int | None, typer.Option(min=1, help="a version other than the challenger")] = None,
+    reason: Reason = "",
+) -> None:
+    """Approve a version, by default the challenger, as the rule `approval: true` of the gate asks a person to do."""
+    from pipelines.lifecycle import approval
+
+    approved = approval.approve(name, version, reason)
+    print(printable(f"{approved} is approved; `bertline promote {name}` compares it with the champion"))
+
+
+@cli.command(**listed(DECIDE, "bertline lineage model headlines@champion", "bertline lineage data 8e5f6fd8"))
 def lineage(
     what: Annotated[Literal["model", "data"], typer.Argument(help="a model, or data")],
-    which: Annotated[str, typer.Argument(help="NAME@champion or NAME/3; or an md5 from dvc.lock, or its first digits")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            help="NAME@champion or NAME/3; or an md5 from dvc.lock, or its first digits",
+            autocompletion=completion.versions,
+        ),
+    ],
     as_json: AsJson = False,
     page: Annotated[
         Path | None, typer.Option(help="write a page with a picture to this file; only for a model")

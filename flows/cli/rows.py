@@ -5,13 +5,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.cli.arguments import DRIFTED, Job, Name, group
+from flows.cli.arguments import DRIFTED, AsJson, Job, Name, group, print_answer
+from flows.cli.panels import LOOK_AFTER, SERVE, listed
 from flows.local import prefect_settings
 
 cli = group()
 
 
-@cli.command()
+@cli.command(**listed(SERVE, "bertline score headlines rows.parquet scored.parquet"))
 def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
     """Score the rows of a Parquet file with the champion."""
     prefect_settings.before_a_flow()
@@ -20,7 +21,7 @@ def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
     print(f"{run(name, str(source), str(target), prefix=prefix):,} rows scored into {target}")
 
 
-@cli.command()
+@cli.command(**listed(SERVE, "bertline backfill score nightly --from 2026-11-01 --to 2026-11-07"))
 def backfill(
     what: Annotated[Literal["score"], typer.Argument(help="what to backfill")],
     job: Job,
@@ -34,20 +35,23 @@ def backfill(
     print("\n".join(run(job, since, until)) or f"{job} has no windows between {since} and {until}")
 
 
-@cli.command()
-def watch(job: Job) -> None:
+@cli.command(**listed(LOOK_AFTER, "bertline watch nightly"))
+def watch(job: Job, as_json: AsJson = False) -> None:
     """Print whether the scored windows of a job drift from what its model was trained on."""
     prefect_settings.before_a_flow([job], "watch")
     from flows.watch import watch as run
     from pipelines.lifecycle import window_drift
 
     watched = run(job)
-    print(window_drift.plain(watched))
+    answer = {name: getattr(watched, name) for name in ("job", "windows", "alarm", "rule")} | {
+        "page": str(watched.page)
+    }
+    print_answer(answer, as_json, lambda _: window_drift.plain(watched))
     if watched.alarm:
         raise typer.Exit(DRIFTED)
 
 
-@cli.command("fill-mask")
+@cli.command("fill-mask", **listed(SERVE, "bertline fill-mask encoders/mini-ja 日本の[MASK]は東京です。"))
 def fill_mask(encoder: Path, text: str, top: int = 5) -> None:
     """Print the words that ENCODER would put in place of each [MASK] of TEXT."""
     from pipelines.inference.fill_mask import fill

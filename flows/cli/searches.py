@@ -5,13 +5,18 @@ from typing import Annotated, Literal
 import typer
 
 from flows.cli.arguments import REFUSED, group
+from flows.cli.completion import of_sections
+from flows.cli.panels import MAKE, listed
 from flows.local import prefect_settings
 
 cli = group()
+TEACHERS = of_sections("finetune", "compress")
 
 
-@cli.command()
-def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml")]) -> None:
+@cli.command(**listed(MAKE, "bertline tune headlines"))
+def tune(
+    run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml", autocompletion=of_sections("tune"))],
+) -> None:
     """Search for better params of a finetune entry; an interrupted search continues where it stopped."""
     prefect_settings.before_a_flow([run], "tune")
     from flows.tune import tune as search
@@ -22,9 +27,11 @@ def tune(run: Annotated[str, typer.Argument(help="an entry of tune in params.yam
     print(f"the best params; put them into finetune.{run}:\n{tuning_page.best(trials)}", end="")
 
 
-@cli.command()
+@cli.command(**listed(MAKE, "bertline compress headlines --max-loss 1.0 --target latency"))
 def compress(
-    run: Annotated[str, typer.Argument(help="the teacher that compress entries of params.yaml name")],
+    run: Annotated[
+        str, typer.Argument(help="the teacher that compress entries of params.yaml name", autocompletion=TEACHERS)
+    ],
     max_loss: Annotated[float, typer.Option(min=0, help="points that a result may score below the teacher")] = 1.0,
     target: Annotated[Literal["size", "latency"], typer.Option(help="what to make small")] = "size",
     steps: Annotated[int, typer.Option(min=1, help="the most methods in a chain")] = 3,

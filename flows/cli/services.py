@@ -7,15 +7,22 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from flows.cli import completion
 from flows.cli.arguments import group
+from flows.cli.panels import LOOK_AFTER, MAKE, SERVE, listed
 from flows.local import prefect_settings
 
 cli = group()
 
 
-@cli.command()
+@cli.command(**listed(SERVE, "bertline serve headlines", "bertline serve headlines faq=artifacts/onnx/faq --port 8001"))
 def serve(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="NAME, NAME@ALIAS, NAME@NUMBER, NAME=FOLDER")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", help="NAME, NAME@ALIAS, NAME@NUMBER, NAME=FOLDER", autocompletion=completion.served
+        ),
+    ],
     host: str = "127.0.0.1",
     port: int = 8000,
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",
@@ -47,7 +54,7 @@ def _end(*_: Any) -> NoReturn:
     raise SystemExit(0)
 
 
-@cli.command()
+@cli.command(**listed(LOOK_AFTER, "bertline up"))
 def up() -> None:
     """Start Prefect's server, a worker and MLflow here."""
     from flows.local import servers
@@ -55,7 +62,7 @@ def up() -> None:
     print(servers.up())
 
 
-@cli.command()
+@cli.command(**listed(LOOK_AFTER, "bertline down"))
 def down() -> None:
     """Stop what `up` started."""
     from flows.local import servers
@@ -64,7 +71,7 @@ def down() -> None:
     print(f"stopped: {', '.join(stopped)}" if stopped else "nothing to stop")
 
 
-@cli.command()
+@cli.command(**listed(LOOK_AFTER, "bertline trigger retrain/weekly"))
 def trigger(
     deployment: Annotated[str, typer.Argument(help="FLOW/NAME of prefect.yaml, such as retrain/weekly")],
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated")] = None,
@@ -75,7 +82,7 @@ def trigger(
     print(f"{deployment}: requested the run {ask(deployment, param or [])}; see its log in Prefect's pages")
 
 
-@cli.command()
+@cli.command(**listed(MAKE, "bertline quickstart"))
 def quickstart() -> None:
     """Go from samples to a served model, as `make run` does."""
     prefect_settings.before_a_flow()

@@ -5,12 +5,12 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psutil
+from flows.local import prefect_key
 
-from flows.local import prefect_key, temporary_server
-from pipelines.graph import checking
+if TYPE_CHECKING:  # every command imports this module, and a shell's completion waits for it
+    import psutil
 
 HOME, PIDS = Path("state/prefect"), Path("state/pids")
 
@@ -45,13 +45,20 @@ def before_a_flow(names: Iterable[str] = (), *sections: str) -> None:
 
     Then have its temporary server end with this process.
     """
+    from flows.local import temporary_server
+    from pipelines.graph import checking
+
     for name in names:
         checking.require_entry(name, *sections)
     temporary_server.use()
 
 
-def running(name: str) -> psutil.Process | None:
+def running(name: str) -> "psutil.Process | None":
     """The process that `up` started under `name`; None if it has ended, even if another process has its pid now."""
+    if not (PIDS / name).is_file():
+        return None
+    import psutil
+
     try:
         known = record(name)
         if type(known["pid"]) is not int:  # psutil takes none for this process

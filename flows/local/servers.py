@@ -24,6 +24,7 @@ LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 SERVICES = ("worker", "mlflow", "prefect")  # in the order in which they stop
 START_SECONDS = 180  # the first start creates a database
 STOP_SECONDS = 20
+LOG_BYTES = 10_000_000  # a larger log becomes NAME.log.1 when its server starts
 
 
 def environment() -> dict[str, str]:
@@ -102,7 +103,10 @@ def _start(name: str, command: list[str], health: str) -> None:
         return
     PIDS.mkdir(parents=True, exist_ok=True)
     LOGS.mkdir(parents=True, exist_ok=True)
-    with (LOGS / f"{name}.log").open("ab") as log:
+    path = LOGS / f"{name}.log"
+    if path.is_file() and path.stat().st_size > LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    with path.open("ab") as log:
         child = subprocess.Popen(
             command, env=_with_key(name), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )

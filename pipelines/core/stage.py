@@ -9,8 +9,11 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pipelines.core import paths, resources, threads
+from pipelines.core import paths
 from pipelines.core.errors import MAX_PRINTED, InputError, one_line
+
+MARK = "error: "  # before the sentence of a failure, so that it does not read like a line of progress
+RED = ("\033[1;31m", "\033[0m")  # on a terminal
 
 
 @contextmanager
@@ -21,11 +24,22 @@ def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterat
     except (InputError, OSError) as error:
         if debug():
             traceback.print_exc()
-        print(f"{name}: {one_line(error, MAX_PRINTED)}", file=sys.stderr)
+        print(f"{name}: {_mark()}{one_line(error, MAX_PRINTED)}", file=sys.stderr)
         sys.exit(getattr(error, "exit_status", 1))
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _mark() -> str:
+    """The mark of a failure, in red on a terminal unless NO_COLOR is set (no-color.org)."""
+    in_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return f"{RED[0]}{MARK}{RED[1]}" if in_colour else MARK
+
+
+def unmarked(line: str) -> str:
+    """The last line of a stage that failed, without the mark: it becomes a part of another failure's sentence."""
+    return line.replace(f": {MARK}", ": ", 1)
 
 
 @contextmanager
@@ -55,6 +69,8 @@ def run(name: str, main: Callable[..., None], entry: bool = True, **flags: str) 
         entry: whether the stage has entries; without them `main()` is called.
         flags: the stage's own switches with their help; `main` takes each as a keyword.
     """
+    from pipelines.core import resources, threads  # the command line imports this module, and needs neither
+
     parser = argparse.ArgumentParser(prog=f"python -m pipelines.stages.{name}")
     if entry:
         parser.add_argument("entry", help=f"an entry of {name}: in params.yaml")

@@ -46,12 +46,18 @@ def slices(
     value: OfRows, rows: pa.Table, task: Task, patterns: Mapping[str, str], inputs: Iterable[pa.RecordBatch]
 ) -> list[dict[str, Any]]:
     """{"slice": name, "rows": count, "score": number} for each slice of the kind and each slice from `patterns`."""
-    lengths, matching = _lengths_and_matches(_texts(inputs, task), patterns)
     return [
         {"slice": name, "rows": len(chosen), "score": value(chosen)}
-        for name, chosen in (_slices(rows, lengths, task) | matching).items()
-        if len(chosen)
+        for name, chosen in rows_of_slices(rows, task, patterns, inputs).items()
     ]
+
+
+def rows_of_slices(
+    rows: pa.Table, task: Task, patterns: Mapping[str, str], inputs: Iterable[pa.RecordBatch]
+) -> dict[str, np.ndarray]:
+    """The numbers of the rows in each slice of the kind and each slice from `patterns`; none is empty."""
+    lengths, matching = _lengths_and_matches(_texts(inputs, task), patterns)
+    return {name: chosen for name, chosen in (_slices(rows, lengths, task) | matching).items() if len(chosen)}
 
 
 def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:

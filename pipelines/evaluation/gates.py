@@ -38,6 +38,7 @@ class Measured:
     slices: Mapping[str, float] = field(default_factory=dict)
     behaviour: list[dict[str, Any]] = field(default_factory=list)
     approved: bool = False
+    approver: str = ""
     digest: str = ""
 
     @property
@@ -134,7 +135,8 @@ def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
     if rules.max_p95_ms:
         yield _most("max_p95_ms", "p95 in milliseconds", challenger.p95_ms, rules.max_p95_ms)
     if rules.approval:
-        sentence = "a person has approved it" if challenger.approved else "the version has no tag approved: true"
+        by = f"approved by {challenger.approver}" if challenger.approver else "a person has approved it"
+        sentence = by if challenger.approved else "nobody has approved the version; `bertline approve` does"
         yield Finding("approval", challenger.approved, 1, challenger.approved, sentence)
 
 

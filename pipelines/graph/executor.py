@@ -17,7 +17,7 @@ from typing import Any
 from pipelines.core import json_file, paths
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
-from pipelines.core.stage import alone
+from pipelines.core.stage import alone, unmarked
 from pipelines.graph import dvc_steps
 from pipelines.graph.code_snapshot import CodeSnapshot
 from pipelines.graph.forkserver import Command, Ended, Started, Warm
@@ -80,7 +80,7 @@ class Executor:
     failed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.seconds: dict[str, float] = _seconds()
+        self.seconds: dict[str, float] = seconds()
         longest = self.plan.paths_to_end(self.seconds)
         self.left = sorted(self.plan.affected, key=lambda name: -longest[name])
         self.done = set(self.plan.stages) - set(self.left)
@@ -262,14 +262,14 @@ def log_of(name: str) -> Path:
 def _reason(status: int, log: Path) -> str:
     """The reason why a stage failed: the last line of its log, or the signal that killed it."""
     lines = last_lines(log)
-    last_line = lines[-1] if lines else "it printed nothing"
+    last_line = unmarked(lines[-1]) if lines else "it printed nothing"
     if status < 0:
         memory = "; perhaps out of memory" if status == -9 else ""
         return f"killed by signal {-status}{memory} (its last line: {last_line}; {log})"
     return f"{last_line} (exit status {status}; {log})"
 
 
-def _seconds() -> dict[str, float]:
+def seconds() -> dict[str, float]:
     """The seconds that each stage took in its last run. A damaged file counts as empty, and is written again."""
     seconds = json_file.cached(SECONDS)
     return {name: took for name, took in seconds.items() if type(took) in (int, float) and 0 <= took < math.inf}

@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 from pipelines.core.errors import InputError
+from pipelines.core.stage import unmarked
 from pipelines.graph import code_manifest, code_snapshot, import_closure
 from pipelines.graph.executor import log_of
 from pipelines.graph.forkserver import Command, Ended, Warm
@@ -36,7 +37,7 @@ class StageRunner:
         self.warm.start(Command(name, line, str(self.place), str(log), modules, {}))
         if self._status():
             lines = last_lines(log)
-            raise InputError(lines[-1] if lines else f"{name} failed, and printed nothing")
+            raise InputError(unmarked(lines[-1]) if lines else f"{name} failed, and printed nothing")
 
     def _status(self) -> int:
         try:

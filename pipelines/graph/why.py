@@ -18,35 +18,58 @@ SHOWN = 20  # the most changed files of a folder that are listed
 
 def why(name: str) -> list[str]:
     """Lines that say why a stage would run, or that it is up to date. Raises InputError if there is no such stage."""
+    return lines(reasons(name))
+
+
+def reasons(name: str) -> dict[str, Any]:
+    """The reasons why a stage would run: {"stage", "would_run", "reasons", "first", "as_locked"}.
+
+    `first` names the stages that would run before it, and may change it; `as_locked` counts what is as in dvc.lock.
+    Raises InputError if there is no such stage.
+    """
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, [name])
         stage = plan.stages.get(name)
         if name == code_manifest.STAGE:
-            return [f"{name} runs every time: it lists the code that the other stages run"]
+            always = ["it runs every time: it lists the code that the other stages run"]
+            return {"stage": name, "would_run": True, "reasons": always, "first": [], "as_locked": ""}
         if stage is None:
             raise InputError(f"no stage {name}; name one, such as {', '.join(list(plan.stages)[-3:])}")
-        reasons = list(_reasons(stage, plan.code))
-        before = [f"{other} would run first, and may change it" for other in _before(plan, name)]
-        if reasons:
-            return [f"{name} would run:", *(f"  {line}" for line in [*reasons, *before])]
-        if before:
-            return [f"{name} is up to date, but", *(f"  {line}" for line in before)]
-        return [f"{name} is up to date: {_counted(stage, plan.code)} are as in dvc.lock"]
+        why_now, first = list(_reasons(stage, plan.code)), _before(plan, name)
+        locked = "" if why_now else _counted(stage, plan.code)
+        return {"stage": name, "would_run": bool(why_now), "reasons": why_now, "first": first, "as_locked": locked}
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """The reasons as lines of text."""
+    name = answer["stage"]
+    if name == code_manifest.STAGE:
+        return [f"{name} {answer['reasons'][0].removeprefix('it ')}"]
+    before = [f"  {other} would run first, and may change it" for other in answer["first"]]
+    if answer["would_run"]:
+        return [f"{name} would run:", *(f"  {line}" for line in answer["reasons"]), *before]
+    if before:
+        return [f"{name} is up to date, but", *before]
+    return [f"{name} is up to date: {answer['as_locked']} are as in dvc.lock"]
 
 
 def would_run(targets: list[str]) -> list[str]:
     """Lines that list the stages that a run of `targets` would run, in a possible order, each with a reason."""
+    count, reasons = affected(targets)
+    return [f"{name}: {reason}" for name, reason in reasons.items()] or [f"{count} stages are up to date"]
+
+
+def affected(targets: list[str]) -> tuple[int, dict[str, str]]:
+    """The number of stages, and a reason for each that a run of `targets` would run, in a possible order."""
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, targets)
-        if not plan.affected:
-            return [f"{len(plan.stages)} stages are up to date"]
-        reasons = []
+        reasons = {}
         for name in plan.affected:
             above = ", ".join(sorted(plan.upstream[name].intersection(plan.affected)))
             stale = name in plan.stale
-            reason = next(_reasons(plan.stages[name], plan.code)) if stale else f"if {above} changes what it reads"
-            reasons.append(f"{name}: {reason}")
-        return reasons
+            first = next(_reasons(plan.stages[name], plan.code)) if stale else f"if {above} changes what it reads"
+            reasons[name] = first
+        return len(plan.stages), reasons
 
 
 def changed_sources() -> dict[str, str]:

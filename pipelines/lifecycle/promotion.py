@@ -1,7 +1,7 @@
 """Promotion: the challenger against the champion on the same rows, by the rules of params.yaml; and the way back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -14,8 +14,9 @@ from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.graph import checking
 from pipelines.inference.predictor import Predictor
+from pipelines.lifecycle import approval
 from pipelines.measurement import gate_measurements
-from pipelines.tracking import ledger, registry
+from pipelines.tracking import ledger, registry, version_tags
 from pipelines.tracking.ledger_events import State
 
 
@@ -36,7 +37,8 @@ class Outcome:
 
 def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
     """Measure a registered version on the rows of an evaluate entry."""
-    return gate_measurements.measure(registry.folder(version), entry, version.tags.get("approved") == "true")
+    measured = gate_measurements.measure(registry.folder(version), entry, approval.is_approved(version))
+    return replace(measured, approver=approval.approver(version))
 
 
 def latency_ratio(challenger: registry.Version, champion: registry.Version, entry: Evaluate, threads: int) -> float:
@@ -67,27 +69,53 @@ def promote(
     """
     rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
-    challenger = registry.version(name, version) if version is not None else registry.get(name, registry.CHALLENGER)
-    known = ledger.read(name)
-    ledger.settle(name, known)
-    if instead_of is not None and known.champion != instead_of:
-        raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
-    champion = registry.find(name, known.champion) if known.champion else None
-    if champion and champion.version == challenger.version:
-        return Outcome(True, ["nothing to do"], champion)
-    if version is None and (taken_back := _taken_back(challenger, known)):
-        return Outcome(False, [taken_back], champion)
+    challenger, champion, known = _versions(name, version, instead_of)
+    if outcome := _at_once(challenger, champion, known, version):
+        return outcome
     content = registry.content(challenger)  # before it is measured: what is entered is what was there then
     decision = _decide(challenger, champion, entry, rules, measurements)
     if known.champion and not champion:
         decision = gates.without_champion(decision, known.champion)
     verdict = {"gate": rules.gate, **decision.verdict()}
-    registry.describe(challenger, verdict)
+    version_tags.describe(challenger, verdict)
     if not decision.passed and rules.gate == "enforce":
         return Outcome(False, decision.reasons, champion)
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
     ledger.append(name, known, "promote", challenger.version, reason or why, verdict, content)
     return Outcome(True, decision.reasons, challenger, changed=True)
+
+
+def unmeasured(name: str, version: int | None, instead_of: int | None) -> Outcome | None:
+    """The outcome of `promote` with these arguments if it needs no measurement; None if it needs one.
+
+    A command asks this first, and answers without Prefect, whose start takes seconds. Raises InputError as `promote`.
+    """
+    rules = params.entry("promote", name, Promote)
+    params.entry("evaluate", rules.run, Evaluate)
+    return _at_once(*_versions(name, version, instead_of), version)
+
+
+def _versions(
+    name: str, version: int | None, instead_of: int | None
+) -> tuple[registry.Version, registry.Version | None, State]:
+    """The challenger, the champion if there is one, and the ledger, which is settled."""
+    challenger = registry.version(name, version) if version is not None else registry.get(name, registry.CHALLENGER)
+    known = ledger.read(name)
+    ledger.settle(name, known)
+    if instead_of is not None and known.champion != instead_of:
+        raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
+    return challenger, registry.find(name, known.champion) if known.champion else None, known
+
+
+def _at_once(
+    challenger: registry.Version, champion: registry.Version | None, known: State, version: int | None
+) -> Outcome | None:
+    """The outcome where nothing has to be measured: it is champion already, or was rolled back."""
+    if champion and champion.version == challenger.version:
+        return Outcome(True, ["nothing to do"], champion)
+    if version is None and (taken_back := _taken_back(challenger, known)):
+        return Outcome(False, [taken_back], champion)
+    return None
 
 
 def _taken_back(challenger: registry.Version, known: ledger.State) -> str:

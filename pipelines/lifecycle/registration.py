@@ -3,6 +3,7 @@
 import json
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.graph import import_closure, lockfile
+from pipelines.graph import executor, import_closure, lockfile
 from pipelines.lifecycle import promotion
 from pipelines.measurement import drift_profile, runtime_choice
 from pipelines.tracking import registry, runs
@@ -34,17 +35,37 @@ def log_runs(stages: list[str], image_commit: str = "") -> None:
         section, _, entry = stage.partition("@")
         outputs = lockfile.outputs(stage, locked)
         records = [json.loads(Path(path).read_text()) for path in outputs if path.endswith(".json")]
-        curves = [curve for path in outputs if (curve := provenance.curve(Path(path)))]
+        points = next((curve for path in outputs if (curve := provenance.curve(Path(path)))), [])
+        curve = [(step, values) for step, values in points]
         numbers: dict[str, Any] = {}
         for record in records:
             numbers |= {k: record[k] for k in ("metrics", "model") if k in record}
         if (took := paths.timings(entry)).is_file() and records:
             numbers |= json_file.mapping(took)
-        for curve in curves:
+        if curve:
             numbers["final_loss"] = curve[-1][1]["loss"]
         tags = {f"md5 {path}": md5 for path, md5 in outputs.items()} | commit
         shown = paths.reports() if str(paths.reports()) in outputs else None
-        runs.log(stage, (values.get(section) or {}).get(entry) or {}, numbers, tags, shown)
+        when = _ran(stage, numbers)
+        runs.log(
+            stage, _params(outputs, (values.get(section) or {}).get(entry) or {}), numbers, tags, shown, curve, *when
+        )
+
+
+def _params(outputs: Iterable[str], written: dict[str, Any]) -> dict[str, Any]:
+    """The params of a stage, defaults too, as its output records them; else those that params.yaml has."""
+    recorded = (provenance.read(Path(path)).get("params") for path in outputs if not path.endswith(".json"))
+    return written | next((made for made in recorded if made), {})
+
+
+def _ran(stage: str, numbers: dict[str, Any]) -> tuple[int | None, int | None]:
+    """The start and the end of a stage, in ms since 1970, if it ran here; its seconds are added to `numbers`."""
+    seconds, log = executor.seconds().get(stage), executor.log_of(stage)
+    if seconds is None or not log.is_file():
+        return None, None
+    numbers["seconds"] = seconds
+    ended = round(log.stat().st_mtime * 1000)
+    return ended - round(seconds * 1000), ended
 
 
 def register(name: str, image_commit: str = "") -> registry.Version:

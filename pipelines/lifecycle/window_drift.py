@@ -149,7 +149,10 @@ def plain(watched: Watched) -> str:
             lines.append(f"{name}  {0:>8,} rows  nothing to measure")
             continue
         rows = shifts[0]["rows"]
-        lines.append(f"{name}  {rows:>8,} rows  {'drifted: ' + ', '.join(shifted) if shifted else 'no drift'}")
+        verdicts = [f"drifted: {', '.join(shifted)}"] if shifted else ["no drift"]
+        if few := [shift["statistic"] for shift in shifts if drift_page.too_few(shift)]:
+            verdicts.append(f"too few rows to tell: {', '.join(few)}")
+        lines.append(f"{name}  {rows:>8,} rows  {'; '.join(verdicts)}")
     if not lines:
         return f"{watched.job}: no window is scored yet"
     return "\n".join([*lines, verdict(watched), f"picture: {watched.page}"])

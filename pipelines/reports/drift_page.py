@@ -9,13 +9,18 @@ from pipelines.reports import page, plots
 Windows = Mapping[str, list[dict[str, Any]]]  # window -> its statistics, each with value, by_chance, limit and drifted
 
 
+def too_few(shift: Mapping[str, Any]) -> bool:
+    """Return whether chance alone gives more than the limit, so that no drift does not mean that there is none."""
+    return not shift["drifted"] and bool(shift["by_chance"] > shift["limit"])
+
+
 def html(job: str, windows: Windows, rule: str, alarm: bool) -> str:
     """The page: a plot of each statistic over the windows, and a table of all numbers, the newest window first."""
     lines = [
         (
             shift["window"],
             shift["statistic"],
-            "drifted" if shift["drifted"] else "",
+            "drifted" if shift["drifted"] else "too few rows" if too_few(shift) else "",
             f"{shift['rows']:,}",
             *(f"{shift[name]:.4f}" for name in ("value", "by_chance", "limit")),
         )
@@ -25,7 +30,8 @@ def html(job: str, windows: Windows, rule: str, alarm: bool) -> str:
     says = (
         "A statistic has drifted if it is above its limit (dashed) and above what chance gives for as many rows "
         "(shaded). For length, values and confidence it is the gap between cumulative shares; for labels and "
-        "vocabulary, the divergence in bits; for unknown pieces and words, the difference of shares."
+        "vocabulary, the divergence in bits; for unknown pieces and words, the difference of shares. Too few rows: "
+        "chance alone gives more than the limit, so a drift as large as the limit cannot be seen."
     )
     header = ("window", "statistic", "", "rows", "value", "by chance", "limit")
     picture = f"<figure>{plots.drift(windows)}</figure>\n" if lines else ""

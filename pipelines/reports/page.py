@@ -35,7 +35,7 @@ def html(
         for task, group in groupby(run_tables.ranked(records), key=lambda r: r["task"])
     )
     sections += "".join(map(_pretraining, pretrained))
-    says = "Intervals are 95% bootstrap intervals. `bertline table` shows how fast each run is on this machine."
+    says = "Intervals are 95% bootstrap intervals. bertline table shows how fast each run is on this machine."
     return document("bertline report", f"<h1>bertline report</h1>\n<p>{says}</p>\n{sections}")
 
 

@@ -42,13 +42,37 @@ def comparison(sections: Sections) -> str:
     Below the table, name the runs that are smaller than their teacher, but slower. Raises InputError if no run has
     been evaluated.
     """
+    records, timings = _evaluated(sections)
+    slower = [sentence for group in variants.groups(records) if (sentence := variants.slower(group, timings))]
+    return "\n\n".join([run_tables.timed(records, timings), *slower])
+
+
+def compared(sections: Sections) -> Records:
+    """The runs of the same table, in its order, as JSON; what was not measured here is None."""
+    records, timings = _evaluated(sections)
+    return [
+        {
+            "run": record["run"],
+            "kind": record["how"],
+            "task": record["task"],
+            "metric": record["metric"],
+            "score": record["metrics"].get(record["metric"]),
+            "interval": record.get("interval"),
+            "size_bytes": record["model"]["size_bytes"],
+            "latency_ms": timings.get(record["run"], {}).get("latency_ms", {}).get("p50"),
+            "rows_per_second": timings.get(record["run"], {}).get("rows_per_second"),
+        }
+        for record in run_tables.ranked(records)
+    ]
+
+
+def _evaluated(sections: Sections) -> tuple[Records, dict[str, dict[str, Any]]]:
+    """The records of all evaluated runs, and the timings of those that were measured here."""
     runs = [run for run in names(sections, "evaluate", "baseline") if paths.metrics(run).is_file()]
     if not runs:
         raise InputError(f"{paths.metrics('NAME')}: no run has been evaluated yet; run `dvc repro`")
     timings = {run: json_file.mapping(paths.timings(run)) for run in runs if paths.timings(run).is_file()}
-    records = read(runs)
-    slower = [sentence for group in variants.groups(records) if (sentence := variants.slower(group, timings))]
-    return "\n\n".join([run_tables.timed(records, timings), *slower])
+    return read(runs), timings
 
 
 def names(sections: Sections, *chosen: str) -> list[str]:

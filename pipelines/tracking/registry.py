@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import warnings
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -31,7 +30,6 @@ RUNTIME = "runtime"  # the tag with the runtime that serves the version
 # packages for opening a model and predicting; this project's code is stored with each version, as no index has it
 NEEDS = ("fugashi", "ipadic", "mlflow", "numpy", "pandas", "pyarrow", "pydantic", "tokenizers", "unidic-lite")
 RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensors")}
-DESCRIBED = 5000  # the most characters of a description in MLflow's databases; a tag of a version may have 100,000
 
 
 @dataclass(frozen=True)
@@ -177,15 +175,18 @@ def find(name: str, number: int) -> Version | None:
         return _version(client, name, number) if ledger.has_version(client, name, number) else None
 
 
-def versions() -> list[Version]:
-    """Every version of every registered model, the oldest of a model first."""
+def versions(name: str = "") -> list[Version]:
+    """Every version of a registered model, or of all of them, the oldest of a model first."""
     client = store.connect()
     registered: list[Version] = []
     token = None
     while token != "":
         with store.explained("the registered versions cannot be read"):
             page = client.search_model_versions(
-                max_results=PAGE, order_by=["name ASC", "version_number ASC"], page_token=token
+                f"name='{name}'" if name else None,
+                max_results=PAGE,
+                order_by=["name ASC", "version_number ASC"],
+                page_token=token,
             )
         registered += [Version(entry.name, int(entry.version), dict(entry.tags)) for entry in page]
         token = page.token or ""
@@ -264,29 +265,6 @@ def _described(version: Version) -> Model:
 
 def _foreign(version: Version) -> InputError:
     return InputError(f"{version} was not registered by `bertline retrain`: it has no model folder")
-
-
-def describe(version: Version, verdict: dict[str, Any]) -> None:
-    """Keep the gate's verdict with a version: as JSON in the tag `verdict`, and as a table in its description."""
-    client, tag, table = store.connect(), json.dumps(verdict), _table(verdict)
-    if len(table) > DESCRIBED:
-        cut = "\n\nThe tag `verdict` has all of it."
-        table = table[: table.rindex("\n", 0, DESCRIBED - len(cut))] + cut
-    with store.explained(f"{version}: its verdict cannot be saved"):
-        client.set_model_version_tag(version.name, str(version.version), "verdict", tag)
-        client.update_model_version(version.name, str(version.version), table)
-
-
-def _table(verdict: dict[str, Any]) -> str:
-    """A Markdown table with a row for each rule; MLflow renders it."""
-    if not verdict["findings"]:
-        return "The gate is off: nothing was measured."
-    rows = [
-        [finding["rule"], f"{finding['found']:.4g}", f"{finding['asked']:.4g}", "yes" if finding["passed"] else "no"]
-        for finding in verdict["findings"]
-    ]
-    lines = [["rule", "found", "asked", "passed"], ["---"] * 4, *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 
 
 def example(version: Version) -> list[dict[str, Any]]:

@@ -1,33 +1,75 @@
 """MLflow runs, one for each entry of a stage that ran."""
 
 import re
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import mlflow
+from mlflow.entities import Metric, Param
 
 from pipelines.tracking import store
 
+MOST_PARAMS, MOST_METRICS = 100, 1000  # in one request (MLflow's REST API, runs/log-batch)
 NAME = re.compile(r"[\w./ :-]+")  # a part of a name that MLflow allows
 
 
 def log(
-    stage: str, params: dict[str, Any], metrics: dict[str, Any], tags: dict[str, str], folder: Path | None = None
+    stage: str,
+    params: dict[str, Any],
+    metrics: dict[str, Any],
+    tags: dict[str, str],
+    folder: Path | None = None,
+    curve: Sequence[tuple[int, dict[str, float]]] = (),
+    began_ms: int | None = None,
+    ended_ms: int | None = None,
 ) -> str:
     """Log the params, metrics and tags of a stage's entry, such as `finetune@livedoor`; returns the run's id.
 
     The files in `folder` become the run's artifacts.
+
+    Args:
+        curve: steps of a training, each with its numbers; MLflow draws a curve of each number.
+        began_ms, ended_ms: when the stage ran, since 1970; by default now, so that the run takes no time.
     """
     client, tags = store.connect(), {"stage": stage, **tags}
-    with (
-        store.explained(f"{stage}: its run is not logged"),
-        mlflow.start_run(experiment_id=store.experiment(client), run_name=stage, tags=tags) as run,
-    ):
-        mlflow.log_params({name: str(value)[:500] for name, value in flatten(params).items()})
-        if folder:
-            mlflow.log_artifacts(str(folder))
-        mlflow.log_metrics({k: float(v) for k, v in flatten(metrics).items() if isinstance(v, int | float)})
-    return run.info.run_id
+    now = int(time.time() * 1000)
+    ended_ms = now if ended_ms is None else ended_ms
+    began_ms = ended_ms if began_ms is None else began_ms
+    with store.explained(f"{stage}: its run is not logged"):
+        run = client.create_run(store.experiment(client), began_ms, tags, stage).info.run_id
+        try:
+            for part in _batches(params, metrics, curve, began_ms, ended_ms):
+                client.log_batch(run, **part)
+            if folder:
+                client.log_artifacts(run, str(folder))
+        except BaseException:
+            client.set_terminated(run, "FAILED")
+            raise
+        client.set_terminated(run, "FINISHED", ended_ms)
+    return str(run)
+
+
+def _batches(
+    params: dict[str, Any],
+    metrics: dict[str, Any],
+    curve: Sequence[tuple[int, dict[str, float]]],
+    began_ms: int,
+    ended_ms: int,
+) -> Iterator[dict[str, Any]]:
+    """The params and numbers of a run, in parts of sizes that a server takes; a curve is spread over the run's time."""
+    written = [Param(name, str(value)[:500]) for name, value in flatten(params).items()]
+    numbers = {k: float(v) for k, v in flatten(metrics).items() if isinstance(v, int | float)}
+    last = max((step for step, _ in curve), default=0) or 1
+    points = [
+        Metric(f"training.{name}", float(value), began_ms + (ended_ms - began_ms) * step // last, step)
+        for step, values in curve
+        for name, value in flatten(values).items()
+        if isinstance(value, int | float)
+    ]
+    points += [Metric(name, value, ended_ms, 0) for name, value in numbers.items()]
+    yield from ({"params": written[i : i + MOST_PARAMS]} for i in range(0, len(written), MOST_PARAMS))
+    yield from ({"metrics": points[i : i + MOST_METRICS]} for i in range(0, len(points), MOST_METRICS))
 
 
 def find(stage: str, wrote: dict[str, str]) -> str:

@@ -26,6 +26,11 @@ def uri() -> str:
     return _local()
 
 
+def is_there() -> bool:
+    """Return whether a store is named, or was made in this checkout; `connect` would make one."""
+    return "MLFLOW_TRACKING_URI" in os.environ or (HOME / "mlflow.db").is_file()
+
+
 def without_passwords(text: str) -> str:
     """`text` without the user names and passwords in its addresses."""
     return _USER_INFO.sub("", text)

@@ -19,8 +19,9 @@ from ray.serve.schema import ServeDeploySchema
 
 from docs import generate
 from flows import failure_hook
-from flows.cli import cli
+from flows.cli import arguments, cli
 from pipelines.core import params, plugins
+from pipelines.core.errors import UsageError
 from pipelines.core.resources import Resources
 from pipelines.graph import checking
 from tests.support.places import ROOT
@@ -122,6 +123,25 @@ def test_generated_pages_are_what_docs_generate_writes() -> None:
     assert generate.readme(read("README.md")) == read("README.md"), "run python docs/generate.py"
     assert generate.file_map() == read("docs/map.md"), "run python docs/generate.py"
     assert generate.test_tables() == read("docs/tests.md"), "run python docs/generate.py"
+    assert generate.commands_page() == read("docs/commands.md"), "run python docs/generate.py"
+
+
+def test_every_command_stands_on_a_page_and_every_status_in_its_table() -> None:
+    page = read("docs/commands.md")
+    group: Any = typer.main.get_command(cli)
+    assert len(page.splitlines()) <= 200
+    assert {line.split("`")[1].split()[0] for line in page.splitlines() if line.startswith("| `")} == set(
+        group.commands
+    )
+    statuses = {
+        arguments.FAILED,
+        arguments.REFUSED,
+        arguments.DRIFTED,
+        arguments.INTERRUPTED,
+        UsageError.exit_status,
+        0,
+    }
+    assert {int(line.split()[1]) for line in page.splitlines() if re.match(r"\| \d", line)} == statuses
 
 
 def test_readme_can_be_read_in_five_minutes() -> None:

@@ -177,7 +177,7 @@ def test_a_folder_that_is_half_in_the_cache_is_no_result(repository: Path) -> No
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "bertline: a failed: out: DVC's cache lacks some of its files; is its disk full?"
+        "bertline: error: a failed: out: DVC's cache lacks some of its files; is its disk full?"
     )
     assert not Path("dvc.lock").exists()
     finish()

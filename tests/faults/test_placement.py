@@ -197,10 +197,10 @@ def test_a_killed_process_between_executor_and_stage_is_reported(
     sentence = run.lines[-1]
     wait_for(lambda: not sleepers())
     if who == "Ray's worker":
-        assert sentence.startswith("bertline: a failed: its process on the node ")
+        assert sentence.startswith("bertline: error: a failed: its process on the node ")
         assert sentence.endswith(" died; lost 1 times, more than resources.max_failures")
     else:
-        assert sentence.startswith("bertline: a failed: killed by signal 9")
+        assert sentence.startswith("bertline: error: a failed: killed by signal 9")
 
 
 @pytest.mark.parametrize("who", ["the executor", "the executor and Ray's driver", "Ctrl-C"])
@@ -250,7 +250,7 @@ def test_after_a_failure_a_stage_without_a_place_is_not_started(cluster: ray_nod
     with running(cluster.address) as run:
         assert run.end() == 1
     log = "state/logs/a.log"
-    assert run.lines[-1] == f"bertline: a failed: the disk is gone (exit status 4; {log}); not started: b"
+    assert run.lines[-1] == f"bertline: error: a failed: the disk is gone (exit status 4; {log}); not started: b"
     assert not Path("began").exists()
 
 

@@ -136,7 +136,7 @@ def test_one_stage_does_not_run_twice_at_a_time(checkout: Path, monkeypatch: pyt
             time.sleep(0.02)
         second = run(ends, "a")
         assert second.returncode == 1
-        assert second.stderr.startswith(f"finetune a: it is already running (process {first.pid} on ")
+        assert second.stderr.startswith(f"finetune a: error: it is already running (process {first.pid} on ")
         assert second.stderr.count("\n") == 1
         assert run(ends, "b").stdout == "done b\n"
         psutil.Process(first.pid).kill()

@@ -36,7 +36,7 @@ def test_use_activates_a_file_and_refuses_to_lose_edits() -> None:
     assert Path("params.yaml").read_text() == GOOD
     Path("params/bad.yaml").write_text("finetune: {x: {encoder: e}}\n")
     wrong = bertline("use", "params/bad.yaml")
-    assert wrong.stderr == "bertline: params/bad.yaml: finetune.x.data: missing, and it has no default\n"
+    assert wrong.stderr == "bertline: error: params/bad.yaml: finetune.x.data: missing, and it has no default\n"
     assert Path("params.yaml").read_text() == GOOD
 
 
@@ -45,7 +45,7 @@ def test_check_names_what_is_wrong() -> None:
     Path("params.yaml").write_text("resources: {worker: 2}\n")
     wrong = bertline("check")
     assert wrong.returncode == 2
-    assert wrong.stderr.startswith("bertline: params.yaml: resources: no key 'worker' (did you mean 'workers'?)")
+    assert wrong.stderr.startswith("bertline: error: params.yaml: resources: no key 'worker' (did you mean 'workers'?)")
     assert wrong.stderr.count("\n") == 1
     assert "Traceback" in bertline("--debug", "check").stderr
 
@@ -55,7 +55,9 @@ def test_table_shows_every_run_and_what_it_took_here() -> None:
     Path("params.yaml").write_text(yaml.safe_dump(runs, allow_unicode=True))
     none = bertline("table")
     assert none.returncode == 1
-    assert none.stderr == "bertline: artifacts/metrics/NAME.json: no run has been evaluated yet; run `dvc repro`\n"
+    assert (
+        none.stderr == "bertline: error: artifacts/metrics/NAME.json: no run has been evaluated yet; run `dvc repro`\n"
+    )
     for record in RECORDS:  # one of them is of a run that params.yaml does not name
         json_file.write(paths.metrics(record["run"]), record)
     json_file.write(paths.timings("worse"), {"latency_ms": {"p50": 1.25}, "rows_per_second": 12345})
@@ -91,7 +93,7 @@ def test_a_wrong_name_is_reported_before_prefect_starts(command: str, section: s
     """
     done = subprocess.run([sys.executable, "-c", called], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    message = f"bertline: params.yaml: no {section} entry 'mime' (did you mean 'mine'?); there are: mine\n"
+    message = f"bertline: error: params.yaml: no {section} entry 'mime' (did you mean 'mine'?); there are: mine\n"
     assert (done.stdout, done.stderr) == ("False\n", message)
 
 
@@ -99,7 +101,7 @@ def test_a_wrong_name_is_reported_before_prefect_starts(command: str, section: s
 def test_a_flow_fails_in_one_sentence() -> None:
     Path("params.yaml").write_text("promote: {mine: {run: other}}\n")
     failed = commands.bertline("promote mine").require(2)
-    assert failed.err.startswith("bertline: params.yaml: evaluate: no entry 'other'")
+    assert failed.err.startswith("bertline: error: params.yaml: evaluate: no entry 'other'")
     assert failed.err.count("\n") == 1
 
 

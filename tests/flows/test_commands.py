@@ -44,7 +44,10 @@ def bertline(line: str, status: int = 0) -> str:
 @pytest.mark.usefixtures("versions")
 def test_promote_history_rollback_and_lineage() -> None:
     assert bertline("history tiny") == "tiny has no champion\n"
-    assert bertline("rollback tiny", status=1) == "bertline: tiny: no champion before version none to roll back to\n"
+    assert (
+        bertline("rollback tiny", status=1)
+        == "bertline: error: tiny: no champion before version none to roll back to\n"
+    )
     assert bertline("promote tiny --version 1 --reason first") == "tiny version 1 is the champion\n"
     assert bertline("promote tiny --version 1") == "nothing to do\ntiny version 1 is the champion\n"
     assert "its champion is version 1, not 2" in bertline("promote tiny --instead-of 2", status=1)
@@ -69,6 +72,20 @@ def test_promote_history_rollback_and_lineage() -> None:
     none = json.loads(bertline("history tiny --at 2026-01-01 --json"))
     assert (none["champion"], none["event"]) == (None, None)
     assert "no registered model 'tinny' (did you mean 'tiny'?)" in bertline("history tinny", status=1)
+
+    [champion] = json.loads(bertline("status --json"))["champions"]
+    event = {"champion": 2, "since": events[-1]["at"], "actor": "the owner", "reason": "it was better"}
+    assert champion == {"model": "tiny", **event, "challenger": 2, "versions": [1, 2]}
+
+    said = bertline('approve tiny --version 1 --reason "read 50 rows"')
+    assert said == "tiny version 1 is approved; `bertline promote tiny` compares it with the champion\n"
+    first, second = json.loads(bertline("versions tiny --json"))
+    assert re.fullmatch(r"the owner at \S+: read 50 rows", first["approved_by"])
+    assert (first["aliases"], second["aliases"], second["approved_by"]) == ([], ["challenger", "champion"], "")
+    assert bertline("versions tiny").splitlines()[2].split() == [
+        "2", "challenger,", "champion", "-", "torch", "-", "-",
+    ]  # fmt: skip
+    bertline("approve tiny --version 9", status=1)
 
     assert bertline("lineage model tiny@champion").startswith("tiny version 2, the champion, of commit unknown\n")
     assert bertline("lineage data abcdef12").endswith("in tiny version 1\n  in tiny version 2, the champion\n")

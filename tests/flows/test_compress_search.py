@@ -196,6 +196,6 @@ def test_an_impossible_search_fails_in_one_sentence(workspace: Path, monkeypatch
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     Path("params.yaml").write_text(yaml.safe_dump({**PARAMS, "compress": {}}, sort_keys=False))
     (line,) = bertline("compress", "it", status=2).splitlines()
-    assert line.startswith("bertline: params.yaml: no compress entry has the teacher it; ")
+    assert line.startswith("bertline: error: params.yaml: no compress entry has the teacher it; ")
     (line,) = bertline("compress", "itt", status=2).splitlines()
-    assert line.startswith("bertline: params.yaml: no finetune or compress entry 'itt'")
+    assert line.startswith("bertline: error: params.yaml: no finetune or compress entry 'itt'")

@@ -1,5 +1,7 @@
 """What of a stage that ran goes to MLflow: the report's page and tables are files of its run."""
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,8 @@ import pytest
 import yaml
 
 from flows import retrain
-from pipelines.core import paths
+from pipelines.core import json_file, paths, provenance
+from pipelines.graph import executor
 from pipelines.tracking import runs
 
 
@@ -24,8 +27,34 @@ def test_only_the_reports_run_gets_the_report_folder(checkout: Path, monkeypatch
     logged: dict[str, tuple] = {}
     monkeypatch.setattr(runs, "log", lambda stage, *rest: logged.__setitem__(stage, rest))
     retrain.log_runs.fn([*lock])
-    assert logged["report"][-1] == paths.reports()
-    assert logged["finetune@it"][-1] is None
+    assert logged["report"][3] == paths.reports()
+    assert logged["finetune@it"][3] is None
+
+
+@pytest.mark.slow
+def test_a_training_is_one_run_with_its_curve_all_its_params_and_its_time(checkout: Path) -> None:
+    folder = paths.model("it")
+    folder.mkdir(parents=True)
+    curve = [[1, {"loss": 2.0}], [5, {"loss": 0.5, "accuracy": 0.75}]]
+    (folder / provenance.TRAINING).write_text(json.dumps({"steps": 5, "curve": curve}))
+    provenance.write(folder, "finetune", {"epochs": 1, "seed": 1, "fit": {"warmup": 0.1}}, [])
+    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"finetune@it": ran(str(folder))}}))
+    Path("params.yaml").write_text("finetune: {it: {epochs: 1}}\n")
+    log = executor.log_of("finetune@it")
+    log.parent.mkdir(parents=True)
+    log.write_text("trained")
+    os.utime(log, (1_800_000_060, 1_800_000_060))
+    json_file.write(executor.SECONDS, {"finetune@it": 60.5})
+    retrain.log_runs.fn(["finetune@it"])
+    client = mlflow.MlflowClient()
+    [run] = client.search_runs([client.get_experiment_by_name("bertline").experiment_id])
+    assert run.data.params == {"epochs": "1", "seed": "1", "fit.warmup": "0.1"}
+    assert run.data.metrics == {"final_loss": 0.5, "seconds": 60.5, "training.loss": 0.5, "training.accuracy": 0.75}
+    history = client.get_metric_history(run.info.run_id, "training.loss")
+    assert [(point.step, point.value) for point in history] == [(1, 2.0), (5, 0.5)]
+    assert (run.info.start_time, run.info.end_time) == (1_799_999_999_500, 1_800_000_060_000)
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "finetune@it")
+    mlflow.set_tracking_uri(None)
 
 
 @pytest.mark.slow

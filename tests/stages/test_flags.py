@@ -62,4 +62,4 @@ def test_report_takes_no_entry() -> None:
     assert "unrecognized arguments: it" in refused.stderr
     empty = stage("report")
     assert empty.returncode == 1
-    assert empty.stderr == "report: params.yaml: no metrics to report; evaluate and pretrain write them\n"
+    assert empty.stderr == "report: error: params.yaml: no metrics to report; evaluate and pretrain write them\n"

@@ -210,7 +210,7 @@ def test_a_stage_fails_in_one_sentence_without_a_traceback(workspace: Path) -> N
     unknown = forked.run("pipelines.stages.prepare", "headline")
     assert unknown.returncode == 2
     assert unknown.stderr.startswith(
-        "prepare headline: params.yaml: prepare: no entry 'headline' (did you mean 'headlines'?)"
+        "prepare headline: error: params.yaml: prepare: no entry 'headline' (did you mean 'headlines'?)"
     )
     assert "Traceback" in forked.run("pipelines.stages.prepare", "headline", "--debug").stderr
     missing = forked.run("pipelines.stages.prepare", "headlines")

@@ -99,7 +99,7 @@ def test_check_reports_all_complaints_at_once() -> None:
     lines = (refused.out + refused.err).splitlines()
     assert "params.yaml: prepare.mail.source: mial: no such file or folder" in lines
     assert "params.yaml: evaluate.it.split: prepare.mail makes no split 'dev'; it makes train, test" in lines
-    assert lines[-1] == "bertline: params.yaml: 2 wrong names; the first 2 are above"
+    assert lines[-1] == "bertline: error: params.yaml: 2 wrong names; the first 2 are above"
 
 
 @pytest.mark.usefixtures("place")

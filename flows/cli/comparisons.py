@@ -1,0 +1,38 @@
+"""The commands that compare runs: a table of all of them, and the difference of two."""
+
+from typing import Annotated
+
+import typer
+
+from flows.cli.arguments import AsJson, Run, group, print_answer
+from flows.cli.panels import COMPARE, listed
+
+cli = group()
+
+
+@cli.command(**listed(COMPARE, "bertline table", "bertline table --json"))
+def table(as_json: AsJson = False) -> None:
+    """Print every run's score and size, and how fast it is on this machine."""
+    from pipelines.core import params
+    from pipelines.reports import report_folder
+
+    if as_json:
+        print_answer(report_folder.compared(params.read()), as_json)
+    else:
+        print(report_folder.comparison(params.read()))
+
+
+@cli.command(
+    **listed(COMPARE, "bertline diff headlines-svm headlines", "bertline diff headlines headlines-int8 --rows 20")
+)
+def diff(
+    first: Run,
+    second: Run,
+    rows: Annotated[int, typer.Option(min=0, help="rows that are shown of those gained, and of those lost")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Print how two runs differ: params, slices won and lost with intervals, rows that changed, costs."""
+    from pipelines.evaluation import run_difference
+    from pipelines.reports import difference_text
+
+    print_answer(run_difference.difference(first, second, rows), as_json, difference_text.plain)

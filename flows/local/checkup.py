@@ -1,0 +1,102 @@
+"""All checks of `bertline doctor`, with the values of this machine and this checkout."""
+
+import configparser
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+import psutil
+
+from flows.local import diagnosis, prefect_settings, servers
+from flows.local.diagnosis import Finding
+from pipelines.graph import checking
+
+SECONDS = 2.0
+DVC_CONFIGS = (Path(".dvc/config"), Path(".dvc/config.local"))
+
+
+def findings() -> Iterator[Finding]:
+    """A finding for each check, in the order of an installation: Python first, then the machine, then the checkout."""
+    yield diagnosis.python()
+    yield diagnosis.pins((Path(name).read_text() for name in locks()), metadata.version)
+    yield diagnosis.unmet(metadata.distributions())
+    yield from machine()
+    yield from japanese()
+    yield diagnosis.encoding(
+        {"the names of files": sys.getfilesystemencoding(), "output": sys.stdout.encoding or "utf-8"}
+    )
+    yield diagnosis.mirror(os.environ.get("BERTLINE_MIRROR", ""))
+    yield from (diagnosis.remote(*remote) for remote in remotes())
+    yield from ports()
+    yield from started()
+    yield diagnosis.git(Path())
+    yield diagnosis.entries(checking.check)
+
+
+def locks() -> list[str]:
+    """The locks of this checkout that the installed build of torch needs."""
+    cpu = "+cpu" in metadata.version("torch")
+    return [name for name in diagnosis.LOCKS if Path(name).is_file() and not (cpu and "cuda" in name)]
+
+
+def machine() -> Iterator[Finding]:
+    yield diagnosis.cores(diagnosis.available_cores())
+    yield diagnosis.memory(psutil.virtual_memory().available)
+    yield diagnosis.disk(shutil.disk_usage(".").free)
+    yield diagnosis.gpu(diagnosis.cards(), metadata.version("torch"))
+
+
+def japanese() -> Iterator[Finding]:
+    from pipelines.text import mecab
+
+    for name in mecab.DICTIONARIES:
+        yield diagnosis.dictionary(name, lambda text, name=name: mecab.tagger(name)(text))  # type: ignore[misc]
+
+
+def remotes() -> Iterator[tuple[str, str, bool]]:
+    """The name and the address of each DVC remote, and whether it is the default."""
+    config = configparser.ConfigParser()
+    config.read(DVC_CONFIGS)
+    default = config.get("core", "remote", fallback="")
+    for section in config.sections():
+        name = section.strip("'").removeprefix("remote ").strip('"')
+        if section.strip("'").startswith("remote ") and (url := config.get(section, "url", fallback="")):
+            place = url if "://" in url or Path(url).is_absolute() else str(Path(".dvc") / url)
+            yield name, place, name == default
+
+
+def ports() -> Iterator[Finding]:
+    for name, number in (("prefect", servers.PREFECT_PORT), ("mlflow", servers.MLFLOW_PORT)):
+        mend = f"BERTLINE_{name.upper()}_PORT={number + 1} bertline up"
+        yield diagnosis.port(name, number, bool(prefect_settings.running(name)), mend)
+    yield diagnosis.port("bertline serve", 8000, False, "bertline serve NAME --port 8001")
+
+
+def started() -> Iterator[Finding]:
+    """The servers that `bertline up` started, and MLflow's server if the environment names one."""
+    for name, port in (("prefect", servers.PREFECT_PORT), ("mlflow", servers.MLFLOW_PORT)):
+        path = "/api/health" if name == "prefect" else "/health"
+        running = bool(prefect_settings.running(name))
+        recorded = running or (prefect_settings.PIDS / name).is_file()
+        yield diagnosis.server(name, recorded, running and answers(f"http://127.0.0.1:{port}{path}"))
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if uri.startswith("http"):
+        yield diagnosis.server(
+            "MLFLOW_TRACKING_URI", True, answers(f"{uri.rstrip('/')}/health"), "unset MLFLOW_TRACKING_URI"
+        )
+
+
+def answers(address: str) -> bool:
+    """Return whether a server answers, with whatever status."""
+    try:
+        with urlopen(address, timeout=SECONDS):
+            return True
+    except HTTPError:
+        return True
+    except (URLError, OSError, ValueError):
+        return False

@@ -1,0 +1,70 @@
+"""Calls to what may run on this machine: the HTTP service, for its models, and Prefect's server, for its runs."""
+
+import json
+import os
+from base64 import b64encode
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from flows.local import prefect_settings
+
+SERVICE = "http://127.0.0.1:8000"  # `bertline serve`; BERTLINE_SERVICE names another
+SECONDS = 1.0  # a server of this machine answers in milliseconds
+RUNS = 5
+
+
+def served() -> dict[str, Any]:
+    """{"address", "models"}, or {"address", "problem"} where nothing answers, or a key is needed."""
+    address = os.environ.get("BERTLINE_SERVICE", SERVICE).rstrip("/")
+    try:
+        models = _json(Request(f"{address}/models"))
+        return {
+            "address": address,
+            "models": [{key: model.get(key) for key in ("name", "version")} for model in models],
+        }
+    except HTTPError as error:
+        needs = "it answers, and needs a key" if error.code == 401 else f"it answers with status {error.code}"
+        return {"address": address, "problem": needs}
+    except (URLError, OSError, ValueError, AttributeError, TypeError):
+        return {"address": address, "problem": "nothing answers there"}
+
+
+def flow_runs() -> dict[str, Any]:
+    """{"address", "last", "next"}: flow runs that ended, and scheduled ones; or {"problem"} without a server."""
+    prefect_settings.use_running_server()
+    if not (address := os.environ.get("PREFECT_API_URL")):
+        return {"problem": "no Prefect server is up; `bertline up` starts one, and schedules run only there"}
+    try:
+        ended = _runs(address, ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"], "END_TIME_DESC", "end_time")
+        return {"address": address, "last": ended, "next": _runs(address, ["SCHEDULED"], "EXPECTED_START_TIME_ASC")}
+    except (URLError, OSError, ValueError, KeyError, TypeError) as error:
+        return {"address": address, "problem": f"Prefect's server does not answer: {error}"}
+
+
+def _runs(address: str, states: list[str], order: str, time: str = "expected_start_time") -> list[dict[str, Any]]:
+    body = {"sort": order, "limit": RUNS, "flow_runs": {"state": {"type": {"any_": states}}}}
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get("PREFECT_API_AUTH_STRING"):
+        headers["Authorization"] = f"Basic {b64encode(key.encode()).decode()}"
+    answer = _json(Request(f"{address}/flow_runs/filter", json.dumps(body).encode(), headers))
+    names = _deployments(address, headers) if answer else {}
+    return [
+        {
+            "run": run["name"],
+            "deployment": names.get(run.get("deployment_id") or "", ""),
+            "state": run["state_name"],
+            "at": run[time],
+        }
+        for run in answer
+    ]
+
+
+def _deployments(address: str, headers: dict[str, str]) -> dict[str, str]:
+    answer = _json(Request(f"{address}/deployments/filter", b"{}", headers))
+    return {deployment["id"]: deployment["name"] for deployment in answer}
+
+
+def _json(request: Request) -> Any:
+    with urlopen(request, timeout=SECONDS) as answer:
+        return json.load(answer)

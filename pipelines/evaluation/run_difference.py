@@ -1,0 +1,199 @@
+"""The difference of two runs on the same rows: params, answers, slices with intervals, and costs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.core import json_file, paths, provenance
+from pipelines.core.errors import InputError, UsageError
+from pipelines.core.schema import INPUTS, SAYS, TARGETS
+from pipelines.core.task import Task
+from pipelines.evaluation import row_scores, significance
+from pipelines.evaluation.analysis import rows_of_slices
+from pipelines.evaluation.prediction_scores import labelled, metric_of_rows
+from pipelines.evaluation.significance import OfRows
+from pipelines.evaluation.split import Split
+
+NOTHING = "-"  # the value of a param that a run does not have
+COSTS = ("size_bytes", "parameters", "flops_per_token")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One evaluated run: its record, its answers in the order of the rows, and the params that made it."""
+
+    name: str
+    record: dict[str, Any]
+    answers: pa.Table
+    params: dict[str, Any]
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """The slices that its entry names."""
+        slices: dict[str, str] = provenance.read(paths.predictions(self.name)).get("params", {}).get("slices", {})
+        return slices
+
+
+def difference(first: str, second: str, shown: int = 5) -> dict[str, Any]:
+    """The difference of two runs as JSON: {"runs", "task", "params", "score", "rows", "slices", "costs"}.
+
+    Intervals are of the second's score minus the first's, by a paired bootstrap (see `significance.interval`).
+
+    Args:
+        shown: the most rows that are listed with their texts, for each of gained and lost.
+
+    Raises:
+        UsageError: one of them was not evaluated, or they have other rows.
+    """
+    records = [_record(run) for run in (first, second)]
+    task_name, split_name = _same_rows(first, second, records)
+    folder = paths.rows(task_name)
+    split = Split(folder / f"{split_name}.parquet", Task.load(folder))
+    runs = [_run(name, record, split) for name, record in zip((first, second), records, strict=True)]
+    answer: dict[str, Any] = {
+        "runs": [first, second],
+        "task": task_name,
+        "split": split_name,
+        "params": _params(runs[0].params, runs[1].params),
+        "costs": _costs(runs),
+    }
+    return answer | _answers(runs, split, shown)
+
+
+def _record(run: str) -> dict[str, Any]:
+    if not paths.metrics(run).is_file():
+        raise UsageError(f"{paths.metrics(run)}: no such run is evaluated; `bertline table` lists those that are")
+    record = json_file.mapping(paths.metrics(run))
+    if "task" not in record:
+        raise UsageError(f"{run} is an encoder: it answers no rows; compare runs of evaluate or baseline")
+    return record
+
+
+def _same_rows(first: str, second: str, records: list[dict[str, Any]]) -> tuple[str, str]:
+    """The task and the split of both runs. Raises UsageError unless both answered the same rows."""
+    (task, split), other = ((record["task"], record["split"]) for record in records)
+    if (task, split) != other:
+        raise UsageError(
+            f"{first} answered {task} {split}, {second} {' '.join(other)}; two runs on the same rows differ"
+        )
+    rows = str(paths.rows(task))
+    digests = [provenance.read(paths.predictions(run)).get("inputs", {}).get(rows) for run in (first, second)]
+    if digests[0] != digests[1] or digests[0] != provenance.digest(paths.rows(task)):
+        raise InputError(f"{rows} changed after one of the runs was evaluated; `bertline run` brings both up to date")
+    return task, split
+
+
+def _run(name: str, record: dict[str, Any], split: Split) -> Run:
+    answers = split.read(paths.predictions(name))
+    places = pc.index_in(split.targets().column("id"), value_set=answers.column("id"))
+    if places.null_count:
+        raise InputError(f"{paths.predictions(name)}: {places.null_count} rows have no answer; evaluate {name} again")
+    made = provenance.read(paths.model(name)) or provenance.read(paths.predictions(name))
+    return Run(name, record, answers.take(places), {"stage": made.get("stage", NOTHING), **made.get("params", {})})
+
+
+def _params(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """{"param", "first", "second"} for each value that differs; the keys of tables are joined by points."""
+    was, now = dict(_flat(first)), dict(_flat(second))
+    return [
+        {"param": key, "first": was.get(key, NOTHING), "second": now.get(key, NOTHING)}
+        for key in dict.fromkeys([*was, *now])
+        if was.get(key, NOTHING) != now.get(key, NOTHING)
+    ]
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _costs(runs: list[Run]) -> list[dict[str, Any]]:
+    """{"cost", "first", "second"}; None where it was not measured, as latency on another machine."""
+    costs = []
+    for run in runs:
+        path = paths.timings(run.name)
+        timings = json_file.mapping(path) if path.is_file() else {}
+        model = run.record.get("model", {})
+        costs.append(
+            {name: model.get(name) for name in COSTS}
+            | {
+                "latency_ms": timings.get("latency_ms", {}).get("p50"),
+                "rows_per_second": timings.get("rows_per_second"),
+            }
+        )
+    return [{"cost": name, "first": costs[0][name], "second": costs[1][name]} for name in costs[0]]
+
+
+def _answers(runs: list[Run], split: Split, shown: int) -> dict[str, Any]:
+    """The score, the rows and the slices; without labels, only how many answers differ."""
+    targets, task = split.targets(), split.task
+    says = [run.answers.column(SAYS[task.kind]).to_pylist() for run in runs]
+    changed = np.array([ours != theirs for ours, theirs in zip(*says, strict=True)])
+    counts = {"all": len(changed), "changed": int(changed.sum())}
+    if not labelled(targets, task):
+        return {"score": None, "rows": counts, "gained": [], "lost": [], "slices": []}
+    gain = np.subtract(*(row_scores.of(targets, run.answers, task) for run in reversed(runs)))
+    gained, lost = (np.flatnonzero(changed & rows) for rows in (gain > 0, gain < 0))
+    counts |= {"gained": len(gained), "lost": len(lost), "neither": counts["changed"] - len(gained) - len(lost)}
+    value = [metric_of_rows(targets, run.answers, task) for run in runs]
+    listed = [
+        _listed(rows[np.argsort(-np.abs(gain[rows]), kind="stable")][:shown], says, split) for rows in (gained, lost)
+    ]
+    return {
+        "score": {"metric": task.metric} | _compared(value, np.arange(len(changed))),
+        "rows": counts,
+        "gained": listed[0],
+        "lost": listed[1],
+        "slices": _slices(runs, value, split, gain),
+    }
+
+
+def _compared(value: Sequence[OfRows], chosen: np.ndarray) -> dict[str, Any]:
+    """Both scores on the chosen rows, their difference with its 95% interval, and who won: the interval excludes 0."""
+    first, second = (score(chosen) for score in value)
+    low, high = significance.interval(lambda drawn: value[1](chosen[drawn]) - value[0](chosen[drawn]), len(chosen))
+    verdict = "won" if low > 0 else "lost" if high < 0 else "open"
+    return {"first": first, "second": second, "difference": second - first, "interval": [low, high], "verdict": verdict}
+
+
+def _slices(runs: list[Run], value: list[OfRows], split: Split, gain: np.ndarray) -> list[dict[str, Any]]:
+    """A line for each slice of the kind, each pattern of either run, and each label (its recall)."""
+    targets, task = split.targets(), split.task
+    patterns = runs[0].patterns | runs[1].patterns
+    lines = [
+        {"slice": name, "metric": task.metric, "rows": len(rows)} | _compared(value, rows)
+        for name, rows in rows_of_slices(targets, task, patterns, split.parts()).items()
+    ]
+    if task.labels and TARGETS[task.kind] == "label":
+        recall = [_mean(row_scores.of(targets, run.answers, task)) for run in runs]
+        gold = np.array(targets.column("label").to_pylist(), dtype=object)
+        for label in task.labels:
+            if len(rows := np.flatnonzero(gold == label)):
+                lines.append({"slice": label, "metric": "recall", "rows": len(rows)} | _compared(recall, rows))
+    return lines
+
+
+def _mean(scores: np.ndarray) -> OfRows:
+    return lambda rows: float(scores[rows].mean())
+
+
+def _listed(chosen: np.ndarray, says: list[list[Any]], split: Split) -> list[dict[str, Any]]:
+    """The chosen rows with their inputs, their targets and both answers, in the order of `chosen`."""
+    targets = split.targets().column(TARGETS[split.task.kind])
+    wanted, start = set(map(int, chosen)), 0
+    lines: dict[int, dict[str, Any]] = {}
+    for part in split.parts():
+        for place in sorted(wanted & set(range(start, start + part.num_rows))):
+            row = part.slice(place - start, 1).to_pylist()[0]
+            inputs = {name: row[name] for name in INPUTS[split.task.kind]}
+            answers = {"gold": targets[place].as_py(), "first": says[0][place], "second": says[1][place]}
+            lines[place] = {"id": row["id"], "inputs": inputs} | answers
+        start += part.num_rows
+    return [lines[int(place)] for place in chosen]

@@ -1,0 +1,102 @@
+"""The help and the completion of `bertline`: groups, an example that parses for each command, names by TAB."""
+
+import os
+import shlex
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from flows.cli import cli, completion, panels
+from pipelines.lifecycle import history
+from tests.support import commands
+
+GROUP: Any = typer.main.get_command(cli)
+# what prints data: a script reads it as JSON
+DATA = {"table", "diff", "history", "lineage", "versions", "status", "doctor", "why", "watch", "promote"}
+
+
+def examples(name: str) -> list[list[str]]:
+    head, *lines = (GROUP.commands[name].epilog or "").splitlines()
+    assert head == panels.EXAMPLES
+    return [shlex.split(line) for line in lines]
+
+
+def test_help_is_grouped(checkout: Path) -> None:
+    text = commands.bertline("--help", COLUMNS="120").require(0).out
+    places = [text.index(f"─ {panel} ─") for panel in panels.PANELS]
+    assert places == sorted(places)
+    assert {vars(command)["rich_help_panel"] for command in GROUP.commands.values()} == set(panels.PANELS)
+
+
+@pytest.mark.parametrize("name", sorted(GROUP.commands))
+def test_each_command_has_help_an_example_that_parses_and_shared_options(name: str) -> None:
+    command = GROUP.commands[name]
+    assert command.help
+    assert examples(name)
+    for program, verb, *words in examples(name):
+        assert (program, verb) == ("bertline", name)
+        assert command.make_context(name, list(words)).command is command
+    options = {option for param in command.params for option in param.opts}
+    assert {"--quiet", "--debug"} <= options
+    assert ("--json" in options) == (name in DATA), name
+
+
+def test_debug_and_quiet_count_after_a_commands_name_too(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("params.yaml").write_text("resources: {worker: 2}\n")
+    assert "Traceback" in commands.bertline("check --debug").require(2).err
+    assert "Traceback" not in commands.bertline("check").require(2).err
+    for line, quiet in (("history x", ""), ("history x --quiet", "1"), ("--quiet history x", "1"), ("history x", "")):
+        seen = []
+        with monkeypatch.context() as patch:
+            patch.setenv("BERTLINE_QUIET", "")
+            patch.setattr(history, "history", lambda name, seen=seen: seen.append(os.environ["BERTLINE_QUIET"]) or {})
+            patch.setattr(history, "plain", lambda answer: "")
+            commands.bertline(line).require(0)
+        assert seen == [quiet]
+
+
+def completed(line: str) -> list[str]:
+    """What a shell offers after `bertline LINE`, whose last word is incomplete."""
+    words = {"COMP_WORDS": f"bertline {line}", "COMP_CWORD": str(line.count(" ") + 1)}
+    environment = os.environ | words | {"_BERTLINE_COMPLETE": "complete_bash"}
+    script = "import sys; sys.argv = ['bertline']; from flows import cli; cli.main()"
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout.split()
+
+
+def test_names_are_completed_and_damaged_files_complete_nothing(checkout: Path) -> None:
+    Path("params.yaml").write_text("promote: {headlines: {run: headlines}, tickets: {run: tickets}}\n")
+    Path("dvc.lock").write_text("stages: {finetune@a: {}, finetune@b: {}, report: {}}\n")
+    Path("artifacts/scores").mkdir(parents=True)
+    for run in ("one", "other"):
+        Path(f"artifacts/scores/{run}.json").write_text("{}")
+    Path("state/mlflow").mkdir(parents=True, exist_ok=True)
+    completion.local_versions.DATABASE.unlink(missing_ok=True)
+    with sqlite3.connect(completion.local_versions.DATABASE) as database:
+        database.execute("CREATE TABLE model_versions (name TEXT, version INTEGER)")
+        rows = [("headlines", 1), ("headlines", 2), ("headlines.ledger", 1)]
+        database.executemany("INSERT INTO model_versions VALUES (?, ?)", rows)
+    database.close()
+    assert completed("promote t") == ["tickets"]
+    assert completed("diff o") == ["one", "other"]
+    assert completion.stages("finetune@") == ["finetune@a", "finetune@b"]
+    assert completion.versions("headlines/") == ["headlines/1", "headlines/2"]
+    assert completion.served("headlines@c") == ["headlines@challenger", "headlines@champion"]
+    for damaged in (b"promote: [", b"\xff\xfe", b"- a", b""):
+        Path("params.yaml").write_bytes(damaged)
+        Path("dvc.lock").write_bytes(damaged)
+        completion.local_versions.DATABASE.write_bytes(b"not a database" + damaged)
+        assert completion.of_sections("promote")("") == completion.stages("") == completion.versions("") == []
+
+
+def test_completion_waits_for_nothing_heavy() -> None:
+    """The modules that take a tenth of a second or more."""
+    heavy = {"pydantic", "psutil", "numpy", "rich", "mlflow"}
+    script = f"import sys, flows.cli; print(sorted({heavy} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"

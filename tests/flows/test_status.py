@@ -1,0 +1,113 @@
+"""bertline status: one screen of what is stale, served, scheduled and drifting; a part that fails stops no other."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from dvc.repo import Repo
+
+from flows.local import reachable
+from pipelines.core import paths, tables
+from pipelines.lifecycle import status, window_drift
+from pipelines.reports import status_text
+from tests.support import commands
+
+STAGES = {"stages": {"a": {"cmd": "echo a > a", "outs": ["a"]}, "b": {"cmd": "cp a b", "deps": ["a"], "outs": ["b"]}}}
+
+
+@contextmanager
+def answering(answers: dict[str, Any]) -> Iterator[str]:
+    """A server with these answers by path; any other path needs a key."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(200 if self.path in answers else 401)
+            self.end_headers()
+            self.wfile.write(json.dumps(answers.get(self.path)).encode())
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_parts_of_an_empty_folder_say_why_they_are_empty(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTLINE_SERVICE", "http://127.0.0.1:9")
+    Path("params.yaml").write_text("{}\n")
+    answer = json.loads(commands.bertline("status --json").require(0).out)
+    assert set(answer) == {"stale", "champions", "last_runs", "drift", "disk", "served", "schedules"}
+    assert "problem" in answer["stale"]
+    assert answer["served"] == {"address": "http://127.0.0.1:9", "problem": "nothing answers there"}
+    assert answer["disk"]["free"] > 0
+    text = status_text.plain(answer)
+    assert "nothing is registered; bertline retrain" in text
+    assert "no Prefect server is up; `bertline up` starts one" in text
+
+
+def test_stale_stages_and_the_last_runs(checkout: Path) -> None:
+    Repo.init(no_scm=True).close()
+    Path("params.yaml").write_text("resources: {threads: 1}\n")
+    Path("dvc.yaml").write_text(yaml.safe_dump(STAGES))
+    assert list(status.stale()["would_run"]) == ["a", "b"]
+    commands.bertline("run").require(0)
+    assert status.stale() == {"stages": 2, "would_run": {}}
+    assert {run["stage"] for run in status.last_runs()} == {"a", "b"}
+    Path("a").write_text("other")
+    assert status.stale()["would_run"] == {"a": "a: modified", "b": "a: modified"}
+    text = status_text.plain(status.parts() | {"served": {"problem": "x"}, "schedules": {"problem": "y"}})
+    assert "2 of 2 stages would run\n  a: a: modified\n" in text
+    assert max(map(len, text.splitlines())) <= status_text.WIDE + 2
+
+
+def test_drift_is_that_of_the_last_window_and_the_alarm_that_of_the_rule(checkout: Path) -> None:
+    Path("params.yaml").write_text("watch: {nightly: {least: 2, of: 3}}\n")
+    assert status.drifted() == [{"job": "nightly", "window": None, "windows": 0, "statistics": [], "alarm": False}]
+    for day, drifted in (("2026-11-01", True), ("2026-11-02", False), ("2026-11-03", True)):
+        line = {"window": day, "model_version": 1, "rows": 9, "statistic": "vocabulary", "drifted": drifted}
+        rows = pa.Table.from_pylist([line | {"value": 0.3, "by_chance": 0.1, "limit": 0.2}], window_drift.SCHEMA)
+        tables.write(paths.drift("nightly") / f"{day}.parquet", rows.to_batches(), rows.schema)
+    assert status.drifted() == [
+        {"job": "nightly", "window": "2026-11-03", "windows": 3, "statistics": ["vocabulary"], "alarm": True}
+    ]
+
+
+def test_the_served_models_and_the_schedules_of_a_server(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = {
+        "name": "calm-owl",
+        "deployment_id": "7",
+        "state_name": "Scheduled",
+        "end_time": "t",
+        "expected_start_time": "u",
+    }
+    answers = {
+        "/models": [{"name": "headlines", "version": 3, "labels": []}],
+        "/api/flow_runs/filter": [run],
+        "/api/deployments/filter": [{"id": "7", "name": "weekly"}],
+    }
+    with answering(answers) as address:
+        monkeypatch.setenv("BERTLINE_SERVICE", address)
+        assert reachable.served() == {"address": address, "models": [{"name": "headlines", "version": 3}]}
+        monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
+        runs = reachable.flow_runs()
+        assert runs["next"] == [{"run": "calm-owl", "deployment": "weekly", "state": "Scheduled", "at": "u"}]
+        del answers["/models"]
+        assert reachable.served()["problem"] == "it answers, and needs a key"
+    assert "does not answer" in reachable.flow_runs()["problem"]

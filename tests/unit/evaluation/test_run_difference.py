@@ -1,0 +1,161 @@
+"""The difference of two runs, by hand: rows gained and lost, slices with intervals, params and costs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.core import paths, provenance, schema, tables
+from pipelines.core.errors import InputError, UsageError
+from pipelines.core.task import Task
+from pipelines.entries.evaluate import Evaluate
+from pipelines.evaluation import record, row_scores, run_difference
+from pipelines.evaluation.prediction_scores import metric_of_rows
+from pipelines.evaluation.split import Split
+from pipelines.reports import difference_text
+from tests.support import commands
+
+TASK = Task("t", "single", ("no", "yes"), "accuracy")
+COUNT = 80
+GOLD = ["yes" if i % 2 else "no" for i in range(COUNT)]
+OTHER = {"yes": "no", "no": "yes"}
+TEXTS = [("片 " if i < 40 else "x ") + "y" * (1 + i % 9) for i in range(COUNT)]
+
+
+def predicted(wrong: set[int]) -> pa.Table:
+    labels = [OTHER[gold] if i in wrong else gold for i, gold in enumerate(GOLD)]
+    columns = {
+        "id": list(map(str, range(COUNT))),
+        "label": labels,
+        "score": [0.9] * COUNT,
+        "scores": [[0.1, 0.9]] * COUNT,
+    }
+    return pa.table(columns).cast(schema.PREDICTIONS["single"])
+
+
+def write_rows(task: Task = TASK) -> Split:
+    folder = paths.rows(task.name)
+    rows = pa.table({"id": list(map(str, range(COUNT))), "text": TEXTS, "label": GOLD}).cast(schema.ROWS["single"])
+    folder.mkdir(parents=True, exist_ok=True)
+    tables.write(folder / "test.parquet", rows.to_batches(), rows.schema)
+    task.save(folder)
+    provenance.write(folder, "prepare", {}, [])
+    return Split(folder / "test.parquet", task)
+
+
+def evaluated(run: str, wrong: set[int], split: Split, size: int = 1_000_000, **params: Any) -> None:
+    paths.model(run).mkdir(parents=True)
+    provenance.write(paths.model(run), "finetune", params, [])
+    entry = Evaluate(task=split.task.name, slices={"katakana": "片"})
+    with paths.fresh_folder(paths.predictions(run)) as out:
+        split.write(lambda part: predicted(wrong).take(pa.array(map(int, part.column("id").to_pylist()))), out)
+        record.save(run, "evaluate", entry, split, out, [split.path.parent], {}, how="full", model={"size_bytes": size})
+
+
+@pytest.fixture
+def runs(checkout: Path) -> Split:
+    split = write_rows()
+    evaluated("old", {0, 1, *range(10, 30)}, split, epochs=1, fit={"seed": 1})
+    evaluated("new", {0, 50}, split, size=500_000, epochs=3, fit={"seed": 1}, dev="dev")
+    return split
+
+
+def test_rows_params_slices_and_costs(runs: Split) -> None:
+    answer = run_difference.difference("old", "new", shown=3)
+    assert answer["rows"] == {"all": 80, "changed": 22, "gained": 21, "lost": 1, "neither": 0}
+    assert answer["params"] == [
+        {"param": "epochs", "first": 1, "second": 3},
+        {"param": "dev", "first": "-", "second": "dev"},
+    ]
+    assert [row["id"] for row in answer["gained"]] == ["1", "10", "11"]
+    lost = {"id": "50", "inputs": {"text": TEXTS[50]}, "gold": "no", "first": "no", "second": "yes"}
+    assert answer["lost"] == [lost]
+    score = answer["score"]
+    assert (score["first"], score["second"]) == pytest.approx((1 - 22 / 80, 1 - 2 / 80))
+    assert score["verdict"] == "won"
+    slices = {line["slice"]: line for line in answer["slices"]}
+    assert slices["katakana"]["difference"] == pytest.approx(21 / 40)
+    assert slices["katakana"]["verdict"] == "won"
+    assert {"no", "yes"} < set(slices)
+    assert slices["yes"] | {"interval": 0} == {
+        "slice": "yes", "metric": "recall", "rows": 40, "first": pytest.approx(1 - 11 / 40), "second": 1.0,
+        "difference": pytest.approx(11 / 40), "verdict": "won", "interval": 0,
+    }  # fmt: skip
+    assert answer["costs"][0] == {"cost": "size_bytes", "first": 1_000_000, "second": 500_000}
+
+
+def test_the_other_way_round_what_was_won_is_lost(runs: Split) -> None:
+    there, back = run_difference.difference("old", "new"), run_difference.difference("new", "old")
+    assert [line["verdict"] for line in back["slices"]] == [
+        {"won": "lost", "lost": "won", "open": "open"}[line["verdict"]] for line in there["slices"]
+    ]
+    assert (back["rows"]["gained"], back["rows"]["lost"]) == (there["rows"]["lost"], there["rows"]["gained"])
+    same = run_difference.difference("new", "new")
+    assert same["rows"]["changed"] == 0
+    assert same["score"]["interval"] == [0, 0]
+
+
+def test_runs_that_cannot_be_compared_are_refused(runs: Split) -> None:
+    with pytest.raises(UsageError, match="no such run is evaluated"):
+        run_difference.difference("old", "newer")
+    evaluated("elsewhere", set(), write_rows(TASK.with_(name="u")))
+    with pytest.raises(UsageError, match="old answered t test, elsewhere u test"):
+        run_difference.difference("old", "elsewhere")
+    provenance.write(runs.path.parent, "prepare", {"another": 1}, [])
+    with pytest.raises(InputError, match="changed after one of the runs was evaluated"):
+        run_difference.difference("old", "new")
+
+
+def test_the_command_prints_a_screen_or_json(runs: Split) -> None:
+    text = commands.bertline("diff old new --rows 1").require(0).out
+    assert "accuracy 0.7250 -> 0.9750" in text
+    assert "rows: 22 of 80 answers changed; 21 gained, 1 lost, 0 neither" in text
+    assert "  50: x yyyyyy\n    gold: no; old: no; new: yes" in text
+    as_json = commands.bertline("diff old new --json --quiet").require(0).out
+    assert json.loads(as_json) == run_difference.difference("old", "new")
+    assert difference_text.plain(json.loads(as_json)).startswith("new against old on t test: ")
+    commands.bertline("diff old newer").require(2)
+
+
+ENTITY = {"start": 0, "end": 1, "label": "a"}
+KINDS = {
+    "span": (
+        Task("s", "span", (), "f1"),
+        {"answers": [[{"text": "x y", "start": 0}]] * 3},
+        {"answer": ["x y", "x", "z"], "start": [0] * 3, "score": [1.0] * 3, "best": [""] * 3, "no_answer": [0.0] * 3},
+        [1, 2 / 3, 0],
+    ),
+    "tagging": (
+        Task("t", "tagging", ("a",), "f1"),
+        {"entities": [[ENTITY], [ENTITY], []]},
+        {"entities": [[ENTITY], [{**ENTITY, "end": 2}, ENTITY], []], "score": [1.0] * 3},
+        [1, 2 / 3, 1],
+    ),
+    "regression": (
+        Task("r", "regression", (), "pearson"),
+        {"label": [1.0, 2.0, 3.0]},
+        {"value": [1.0, 2.5, 1.0]},
+        [0, -0.5, -2],
+    ),
+    "single": (
+        TASK,
+        {"label": ["no", "yes", "no"]},
+        {"label": ["no"] * 3, "score": [1.0] * 3, "scores": [[1.0, 0.0]] * 3},
+        [1, 0, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_score_of_a_row_is_the_metric_of_it_alone(kind: str) -> None:
+    task, gold, answers, expected = KINDS[kind]
+    rows = pa.table({"id": ["a", "b", "c"], **gold})
+    predictions = pa.table({"id": ["a", "b", "c"], **answers}).cast(schema.PREDICTIONS[kind])
+    scores = row_scores.of(rows, predictions, task)
+    assert scores == pytest.approx(expected)
+    if kind in ("span", "single"):
+        value = metric_of_rows(rows, predictions, task)
+        assert scores == pytest.approx([value(np.array([i])) for i in range(3)])
