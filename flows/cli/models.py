@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from flows.cli import arguments
 from flows.cli.arguments import REFUSED, AsJson, Name, Reason, group, print_answer
 from flows.local import prefect_settings
 from pipelines.core import paths
@@ -32,10 +33,15 @@ def promote(
     reason: Reason = "",
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes."""
-    prefect_settings.before_a_flow([name], "promote")
-    from flows.promote import promote as run
+    checking.require_entry(name, "promote")
+    with arguments.importing():
+        from pipelines.lifecycle import promotion
+    outcome = promotion.without_measuring(name, version, instead_of)
+    if not outcome:  # only then it needs Prefect, which takes seconds to start
+        prefect_settings.before_a_flow()
+        from flows.promote import promote as run
 
-    outcome = run(name, version, instead_of, reason)
+        outcome = run(name, version, instead_of, reason)
     champion = f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion"
     print("\n".join(map(printable, [*outcome.reasons, champion])))
     if not outcome.promoted:
@@ -50,7 +56,8 @@ def rollback(
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
     checking.require_entry(name, "promote")  # it is no flow, and needs no server
-    from flows.promote import rollback as run
+    with arguments.importing():
+        from flows.rollback import rollback as run
 
     print(f"{run(name, to, reason)} is the champion again")
 

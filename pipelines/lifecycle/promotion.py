@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -67,16 +68,9 @@ def promote(
     """
     rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
-    challenger = registry.version(name, version) if version is not None else registry.get(name, registry.CHALLENGER)
-    known = ledger.read(name)
-    ledger.settle(name, known)
-    if instead_of is not None and known.champion != instead_of:
-        raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
-    champion = registry.find(name, known.champion) if known.champion else None
-    if champion and champion.version == challenger.version:
-        return Outcome(True, ["nothing to do"], champion)
-    if version is None and (taken_back := _taken_back(challenger, known)):
-        return Outcome(False, [taken_back], champion)
+    challenger, champion, known = _candidates(name, version, instead_of)
+    if outcome := _without_measuring(challenger, champion, known, version is not None):
+        return outcome
     content = registry.content(challenger)  # before it is measured: what is entered is what was there then
     decision = _decide(challenger, champion, entry, rules, measurements)
     if known.champion and not champion:
@@ -88,6 +82,43 @@ def promote(
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
     ledger.append(name, known, "promote", challenger.version, reason or why, verdict, content)
     return Outcome(True, decision.reasons, challenger, changed=True)
+
+
+def without_measuring(name: str, version: int | None, instead_of: int | None) -> Outcome | None:
+    """The outcome of `promote` where it needs no measurement; None where it does. Raises InputError as `promote` does.
+
+    A command asks this before it starts what measures.
+    """
+    params.entry("evaluate", params.entry("promote", name, Promote).run, Evaluate)
+    return _without_measuring(*_candidates(name, version, instead_of), version is not None)
+
+
+class Candidates(NamedTuple):
+    """The version to promote, the champion if there is one, and the ledger."""
+
+    challenger: registry.Version
+    champion: registry.Version | None
+    known: State
+
+
+def _candidates(name: str, version: int | None, instead_of: int | None) -> Candidates:
+    challenger = registry.version(name, version) if version is not None else registry.get(name, registry.CHALLENGER)
+    known = ledger.read(name)
+    ledger.settle(name, known)
+    if instead_of is not None and known.champion != instead_of:
+        raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
+    champion = registry.find(name, known.champion) if known.champion else None
+    return Candidates(challenger, champion, known)
+
+
+def _without_measuring(
+    challenger: registry.Version, champion: registry.Version | None, known: State, chosen: bool
+) -> Outcome | None:
+    if champion and champion.version == challenger.version:
+        return Outcome(True, ["nothing to do"], champion)
+    if not chosen and (taken_back := _taken_back(challenger, known)):
+        return Outcome(False, [taken_back], champion)
+    return None
 
 
 def _taken_back(challenger: registry.Version, known: ledger.State) -> str:
