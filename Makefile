@@ -18,7 +18,7 @@ help:
 
 # Every pin is in the locks, so nothing is resolved. PYTHON names another Python, TORCH the build of torch: auto, cpu, cuda.
 install: $(VENV)/.installed
-$(VENV)/.installed: install.sh $(wildcard requirements*.lock) $(if $(TORCH),again)
+$(VENV)/.installed: install.sh pyproject.toml $(wildcard requirements*.lock) $(if $(TORCH),again)
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" ./install.sh
 .PHONY: again
 

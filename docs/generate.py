@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-TOPS = ("flows", "pipelines")
+TOPS = ("flows", "bertline", "pipelines")
 MAP_HEAD = """# Map
 
 Every file of the code and its first line, written by `python docs/generate.py`. A folder of plugins

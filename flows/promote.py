@@ -1,11 +1,10 @@
-"""promote: compare the challenger with the champion by the rules of params.yaml; and the way back."""
+"""promote: compare the challenger with the champion by the rules of params.yaml."""
 
 from prefect import flow, task
 
 from flows import prefect_events
 from flows.failure_hook import HOOKS
 from pipelines.lifecycle import promotion
-from pipelines.tracking import registry
 
 MEASUREMENTS = promotion.Measurements(task(promotion.measure), task(promotion.latency_ratio))
 
@@ -25,10 +24,3 @@ def promote(
     if outcome.changed and outcome.champion:
         prefect_events.tell("champion", name, version=str(outcome.champion.version))
     return outcome
-
-
-def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:
-    """Give `name` back to a former champion, by default the one before, if it still answers."""
-    champion = promotion.rollback(name, to, reason)
-    prefect_events.tell("champion", name, version=str(champion.version))
-    return champion

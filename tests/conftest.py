@@ -108,7 +108,7 @@ def workspace(checkout: Path) -> Path:
 
 def copy_project(place: Path) -> None:
     """What a workspace holds, for a fixture of a whole module too."""
-    for name in ("pipelines", "flows", "samples", "encoders", "dvc.yaml", "params.yaml", ".dvcignore"):
+    for name in ("pipelines", "bertline", "flows", "samples", "encoders", "dvc.yaml", "params.yaml", ".dvcignore"):
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, place / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))

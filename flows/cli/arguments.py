@@ -1,7 +1,9 @@
 """Arguments, options and exit statuses that commands share."""
 
+import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +28,18 @@ Stage = Annotated[str, typer.Argument(help="such as finetune@livedoor", autocomp
 Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml", autocompletion=JOBS)]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Reason = Annotated[str, typer.Option(help="the reason, for the ledger")]
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import large libraries without the garbage collector, which would search all that they make, for nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def group() -> typer.Typer:

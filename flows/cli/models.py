@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from flows.cli import completion
+from flows.cli import arguments, completion
 from flows.cli.arguments import MODELS, REFUSED, AsJson, Name, Reason, group, print_answer
 from flows.cli.panels import DECIDE, MAKE, listed
 from flows.local import prefect_settings
@@ -64,8 +64,8 @@ def _promoted(name: str, version: int | None, instead_of: int | None, reason: st
     from pipelines.graph import checking
 
     checking.require_entry(name, "promote")
-    from pipelines.lifecycle import promotion
-
+    with arguments.importing():
+        from pipelines.lifecycle import promotion
     if outcome := promotion.unmeasured(name, version, instead_of):
         return outcome
     prefect_settings.before_a_flow()
@@ -90,7 +90,8 @@ def rollback(
     from pipelines.graph import checking
 
     checking.require_entry(name, "promote")  # it is no flow, and needs no server
-    from flows.promote import rollback as run
+    with arguments.importing():
+        from flows.rollback import rollback as run
 
     print(f"{run(name, to, reason)} is the champion again")
 

@@ -1,4 +1,4 @@
-"""The commands that score rows: a file, the windows of a job, their drift, the words for a [MASK]."""
+"""The commands that score rows: a file, the windows of a job, and their drift."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -49,14 +49,3 @@ def watch(job: Job, as_json: AsJson = False) -> None:
     print_answer(answer, as_json, lambda _: window_drift.plain(watched))
     if watched.alarm:
         raise typer.Exit(DRIFTED)
-
-
-@cli.command("fill-mask", **listed(SERVE, "bertline fill-mask encoders/mini-ja 日本の[MASK]は東京です。"))
-def fill_mask(encoder: Path, text: str, top: int = 5) -> None:
-    """Print the words that ENCODER would put in place of each [MASK] of TEXT."""
-    from pipelines.inference.fill_mask import fill
-
-    for number, guesses in enumerate(fill(encoder, text, top), start=1):
-        print(f"[MASK] {number}")
-        for guess in guesses:
-            print(f"  {guess.probability:.4f}  {guess.piece}")

@@ -24,13 +24,14 @@ CUT = {
 FACTS = "encoding.json"  # the maximum length of sequences, and the counts
 
 
-def encode(key: str, entry: Encode, out: Path, processes: int) -> None:
+def encode(key: str, entry: Encode, out: Path, processes: int, rows: Path | None = None) -> None:
     """Write a Parquet file per split, the task, the tokenizer and the rows for scores in training into `out`.
 
     Args:
         processes: 0 for as many as there are cores.
+        rows: the folder of rows; by default that of the entry's name.
     """
-    rows, vocab = paths.rows(entry.task), OpenedFolder(Path(entry.vocab))
+    rows, vocab = rows or paths.rows(entry.task), OpenedFolder(Path(entry.vocab))
     task, loaded = Task.load(rows), tokenizer.load(vocab, entry.special_tokens)
     positions = tokenizer.positions(vocab.encoder_config)
     if positions is not None and positions < entry.max_length and task.kind != "text":

@@ -1,6 +1,8 @@
 """Run one entry of finetune: train an encoder and a head on one task. The stage and the search for params call it."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -16,14 +18,23 @@ from pipelines.entries.finetune import Finetune
 from pipelines.text import tokenizer as text_tokenizer
 from pipelines.training import checks, dev_scores, losses, strategies
 from pipelines.training.batches import Encoded, RowBatches, sizes
-from pipelines.training.distributed import fitting
+from pipelines.training.distributed import Fitting, fitting
 
 Point = tuple[int, dict[str, float]]
+Fits = Callable[[str, str, Resources, str], AbstractContextManager[Fitting]]
 
 
-def finetune(stage: str, key: str, entry: Finetune, target: Path, resources: Resources) -> list[Point]:
-    """Train as `entry` says and write the model folder `target`; return the curve: (step, {name: number})."""
-    data, encoder = paths.encoded(entry.data), OpenedFolder(Path(entry.encoder))
+def finetune(
+    stage: str, key: str, entry: Finetune, target: Path, resources: Resources, data: Path | None = None,
+    fits: Fits = fitting,
+) -> list[Point]:  # fmt: skip
+    """Train as `entry` says and write the model folder `target`; return the curve: (step, {name: number}).
+
+    Args:
+        data: the folder of encoded rows; by default that of the entry's name.
+        fits: yields the `fit` of the training; by default one that resumes after a kill.
+    """
+    data, encoder = data or paths.encoded(entry.data), OpenedFolder(Path(entry.encoder))
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
     checks.finetune(key, entry, task)
     folder.check_fit(encoder, tokenizer.vocab_size, sizes(data)[0])
@@ -34,12 +45,11 @@ def finetune(stage: str, key: str, entry: Finetune, target: Path, resources: Res
     say(f"{stage} {key}: {strategies.describe(model)}")
     train = Encoded.read(data, task.train).sample(entry.max_train_rows, entry.seed)
     batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
-    weights = losses.balanced(train.labels, model.config.num_labels) if entry.class_weights == "balanced" else ()
-    loss = losses.for_kind(task.kind, entry.label_smoothing, weights)
+    loss = _loss(entry, task, train, model.config.num_labels)
     scores = dev_scores.on_split(data, entry.dev, task) if entry.dev else None
     curve: list[Point] = []
     depends = provenance.digest(data)
-    with fitting(stage, key, resources, depends) as fit, paths.fresh_folder(target) as out:
+    with fits(stage, key, resources, depends) as fit, paths.fresh_folder(target) as out:
         fit(
             model,
             loss,
@@ -55,3 +65,9 @@ def finetune(stage: str, key: str, entry: Finetune, target: Path, resources: Res
         (out / provenance.TRAINING).write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder.path], ("torch", "transformers"))
     return curve
+
+
+def _loss(entry: Finetune, task: Task, train: Encoded, labels: int) -> losses.Loss:
+    """The loss of the task's kind, with the weights of classes that the entry asks for."""
+    weights = losses.balanced(train.labels, labels) if entry.class_weights == "balanced" else ()
+    return losses.for_kind(task.kind, entry.label_smoothing, weights)

@@ -36,7 +36,7 @@ class Listed(NamedTuple):
 PAGE = (ROOT / "docs/private-names.md").read_text(encoding="utf-8")
 LIST = [Listed(*fields) for fields in LINE.findall(OBJECT.sub("", PAGE))]
 ATTRIBUTES = {name: set(re.findall(r"\w+", names)) for name, names in OBJECT.findall(PAGE)}
-FILES = [path for top in ("pipelines", "flows") for path in sorted((ROOT / top).rglob("*.py"))]
+FILES = [path for top in ("pipelines", "bertline", "flows") for path in sorted((ROOT / top).rglob("*.py"))]
 
 
 def is_private(name: str) -> bool:

@@ -112,7 +112,7 @@ def openings(source: str) -> list[str]:
     return [text.splitlines()[0] for text in texts if text and text.split()[0].strip(",.:") in OPENINGS]
 
 
-@pytest.mark.parametrize("room", ["pipelines", "flows"])
+@pytest.mark.parametrize("room", ["pipelines", "bertline", "flows"])
 def test_a_docstring_begins_with_its_subject(room: str) -> None:
     files = sorted((ROOT / room).rglob("*.py"))
     assert {path.relative_to(ROOT).as_posix(): openings(path.read_text(encoding="utf-8")) for path in files} == {
@@ -144,7 +144,7 @@ def basenames_twice(files: Iterable[Path]) -> list[str]:
 
 
 def test_a_basename_stands_once() -> None:
-    files = [file for top in ("pipelines", "flows") for file in (ROOT / top).rglob("*.py")]
+    files = [file for top in ("pipelines", "bertline", "flows") for file in (ROOT / top).rglob("*.py")]
     assert basenames_twice(files) == []
     assert basenames_twice([Path("pipelines/core/tables.py"), Path("pipelines/reports/tables.py")]) == ["tables"]
     assert basenames_twice([Path("pipelines/entries/tune.py"), Path("flows/tune.py")]) == []

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from flows.promote import promote, rollback
+from flows.promote import promote
+from flows.rollback import rollback
 from flows.score import score
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head

@@ -49,7 +49,8 @@ def register(folder: Path) -> registry.Version:
 
 @pytest.mark.slow
 def test_a_better_version_is_promoted_a_worse_one_refused_and_rollback_works(registered: Path, checkout: Path) -> None:
-    from flows.promote import promote, rollback
+    from flows.promote import promote
+    from flows.rollback import rollback
 
     first = register(registered)
     assert ledger.champion("tiny") is None
@@ -154,7 +155,8 @@ def test_the_gate_has_a_dry_run_and_can_be_off(registered: Path, checkout: Path)
 def test_rollback_refuses_a_version_that_does_not_answer(
     registered: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.promote import promote, rollback
+    from flows.promote import promote
+    from flows.rollback import rollback
 
     first = register(registered)
     assert promote("tiny").promoted
@@ -177,7 +179,8 @@ def test_rollback_refuses_a_version_that_does_not_answer(
 @pytest.mark.slow
 def test_a_version_rolled_back_is_not_promoted_again_by_itself(registered: Path, checkout: Path) -> None:
     """A retraining of the same data finds it again, and makes it the challenger."""
-    from flows.promote import promote, rollback
+    from flows.promote import promote
+    from flows.rollback import rollback
 
     (checkout / "params.yaml").write_text(PARAMS.replace("run: tiny,", "run: tiny, gate: off,"))
     for number in (1, 2, 3):

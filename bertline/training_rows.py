@@ -1,0 +1,156 @@
+"""The rows of a training from a table: their kind, their labels, and the rows to score the model on."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bertline import input_rows
+from pipelines.core import schema, seeding
+from pipelines.core.errors import InputError, UsageError, choices, shown
+from pipelines.core.task import Task
+
+KINDS = ("single", "pair", "regression")
+LEAST = 2  # rows of a split
+
+
+class Columns(NamedTuple):
+    """The names of a table's columns; without `text_pair` the rows are single texts."""
+
+    text: str
+    label: str
+    text_pair: str = ""
+
+
+def read(frame: Any, columns: Columns, kind: str, dev: Any, seed: int) -> tuple[Task, dict[str, pa.Table]]:
+    """The task and its splits (schema.ROWS). Raises InputError, with the row, for a value that is wrong.
+
+    Args:
+        dev: the share of the rows to score the model on, or a table of such rows, or 0 for none.
+    """
+    share = dev if isinstance(dev, int | float) else 0.0
+    if not 0 <= share < 1:
+        raise UsageError(f"dev: {dev}; a share from 0 to 1 is expected, or a table")
+    labels = _values(frame, columns.label)
+    kind = kind or _kind(labels, columns)
+    if kind not in KINDS:
+        raise UsageError(choices("kind to train", kind, KINDS))
+    if kind == "pair" and not columns.text_pair:
+        raise UsageError('kind pair needs two texts: name the column of the second with text_pair="..."')
+    table = _table(frame, columns, kind, "")
+    names = _labels(table, columns.label) if kind != "regression" else ()
+    task = Task("frame", kind, names, schema.METRICS[kind][0], ("train",))
+    splits = {"train": table}
+    if share:
+        splits = _split(table, share, seed, kind)
+    elif not isinstance(dev, int | float):
+        splits["dev"] = _table(dev, columns, kind, "dev: ")
+        _require_known(splits["dev"], names)
+    if splits["train"].num_rows < LEAST:
+        raise InputError(f"there are {table.num_rows} rows; a training needs more")
+    return task.with_(splits=tuple(splits)), splits
+
+
+def _values(frame: Any, name: str) -> list[Any]:
+    """A column as a list of Python's values. Raises InputError if it is missing, or a value of it."""
+    columns = input_rows.columns_of(frame)
+    if columns is None:
+        raise UsageError(f"{shown(frame)}: a data frame, an Arrow table or a list of dicts is expected")
+    if name not in columns.names:
+        raise InputError(f'{choices("column", name, columns.names)}; name the column with label="..."')
+    values = input_rows.listed(columns.column(name))
+    for number, value in enumerate(values):
+        if input_rows.missing(value):
+            raise InputError(f"{name}: row {number} is empty; remove the row, or give it a label")
+    return values
+
+
+def _kind(labels: list[Any], columns: Columns) -> str:
+    """regression if a label has decimals, else pair or single."""
+    if any(isinstance(label, float) and not float(label).is_integer() for label in labels):
+        return "regression"
+    return "pair" if columns.text_pair else "single"
+
+
+def _table(frame: Any, columns: Columns, kind: str, where: str) -> pa.Table:
+    """The rows of a table (schema.ROWS), with their numbers as ids."""
+    names = {"text": columns.text} | ({"text_pair": columns.text_pair} if columns.text_pair else {})
+    task = Task("frame", kind)
+    try:
+        texts = input_rows.rows(task, (frame,), names).table
+    except InputError as error:
+        raise type(error)(f"{where}{error}") from None
+    labels = _values(frame, columns.label)
+    fields = schema.ROWS[kind]
+    values = (
+        [_number(label, i, columns.label) for i, label in enumerate(labels)]
+        if kind == "regression"
+        else [_name(label) for label in labels]
+    )
+    arrays = {name: texts.column(name) for name in schema.INPUTS[kind]}
+    arrays |= {
+        "id": pa.array(map(str, range(texts.num_rows)), pa.string()),
+        "label": pa.array(values, fields.field("label").type),
+    }
+    return pa.table([_whole(arrays[name]) for name in fields.names], schema=fields)
+
+
+def _whole(column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _name(label: Any) -> str:
+    """The name of a label; 1.0, which pandas makes of 1 beside a missing value, is 1."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+
+
+def _number(label: Any, row: int, column: str) -> float:
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise InputError(f"{column}: row {row} is {shown(label)}; a number is expected")
+    return number
+
+
+def _labels(table: pa.Table, column: str) -> tuple[str, ...]:
+    """The names of the labels, numbers in their order. Raises InputError if there is only one."""
+    names = sorted(set(table.column("label").to_pylist()))
+    if "" in names:
+        raise InputError(f"{column}: row {table.column('label').to_pylist().index('')} has an empty label")
+    if len(names) < 2:
+        raise InputError(f"{column}: every row has the label {shown(names[0]) if names else 'none'}; two are needed")
+    if all(name.lstrip("-").isdecimal() for name in names):
+        names.sort(key=int)
+    return tuple(names)
+
+
+def _require_known(dev: pa.Table, names: tuple[str, ...]) -> None:
+    for number, label in enumerate(dev.column("label").to_pylist()):
+        if names and label not in names:
+            raise InputError(f"dev: row {number}: {choices('label', label, names)}")
+
+
+def _split(table: pa.Table, share: float, seed: int, kind: str) -> dict[str, pa.Table]:
+    """A share of each label's rows as `dev`, drawn with the seed; equal texts stay on one side."""
+    random = np.random.default_rng(seeding.derive(seed, "dev"))
+    order = random.permutation(table.num_rows)
+    texts = table.column("text").to_pylist()
+    labels = table.column("label").to_pylist() if kind != "regression" else [""] * table.num_rows
+    wanted = {label: round(share * labels.count(label)) for label in dict.fromkeys(labels)}
+    chosen: set[str] = set()
+    counts = dict.fromkeys(wanted, 0)
+    rows_of: dict[str, list[int]] = {}
+    for i, text in enumerate(texts):
+        rows_of.setdefault(text, []).append(i)
+    for i in order.tolist():
+        here = rows_of[texts[i]]
+        if texts[i] not in chosen and counts[labels[i]] + len(here) <= wanted[labels[i]]:
+            chosen.add(texts[i])
+            for row in here:
+                counts[labels[row]] += 1
+    held_out = np.array([text in chosen for text in texts], bool)
+    if held_out.sum() < LEAST:
+        raise InputError(f"dev: {share} of {table.num_rows} rows are too few to score on; give dev a table, or 0")
+    return {"train": table.filter(pa.array(~held_out)), "dev": table.filter(pa.array(held_out))}

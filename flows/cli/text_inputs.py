@@ -1,0 +1,104 @@
+"""The texts of a command: its arguments, a file (lines, CSV, TSV, JSONL, Parquet), or standard input."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import schema
+from pipelines.core.errors import InputError, UsageError
+from pipelines.data.formats import records
+
+STDIN = "-"
+LINES = ("txt", "text")  # suffixes of files with a row on each line
+SEPARATOR = "\t"  # between the texts of a row on a line
+
+
+def rows(kind: str, words: list[str], columns: dict[str, str]) -> list[dict[str, Any]]:
+    """The rows of a command as dicts of the kind's input columns.
+
+    Args:
+        words: the arguments: texts, or a single file, or `-`; none: standard input, unless it is a terminal.
+        columns: the names of a file's columns, by ours.
+    """
+    names = schema.INPUTS[kind]
+    if not words and sys.stdin.isatty():
+        raise UsageError("there is no text; write one after the model, name a file, or pipe lines into the command")
+    if words in ([], [STDIN]):
+        return _of_lines(enumerate(_stdin().splitlines(), start=1), names, "standard input")
+    path = Path(words[0])
+    if len(words) == 1 and _is_file(path):
+        if columns or path.suffix.lstrip(".").lower() in records.FORMATS:
+            return [_row(record, names, columns, f"{path}: {place}") for place, record in records.records(path)]
+        return _of_lines(records.lines(path), names, str(path))
+    if columns:
+        raise UsageError(f"{', '.join(columns)}: the names of columns need a file")
+    return _of_words(kind, words, names)
+
+
+def text(word: str) -> str:
+    """The text that an argument is, or the whole text of the file that it names, or of standard input for `-`."""
+    if word == STDIN:
+        return _stdin()
+    if not _is_file(path := Path(word)):
+        return word
+    return "\n".join(line for _, line in records.lines(path))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a long text is no path
+        return False
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input: byte {error.start} is not UTF-8; convert it to UTF-8") from None
+
+
+def _of_lines(lines: Any, names: list[str], where: str) -> list[dict[str, Any]]:
+    """A row for each line that is not empty; its columns stand between tabs."""
+    listed = []
+    for number, line in lines:
+        fields = line.split(SEPARATOR) if len(names) > 1 else [line]
+        if not line.strip():
+            continue
+        if len(fields) < len(names):
+            raise InputError(f"{where}: line {number}: {' and '.join(names)} are expected, with a tab between them")
+        listed.append(_named(names, fields))
+    return listed
+
+
+def _of_words(kind: str, words: list[str], names: list[str]) -> list[dict[str, Any]]:
+    """Rows from arguments: each a text; or one row of several texts."""
+    if len(names) == 1:
+        return [{names[0]: word} for word in words]
+    if kind == "regression" and len(words) == 1:
+        return [{"text": words[0], "text_pair": ""}]
+    if len(words) < 2 or (kind != "choice" and len(words) > 2):
+        what = "a text and its choices" if kind == "choice" else "two texts"
+        raise UsageError(f"{len(words)} given; a model of kind {kind} takes {what}, or a file of rows")
+    return [_named(names, words)]
+
+
+def _named(names: list[str], fields: list[str]) -> dict[str, Any]:
+    """A row of its fields; all fields after the first are choices, if the kind has them."""
+    if "choices" in names:
+        return {"text": fields[0], "choices": fields[1:]}
+    return dict(zip(names, fields, strict=False))
+
+
+def _row(record: dict[str, Any], names: list[str], columns: dict[str, str], where: str) -> dict[str, Any]:
+    """The input columns of a record."""
+    row = {}
+    for name in names:
+        column = columns.get(name, name)
+        if column not in record:
+            there_are = ", ".join(map(str, record))
+            raise InputError(
+                f"{where}: no column {column!r}; there are: {there_are}; name it with --column {name}=COLUMN"
+            )
+        row[name] = record[column]
+    return row

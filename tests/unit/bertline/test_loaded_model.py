@@ -1,0 +1,204 @@
+"""The Python door answers every kind from lists, tuples, frames and tables alike, and names the row that is wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import bertline
+from bertline.answers import Answer, Entity
+from pipelines.inference.predictor import Predictor
+from tests.support import exported, kinds, tiny
+from tests.support.places import ROOT
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return exported.models(tmp_path_factory)
+
+
+def test_importing_it_takes_no_library_along() -> None:
+    """A third of a second is the limit; it takes some milliseconds, since it imports two modules of this project."""
+    code = (
+        "import sys, time; start = time.process_time(); import bertline; spent = time.process_time() - start\n"
+        "heavy = {'torch', 'transformers', 'pandas', 'mlflow', 'numpy', 'pyarrow', 'onnxruntime', 'pydantic', 'ray'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "assert spent < 0.3, spent"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_an_export_answers_without_torch(models: Path) -> None:
+    code = (
+        "import sys, bertline\n"
+        f"model = bertline.load({str(models / 'single-onnx')!r})\n"
+        "assert model.predict('犬') in model.labels and len(model.predict_proba(['犬'])[0]) == 3\n"
+        "assert model.explain('私は犬が好き。').words\n"
+        "assert not {'torch', 'transformers', 'mlflow', 'ray'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=os.environ | {"PYTHONUTF8": "1"})
+
+
+@pytest.mark.parametrize("kind", kinds.TASKS)
+def test_every_form_of_the_same_rows_has_the_same_answers(kind: str, models: Path) -> None:
+    model = bertline.load(models / f"{kind}-onnx")
+    rows, arguments = exported.ROWS[kind], exported.ARGUMENTS[kind]
+    assert (model.kind, model.name, model.version) == (kind, "", None)
+    expected = model.predict(*arguments)
+    assert len(expected) == 3
+    forms: list[Any] = [rows, pd.DataFrame(rows), pa.Table.from_pylist(rows), pa.RecordBatch.from_pylist(rows)]
+    forms += [[tuple(row.values()) for row in rows]] if len(arguments) == 2 else []
+    forms += [pd.Series(arguments[0]), pa.array(arguments[0]), np.array(arguments[0])] if len(arguments) == 1 else []
+    assert [model.predict(form) for form in forms] == [expected] * len(forms)
+    assert [model.predict(*row.values()) for row in rows] == expected, "a single row has a single answer"
+    renamed = pd.DataFrame(rows).add_prefix("my_")
+    assert model.predict(renamed, **{name: f"my_{name}" for name in rows[0]}) == expected
+    assert model.predict([]) == []
+    table = model.table(rows)
+    assert table.equals(Predictor.load(models / f"{kind}-onnx").predict(pa.Table.from_pylist(rows)))
+    assert model.predict(rows, as_table=True).equals(table)
+
+
+def test_answers_have_the_shape_of_their_kind(models: Path) -> None:
+    single = bertline.load(models / "single-onnx")
+    texts = exported.ARGUMENTS["single"][0]
+    probabilities = single.predict_proba(texts)
+    assert probabilities.shape == (3, 3)
+    assert probabilities.dtype == np.float32
+    assert [single.labels[i] for i in probabilities.argmax(axis=1)] == single.predict(texts)
+    assert single.predict_proba(texts[0]).tolist() == probabilities[0].tolist()
+    assert single.predict_proba([]).shape == (0, 3)
+    (answer,) = bertline.load(models / "span-onnx").predict(["何が好き"], [exported.CONTEXT])
+    assert isinstance(answer, Answer)
+    assert exported.CONTEXT[answer.start : answer.end] == answer.text
+    texts = exported.ARGUMENTS["tagging"][0]
+    listed = [
+        (text, entity)
+        for text, row in zip(texts, bertline.load(models / "tagging-onnx").predict(texts), strict=True)
+        for entity in row
+    ]
+    assert listed
+    assert all(isinstance(entity, Entity) and text[entity.start : entity.end] == entity.text for text, entity in listed)
+    choice = bertline.load(models / "choice-onnx")
+    assert choice.predict("犬", ["x", "y", "z"]) in ("x", "y", "z")
+    assert bertline.load(models / "regression-onnx").predict("犬") == bertline.load(models / "regression-onnx").predict(
+        "犬", ""
+    )
+
+
+def test_words_are_joined_as_the_units_of_the_task_are(models: Path) -> None:
+    model = bertline.load(models / "tagging-onnx")
+    assert model.predict([["私は", "犬が"], ["映画"]]) == model.predict(["私は 犬が", "映画"])
+
+
+WRONG: list[tuple[str, tuple[Any, ...], str]] = [
+    ("single", (["a", None],), "text: row 1 is empty; text is expected"),
+    ("single", (["a", 3],), "text: row 1 is 3; text is expected"),
+    ("single", ([["a"]],), r"text: row 0 is \['a'\]; text is expected"),
+    ("single", (3,), "3: a model of kind single takes a text, a list of texts, or a table"),
+    ("single", ("a", "b"), "2 arguments; a model of kind single takes a text"),
+    ("single", ({"text": "a"},), "a dict is one row; put it into a list"),
+    ("single", (["\ud800"],), "half of a surrogate pair"),
+    ("single", ([{"text": "a"}, "b"],), "row 1 is 'b'; a dict is expected"),
+    ("single", (pd.DataFrame({"txt": ["a"]}),), r"no column 'text' \(did you mean 'txt'\?\); there are: txt; name the"),
+    ("single", (pd.DataFrame({"text": ["a", float("nan")]}),), "text: row 1 is empty"),
+    ("single", (pd.DataFrame({"text": ["a", 1.5]}),), "text: row 1 is 1.5; text is expected"),
+    ("single", (pa.table({"text": ["a", None]}),), "row 1 has no text"),
+    ("single", (pa.table({"text": [1]}),), "holds int64; text is expected"),
+    ("pair", ("a",), "'a': a model of kind pair takes two texts"),
+    ("pair", (["a"], ["b", "c"]), "the lists differ in their rows: text has 1 and text_pair has 2"),
+    ("pair", ([("a", "b"), ("c",)],), r"row 1 is \('c',\); a model of kind pair takes two texts"),
+    ("choice", ("a", ["b"]), "choices: row 0 is .*; a list of 3 texts is expected"),
+]
+
+
+@pytest.mark.parametrize(("kind", "arguments", "sentence"), WRONG, ids=[sentence for _, _, sentence in WRONG])
+def test_wrong_input_is_one_sentence(kind: str, arguments: tuple[Any, ...], sentence: str, models: Path) -> None:
+    with pytest.raises(bertline.InputError, match=sentence) as raised:
+        bertline.load(models / f"{kind}-onnx").predict(*arguments)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_value_far_down_a_table_is_named_by_its_row(models: Path) -> None:
+    rows = pa.table({"text": ["犬"] * 5000 + [None]})
+    with pytest.raises(bertline.InputError, match="row 5000 has no text"):
+        bertline.load(models / "single-onnx").predict(rows)
+
+
+def test_what_a_model_cannot_do_is_said(models: Path, checkout: Path) -> None:
+    encoder, export = bertline.load(models / "encoder"), bertline.load(models / "single-onnx")
+    refusals = {
+        "a pretrained encoder, which has no head; use embed or fill_mask": lambda: encoder.predict("a"),
+        "it is an export, and holds no encoder": lambda: export.embed("a"),
+        "kind regression has no probabilities": lambda: bertline.load(models / "regression-onnx").predict_proba("a"),
+        "explain is for models of kind single": lambda: bertline.load(models / "pair-onnx").explain("a"),
+        r"the text has no \[MASK\]": lambda: encoder.fill_mask("a"),
+        "nowhere/here: no such folder": lambda: bertline.load("nowhere/here"),
+        "no config.json; it is not a model folder": lambda: bertline.load(models),
+        "no registered model 'nothing'": lambda: bertline.load("nothing@champion"),
+        "no input column 'txt'": lambda: export.predict([{"text": "a"}], txt="a"),
+        "text: names of columns need a table": lambda: export.predict(["a"], text="a"),
+    }
+    for sentence, ask in refusals.items():
+        with pytest.raises(bertline.InputError, match=sentence):
+            ask()
+
+
+def test_an_encoder_embeds_and_fills(models: Path) -> None:
+    encoder = bertline.load(models / "encoder")
+    vectors = encoder.embed(["私は犬が好き。", "映画"], normalize=True)
+    assert vectors.shape == (2, 32)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-6)
+    assert encoder.embed("映画", normalize=True).tolist() == vectors[1].tolist()
+    assert encoder.embed("映画", pooling="cls").tolist() != encoder.embed("映画").tolist()
+    (guesses,) = encoder.fill_mask("私は[MASK]が好き。", top=3)
+    assert len(guesses) == 3
+    assert encoder.fill_mask(["私は[MASK]が好き。"], top=3) == [[guesses]]
+
+
+def test_a_copy_and_an_export_answer_as_the_model_does(tmp_path: Path) -> None:
+    model = bertline.load(tiny.classifier(tmp_path / "model"))
+    texts = exported.ARGUMENTS["single"][0]
+    copy, export = bertline.load(model.save(tmp_path / "copy")), bertline.load(model.export(tmp_path / "onnx"))
+    assert copy.predict_proba(texts).tolist() == model.predict_proba(texts).tolist()
+    assert export.predict_proba(texts) == pytest.approx(model.predict_proba(texts), abs=1e-5)
+    with pytest.raises(bertline.InputError, match="copy: it exists"):
+        model.save(tmp_path / "copy")
+
+
+def test_an_explanation_is_the_change_when_each_word_is_masked(models: Path) -> None:
+    """The second opinion is computed from token ids by hand."""
+    folder, text = models / "single-onnx", "私は犬が好き。 試合"
+    model, predictor = bertline.load(folder), Predictor.load(folder)
+    explanation = model.explain(text)
+    assert "".join(word.text for word in explanation.words) == text.replace(" ", "")
+    assert all(text[word.start : word.end] == word.text for word in explanation.words)
+    assert explanation.label == model.predict(text)
+    assert explanation.score == pytest.approx(model.predict_proba(text).max(), abs=1e-6)
+    tokenizer = predictor.tokenizer
+    ids = tokenizer.encode([text]).values.tolist()
+    pieces, at = tokenizer.tokens(ids), 0
+    for word in explanation.words:
+        count = 1
+        while at + count < len(ids) and pieces[at + count].startswith("##"):
+            count += 1
+        masked = [*ids[:at], *[tokenizer.mask_id] * count, *ids[at + count :]]
+        whole = np.array([[tokenizer.cls_id, *masked, tokenizer.sep_id]] * 2, np.int64)
+        inputs = {"input_ids": whole, "attention_mask": np.ones_like(whole), "token_type_ids": np.zeros_like(whole)}
+        logits = predictor.runtime.logits(inputs)[0].astype(np.float64)
+        powers = np.exp(logits - logits.max())
+        without = float((powers / powers.sum())[model.labels.index(explanation.label)])
+        assert word.change == pytest.approx(explanation.score - without, abs=1e-5), word
+        at += count
+    assert at == len(ids)
+    assert explanation.most(1)[0] == max(explanation.words, key=lambda word: abs(word.change))
+    other = next(label for label in model.labels if label != explanation.label)
+    assert model.explain(text, other).label == other
+    assert len(model.explain("犬 " * 500).words) <= predictor.max_length - 2
+    assert model.explain("").words == []
