@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pipelines.core import paths, resources, threads
-from pipelines.core.errors import MAX_PRINTED, InputError, one_line
+from pipelines.core.errors import MAX_PRINTED, FindingsError, InputError, one_line
 
 
 @contextmanager
@@ -21,7 +21,8 @@ def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterat
     except (InputError, OSError) as error:
         if debug():
             traceback.print_exc()
-        print(f"{name}: {one_line(error, MAX_PRINTED)}", file=sys.stderr)
+        for line in error.lines() if isinstance(error, FindingsError) else [error]:
+            print(f"{name}: {one_line(line, MAX_PRINTED)}", file=sys.stderr)
         sys.exit(getattr(error, "exit_status", 1))
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)

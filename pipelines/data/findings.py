@@ -1,0 +1,32 @@
+"""What a pass over the rows of a file finds: rows that are wrong, and labels that lost their outer spaces."""
+
+from collections import Counter
+
+from pipelines.core.errors import FindingsError, InputError, shown
+from pipelines.core.progress import say
+
+
+class Findings:
+    """The errors of single rows, collected so that a person meets all of them at once."""
+
+    def __init__(self) -> None:
+        self._wrong: list[str] = []
+        self._stripped: Counter[str] = Counter()
+
+    def note(self, error: InputError) -> None:
+        self._wrong.append(str(error))
+
+    def stripped(self, label: str) -> None:
+        """Count a label whose outer spaces were taken away."""
+        self._stripped[label] += 1
+
+    def require_none(self) -> None:
+        """Raise FindingsError with all errors, if there are any."""
+        if self._wrong:
+            raise FindingsError(self._wrong)
+
+    def tell(self, where: str) -> None:
+        """Print a line about the labels that lost spaces, if there are any."""
+        if self._stripped:
+            some = ", ".join(shown(label) for label, _ in self._stripped.most_common(3))
+            say(f"{where}: spaces around the label are taken away in {self._stripped.total():,} rows, such as {some}")
