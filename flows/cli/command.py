@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import graph, models, rows, searches, services
+from flows.cli import beginning, graph, models, rows, searches, services
 from flows.cli.arguments import INTERRUPTED
 from flows.local import prefect_settings
 from pipelines.core import stage
@@ -16,7 +16,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="bertline: text in, dependable models out.",
 )
-for commands in (graph, searches, models, rows, services):
+for commands in (beginning, graph, searches, models, rows, services):
     cli.add_typer(commands.cli)
 DEBUG = {"on": False}
 

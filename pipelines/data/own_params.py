@@ -92,6 +92,7 @@ class Params(Section):
     split: Split | None = None  # the splits to make of `train`, if there are no files for them
     labels: list[str] | Labels = []  # the names alone, or with `rename` and `strip`
     label_names: dict[str, str] = {}  # the same as `rename` of labels
+    leave_out: list[Literal["empty", "unlabelled", "broken"]] = []  # rows to leave out, which are told; else errors
     metric: str = ""  # empty: the kind's default
     language: str = ""
     unanswerable: Switch = False  # kind span: whether some questions have no answer in their context

@@ -36,7 +36,7 @@ def splits(rows: Iterable[Read], kind: str, rule: Split) -> list[str]:
     """
     texts, labels, values = [], [], []
     for read in rows:
-        texts.append(duplicates.plain(_text(read.row, kind)))
+        texts.append(duplicates.plain(text_of(read.row, kind)))
         labels.append(_stratum(read.row, kind))
         values.append(_time(read) if rule.way == "time" else read.by)
     bundles = list(_bundles(texts, labels, values, rule))
@@ -55,7 +55,8 @@ def splits(rows: Iterable[Read], kind: str, rule: Split) -> list[str]:
     return [chosen[i] for i in range(len(texts))]
 
 
-def _text(row: dict[str, Any], kind: str) -> str:
+def text_of(row: dict[str, Any], kind: str) -> str:
+    """The text of a row that must not stand in two splits; of a question, its context."""
     parts = [row["context"]] if kind == "span" else [row[name] for name in INPUTS[kind]]
     return "\t".join("\t".join(part) if isinstance(part, list) else part for part in parts)
 

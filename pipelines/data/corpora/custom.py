@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core.errors import InputError, UnreadableError, UsageError, choices
-from pipelines.core.schema import METRICS
+from pipelines.core.schema import METRICS, TARGETS
 from pipelines.core.task import Task
 from pipelines.data import own_tables, split_rows
 from pipelines.data.findings import Findings
@@ -56,7 +56,7 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
     Raises FindingsError after the last row, if others are wrong: a repeated id, a cell of the wrong type, an unknown
     label, a record with too few fields. A file that cannot be read as rows raises InputError.
     """
-    path, ids, findings = _path(raw, split, params), set(), Findings()
+    path, ids, findings = _path(raw, split, params), set(), Findings(params.leave_out)
     for at, row, _ in _rows(raw, split, params, findings):
         complaint = f"the id {row['id']!r} occurs twice" if row["id"] in ids else _complaint(row, task, params)
         ids.add(row["id"])
@@ -88,8 +88,8 @@ def first_row(raw: Path, split: str, params: Params) -> Record | None:
     if not (path := _path(raw, split, params)).exists():
         raise InputError(f"{path}: no such file or folder")
     source = split if split in params.files else "train"
-    findings = Findings()
-    first = next((read.row for read in _read(raw, source, params, findings)), None)
+    findings = Findings(params.leave_out)
+    first = next((row for _, row, _ in read(raw, source, params, findings)), None)
     findings.require_none()
     return first
 
@@ -105,14 +105,14 @@ def _path(raw: Path, split: str, params: Params) -> Path:
 def _rows(raw: Path, split: str, params: Params, findings: Findings) -> Iterator[Read]:
     """Rows of one split with their places, from a file of any format; their labels are not checked yet."""
     if params.split is None or (split in params.files and split != "train"):
-        yield from _read(raw, split, params, findings)
+        yield from read(raw, split, params, findings)
         return
     at = _path(raw, split, params)
     stamps = tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in [at, *sorted(at.glob("**/*"))])
     chosen = _chosen(raw, stamps, params.model_dump_json(exclude_unset=True))
-    for read, side in zip(_read(raw, "train", params, findings), chosen, strict=True):
+    for one, side in zip(read(raw, "train", params, findings), chosen, strict=True):
         if side == split:
-            yield read
+            yield one
 
 
 @lru_cache(maxsize=1)  # the stage asks for one split after another
@@ -121,21 +121,37 @@ def _chosen(raw: Path, stamps: tuple[tuple[int, int], ...], described: str) -> l
     params = Params.model_validate_json(described)
     assert params.split is not None, "who asks has a rule"
     try:
-        return split_rows.splits(_read(raw, "train", params, Findings()), params.kind, params.split)
+        return split_rows.splits(read(raw, "train", params, Findings(params.leave_out)), params.kind, params.split)
     except InputError as error:
         raise InputError(f"{_path(raw, 'train', params)}: {error}") from None
 
 
-def _read(raw: Path, split: str, params: Params, findings: Findings) -> Iterator[Read]:
-    """All rows of a split's file. Raises InputError, with the encoding that it reads as, for one in another."""
+def read(raw: Path, split: str, params: Params, findings: Findings) -> Iterator[Read]:
+    """All rows of a split's file but those that `leave_out` names.
+
+    Raises InputError, with the encoding that the file reads as, if it is another.
+    """
     try:
-        yield from _of_format(_path(raw, split, params), split, params, findings)
+        for one in _of_format(_path(raw, split, params), split, params, findings):
+            if reason := _left_out(one.row, params):
+                findings.leave_out(reason)
+            else:
+                yield one
     except UnreadableError as error:
         if (name := encodings.reads_as(error.path)) and name != params.encoding:
             raise InputError(
                 f"{error.place} is not {error.encoding}; this reads as {name}; write `encoding: {name}`"
             ) from None
         raise
+
+
+def _left_out(row: Record, params: Params) -> str:
+    """The reason why the rows of the task leave out this one; "" if they have it."""
+    if "empty" in params.leave_out and not split_rows.text_of(row, params.kind).strip():
+        return "empty"
+    if "unlabelled" in params.leave_out and row.get(TARGETS.get(params.kind, "")) is None:
+        return "unlabelled"
+    return ""
 
 
 def _of_format(path: Path, split: str, params: Params, findings: Findings) -> Iterator[Read]:
@@ -155,8 +171,8 @@ def _of_format(path: Path, split: str, params: Params, findings: Findings) -> It
 def _labels(raw: Path, split: str, params: Params) -> list[str]:
     """The distinct labels of a split, sorted; for kind choice, the numbers of the choices."""
     labels: set[str | None] = set()
-    count, findings = 0, Findings()
-    for _, row, _ in _read(raw, split, params, findings):
+    count, findings = 0, Findings(params.leave_out)
+    for _, row, _ in read(raw, split, params, findings):
         count += 1
         if params.kind == "choice":
             return [str(number) for number in range(len(row["choices"]))]
