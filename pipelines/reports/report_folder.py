@@ -1,12 +1,12 @@
 """The report of the runs in params.yaml: a folder with an HTML page, two tables and the data for `dvc plots`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file, params, paths
 from pipelines.core.errors import InputError
-from pipelines.reports import dvc_plots, page, run_tables, variants
+from pipelines.reports import doubtful_runs, dvc_plots, page, run_tables, variants
 
 Sections = Mapping[str, Mapping[str, Any]]
 Records = list[dict[str, Any]]  # contents of artifacts/metrics/<run>.json
@@ -49,6 +49,18 @@ def comparison(sections: Sections) -> str:
     records = read(runs)
     slower = [sentence for group in variants.groups(records) if (sentence := variants.slower(group, timings))]
     return "\n\n".join([run_tables.timed(records, timings), *slower])
+
+
+def doubts(sections: Sections, scored: Collection[str]) -> list[str]:
+    """A sentence for each run that has learned nothing, or less than its baseline, if it or the baseline is `scored`.
+
+    Args:
+        scored: names of runs and baselines.
+    """
+    runs = [run for run in names(sections, "evaluate", "baseline") if paths.metrics(run).is_file()]
+    records = read(runs)
+    concerned = {record["task"] for record in records if record["run"] in scored}
+    return doubtful_runs.sentences([record for record in records if record["task"] in concerned])
 
 
 def names(sections: Sections, *chosen: str) -> list[str]:
