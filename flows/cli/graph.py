@@ -66,6 +66,17 @@ def run_graph(
         return
     ran = executor.run(targets or [], jobs, keep_going)
     print(f"{len(ran)} stages ran" if ran else "nothing to do")
+    _tell_doubts(ran)
+
+
+def _tell_doubts(ran: list[str]) -> None:
+    """Print a line for each run that was scored now and has learned nothing, or less than its baseline."""
+    scored = {name.partition("@")[2] for name in ran if name.startswith(("evaluate@", "baseline@"))}
+    if scored:
+        from pipelines.reports import report_folder
+
+        for sentence in report_folder.doubts(params.read(), scored):
+            typer.echo(f"warning: {sentence}", err=True)
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline why finetune@headlines"))

@@ -1,6 +1,8 @@
-"""The two errors that a user can cause; every other error is a bug and shows its traceback."""
+"""The errors that a user can cause; every other error is a bug and shows its traceback."""
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from unicodedata import category
 
@@ -25,6 +27,32 @@ class NoFileError(InputError):
     """A file that the program must read does not exist."""
 
 
+class UnreadableError(InputError):
+    """A text file is not in the encoding that it is read in."""
+
+    def __init__(self, path: Path, place: str, encoding: str = "UTF-8") -> None:
+        super().__init__(f"{place} is not {encoding}; convert the file to UTF-8")
+        self.path, self.place, self.encoding = path, place, encoding
+
+
+class FindingsError(InputError):
+    """One or several findings about the same input; a stage that fails prints a line for each of the first."""
+
+    SHOWN = 20
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        self.findings = list(findings)
+        super().__init__("; ".join(self.lines()))
+
+    def lines(self) -> list[str]:
+        """The first findings; if there are several, with a line that counts them."""
+        if len(self.findings) == 1:
+            return self.findings
+        count, most = len(self.findings), self.SHOWN
+        counted = f"{count:,} findings" + (f"; the first {most} are above" if count > most else " in all")
+        return [*self.findings[:most], counted]
+
+
 def printable(text: str, keep: str = "") -> str:
     """`text` with control characters, line ends and changes of text direction written as JSON escapes.
 
@@ -36,7 +64,7 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(json.dumps(c)[1:-1] if c not in keep and category(c) in STEERS else c for c in text)
 
 
-def one_line(error: Exception, most: int = 200) -> str:
+def one_line(error: Exception | str, most: int = 200) -> str:
     """An error's message on one line; a message of more than `most` characters keeps only its start and its end."""
     sentence = printable(" ".join(str(error).split())) or type(error).__name__
     return sentence if len(sentence) <= most else f"{sentence[: most - most // 5]} ... {sentence[-most // 6 :]}"

@@ -5,18 +5,19 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pipelines.core.errors import InputError, NoFileError
+from pipelines.core.errors import InputError, NoFileError, UnreadableError
 from pipelines.core.paths import fresh_file
 
 
-def read(path: Path) -> Any:
+def read(path: Path, encoding: str = "utf-8-sig") -> Any:
     """The content of a JSON file, of any type. Raises InputError, which names the file and the line."""
     if not path.is_file():
         raise NoFileError(f"{path}: no such file")
     try:
-        return parsed(path.read_bytes().decode("utf-8-sig"))
+        return parsed(path.read_bytes().decode(encoding))
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8; convert the file to UTF-8") from None
+        name = "UTF-8" if encoding == "utf-8-sig" else encoding
+        raise UnreadableError(path, f"{path}: byte {error.start}", name) from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:

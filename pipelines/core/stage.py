@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pipelines.core import paths
-from pipelines.core.errors import MAX_PRINTED, InputError, one_line
+from pipelines.core.errors import MAX_PRINTED, FindingsError, InputError, one_line
 
 MARK = "error: "  # before the sentence of a failure, so that it does not read like a line of progress
 RED = ("\033[1;31m", "\033[0m")  # on a terminal
@@ -24,7 +24,8 @@ def one_sentence(name: str, debug: Callable[[], bool] = lambda: False) -> Iterat
     except (InputError, OSError) as error:
         if debug():
             traceback.print_exc()
-        print(f"{name}: {_mark()}{one_line(error, MAX_PRINTED)}", file=sys.stderr)
+        for line in error.lines() if isinstance(error, FindingsError) else [error]:
+            print(f"{name}: {_mark()}{one_line(line, MAX_PRINTED)}", file=sys.stderr)
         sys.exit(getattr(error, "exit_status", 1))
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)

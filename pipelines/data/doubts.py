@@ -34,7 +34,12 @@ def sentences(quality: Mapping[str, Any], expect: Expect) -> Iterator[str]:
 
 
 def _count(some: Mapping[str, Any], what: str) -> str:
-    return f"{some['rows']:,} {what}, such as {some['ids']}"
+    return f"{some['rows']:,} {what}, such as {examples(some)}"
+
+
+def examples(some: Mapping[str, Any]) -> str:
+    """The rows that a message names: by their texts and labels, or by their ids."""
+    return ", ".join(some.get("named", ())) or str(some["ids"])
 
 
 def _of_labels(split: str, labels: Mapping[str, int]) -> Iterator[str]:

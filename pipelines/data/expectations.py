@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipelines.core import tables
-from pipelines.core.errors import InputError
+from pipelines.core.errors import FindingsError, shown
 from pipelines.core.progress import say
 from pipelines.core.schema import INPUTS, TARGETS
 from pipelines.core.task import Task
@@ -47,6 +47,7 @@ class _Split:
     labels: Counter[str] = field(default_factory=Counter)
     lengths: list[int] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)  # empty, duplicates, unmatched: ids
+    named: list[str] = field(default_factory=list)  # conflicts: the text, and the two rows with their labels
     odd: dict[str, list[str]] = field(default_factory=dict)
     letters: Counter[str] = field(default_factory=Counter)
     near: duplicates.Near = field(default_factory=duplicates.Near)
@@ -76,38 +77,43 @@ def _shared(first: _Split, second: _Split) -> dict[str, Any]:
     return _some(ids) | {"rows": len(both) + sum(second.again[digest] for digest in both)}
 
 
-def check(report: dict[str, Any], expect: Expect, where: str, strict: bool = False) -> None:
-    """Raise InputError with row ids for the first expectation that is not met; with `warn`, only print them all.
+def check(
+    report: dict[str, Any], expect: Expect, where: str, strict: bool = False, findings: Sequence[str] = ()
+) -> None:
+    """Raise FindingsError with row ids for all expectations that are not met; with `warn`, only print them.
 
     `report` is the result of `quality`. Printed lines begin with `where`; an error does not, since the stage adds its
-    name.
+    name. `findings` are those of reading the rows; the error has them too.
 
     Doubts are always printed, and so is the number of answers that are not the text at their position; with `strict`,
-    such answers raise InputError.
+    such answers raise an error.
     """
-    _require_labels(report, where)
+    wrong = [*findings, *_unlabelled(report, where)]
     if strict:
         expect = expect.model_copy(update={"max_unmatched": 0.0})
-    for sentence in _unmet(report, expect):
-        if not expect.warn or strict:
-            raise InputError(sentence)
-        say(f"{where}: {sentence}")
+    unmet = list(_unmet(report, expect))
+    if expect.warn and not strict:
+        for sentence in unmet:
+            say(f"{where}: {sentence}")
+        unmet = []
     for sentence in doubts.sentences(report, expect):
         say(f"{where}: {sentence}")
     for split, numbers in report["splits"].items():
         unmatched = numbers.get("unmatched", {"rows": 0})
         if unmatched["rows"] and expect.max_unmatched == 1:
             say(f"{where}: {split} has {unmatched['rows']} {UNMATCHED}, such as {unmatched['ids']}")
+    if wrong or unmet:
+        raise FindingsError([*wrong, *unmet])
 
 
-def _require_labels(report: dict[str, Any], where: str) -> None:
-    """Raise InputError if a training row has no label; print a line for another split with some unlabelled rows."""
+def _unlabelled(report: dict[str, Any], where: str) -> Iterator[str]:
+    """A sentence if a training row has no label; a line is printed for another split with some unlabelled rows."""
     for split, numbers in report["splits"].items():
         rows, without = numbers["rows"], numbers.get("unlabelled", {"rows": 0})
         what = f"{split}: {without['rows']:,} of {rows:,} rows have no label"
         if without["rows"] and split == "train":
-            raise InputError(f"{what}, such as {without['ids']}; training needs a label in every row")
-        if 0 < without["rows"] < rows:
+            yield f"{what}, such as {without['ids']}; training needs a label in every row"
+        elif 0 < without["rows"] < rows:
             say(f"{where}: {what}, such as {without['ids']}; the split cannot be scored")
 
 
@@ -125,7 +131,7 @@ def _unmet(report: dict[str, Any], expect: Expect) -> Iterator[str]:
         for key, (what, share) in limits.items():
             part = numbers.get(key, {"rows": 0})
             if part["rows"] > share * part.get("of", numbers["rows"]):
-                yield f"{split} has {part['rows']} {what}, such as {part['ids']}"
+                yield f"{split} has {part['rows']} {what}, such as {doubts.examples(part)}"
     for pair, leak in report["shared_between_splits"].items():
         if expect.no_leakage and leak["rows"]:
             yield f"{leak['rows']} rows are in both of {pair}, such as {leak['ids']}"
@@ -166,6 +172,8 @@ def _look_at_others(split: _Split, row: dict[str, Any], text: str, parts: list[A
         split.found.setdefault("duplicates", []).append(row["id"])
         if target != first.target:
             split.found.setdefault("conflicts", []).append(row["id"])
+            if len(split.named) < SHOWN and isinstance(target, str) and isinstance(first.target, str):
+                split.named.append(f"{shown(text)} ({first.id}: {first.target}; {row['id']}: {target})")
     else:
         if sides in split.sides:
             split.found.setdefault("swapped", []).append(row["id"])
@@ -203,7 +211,7 @@ def _numbers(split: _Split, task: Task) -> dict[str, Any]:
         "lengths": {str(start): int(count) for start, count in zip(BINS, counts, strict=True) if count},
         "empty": _some(split.found.get("empty", [])),
         "duplicates": _some(split.found.get("duplicates", [])),
-        "conflicts": _some(split.found.get("conflicts", [])),
+        "conflicts": _some(split.found.get("conflicts", [])) | ({"named": split.named} if split.named else {}),
         "near_duplicates": {**_some(near), "of": split.near.rows},
         "letters": {name: split.letters[name] for name in LETTERS},
         "odd": {name: _some(ids) for name, ids in split.odd.items()},

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file, params, plugins, provenance, schema, seeding, tables
-from pipelines.core.errors import InputError, NoFileError, UsageError, choices
+from pipelines.core.errors import FindingsError, InputError, NoFileError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
 from pipelines.data import expectations
@@ -22,8 +22,10 @@ def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
     if not raw.exists():
         raise InputError(f"{raw}: no such file or folder; params.yaml: prepare.{key}.source names it")
     task = _with_splits(corpus.task(raw, entry.task, options), entry.splits, f"params.yaml: prepare.{key}.splits")
+    findings: list[str] = []
+    empty = False
     for split in task.splits:
-        rows = _sampled(corpus.parse(raw, task, split, options), entry.sample)
+        rows = _sampled(_collecting(corpus.parse(raw, task, split, options), findings), entry.sample)
         parts = tables.batches(rows, schema.ROWS[task.kind])
         try:
             count = tables.write(out / f"{split}.parquet", parts, schema.ROWS[task.kind])
@@ -31,10 +33,13 @@ def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
             there_are = ", ".join(task.splits)
             raise NoFileError(f"{error}; list under `splits:` those of {there_are} that you have") from None
         say(f"prepare {key}: {split} has {count:,} rows")
+        empty = empty or not count
+    if findings and empty:  # without rows there is no quality
+        raise FindingsError(findings)
     task.save(out)
     quality = expectations.quality(out, task)
     json_file.write(out / "quality.json", quality)
-    expectations.check(quality, entry.expect, f"prepare {key}", strict)
+    expectations.check(quality, entry.expect, f"prepare {key}", strict, findings)
     provenance.write(out, "prepare", entry.model_dump(), [raw], ("pyarrow",))
 
 
@@ -43,6 +48,14 @@ def _with_splits(task: Task, names: list[str], where: str) -> Task:
         if split not in task.splits:
             raise UsageError(f"{where}: {choices('split', split, task.splits)}")
     return task.with_(splits=tuple(names) or task.splits)
+
+
+def _collecting(rows: Iterator[dict[str, Any]], findings: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows; what is wrong with others is added to `findings`, so that a person meets all of it at once."""
+    try:
+        yield from rows
+    except FindingsError as error:
+        findings.extend(error.findings)
 
 
 def _sampled(rows: Iterator[dict[str, Any]], share: float) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ def complaints(checked: Entries) -> Iterator[str]:
     for section in ("baseline", "evaluate"):
         for name, entry in checked[section].items():
             required = {"split": entry.split} | ({"task": TRAIN} if section == "baseline" else {})
-            yield from _lacking(splits, entry.task, required, f"{section}.{name}")
+            yield from _lacking(checked["prepare"], splits, entry.task, required, f"{section}.{name}")
 
 
 def _trained(checked: Entries, splits: dict[str, tuple[str, ...]]) -> Iterator[str]:
@@ -35,14 +35,19 @@ def _trained(checked: Entries, splits: dict[str, tuple[str, ...]]) -> Iterator[s
             if encoded is None:  # the method takes its rows from the teacher
                 continue
             required = {"data": TRAIN} | ({"dev": entry.dev} if entry.dev else {})
-            yield from _lacking(splits, encoded.task, required, f"{section}.{name}")
+            yield from _lacking(checked["prepare"], splits, encoded.task, required, f"{section}.{name}")
 
 
-def _lacking(splits: dict[str, tuple[str, ...]], task: str, required: dict[str, str], where: str) -> Iterator[str]:
+def _lacking(
+    entries: Mapping[str, Any], splits: dict[str, tuple[str, ...]], task: str, required: dict[str, str], where: str
+) -> Iterator[str]:
     """A sentence for each key of an entry that names a split which its rows do not have."""
     for key, split in required.items():
         if task in splits and split not in splits[task]:
-            yield f"{where}.{key}: prepare.{task} makes no split {split!r}; it makes {', '.join(splits[task])}"
+            made = ", ".join(splits[task])
+            one_file = entries[task].corpus == "custom" and not entries[task].splits and splits[task] == (TRAIN,)
+            hint = f"; `split: {{{split}: 0.2}}` under prepare.{task} makes it of train" if one_file else ""
+            yield f"{where}.{key}: prepare.{task} makes no split {split!r}; it makes {made}{hint}"
 
 
 def _prepared(name: str, entry: Any) -> tuple[tuple[str, ...], list[str]]:
@@ -54,9 +59,10 @@ def _prepared(name: str, entry: Any) -> tuple[tuple[str, ...], list[str]]:
         wrong.append(f"{where}.source: {raw}: no such file or folder")
     if entry.corpus == "custom":
         options = params.options(entry, corpus.Params, where)
-        splits = tuple(options.files)
+        splits = options.splits
         if raw.exists():
-            wrong += [f"{where}.files.{split}: {why}" for split in splits if (why := _unreadable(raw, split, options))]
+            whys = {split: _unreadable(raw, split, options) for split in options.files}
+            wrong += [f"{where}.files.{split}: {why}" for split, why in whys.items() if why]
     else:
         task = corpus.TASKS.get(entry.task)
         splits = task.splits if task else ()

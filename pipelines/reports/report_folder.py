@@ -1,12 +1,12 @@
 """The report of the runs in params.yaml: a folder with an HTML page, two tables and the data for `dvc plots`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file, params, paths
 from pipelines.core.errors import InputError
-from pipelines.reports import dvc_plots, page, run_tables, variants
+from pipelines.reports import doubtful_runs, dvc_plots, page, run_tables, variants
 
 Sections = Mapping[str, Mapping[str, Any]]
 Records = list[dict[str, Any]]  # contents of artifacts/metrics/<run>.json
@@ -73,6 +73,18 @@ def _evaluated(sections: Sections) -> tuple[Records, dict[str, dict[str, Any]]]:
         raise InputError(f"{paths.metrics('NAME')}: no run has been evaluated yet; run `dvc repro`")
     timings = {run: json_file.mapping(paths.timings(run)) for run in runs if paths.timings(run).is_file()}
     return read(runs), timings
+
+
+def doubts(sections: Sections, scored: Collection[str]) -> list[str]:
+    """A sentence for each run that has learned nothing, or less than its baseline, if it or the baseline is `scored`.
+
+    Args:
+        scored: names of runs and baselines.
+    """
+    runs = [run for run in names(sections, "evaluate", "baseline") if paths.metrics(run).is_file()]
+    records = read(runs)
+    concerned = {record["task"] for record in records if record["run"] in scored}
+    return doubtful_runs.sentences([record for record in records if record["task"] in concerned])
 
 
 def names(sections: Sections, *chosen: str) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.core.errors import InputError
-from pipelines.data.formats.records import Place, Record, lines
+from pipelines.data.formats.records import Opener, Place, Record, lines, plain
 
 OTHER_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -17,12 +17,12 @@ class Sentence(NamedTuple):
     tags: list[str]
 
 
-def sentences(path: Path, word: int = 0, tag: int = -1) -> Iterator[Sentence]:
+def sentences(path: Path, word: int = 0, tag: int = -1, opener: Opener = plain) -> Iterator[Sentence]:
     """Sentences from the columns `word` and `tag`, separated by spaces or tabs; -DOCSTART- lines are skipped."""
     words: list[str] = []
     tags: list[str] = []
     start = columns = 0
-    for number, line in lines(path):
+    for number, line in lines(path, opener):
         if end := OTHER_ENDS.search(line):
             raise InputError(
                 f"{path}: line {number}: it holds U+{ord(end[0]):04X}, which ends a line for some programs and is a "

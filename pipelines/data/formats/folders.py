@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, UnreadableError
 from pipelines.data.formats.records import MAX_LINE_BYTES, Place, Record
 
 
-def documents(folder: Path, labelled: bool) -> Iterator[tuple[Place, Record]]:
+def documents(folder: Path, labelled: bool, encoding: str = "utf-8-sig") -> Iterator[tuple[Place, Record]]:
     """A row for each *.txt file: kind `single` from <label>/<file>.txt if `labelled`, else kind `text`."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
@@ -18,8 +18,9 @@ def documents(folder: Path, labelled: bool) -> Iterator[tuple[Place, Record]]:
         if file.stat().st_size > MAX_LINE_BYTES:
             raise InputError(f"{file}: larger than {MAX_LINE_BYTES >> 20} MiB; is this one text?")
         try:
-            text = file.read_text(encoding="utf-8-sig").strip()
+            text = file.read_text(encoding=encoding).strip()
         except UnicodeDecodeError as error:
-            raise InputError(f"{file}: byte {error.start} is not UTF-8; convert the file to UTF-8") from None
+            name = "UTF-8" if encoding == "utf-8-sig" else encoding
+            raise UnreadableError(file, f"{file}: byte {error.start}", name) from None
         row = {"id": place.removesuffix(".txt"), "text": text}
         yield place, {**row, "label": file.parent.name} if labelled else row

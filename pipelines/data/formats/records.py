@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pipelines.core import json_file, tables
-from pipelines.core.errors import InputError, NoFileError, choices
+from pipelines.core.errors import InputError, NoFileError, UnreadableError, choices
 
 Record = dict[str, Any]
 Place = str  # "line 12", for errors
 Opener = Callable[[Path], Any]  # a path to a binary file
+Note = Callable[[InputError], None]  # what becomes of the error of one record
 MAX_LINE_BYTES = 16 << 20
 
 
@@ -21,10 +22,22 @@ def plain(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def records(path: Path, form: str = "", columns: Collection[str] = ()) -> Iterator[tuple[Place, Record]]:
+def raise_it(error: InputError) -> None:
+    raise error
+
+
+def records(
+    path: Path,
+    form: str = "",
+    columns: Collection[str] = (),
+    opener: Opener = plain,
+    delimiter: str = ",",
+    note: Note = raise_it,
+) -> Iterator[tuple[Place, Record]]:
     """The records of `path`; its format is `form` or, if that is empty, its suffix: csv, tsv, jsonl or parquet.
 
-    If a Parquet file has all of `columns`, only these columns are read.
+    If a Parquet file has all of `columns`, only these columns are read. `note` takes the error of a single record,
+    which is left out then. `delimiter` is that of CSV.
     """
     form = form or path.suffix.lstrip(".").lower()
     if form not in FORMATS:
@@ -33,7 +46,14 @@ def records(path: Path, form: str = "", columns: Collection[str] = ()) -> Iterat
         raise NoFileError(f"{path}: no such file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
-    yield from parquet(path, columns) if form == "parquet" else READERS[form](path)
+    if form == "parquet":
+        yield from parquet(path, columns)
+    elif form == "csv":
+        yield from csv_(path, opener, delimiter, note)
+    elif form == "tsv":
+        yield from tsv(path, opener, note=note)
+    else:
+        yield from jsonl(path, opener, note)
 
 
 def lines(path: Path, opener: Opener = plain) -> Iterator[tuple[int, str]]:
@@ -47,9 +67,7 @@ def lines(path: Path, opener: Opener = plain) -> Iterator[tuple[int, str]]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{path}: line {number}: byte {offset + error.start} is not UTF-8; convert the file to UTF-8"
-                ) from None
+                raise UnreadableError(path, f"{path}: line {number}: byte {offset + error.start}") from None
             if "\0" in text:
                 raise InputError(f"{path}: line {number}: a NUL byte; this is not a text file")
             offset += len(line)
@@ -74,7 +92,9 @@ def _raw_lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Iterator[tuple[Place, Record]]:
+def tsv(
+    path: Path, opener: Opener = plain, header: Sequence[str] = (), note: Note = raise_it
+) -> Iterator[tuple[Place, Record]]:
     """Records in GLUE's form: tabs, quotes as plain characters, a first line with names unless `header` has them."""
     names = list(header)
     for number, line in lines(path, opener):
@@ -83,14 +103,17 @@ def tsv(path: Path, opener: Opener = plain, header: Sequence[str] = ()) -> Itera
             names = _distinct(path, fields)
             continue
         if len(fields) != len(names):
-            raise InputError(f"{path}: line {number}: {len(fields)} fields, {len(names)} are expected")
+            note(InputError(f"{path}: line {number}: {len(fields)} fields, {len(names)} are expected"))
+            continue
         yield f"line {number}", dict(zip(names, fields, strict=True))
 
 
-def csv_(path: Path, opener: Opener = plain) -> Iterator[tuple[Place, Record]]:
+def csv_(
+    path: Path, opener: Opener = plain, delimiter: str = ",", note: Note = raise_it
+) -> Iterator[tuple[Place, Record]]:
     """Records in the form of RFC 4180: a header, commas, and quoted fields that may hold commas and line ends."""
     csv.field_size_limit(MAX_LINE_BYTES)  # limit of a field, which may span many lines; Python's default is 128 KiB
-    reader = csv.reader((f"{line}\n" for _, line in lines(path, opener)), strict=True)
+    reader = csv.reader((f"{line}\n" for _, line in lines(path, opener)), delimiter=delimiter, strict=True)
     header: list[str] = []
     try:
         for fields in reader:
@@ -98,7 +121,9 @@ def csv_(path: Path, opener: Opener = plain) -> Iterator[tuple[Place, Record]]:
                 header = _distinct(path, fields)
                 continue
             if len(fields) != len(header):
-                raise InputError(f"{path}: line {reader.line_num}: {len(fields)} fields, the header has {len(header)}")
+                place = f"{path}: line {reader.line_num}"
+                note(InputError(f"{place}: {len(fields)} fields, the header has {len(header)}"))
+                continue
             yield f"line {reader.line_num}", dict(zip(header, fields, strict=True))
     except csv.Error as error:
         raise InputError(f"{path}: line {reader.line_num}: not CSV: {error}") from None
@@ -112,16 +137,18 @@ def _distinct(path: Path, names: list[str]) -> list[str]:
     return names
 
 
-def jsonl(path: Path) -> Iterator[tuple[Place, Record]]:
-    for number, line in lines(path):
+def jsonl(path: Path, opener: Opener = plain, note: Note = raise_it) -> Iterator[tuple[Place, Record]]:
+    for number, line in lines(path, opener):
         if not line.strip():
             continue
         try:
             record = json_file.parsed(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: line {number}: not JSON: {error}") from None
+            note(InputError(f"{path}: line {number}: not JSON: {error}"))
+            continue
         if not isinstance(record, dict):
-            raise InputError(f"{path}: line {number}: a JSON object is expected, this is {type(record).__name__}")
+            note(InputError(f"{path}: line {number}: a JSON object is expected, this is {type(record).__name__}"))
+            continue
         yield f"line {number}", record
 
 
@@ -135,5 +162,4 @@ def parquet(path: Path, columns: Collection[str] = ()) -> Iterator[tuple[Place, 
             yield f"row {number}", record
 
 
-READERS: dict[str, Callable[[Path], Iterator[tuple[Place, Record]]]] = {"csv": csv_, "tsv": tsv, "jsonl": jsonl}
-FORMATS = (*READERS, "parquet")
+FORMATS = ("csv", "tsv", "jsonl", "parquet")

@@ -10,9 +10,9 @@ from pipelines.data import targets
 from pipelines.data.formats.records import Record
 
 
-def questions(path: Path) -> Iterator[Record]:
+def questions(path: Path, encoding: str = "utf-8-sig") -> Iterator[Record]:
     """Rows of kind `span`. `answers` is [] for an unanswerable question, and None if the file has no key `answers`."""
-    document = json_file.read(path)
+    document = json_file.read(path, encoding)
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise InputError(f"{path}: no list 'data' at its top; SQuAD's form is data, paragraphs, context and qas")
     for number, article in enumerate(document["data"]):

@@ -114,8 +114,8 @@ def test_dirty_labels_and_texts_are_reported_with_their_param(
     assert warnings_of(tmp_path, task, capsys, monkeypatch) == [
         "train has 1 empty texts, such as ['train-14']; `expect: {max_empty: 0}` refuses them",
         "train has 2 duplicate rows, such as ['train-12', 'train-13']; `expect: {max_duplicates: 0}` refuses them",
-        "train has 1 rows whose text has a different label in an earlier row, such as ['train-12']; "
-        "`expect: {max_conflicts: 0}` refuses them",
+        "train has 1 rows whose text has a different label in an earlier row, "
+        "such as 'text 0' (train-0: billing; train-12: other); `expect: {max_conflicts: 0}` refuses them",
         "train: the labels 'Billing ' (3 rows) and 'billing' (6) differ only in case, width or spaces; "
         "`label_names` can make them one",
         "train: the labels 'ＢＩＬＬＩＮＧ' (1 rows) and 'billing' (6) differ only in case, width or spaces; "
@@ -157,7 +157,11 @@ def test_a_pair_is_the_same_with_its_sides_swapped(
     task = Task("t", "pair", ("no", "yes"))
     quality = expectations.quality(tmp_path, task)
     assert quality["splits"]["train"]["swapped"] == {"rows": 1, "ids": ["train-1"]}
-    assert quality["splits"]["train"]["conflicts"] == {"rows": 1, "ids": ["train-2"]}
+    assert quality["splits"]["train"]["conflicts"] == {
+        "rows": 1,
+        "ids": ["train-2"],
+        "named": ["'a cat\\tan animal' (train-0: yes; train-2: no)"],
+    }
     assert quality["shared_between_splits"]["train, test"] == {"rows": 1, "ids": ["test-0"]}
     printed = warnings_of(tmp_path, task, capsys, monkeypatch)
     assert "train has 1 pairs that an earlier row has with its texts swapped, such as ['train-1']" in printed

@@ -23,6 +23,8 @@ GOOD = {
     "baseline": {"svm": {"task": "mail"}},
 }
 
+HINT = "; `split: {test: 0.2}` under prepare.mail makes it of train"
+
 
 @pytest.fixture
 def place(checkout: Path) -> Path:
@@ -65,8 +67,8 @@ def test_valid_references_give_no_complaint() -> None:
         (
             mail(files={"train": "train.csv"}),
             [
-                "baseline.svm.split: prepare.mail makes no split 'test'; it makes train",
-                "evaluate.it.split: prepare.mail makes no split 'test'; it makes train",
+                "baseline.svm.split: prepare.mail makes no split 'test'; it makes train" + HINT,
+                "evaluate.it.split: prepare.mail makes no split 'test'; it makes train" + HINT,
             ],
         ),
         (

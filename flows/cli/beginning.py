@@ -1,0 +1,64 @@
+"""The command for a corpus of one's own: look at its files, and write its entries."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.arguments import group
+from flows.cli.panels import MAKE, listed
+from pipelines.core import params
+from pipelines.core.errors import InputError, UsageError, printable
+
+cli = group()
+
+
+@cli.command(**listed(MAKE, "bertline new tickets.csv", "bertline new train.csv test.csv mails"))
+def new(
+    files: Annotated[list[str], typer.Argument(help="files or a folder, and a name for the entries if you like")],
+    text: Annotated[str, typer.Option(help="the column of the texts")] = "",
+    label: Annotated[str, typer.Option(help="the column of the labels")] = "",
+    into: Annotated[Path, typer.Option(help="the params file to write into; made if it is not there")] = params.FILE,
+    yes: Annotated[bool, typer.Option("--yes", help="ask nothing")] = False,
+) -> None:
+    """Look at FILES, say what is in them, and write the entries that make a model of them.
+
+    CSV, TSV, JSONL, Parquet, SQuAD's JSON, CoNLL's columns, or a folder with one folder for each label.
+    `bertline new tickets.csv` writes entries named tickets; `bertline new train.csv test.csv mails` names them mails.
+    """
+    from pipelines.data import inspection
+    from pipelines.graph import new_entries
+
+    paths, name = _named(files)
+    params.require_name(name, "bertline new: NAME")
+    seen = inspection.inspect(paths, text, label)
+    print("\n".join(map(printable, inspection.sentences(seen))))
+    if not yes and sys.stdin.isatty():
+        if "columns" in seen.keys and not (text and label):
+            columns = {ours: seen.keys["columns"].get(ours, ours) for ours in ("text", "label")}
+            text = typer.prompt("the column of the texts", default=text or columns["text"])
+            label = typer.prompt("the column of the labels", default=label or columns["label"])
+            seen = inspection.inspect(paths, text, label)
+        if not typer.confirm(f"write the entries {name} into {into}?", default=True):
+            raise UsageError("nothing is written")
+    new_entries.divide(seen)
+    added = new_entries.entries(name, seen)
+    new_entries.write(into, added)
+    print(f"{into}: {', '.join(f'{section}.{key}' for section, (key, _, _) in added.items())} are written")
+    if into != params.FILE:
+        print(f"next: bertline use {into}")
+    print(f"next: bertline check, then: bertline run evaluate@{name} baseline@{added['baseline'][0]}")
+
+
+def _named(words: list[str]) -> tuple[list[Path], str]:
+    """The files, and the name of the entries: the last word if it is no file, or else the name of the first file."""
+    paths = [Path(word) for word in words]
+    if any("://" in word for word in words):
+        raise InputError(f"{words[0]}: an address; fetch the file first, for example by `dvc import-url`")
+    if len(paths) > 1 and not paths[-1].exists() and not paths[-1].suffix:
+        return paths[:-1], words[-1]
+    first = paths[0].resolve()
+    stem = (first.parent if len(paths) > 1 else first).stem
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in stem).strip("-")
+    return paths, name or "mine"

@@ -1,0 +1,238 @@
+"""What files of one's own hold: their form, and rows, labels, lengths and faults; `bertline new` is built on it."""
+
+import difflib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.core.errors import FindingsError, InputError, shown
+from pipelines.core.schema import TARGETS
+from pipelines.data import doubts, duplicates, split_rows, table_columns
+from pipelines.data.corpora import custom
+from pipelines.data.findings import Findings
+from pipelines.data.formats import delimiters, encodings
+from pipelines.data.formats.records import lines, plain, records
+from pipelines.data.own_params import Params
+
+TABLES = ("csv", "tsv", "jsonl", "parquet")
+SPLITS = {"train": r"train|学習|訓練", "test": r"test|評価", "dev": r"dev|val"}  # what names of files say
+TAGS = re.compile(r"\S+[ \t](.*[ \t])?(O|[BI]-\S+)$")
+JAPANESE = re.compile("[぀-ヿ㐀-鿿]")
+SHOWN = 5
+ALIKE = 0.8  # of two labels that may be one, misspelt
+
+
+@dataclass
+class Seen:
+    """The keys of `prepare` that describe the files, and counts of their rows."""
+
+    keys: dict[str, Any]  # kind, source, files, format, encoding, delimiter, columns, language, ...
+    rows: dict[str, int] = field(default_factory=dict)  # split -> rows
+    labels: Counter[str] = field(default_factory=Counter)
+    lengths: list[int] = field(default_factory=list)  # of the texts, in characters
+    empty: list[str] = field(default_factory=list)  # places of rows without a text
+    unlabelled: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)  # sentences
+    again: int = 0  # rows whose text an earlier row has
+    similar: int = 0  # rows whose text is similar to another one
+    contradictions: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        return self.keys["kind"]
+
+    @property
+    def long(self) -> int:
+        """The characters that 19 of 20 texts have at most."""
+        return int(np.quantile(self.lengths or [0], 0.95, method="higher"))
+
+
+def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
+    """Read all rows of the files. `text` and `label` name columns that a person chose.
+
+    Raises InputError for a file in no known form, or files whose names do not say which split they are.
+    """
+    for file in files:
+        if not file.exists():
+            raise InputError(f"{file}: no such file or folder")
+    first = files[0]
+    seen = Seen({"source": str(first)})
+    if len(files) > 1:
+        if len({file.parent for file in files}) > 1:
+            raise InputError(f"{files[-1]}: it is in another folder than {first}; put the files of a corpus into one")
+        seen.keys |= {"source": str(first.parent), "files": {_split(file): file.name for file in files}}
+        if len(seen.keys["files"]) < len(files):
+            raise InputError(f"{first.parent}: two files of one split; names say train, dev or test")
+    seen.keys |= _form(first)
+    if first.is_file() and seen.keys["format"] in TABLES:
+        seen.keys |= _table(first, seen, text, label)
+    _count(seen)
+    return seen
+
+
+def _split(file: Path) -> str:
+    for split, pattern in SPLITS.items():
+        if re.search(pattern, file.stem.lower()):
+            return split
+    raise InputError(f"{file}: its name does not say which split it is; rename it to train, dev or test")
+
+
+def _form(file: Path) -> dict[str, Any]:
+    """The keys format, kind, encoding and delimiter of a file or folder."""
+    suffix = file.suffix.lstrip(".").lower()
+    if file.is_dir():
+        if not any(file.glob("*/*.txt")):
+            raise InputError(f"{file}: a folder of a corpus has a folder for each label, with its texts as *.txt")
+        return {"format": "folder", "kind": "single", **_encoding(next(file.glob("*/*.txt")))}
+    if suffix in ("xlsx", "xls", "ods"):
+        raise InputError(f"{file}: a workbook; save its sheet as CSV UTF-8, and name that file")
+    if suffix == "parquet":
+        return {"format": "parquet"}
+    encoding = _encoding(file)
+    if suffix == "json":
+        return {"format": "squad", "kind": "span", **encoding}
+    if suffix in ("tsv", "jsonl"):
+        return {"format": suffix, **encoding}
+    opener = encodings.opener(encoding.get("encoding", "utf-8")) or plain
+    head = [line for _, line in zip(range(200), lines(file, opener), strict=False)]
+    texts = [line for _, line in head if line.strip() and not line.startswith("-DOCSTART-")]
+    if texts and all(TAGS.match(line) for line in texts):
+        words = [line.split()[0] for line in texts]
+        units = {"units": "characters"} if all(len(word) == 1 for word in words) else {}
+        return {"format": "conll", "kind": "tagging", **encoding, **units}
+    if suffix not in ("csv", "txt"):
+        raise InputError(f"{file}: not CSV, TSV, JSONL, Parquet, SQuAD's JSON, CoNLL's columns or a folder per label")
+    delimiter = delimiters.likeliest(file, opener)
+    return {"format": "csv", **encoding, **({"delimiter": delimiter} if delimiter != "," else {})}
+
+
+def _encoding(file: Path) -> dict[str, str]:
+    name = encodings.reads_as(file)
+    if not name:
+        raise InputError(f"{file}: its bytes are no text in a known encoding; save it as UTF-8")
+    return {"encoding": name} if name != encodings.UTF_8 else {}
+
+
+def _table(file: Path, seen: Seen, text: str, label: str) -> dict[str, Any]:
+    """The kind and the columns of a table."""
+    keys, broken = seen.keys, Findings()
+    opener = encodings.opener(keys.get("encoding", "utf-8")) or plain
+    table: dict[str, list[Any]] = defaultdict(list)
+    for _, record in records(file, keys["format"], (), opener, keys.get("delimiter", ","), broken.note):
+        for name, cell in record.items():
+            table[name].append(cell)
+    if not table:
+        raise InputError(f"{file}: no rows in it")
+    try:
+        kind, columns = table_columns.kind_and_columns(table, text, label)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return {"kind": kind, **({"columns": columns} if columns else {})}
+
+
+def _count(seen: Seen) -> None:
+    """Read the rows as `prepare` reads them, and count."""
+    options = {key: value for key, value in seen.keys.items() if key != "source"}
+    options |= {"unanswerable": True} if seen.kind == "span" else {}
+    options |= {"labels": {}} if seen.kind in ("single", "pair") else {}
+    params, raw = Params(**options), Path(seen.keys["source"])
+    first: dict[str, tuple[str, Any]] = {}
+    for split in params.files:
+        findings = Findings()
+        for place, row, _ in custom.read(raw, split, params, findings):
+            seen.rows[split] = seen.rows.get(split, 0) + 1
+            _count_row(seen, first, place, row)
+        try:
+            findings.require_none()
+        except FindingsError as error:
+            seen.broken += error.findings
+    if not first:
+        raise InputError(f"{raw}: no row has a text" + (f"; {seen.broken[0]}" if seen.broken else ""))
+    distinct = sorted(first)[: duplicates.MAX_ROWS]
+    seen.similar = len(distinct) - len({*duplicates.together(distinct)})
+    seen.keys["language"] = "ja" if sum(bool(JAPANESE.search(text)) for text in first) > len(first) / 2 else "en"
+    if seen.kind == "span" and seen.labels["unanswerable"]:
+        seen.keys["unanswerable"] = True
+    _name_labels(seen)
+
+
+def _count_row(seen: Seen, first: dict[str, tuple[str, Any]], place: str, row: dict[str, Any]) -> None:
+    """Count one row; `first` holds the place and the target of the first row of each text."""
+    text, target = split_rows.text_of(row, seen.kind), row.get(TARGETS[seen.kind])
+    seen.lengths.append(len(text))
+    if not text.strip():
+        seen.empty.append(place)
+        return
+    _count_target(seen, place, target)
+    before, other = first.setdefault(duplicates.plain(text), (place, target))
+    if before == place or seen.kind == "span":
+        return
+    seen.again += 1
+    if other != target and target is not None:
+        seen.contradictions.append(f"{shown(text)} ({before}: {other}; {place}: {target})")
+
+
+def _count_target(seen: Seen, place: str, target: Any) -> None:
+    if target is None:
+        seen.unlabelled.append(place)
+    elif seen.kind == "span":
+        seen.labels["answerable" if target else "unanswerable"] += 1
+    elif seen.kind == "tagging":
+        seen.labels.update(entity["label"] for entity in target)
+    elif isinstance(target, str):
+        seen.labels[target] += 1
+
+
+def _name_labels(seen: Seen) -> None:
+    """Write the key `labels`: outer spaces are taken away, and labels that differ in case or width become one."""
+    if seen.kind in ("single", "pair"):
+        rename = dict(doubts.alike(seen.labels))
+        for label, frequent in rename.items():
+            seen.labels[frequent] += seen.labels.pop(label)
+        seen.keys["labels"] = {"names": sorted(seen.labels), **({"rename": rename} if rename else {})}
+    leave_out = [name for name in ("empty", "unlabelled", "broken") if getattr(seen, name)]
+    if leave_out:
+        seen.keys["leave_out"] = leave_out
+
+
+def sentences(seen: Seen) -> list[str]:
+    """What was seen, a line each."""
+    keys, total = seen.keys, sum(seen.rows.values())
+    form = f"{keys['format']} in {keys.get('encoding', 'utf-8')}"
+    form += f", columns separated by {keys['delimiter']!r}" if "delimiter" in keys else ""
+    told = [f"{keys['source']}: {form}; {total:,} rows of kind {seen.kind}, language {keys['language']}"]
+    if keys.get("columns"):
+        told.append("columns: " + ", ".join(f"{ours} is {theirs!r}" for ours, theirs in keys["columns"].items()))
+    if seen.labels:
+        told.append("labels: " + ", ".join(f"{label} {count:,}" for label, count in seen.labels.most_common(20)))
+    median = int(np.median(seen.lengths or [0]))
+    most = max(seen.lengths or [0])
+    told.append(f"lengths in characters: half up to {median:,}, 19 of 20 up to {seen.long:,}, all up to {most:,}")
+    for what, places in (("without a text", seen.empty), ("without a label", seen.unlabelled)):
+        if places:
+            told.append(f"{len(places):,} rows {what} are left out: {', '.join(places[:SHOWN])}")
+    if seen.broken:
+        told.append(f"{len(seen.broken):,} broken rows are left out: {'; '.join(seen.broken[:SHOWN])}")
+    if seen.again or seen.similar:
+        told.append(f"{seen.again:,} rows repeat a text, and {seen.similar:,} texts are similar to another one")
+    if seen.contradictions:
+        told.append(f"{len(seen.contradictions):,} texts have two labels: {', '.join(seen.contradictions[:SHOWN])}")
+    return [*told, *_of_labels(seen)]
+
+
+def _of_labels(seen: Seen) -> list[str]:
+    told = [
+        f"the labels {shown(rare)} and {shown(frequent)} become one"
+        for rare, frequent in seen.keys.get("labels", {}).get("rename", {}).items()
+    ]
+    for label, count in seen.labels.items() if seen.kind in ("single", "pair") else []:
+        if count == 1:
+            near = difflib.get_close_matches(label, [name for name in seen.labels if seen.labels[name] > 1], 1, ALIKE)
+            hint = f"; if it is {near[0]!r}, write it under labels.rename" if near else ""
+            told.append(f"the label {shown(label)} has one row, which no test can hold{hint}")
+    return told

@@ -1,0 +1,125 @@
+"""Rows of a corpus of your own from the records of a table: CSV, TSV, JSONL or Parquet."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.core.errors import InputError, shown
+from pipelines.core.schema import INPUTS, ROWS, TARGETS
+from pipelines.data import declared, targets
+from pipelines.data.findings import Findings
+from pipelines.data.formats import delimiters, encodings
+from pipelines.data.formats.records import Record, plain, records
+from pipelines.data.own_params import Labels, Params
+
+MANY_VALUES = 20  # of a column that `where` asks for, in a message
+
+
+class Read(NamedTuple):
+    """A row, its place in the file, and its value of the column by which `split` divides the rows."""
+
+    place: str
+    row: Record
+    by: Any = None
+
+
+def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator[Read]:
+    """The rows that `where` selects, numbered by their positions in the file. `findings` takes the wrong ones."""
+    conditions, number = params.where.get(split, {}), -1
+    by = params.split.column if params.split and split == "train" else ""
+    columns = [params.columns.get(name, name) for name in ROWS[params.kind].names if name != "id"]
+    columns += [*filter(None, [params.columns.get("id"), by]), *params.choice_columns, *conditions]
+    others: set[str] = set()
+    any_taken = False
+    for number, (at, record) in enumerate(_records(path, params, columns, findings)):
+        cells = {name: str(declared.column(path, at, record, name)) for name in conditions}
+        if cells == {name: str(value) for name, value in conditions.items()}:
+            any_taken = True
+            row_id = f"{'row' if params.split else split}-{number}"
+            try:
+                row = _row(path, at, record, row_id, params, split == params.first, findings)
+            except InputError as error:
+                if number == 0 and not isinstance(error, CellError):
+                    raise  # a column that the first record lacks is of the whole file
+                findings.note(error)
+            else:
+                yield Read(at, row, declared.column(path, at, record, by) if by else None)
+        elif not any_taken and len(others) < MANY_VALUES:
+            others.add(", ".join(cells.values()))
+    if number < 0:
+        findings.require_none()
+        raise InputError(f"{path}: a header but no rows")
+    if not any_taken:
+        raise InputError(f"{path}: no row has {conditions}; there are {', '.join(sorted(others))}")
+
+
+class CellError(InputError):
+    """A cell of one row is wrong; the other rows are not concerned."""
+
+
+def _records(path: Path, params: Params, columns: list[str], findings: Findings) -> Iterator[tuple[str, Record]]:
+    """The records of a file. Raises InputError if its header would have the columns with another delimiter."""
+    opener = encodings.opener(params.encoding) or plain
+    form = params.format or path.suffix.lstrip(".").lower()
+    if form == "csv" and path.is_file() and path.stat().st_size:
+        required = [name for name in columns if name in {*params.columns.values(), *INPUTS[params.kind]}]
+        if other := delimiters.separating(path, params.delimiter, required, opener):
+            name = "a tab" if other == "\t" else repr(other)
+            shown_as = '"\\t"' if other == "\t" else f'"{other}"'
+            raise InputError(f"{path}: columns are separated by {name}; write `delimiter: {shown_as}`")
+    yield from records(path, params.format, columns, opener, params.delimiter, findings.note)
+
+
+def _row(
+    path: Path, at: str, record: Record, row_id: str, params: Params, labelled: bool, findings: Findings
+) -> Record:
+    """A record of a table as a row of the entry's kind. If not `labelled`, the target may be missing."""
+
+    def get(name: str) -> Any:
+        return declared.column(path, at, record, params.columns.get(name, name))
+
+    identifier = get("id") if "id" in params.columns else row_id
+    if not isinstance(identifier, str | int) or isinstance(identifier, bool) or identifier == "":
+        raise CellError(f"{path}: {at}: the id is {shown(identifier)}; a text or a whole number is expected")
+    row: Record = {"id": str(identifier)}
+    for name in INPUTS[params.kind]:
+        if name == "choices" and params.choice_columns:
+            row[name] = [declared.column(path, at, record, column) for column in params.choice_columns]
+        elif name == "text_pair" and params.kind == "regression" and not {"text_pair"} & {*params.columns, *record}:
+            row[name] = ""  # a regression on single texts
+        else:
+            row[name] = get(name)
+        _require_text(path, at, name, row[name])
+    target = TARGETS.get(params.kind)
+    if target:
+        value = get(target) if labelled else record.get(params.columns.get(target, target))
+        try:
+            row[target] = None if value is None or value == "" else _target(value, row, params, findings)
+        except ValueError as error:
+            raise CellError(f"{path}: {at}: {error}") from None
+    return row
+
+
+def _require_text(path: Path, at: str, name: str, value: Any) -> None:
+    """Raise CellError unless `value` is a text, or for choices a list of texts."""
+    several = name == "choices"
+    texts = value if several and isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts) or (several and not isinstance(value, list)):
+        expected = "a list of texts" if several else "a text"
+        raise CellError(f"{path}: {at}: {name} is {shown(value)}; {expected} is expected")
+
+
+def _target(value: Any, row: Record, params: Params, findings: Findings) -> Any:
+    """The target in the type of the schema. Raises ValueError if it cannot be converted."""
+    if params.kind == "regression":
+        return targets.number(value)
+    if params.kind == "span":
+        return targets.answers(value, row["context"])
+    if params.kind == "tagging":
+        entities = targets.entities(value, row["text"])
+        return [{**entity, "label": params.renamed.get(entity["label"], entity["label"])} for entity in entities]
+    strips = isinstance(params.labels, Labels) and params.labels.strip and value not in params.renamed
+    if strips and isinstance(value, str) and value != value.strip():
+        findings.stripped(value)
+        value = value.strip()
+    return targets.label(value, params.renamed) if value != "" else None

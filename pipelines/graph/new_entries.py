@@ -1,0 +1,145 @@
+"""The entries of params.yaml for a corpus of one's own, and their place in a file that keeps its other lines."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.core import paths, yaml_file
+from pipelines.core.errors import UsageError
+from pipelines.data import recipes
+from pipelines.data.inspection import Seen
+from pipelines.graph import checking
+
+Entries = dict[str, tuple[str, str, dict[str, Any]]]  # section -> name, comment, entry
+SECTIONS = (
+    *("ingest", "prepare", "build_vocab", "import_weights", "encode", "pretrain"),
+    *("finetune", "baseline", "compress", "evaluate", "export", "promote"),
+)
+ORDER = (
+    *("kind", "source", "files", "format", "encoding", "delimiter", "columns", "units", "labels"),
+    *("leave_out", "unanswerable", "split", "language"),
+)
+ALONE = "# Entries of one's own; `bertline use {file}` makes this file the active params.yaml.\n\n"
+SPLIT_COMMENT = "shares of each label, similar texts in one split"
+
+
+def entries(name: str, seen: Seen) -> Entries:
+    """The entries that take a corpus from its files to a model with a score, and to a challenger."""
+    made = {"split"} if "split" in seen.keys else set()
+    rows, language, kind = seen.rows.get("train", 0), seen.keys["language"], seen.kind
+    fit = {"data": name, **recipes.finetune(kind, language, rows)}
+    splits = {*seen.keys.get("files", {}), *(("dev", "test") if made else ())}
+    if "dev" in splits and seen.keys.get("split", {"dev": 1}).get("dev"):
+        fit["dev"] = "dev"
+    scored = {"task": name} if "test" in splits else {"task": name, "split": "dev"}
+    tokens = recipes.max_length(kind, language, seen.long)
+    expect = {"expect": {"no_leakage": True}} if made and kind != "span" else {}
+    chosen = f"from pipelines/data/recipes.py, for {rows:,} rows of kind {kind}"
+    return {
+        "prepare": (name, f"{sum(seen.rows.values()):,} rows", {"corpus": "custom", **_prepare(seen), **expect}),
+        "encode": (
+            name,
+            f"19 of 20 texts have at most {seen.long:,} characters",
+            {"task": name, "vocab": recipes.encoder(language), "max_length": tokens},
+        ),
+        "finetune": (name, chosen, fit),
+        "baseline": (f"{name}-baseline", "what the model must beat to be worth its cost", scored),
+        "evaluate": (name, "", scored),
+        "export": (name, "for `bertline serve`", {}),
+        "promote": (name, "the gate; set at_least to the lowest score that you accept", {"run": name, "at_least": 0.0}),
+    }
+
+
+def divide(seen: Seen) -> None:
+    """Add the key `split` if only one file is there, and none of them is a test."""
+    if {*seen.keys.get("files", {"train": ""})} == {"train"}:
+        dev = {"dev": 0.1} if sum(seen.rows.values()) >= recipes.ENOUGH_FOR_DEV else {}
+        seen.keys["split"] = {"test": 0.2, **dev, "seed": 1}
+
+
+def write(file: Path, added: Entries) -> None:
+    """Add entries to a params file, or make it. Lines that are there stay as they are.
+
+    Raises UsageError if a name is taken, or the file has a form to which lines cannot be added.
+    """
+    text = file.read_text(encoding="utf-8") if file.exists() else _empty(file)
+    before = yaml_file.read(file, "") if file.exists() else {section: {} for section in SECTIONS}
+    for section, (name, _, _) in added.items():
+        taken = [group for group in _sharing(section) if name in (before.get(group) or {})]
+        if taken:
+            raise UsageError(f"{file}: {taken[0]}.{name} is there already; give another name, or remove it")
+    for section, (name, comment, entry) in added.items():
+        text = _inserted(text, section, _lines(name, comment, entry))
+    with paths.fresh_file(file) as aside:
+        aside.write_text(text, encoding="utf-8")
+        wanted = {key: {**(value or {})} for key, value in before.items()}
+        for section, (name, _, entry) in added.items():
+            wanted.setdefault(section, {})[name] = entry
+        if yaml_file.read(aside, "") != wanted:
+            raise UsageError(
+                f"{file}: entries cannot be added to its form; write them into a file of their own: --into"
+            )
+        checking.check(aside)
+
+
+def _sharing(section: str) -> tuple[str, ...]:
+    """The sections in which a name may stand once: they write into the same folder."""
+    return next((group for group in checking.TOGETHER if section in group), (section,))
+
+
+def _empty(file: Path) -> str:
+    return ALONE.format(file=file) + "".join(f"{section}: {{}}\n" for section in SECTIONS)
+
+
+def _prepare(seen: Seen) -> dict[str, Any]:
+    """The keys of the corpus in the order in which a person reads them; a format that the suffix tells is left out."""
+    keys = dict(seen.keys)
+    if Path(keys["source"]).suffix == f".{keys['format']}" or keys["format"] == _suffix(keys):
+        del keys["format"]
+    return {key: keys[key] for key in ORDER if key in keys}
+
+
+def _suffix(keys: Mapping[str, Any]) -> str:
+    return next((Path(name).suffix.lstrip(".") for name in keys.get("files", {}).values()), "")
+
+
+def _lines(name: str, comment: str, entry: Mapping[str, Any]) -> list[str]:
+    """The lines of an entry: a mapping in braces where it is short, else a key a line."""
+    told = f"  # {comment}" if comment else ""
+    if not any(isinstance(value, dict) for value in entry.values()) and len(_flow(entry)) < 90:
+        return [f"{name}: {_flow(entry)}{told}"]
+    lines = [f"{name}:{told}"]
+    for key, value in entry.items():
+        if key == "labels":  # in a block: between braces DVC would write a key without its quotes
+            lines += [f"  {line}" for line in _dump({key: value}, flow=False).splitlines()]
+        else:
+            more = f"  # {SPLIT_COMMENT}" if key == "split" else ""
+            written = json.dumps(value) if key == "delimiter" else _flow(value)
+            lines.append(f"  {key}: {written}{more}")
+    return lines
+
+
+def _flow(value: Any) -> str:
+    return _dump(value, flow=True).removesuffix("\n").removesuffix("\n...")
+
+
+def _dump(value: Any, flow: bool) -> str:
+    return yaml.safe_dump(value, allow_unicode=True, sort_keys=False, default_flow_style=flow, width=10_000)
+
+
+def _inserted(text: str, section: str, lines: list[str]) -> str:
+    """The text with the lines of an entry at the start of its section, indented as the others."""
+    end = "" if text.endswith("\n") or not text else "\n"
+    head = re.search(rf"^{section}:[ \t]*(\{{\}}|null|~)?[ \t]*(#.*)?$", text, re.MULTILINE)
+    if not head:
+        return f"{text}{end}\n{section}:\n" + "".join(f"  {line}\n" for line in lines)
+    comment = f"  {head[2]}" if head[2] else ""
+    rest = text[head.end() :]
+    indent = re.match(r"(?:\s*\n|[ \t]*#.*\n)*([ \t]+)[^\s#]", rest)
+    spaces = indent[1] if indent and not head[1] else "  "
+    block = "".join(f"\n{spaces}{line}" for line in lines)
+    return f"{text[: head.start()]}{section}:{comment}{block}{rest}"

@@ -1,0 +1,221 @@
+"""`bertline new`: from a file of one's own, as dirty as offices have them, to entries that check and train."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.core import paths, tables
+from pipelines.core.errors import UsageError
+from pipelines.core.task import Task
+from pipelines.data import inspection
+from pipelines.graph import new_entries
+from pipelines.stages import baseline, encode, evaluate, finetune, prepare
+from tests.conftest import ROOT
+from tests.support import commands, tickets, tiny
+
+OURS = """# my params; this comment stays
+resources: {threads: 1}
+
+prepare:  # corpora
+    # indented by four
+    old:
+        corpus: custom
+        source: old.csv
+
+encode: {}
+finetune:
+evaluate: {}
+"""
+
+
+@pytest.fixture
+def place(checkout: Path) -> Path:
+    """A checkout with a graph and encoders, and no entries."""
+    (checkout / "dvc.yaml").symlink_to(ROOT / "dvc.yaml")
+    (checkout / "encoders").symlink_to(ROOT / "encoders")
+    return checkout
+
+
+def new(*words: str) -> str:
+    return commands.bertline("new", *words, "--yes").require(0).out
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("language", "encoding", "delimiter"), [("ja", "cp932", ";"), ("en", "utf-16", "\t"), ("ja", "utf-8-sig", ",")]
+)
+def test_a_dirty_file_is_told_and_written(language: str, encoding: str, delimiter: str) -> None:
+    dirt = tickets.DIRT
+    tickets.write(Path("tickets.csv"), language, encoding, delimiter)
+    told = new("tickets.csv", "--into", "mine.yaml")
+    for sentence in [
+        f"language {language}",
+        "id is '番号', text is 'body', label is 'category'",
+        f"{dirt.empty} rows without a text are left out",
+        f"{dirt.broken} broken rows are left out: tickets.csv: line 51: 5 fields, the header has 3",
+        f"{dirt.again + dirt.contradictions} rows repeat a text",
+        f"{dirt.contradictions} texts have two labels",
+        "the labels 'BUG' and 'bug' become one",
+        "the label 'bugg' has one row, which no test can hold; if it is 'bug', write it under labels.rename",
+        "bertline use mine.yaml",
+    ]:
+        assert sentence in told
+    entries = yaml.safe_load(Path("mine.yaml").read_text())
+    keys = entries["prepare"]["tickets"]
+    assert keys.get("encoding", "utf-8") == encoding.removesuffix("-sig")
+    assert keys.get("delimiter", ",") == delimiter
+    assert keys["split"] == {"test": 0.2, "dev": 0.1, "seed": 1}
+    assert entries["finetune"]["tickets"]["encoder"] == f"encoders/mini-{language}"
+    commands.bertline("use", "mine.yaml").require(0)
+    assert "7 entries, all well-formed" in commands.bertline("check").require(0).out
+
+
+@pytest.mark.slow
+def test_a_dirty_file_becomes_a_model_with_a_score(place: Path) -> None:
+    tickets.write(Path("tickets.csv"), "ja", "cp932", ";")
+    new("tickets.csv", "--into", "params.yaml")
+    tiny.encoder(Path("tiny"))
+    text = Path("params.yaml").read_text().replace("encoders/mini-ja", "tiny").replace("epochs: 8", "epochs: 1")
+    Path("params.yaml").write_text(text + "resources: {workers: 0, threads: 1}\n")
+    prepare.main("tickets")
+    rows = {split: tables.read(paths.rows("tickets") / f"{split}.parquet") for split in ("train", "dev", "test")}
+    assert Task.load(paths.rows("tickets")).labels == ("billing", "bug", "bugg", "how-to")
+    left = 600 - tickets.DIRT.empty - tickets.DIRT.broken
+    assert sum(table.num_rows for table in rows.values()) == left
+    assert 0.15 * left < rows["test"].num_rows < 0.25 * left
+    texts = [{*table.column("text").to_pylist()} for table in rows.values()]
+    assert not texts[0] & texts[1] | texts[0] & texts[2] | texts[1] & texts[2]
+    encode.main("tickets")
+    baseline.main("tickets-baseline")
+    finetune.main("tickets")
+    evaluate.main("tickets")
+    scores = {run: json.loads(paths.scores(run).read_text())["accuracy"] for run in ("tickets", "tickets-baseline")}
+    assert scores["tickets-baseline"] > 0.9  # the labels are in the words
+    assert scores["tickets"] > 0.2
+
+
+def test_other_lines_stay_and_a_taken_name_is_refused(place: Path) -> None:
+    Path("old.csv").write_text("text,label\n" + "".join(f"good film {i * i},{'ab'[i % 2]}\n" for i in range(40)))
+    Path("params.yaml").write_text(OURS)
+    new("old.csv", "films")
+    text = Path("params.yaml").read_text()
+    entries = yaml.safe_load(text)
+    assert [*entries["prepare"]] == ["films", "old"]
+    assert "# my params; this comment stays" in text
+    assert "prepare:  # corpora\n" in text
+    assert [line for line in OURS.splitlines() if line not in text] == ["encode: {}", "evaluate: {}"]
+    for name in ("films", "old"):
+        ended = commands.bertline("new", "old.csv", name).require(2)
+        assert f"prepare.{name} is there already; give another name, or remove it" in ended.err
+    assert Path("params.yaml").read_text() == text
+
+
+def test_sections_in_braces_are_left_alone(place: Path) -> None:
+    Path("old.csv").write_text("text,label\n" + "".join(f"good film {i * i},{'ab'[i % 2]}\n" for i in range(40)))
+    Path("params.yaml").write_text("prepare: {old: {corpus: custom, source: old.csv}}\n")
+    ended = commands.bertline("new", "old.csv", "films").require(2)
+    assert "--into" in ended.err
+    assert Path("params.yaml").read_text().count("\n") == 1
+
+
+def squad(path: Path) -> None:
+    contexts = [f"{name} was born in {place} in {1800 + i}." for i, (name, place) in enumerate(NAMES)]
+    paragraphs = [
+        {
+            "context": context,
+            "qas": [{"id": str(i), "question": "Where was it?", "answers": [answer(context, NAMES[i][1])]}],
+        }
+        for i, context in enumerate(contexts)
+    ]
+    path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+
+
+NAMES = [(f"{first} {last}", f"{last}burg") for first in ("Ada", "Bo", "Cy", "Di") for last in ("Hill", "Moor", "Lake")]
+
+
+def answer(context: str, text: str) -> dict[str, object]:
+    return {"text": text, "answer_start": context.index(text)}
+
+
+def conll(path: Path) -> None:
+    sentences = [f"{first} B-PER\n{last} I-PER\nlives O\nthere{i} O\n" for i, (first, last) in enumerate(FOLK)]
+    path.write_text("\n".join(sentences))
+
+
+FOLK = [(first, last) for first in ("Ada", "Bo", "Cy", "Di", "Ed") for last in ("Hill", "Moor", "Lake")]
+
+
+@pytest.mark.parametrize(("file", "kind"), [("faq.json", "span"), ("names.conll", "tagging"), ("mails", "single")])
+def test_questions_tags_and_folders_come_as_far_as_rows(file: str, kind: str, place: Path) -> None:
+    if kind == "span":
+        squad(Path(file))
+    elif kind == "tagging":
+        conll(Path(file))
+    else:
+        for i, (first, last) in enumerate(FOLK):
+            Path(file, "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+            Path(file, "ab"[i % 2], f"{i}.txt").write_text(f"{first} of {last} wrote letter {i * i}")
+    assert f"of kind {kind}, language en" in new(file)
+    assert "all well-formed" in commands.bertline("check").require(0).out
+    name = Path(file).stem
+    prepare.main(name)
+    encode.main(name)
+    rows = [tables.read(paths.rows(name) / f"{split}.parquet").num_rows for split in ("train", "test")]
+    assert all(rows)
+    assert sum(rows) == (12 if kind == "span" else 15)
+
+
+def test_files_that_say_their_splits_are_taken_together(place: Path) -> None:
+    Path("my").mkdir()
+    for split, count in (("train", 30), ("test", 10)):
+        lines = [{"sentence1": f"a {i}{split}", "sentence2": f"b {i}", "label": i % 2} for i in range(count)]
+        Path("my", f"pairs_{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = new("my/pairs_train.jsonl", "my/pairs_test.jsonl", "pairs")
+    assert "40 rows of kind pair" in told
+    keys = yaml.safe_load(Path("params.yaml").read_text())["prepare"]["pairs"]
+    assert keys["files"] == {"train": "pairs_train.jsonl", "test": "pairs_test.jsonl"}
+    assert "split" not in keys
+    prepare.main("pairs")
+    assert tables.read(paths.rows("pairs") / "test.parquet").num_rows == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.xlsx", b"PK", "a workbook; save its sheet as CSV UTF-8"),
+        ("a.pdf", b"%PDF text", "not CSV, TSV, JSONL, Parquet"),
+        ("a.csv", b"text\nx\ny\n", "no column holds labels"),
+        ("a.csv", b"a,b\n", "no rows in it"),
+        ("a.csv", bytes(range(256)), "no text in a known encoding"),
+    ],
+)
+def test_a_file_of_no_use_is_refused_in_a_sentence(name: str, content: bytes, message: str, place: Path) -> None:
+    Path(name).write_bytes(content)
+    ended = commands.bertline("new", name)
+    assert ended.status in (1, 2)
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+    assert not Path("params.yaml").exists()
+
+
+def test_columns_may_be_named(place: Path) -> None:
+    Path("a.csv").write_text("a,b,c\n" + "".join(f"word {i * i},{i % 2},{i % 3}\n" for i in range(30)))
+    new("a.csv", "--label", "c", "--text", "a")
+    keys = yaml.safe_load(Path("params.yaml").read_text())["prepare"]["a"]
+    assert keys["columns"] == {"text": "a", "label": "c"}
+    assert keys["labels"]["names"] == ["0", "1", "2"]
+    ended = commands.bertline("new", "a.csv", "other", "--label", "d").require(1)
+    assert "no column 'd'; there are: a, b, c" in ended.err
+
+
+def test_a_failed_write_leaves_the_file(place: Path) -> None:
+    Path("a.csv").write_text("text,label\n" + "".join(f"word {i * i},{i % 2}\n" for i in range(30)))
+    seen = inspection.inspect([Path("a.csv")])
+    new_entries.divide(seen)
+    Path("params.yaml").write_text("prepare:\n  x: [wrong\n")
+    with pytest.raises(UsageError, match="not readable as YAML"):
+        new_entries.write(Path("params.yaml"), new_entries.entries("a", seen))
+    assert Path("params.yaml").read_text() == "prepare:\n  x: [wrong\n"
