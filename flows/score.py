@@ -5,7 +5,7 @@ from pathlib import Path
 from prefect import flow
 
 from flows.failure_hook import HOOKS
-from pipelines.serving import batch_scoring
+from pipelines.scoring import batch_scoring
 from pipelines.tracking import registry
 
 

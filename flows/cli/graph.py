@@ -73,6 +73,7 @@ def _tell_doubts(ran: list[str]) -> None:
     """Print a line for each run that was scored now and has learned nothing, or less than its baseline."""
     scored = {name.partition("@")[2] for name in ran if name.startswith(("evaluate@", "baseline@"))}
     if scored:
+        from pipelines.core import params
         from pipelines.reports import report_folder
 
         for sentence in report_folder.doubts(params.read(), scored):

@@ -8,17 +8,77 @@ import typer
 from flows.cli.arguments import DRIFTED, AsJson, Job, Name, group, print_answer
 from flows.cli.panels import LOOK_AFTER, SERVE, listed
 from flows.local import prefect_settings
+from pipelines.core.errors import UsageError, printable
 
 cli = group()
 
 
-@cli.command(**listed(SERVE, "bertline score headlines rows.parquet scored.parquet"))
-def score(name: Name, source: Path, target: Path, prefix: str = "") -> None:
-    """Score the rows of a Parquet file with the champion."""
+@cli.command(
+    **listed(
+        SERVE, "bertline score headlines rows.parquet scored.parquet", "bertline score headlines incoming/ scored/"
+    )
+)
+def score(
+    name: Name,
+    source: Annotated[Path, typer.Argument(help="a Parquet, CSV or JSONL file, or a folder of them")],
+    target: Annotated[Path, typer.Argument(help="a Parquet file for a Parquet file, else the job's folder")],
+    prefix: Annotated[str, typer.Option(help="before the names of the new columns")] = "",
+    max_bad: Annotated[
+        str, typer.Option(help="the most bad rows, such as 1% or 100; more stop it before it begins")
+    ] = "",
+    max_characters: Annotated[int, typer.Option(min=0, help="a longer input is a bad row; 0: 1,000,000")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="print a line of JSON for each finished partition")] = False,
+    replay_quarantine: Annotated[bool, typer.Option(help="SOURCE has mended rows of the job in TARGET")] = False,
+) -> None:
+    """Score the rows of a file or a folder with the champion; an interrupted job of a folder goes on."""
+    if replay_quarantine:
+        from pipelines.scoring import replay
+
+        print(printable(replay.run(source, target, name).sentence()))
+        return
+    if source.is_dir() or source.suffix.lower() in (".csv", ".jsonl"):
+        _score_folder(name, source, target, prefix, max_bad, max_characters, as_json)
+        return
+    if max_bad or max_characters or as_json:
+        raise UsageError("--max-bad, --max-characters and --json are for folders, CSV and JSONL, not one Parquet file")
     prefect_settings.before_a_flow()
     from flows.score import score as run
 
     print(f"{run(name, str(source), str(target), prefix=prefix):,} rows scored into {target}")
+
+
+def _score_folder(
+    name: str, source: Path, target: Path, prefix: str, max_bad: str, longest: int, as_json: bool
+) -> None:
+    """Score partition by partition, and print the outcome: a sentence, or the summary as JSON."""
+    prefect_settings.before_a_flow()
+    from flows.score_folder import score_folder as run
+    from pipelines.scoring import durable, job
+
+    outcome = run(
+        name,
+        str(source),
+        str(target),
+        prefix=prefix,
+        max_bad=max_bad or job.MAX_BAD,
+        longest=longest or job.LONGEST,
+        as_json=as_json,
+    )
+    print(durable.canonical(outcome.summary).decode() if as_json else printable(outcome.sentence()))
+
+
+@cli.command(**listed(SERVE, "bertline verify scored/"))
+def verify(
+    target: Annotated[Path, typer.Argument(help="the folder of a scoring job")],
+    as_json: AsJson = False,
+) -> None:
+    """Prove from a scoring job's files that no row is lost, doubled or changed."""
+    from pipelines.scoring import audit
+
+    result = audit.audit(target)
+    print_answer(result.answer(), as_json, lambda answer: printable(audit.plain(answer), keep="\n"))
+    if not result.ok:
+        raise typer.Exit(1)
 
 
 @cli.command(**listed(SERVE, "bertline backfill score nightly --from 2026-11-01 --to 2026-11-07"))

@@ -185,6 +185,23 @@ def turn(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
+@contextmanager
+def sole_writer(folder: Path, name: str) -> Iterator[None]:
+    """Hold the lock in `folder / name` during the block. The kernel frees it when its process ends.
+
+    Raises InputError while another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    held = os.open(below(folder, name), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise InputError(f"{folder}: another process is writing it; wait until it ends, or stop it") from None
+    finally:
+        os.close(held)
+
+
 def _locked(target: Path, partial: Path, create: Callable[[], None], access: int) -> int | None:
     """A descriptor that holds the lock; None if `partial` was removed or replaced meanwhile: its writer has ended."""
     with suppress(FileExistsError):

@@ -101,21 +101,28 @@ def read_batches(
 
     Raises InputError if one of `columns` is missing, or does not conform to `schema`.
     """
+    _require(path, open_parquet(path), columns, schema)
+    first = 0
+    for batch in unchecked_batches(path, columns, size):
+        _require_values(path, batch, schema, first)
+        first += batch.num_rows
+        count = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
+        yield from (batch.slice(start, count) for start in range(0, batch.num_rows, count))
+
+
+def unchecked_batches(path: Path, columns: list[str] | None = None, size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """The table at `path` in batches of at most `size` rows, fewer where rows are large; texts may be no UTF-8."""
     file = open_parquet(path)
-    _require(path, file, columns, schema)
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
     row_bytes = max(1, sum(group.total_byte_size for group in groups) // max(1, file.metadata.num_rows))
     size = min(size, max(1, GROUP_BYTES // row_bytes))  # the number of rows that are decoded at once
-    batches, first = file.iter_batches(batch_size=size, columns=columns), 0
+    batches = file.iter_batches(batch_size=size, columns=columns)
     while True:
         with _readable(path):
             batch = next(batches, None)
         if batch is None:
             return
-        _require_values(path, batch, schema, first)
-        first += batch.num_rows
-        count = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
-        yield from (batch.slice(start, count) for start in range(0, batch.num_rows, count))
+        yield batch
 
 
 def rows(batch: pa.RecordBatch | pa.Table, path: Path) -> list[dict[str, Any]]:

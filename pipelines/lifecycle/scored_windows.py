@@ -8,7 +8,7 @@ from pipelines.core import stage
 from pipelines.core.errors import InputError
 from pipelines.core.windows import Window
 from pipelines.entries.score import Score
-from pipelines.serving import batch_scoring
+from pipelines.scoring import batch_scoring
 from pipelines.tracking import registry
 
 ScoreOne = Callable[[Window, Score, Path, Path], int]  # of a window: its source and target; returns the rows

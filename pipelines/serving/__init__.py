@@ -1,1 +1,1 @@
-"""Predictions over HTTP, for Parquet files, and by a registered model."""
+"""Predictions over HTTP and by a registered model."""

@@ -16,7 +16,7 @@ from pipelines.core import paths, provenance, schema, tables
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import registration
-from pipelines.serving import batch_scoring
+from pipelines.scoring import batch_scoring
 from pipelines.stages import compress, encode
 from pipelines.tracking import registry
 from tests.support import kinds, tiny

@@ -21,7 +21,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Onnx, Torch
 from pipelines.lifecycle import registration
 from pipelines.measurement import interleaved
-from pipelines.serving import batch_scoring
+from pipelines.scoring import batch_scoring
 from pipelines.serving.catalogue import Catalogue, Source
 from pipelines.tracking import ledger, registry
 from tests.support import tiny

@@ -20,7 +20,7 @@ from pipelines.core.schema import INPUTS
 from pipelines.data.corpora import livedoor
 from pipelines.graph import checking
 from pipelines.lifecycle import history, lineage
-from pipelines.serving import batch_scoring
+from pipelines.scoring import batch_scoring
 from pipelines.stages import encode, prepare
 from pipelines.tracking.ledger_events import Kept, replay
 from pipelines.tracking.registry import Version

@@ -19,7 +19,7 @@ from pipelines.data.corpora import livedoor
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.measurement import drift_profile
-from pipelines.serving import batch_scoring
+from pipelines.scoring import batch_scoring
 from pipelines.text import encoding, tokenizer
 from pipelines.tracking.ledger_events import Event, digest
 from pipelines.tracking.registry import Version

@@ -17,7 +17,7 @@ from pipelines.core.errors import InputError
 from pipelines.export import onnx_export
 from pipelines.inference import runtimes
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import batch_scoring
+from pipelines.scoring import batch_scoring
 from pipelines.tracking import registry
 from tests.support import stores, tiny
 from tests.support.champion import TEXTS

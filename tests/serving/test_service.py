@@ -24,7 +24,8 @@ import pytest
 from flows.local.http_service import ask, free_port, serving, serving_in_ray, wait_for
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import batch_scoring, bodies, catalogue, docs_page
+from pipelines.scoring import batch_scoring
+from pipelines.serving import bodies, catalogue, docs_page
 from pipelines.serving.catalogue import Source
 from pipelines.tracking import ledger, registry, store
 from tests.support import forked, servers, tiny

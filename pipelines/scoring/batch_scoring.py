@@ -34,7 +34,7 @@ class Scorer:
         answers = self.predictor.predict(rows)
         count = rows.num_rows
         added = {
-            **{name: answers.column(name) for name in _says(self.predictor.task.kind)},
+            **{name: answers.column(name) for name in answer_columns(self.predictor.task.kind)},
             "model_name": pa.array([self.stamp.name] * count, pa.string()),
             "model_version": pa.array([self.stamp.version] * count, pa.int64()),
         }
@@ -43,7 +43,7 @@ class Scorer:
         return rows
 
 
-def _says(kind: str) -> list[str]:
+def answer_columns(kind: str) -> list[str]:
     """The prediction columns to write: all but `id` and `scores`, which has a number for each label."""
     return [name for name in schema.PREDICTIONS[kind].names if name not in ("id", "scores")]
 
@@ -57,7 +57,7 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     """
     file, folder = tables.open_parquet(source), registry.folder(version)
     task = Task.load(folder)
-    added = [f"{prefix}{name}" for name in (*_says(task.kind), *STAMP)]
+    added = [f"{prefix}{name}" for name in (*answer_columns(task.kind), *STAMP)]
     taken = [name for name in added if name in file.schema_arrow.names]
     if taken:
         raise InputError(f"{source}: it already has a column {taken[0]!r}; give the new columns a prefix")

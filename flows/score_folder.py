@@ -1,0 +1,30 @@
+"""score-folder: predict every row of a folder, partition by partition, with the champion that the job began with."""
+
+from pathlib import Path
+
+from prefect import flow
+
+from flows.failure_hook import HOOKS
+from pipelines.scoring import durable, job
+from pipelines.scoring.manifest import Entry
+from pipelines.tracking import registry
+
+
+@flow(name="score-folder", timeout_seconds=7 * 24 * 3600, **HOOKS)
+def score_folder(
+    name: str,
+    source: str,
+    target: str,
+    alias: str = registry.CHAMPION,
+    prefix: str = "",
+    max_bad: str = job.MAX_BAD,
+    longest: int = job.LONGEST,
+    as_json: bool = False,
+) -> job.Outcome:
+    """Score the files of `source` into the folder `target`; with `as_json`, a line of JSON is printed for each."""
+    options = job.Options(prefix, max_bad, longest)
+    return job.run(Path(source), Path(target), name, alias, options, _print if as_json else None)
+
+
+def _print(entry: Entry) -> None:
+    print(durable.canonical(entry).decode(), flush=True)

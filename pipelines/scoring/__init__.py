@@ -1,0 +1,1 @@
+"""Scoring of files: one Parquet file, or a folder of files partition by partition, exactly once and audited."""

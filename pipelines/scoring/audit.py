@@ -1,0 +1,204 @@
+"""The audit of a scoring job: from its files alone, whether any row is lost, doubled or changed since it was scored.
+
+It compares each file with its digest in the manifest, and the manifest with its Merkle root. Of each partition, every
+row number must stand exactly once, in its answers or in the quarantine.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.core import json_file, paths, provenance
+from pipelines.core.errors import InputError, one_line
+from pipelines.core.progress import progress
+from pipelines.scoring import job_record, manifest, quarantine
+from pipelines.scoring.job_record import Job, Planned
+from pipelines.scoring.manifest import Entry
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of an audit: a sentence for each finding, and how many inputs were there to be compared."""
+
+    target: str
+    summary: dict[str, Any]
+    findings: list[str]
+    inputs: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def answer(self) -> dict[str, Any]:
+        """The audit for a program."""
+        return {"ok": self.ok, "findings": self.findings, "inputs_compared": self.inputs, "summary": self.summary}
+
+
+def plain(answer: dict[str, Any]) -> str:
+    """The audit for a person."""
+    done = answer["summary"]
+    if answer["findings"]:
+        return "\n".join([*answer["findings"], f"not as recorded: {len(answer['findings']):,} findings"])
+    return (
+        f"{done['rows']:,} rows in {done['partitions']:,} partitions: {done['scored']:,} scored by {done['model']} "
+        f"version {done['version']}, {done['quarantined']:,} in quarantine, each once; root {done['root']}; "
+        f"{answer['inputs_compared']:,} of {done['partitions']:,} inputs are still there, unchanged"
+    )
+
+
+def audit(target: Path) -> Audit:
+    """Audit the job in `target`. Raises InputError if there is none."""
+    job = job_record.read(target)
+    if not job:
+        raise InputError(f"{target}: no {job_record.FILE}; it is not the folder of a scoring job of several files")
+    findings: list[str] = []
+    entries: dict[str, Entry] = {}
+    for file in manifest.files(target):
+        try:
+            entries[file.stem] = manifest.read_entry(file)
+        except InputError as error:
+            findings.append(str(error))
+    summary = _summary(target, entries, findings)
+    findings += _plan_findings(job, entries)
+    inputs = 0
+    by_source: dict[str, list[Entry]] = {}
+    for entry in entries.values():
+        by_source.setdefault(entry["source"], []).append(entry)
+    with progress("verifying", len(job.partitions), "partitions") as advance:
+        for number, one in enumerate(job.partitions, start=1):
+            findings += _partition_findings(target, job, one, by_source.get(one.name, []))
+            path = _input(job, one)
+            if path.is_file():
+                inputs += 1
+                if provenance.sha256(path) != one.digest:
+                    findings.append(f"{path}: its bytes are others than when it was scored")
+            advance(number)
+    findings += _others(target, entries)
+    return Audit(str(target), summary, findings, inputs)
+
+
+def _input(job: Job, planned: Planned) -> Path:
+    """The path of a partition: below the source, or the source itself."""
+    source = Path(job.source)
+    return paths.below(source, planned.name) if source.is_dir() else source
+
+
+def _summary(target: Path, entries: dict[str, Entry], findings: list[str]) -> dict[str, Any]:
+    """The summary of the job, compared with the entries."""
+    path = target / manifest.SUMMARY
+    if not path.is_file():
+        findings.append(f"{path}: missing; the job is not finished")
+        return {}
+    summary = json_file.mapping(path)
+    again = manifest.summary(entries.values()) if entries else {}
+    for name in again.keys() | summary.keys():
+        if name != manifest.MEASURED and summary.get(name) != again.get(name):
+            findings.append(f"{path}: {name} is {summary.get(name)!r}; the entries give {again.get(name)!r}")
+    return summary
+
+
+def _plan_findings(job: Job, entries: dict[str, Entry]) -> Iterator[str]:
+    """Partitions of the job's record that no entry names, or several do, or another version scored."""
+    planned = {one.name for one in job.partitions}
+    count = dict.fromkeys(planned, 0)
+    for name, entry in entries.items():
+        source = entry["source"]
+        if source not in planned:
+            yield f"{manifest.FOLDER}/{name}.json: it is of {source}, which is not of the job"
+            continue
+        count[source] += entry["kind"] == manifest.PARTITION
+        for key, value in (("model", job.model), ("version", job.version), ("model_digest", job.model_digest)):
+            if entry[key] != value:
+                yield f"{source}: {key} {entry[key]!r} is recorded; the job began with {value!r}"
+        if entry["key"] != manifest.key(entry["source_digest"], job.model_digest, job.params):
+            yield f"{source}: its key is not that of its input, model and params"
+    for source, times in count.items():
+        if times != 1:
+            yield f"{source}: {'no entry' if not times else f'{times} entries'} of the manifest"
+
+
+def _partition_findings(target: Path, job: Job, planned: Planned, entries: list[Entry]) -> Iterator[str]:
+    """The findings about one partition and its replays."""
+    counts = np.zeros(planned.rows, np.int64)
+    replayed = np.zeros(planned.rows, np.int64)
+    in_quarantine = np.zeros(planned.rows, np.int64)
+    for entry in entries:
+        is_replay = entry["kind"] == manifest.REPLAY
+        if not is_replay and (entry["rows"], entry["source_digest"]) != (planned.rows, planned.digest):
+            yield f"{planned.name}: its rows or its digest are others than when the job began"
+        try:
+            _require_digest(target, entry["output"], entry["output_digest"])
+            _count_rows(target, job, entry, replayed if is_replay else counts)
+            if entry.get("quarantine"):
+                _require_digest(target, entry["quarantine"], entry.get("quarantine_digest"))
+                for line in quarantine.read(paths.below(target, entry["quarantine"])):
+                    _add(in_quarantine, np.array([line["row"]]), entry["quarantine"])
+        except InputError as error:
+            yield str(error)
+            return
+    if entries:
+        yield from _count_findings(planned, counts, in_quarantine, replayed)
+
+
+def _count_findings(
+    planned: Planned, counts: np.ndarray, in_quarantine: np.ndarray, replayed: np.ndarray
+) -> Iterator[str]:
+    """Rows that stand nowhere, or twice; each array has a count for each row of the partition."""
+    total = counts + in_quarantine
+    for what, wrong in (
+        ("lost", total == 0),
+        ("doubled", (total > 1) | (replayed > 1)),
+        ("replayed without having been in quarantine", replayed > in_quarantine),
+    ):
+        rows = np.flatnonzero(wrong)
+        if len(rows):
+            yield f"{planned.name}: {len(rows):,} rows are {what}, the first is row {rows[0]}"
+
+
+def _require_digest(target: Path, name: str, digest: str | None) -> None:
+    """Raise InputError unless a file of the job has the digest that is recorded."""
+    path = paths.below(target, name)
+    if not path.is_file():
+        raise InputError(f"{path}: missing")
+    if provenance.sha256(path) != digest:
+        raise InputError(f"{path}: its bytes are not those that were written")
+
+
+def _count_rows(target: Path, job: Job, entry: Entry, counts: np.ndarray) -> None:
+    """Count the rows of an output by their number. Raises InputError if they are of another version."""
+    path = paths.below(target, entry["output"])
+    number, version, digest = (f"{job.prefix}{name}" for name in ("row_number", "model_version", "model_digest"))
+    try:
+        file, rows = pq.ParquetFile(path, pre_buffer=False), 0
+        for batch in file.iter_batches(batch_size=1 << 16, columns=[number, version, digest]):
+            _add(counts, batch.column(number).to_numpy(), entry["output"])
+            rows += batch.num_rows
+            versions = set(batch.column(version).unique().to_pylist())
+            if versions - {job.version} or set(batch.column(digest).unique().to_pylist()) - {job.model_digest}:
+                raise InputError(f"{path}: rows of another version than {job.version} are in it")
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise InputError(f"{path}: it cannot be read ({one_line(error)})") from None
+    if rows != entry["scored"]:
+        raise InputError(f"{path}: {rows:,} rows; {entry['scored']:,} are recorded")
+
+
+def _add(counts: np.ndarray, numbers: np.ndarray, name: str) -> None:
+    """Count rows by their number. Raises InputError for a number that no row of the partition has."""
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(counts)):
+        raise InputError(f"{name}: a row number is not of the {len(counts):,} rows of the partition")
+    np.add.at(counts, numbers, 1)
+
+
+def _others(target: Path, entries: dict[str, Entry]) -> Iterator[str]:
+    """Files among the answers that the manifest does not name: a reader of the folder would read them too."""
+    named = {entry["output"] for entry in entries.values()}
+    for file in sorted(target.rglob("*")):
+        name = file.relative_to(target)
+        hidden = any(part.startswith((".", "_")) for part in name.parts)
+        if not hidden and file.is_file() and name.as_posix() not in named:
+            yield f"{file}: the manifest does not name it"

@@ -1,0 +1,197 @@
+"""A scoring job: every partition of a folder scored exactly once, whatever is killed, promoted or changed meanwhile.
+
+A partition is done when the manifest names it. All before that is written aside, or written again.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import json_file, paths, provenance
+from pipelines.core.errors import InputError
+from pipelines.core.progress import progress, say
+from pipelines.core.task import Task
+from pipelines.inference.predictor import Predictor
+from pipelines.scoring import durable, job_record, manifest, partition_scoring, partitions
+from pipelines.scoring.job_record import Job
+from pipelines.scoring.manifest import Entry
+from pipelines.scoring.partition_scoring import ChangedError
+from pipelines.scoring.partitions import Partition
+from pipelines.scoring.quarantine import Limit
+from pipelines.tracking import registry
+
+MAX_BAD = "1%"
+LONGEST = 1_000_000  # characters of an input: a model reads some hundred tokens of it
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a job. `prefix` and `longest` decide on the answers; a job keeps those that it began with."""
+
+    prefix: str = ""
+    max_bad: str = MAX_BAD
+    longest: int = LONGEST
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a job: the summary in its manifest, and the number of partitions that this run has scored."""
+
+    target: str
+    summary: dict[str, Any]
+    scored_now: int
+
+    def sentence(self) -> str:
+        """The outcome in words."""
+        done = self.summary
+        model = f"{done['model']} version {done['version']}"
+        rows = f"{done['scored']:,} rows in {done['partitions']:,} partitions"
+        bad = f", {done['quarantined']:,} bad rows in {self.target}/_quarantine" if done["quarantined"] else ""
+        if not self.scored_now:
+            return f"{self.target}: already finished, nothing to do: {rows} scored by {model}{bad}"
+        return f"{rows} scored by {model} into {self.target}{bad}"
+
+
+OnPartition = Callable[[Entry], None]
+
+
+def run(
+    source: Path, target: Path, model: str, alias: str, options: Options, on_partition: OnPartition | None = None
+) -> Outcome:
+    """Score every partition of `source` into the folder `target`, or go on where an earlier run of the job ended.
+
+    Args:
+        alias: the version of a new job; a job that has begun keeps its version.
+        on_partition: called with the entry of each partition that this run finishes.
+
+    Raises InputError if the job is another's, another process runs it, too many rows are bad, or its input changed.
+    """
+    found, limit = partitions.among(source), Limit(options.max_bad)
+    job = job_record.read(target)
+    if not job:
+        job_record.require_own_place(source, target)
+    with paths.sole_writer(target, job_record.LOCK):
+        aside = target / job_record.PARTIAL
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        job = job_record.read(target)  # another process may have begun it meanwhile
+        if job:
+            _require_same(job, target, source, model, options)
+            version = registry.version(job.model, job.version)
+            folder = registry.folder(version)
+            _require_unchanged_model(job, version, folder, alias)
+        else:
+            version = registry.get(model, alias)
+            folder = registry.folder(version)
+            job = begin(source, found, target, version, folder, options, limit)
+        outcome = finish(job, found, target, folder, on_partition)
+        shutil.rmtree(aside, ignore_errors=True)
+    return outcome
+
+
+def begin(
+    source: Path,
+    found: list[Partition],
+    target: Path,
+    version: registry.Version,
+    folder: Path,
+    options: Options,
+    limit: Limit,
+) -> Job:
+    """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
+    task = Task.load(folder)
+    added = partition_scoring.added(task.kind, options.prefix)
+    with progress("checking", len(found), "partitions") as advance:
+        planned = job_record.plan(found, task, options.longest, added, advance)
+    job_record.require_few_bad(source, planned, limit)
+    digest = provenance.contents(folder)
+    name, number, at = version.name, version.version, str(source.resolve())
+    job = Job(job_record.FORMAT, at, name, number, digest, options.prefix, options.longest, planned)
+    job.write(target, target / job_record.PARTIAL)
+    return job
+
+
+def _require_same(job: Job, target: Path, source: Path, model: str, options: Options) -> None:
+    """Raise InputError if the job in `target` is another one."""
+    asked = {"source": str(source.resolve()), "model": model, "prefix": options.prefix, "longest": options.longest}
+    for name, value in asked.items():
+        began = getattr(job, name)
+        if began != value:
+            raise InputError(f"{target}: its job began with {name} {began!r}, not {value!r}; name another folder")
+
+
+def _require_unchanged_model(job: Job, version: registry.Version, folder: Path, alias: str) -> None:
+    """Raise InputError if the model's files are others than when the job began; say so if the champion is another."""
+    if provenance.contents(folder) != job.model_digest:
+        raise InputError(f"{version}: its files are others than when the job began; score into another folder")
+    try:
+        now = registry.get(job.model, alias)
+    except InputError:  # no version has the alias now
+        return
+    if now.version != version.version:
+        say(f"the job began on {version} and ends on it; version {now.version} is {alias} now: score it elsewhere")
+
+
+def finish(
+    job: Job, found: list[Partition], target: Path, folder: Path, on_partition: OnPartition | None = None
+) -> Outcome:
+    """Score what the manifest does not name yet, then write the manifest of the whole job."""
+    entries = manifest.read(target)
+    with progress("comparing", len(job.partitions), "partitions") as advance:
+        others = job_record.changed(job, found, advance)
+    done = {entry["source"] for entry in entries.values() if entry["kind"] == manifest.PARTITION}
+    todo = [one for one in job.partitions if one.name not in done and one.name not in others]
+    if todo:
+        entries |= _scored(job, todo, found, target, folder, others, on_partition)
+    if others:
+        names = partitions.listed([f"{name} ({what})" for name, what in others.items()])
+        raise InputError(
+            f"{job.source}: {len(others):,} partitions are not as they were when the job began: {names}; nothing of "
+            f"them was published now; {len(done) + len(todo):,} of {len(job.partitions):,} partitions are scored; "
+            "put them back, or score into another folder"
+        )
+    summary = manifest.summary(entries.values())
+    path = target / manifest.SUMMARY
+    if not path.is_file() or json_file.mapping(path) != summary:
+        durable.write_json(path, target / job_record.PARTIAL, summary)
+    return Outcome(str(target), summary, len(todo))
+
+
+def _scored(
+    job: Job,
+    todo: list[job_record.Planned],
+    found: list[Partition],
+    target: Path,
+    folder: Path,
+    others: dict[str, str],
+    on_partition: OnPartition | None,
+) -> dict[str, Entry]:
+    """Score partitions one after the other; those that change meanwhile are added to `others`."""
+    by_name = {partition.name: partition for partition in found}
+    numbers = {one.name: number for number, one in enumerate(job.partitions, start=1)}
+    predictor, entries = Predictor.load(folder), dict[str, Entry]()
+    total = sum(one.rows for one in job.partitions)
+    before = done = total - sum(one.rows for one in todo)
+    with progress("scoring", total, "rows", before) as advance:
+        for number, one in enumerate(todo, start=1):
+            note, start = f"partition {number:,} of {len(todo):,}", done
+
+            def advanced(rows: int, start: int = start, note: str = note) -> None:
+                advance(start + rows, note)
+
+            try:
+                entry = partition_scoring.score(job, one, by_name[one.name], predictor, target, advanced)
+            except ChangedError:
+                others[one.name] = "changed"
+                continue
+            name = f"{numbers[one.name]:06d}"
+            manifest.write(target, name, entry, target / job_record.PARTIAL)
+            entries[name] = entry
+            done += one.rows
+            if on_partition:
+                on_partition(entry)
+    for name in others:
+        todo[:] = [one for one in todo if one.name != name]
+    return entries

@@ -1,0 +1,172 @@
+"""The record of a scoring job, _job.json: its model's version, its params, and every partition as it was at the start.
+
+The record pins the version: a job ends on the version that it began with.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import Field, TypeAdapter, ValidationError
+
+from pipelines.core import json_file, provenance, tables
+from pipelines.core.errors import MAX_PRINTED, InputError, one_line, sentence
+from pipelines.core.task import Task
+from pipelines.scoring import columns, durable, partitions, pieces
+from pipelines.scoring.columns import Forms
+from pipelines.scoring.partitions import Partition
+from pipelines.scoring.pieces import Piece
+from pipelines.scoring.quarantine import Limit
+
+FILE = "_job.json"
+LOCK = "_lock"
+PARTIAL = "_partial"  # the folder of files that are being written
+FORMAT = 1
+
+Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A partition as it was when the job began; `forms` are of a text file's columns."""
+
+    name: str
+    size_bytes: int
+    digest: str
+    rows: Count
+    bad: Count
+    forms: Forms = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The record of a job."""
+
+    format: int
+    source: str  # an absolute path
+    model: str
+    version: int
+    model_digest: str
+    prefix: str
+    longest: int  # the most characters of an input
+    partitions: list[Planned]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The params that the answers depend on."""
+        return {"prefix": self.prefix, "longest": self.longest}
+
+    def write(self, target: Path, aside: Path) -> None:
+        durable.write_json(target / FILE, aside, asdict(self))
+
+
+_JOB = TypeAdapter(Job)
+
+
+def read(target: Path) -> Job | None:
+    """The job that writes into `target`; None if there is none. Raises InputError if its record is damaged."""
+    path = target / FILE
+    if not path.is_file():
+        return None
+    content = json_file.mapping(path)
+    if content.get("format") != FORMAT:
+        raise InputError(f"{path}: format {content.get('format')!r} is not {FORMAT}; another release wrote it")
+    try:
+        return _JOB.validate_python(content)
+    except ValidationError as error:
+        raise InputError(f"{path}: {sentence(error.errors()[0])}") from None
+
+
+def require_own_place(source: Path, target: Path) -> None:
+    """Raise InputError unless a new job may write into `target`: it is empty, and neither folder lies in the other."""
+    at, to = source.resolve(), target.resolve()
+    if to.is_relative_to(at) or at.is_relative_to(to):
+        raise InputError(f"{target}: it and {source} lie in each other; name another folder for the answers")
+    names = {file.name for file in target.iterdir()} if target.is_dir() else set()
+    begun = FILE in names  # another process has begun the job just now
+    if (names - {LOCK, PARTIAL} and not begun) or (target.exists() and not target.is_dir()):
+        raise InputError(f"{target}: exists, and is not the folder of a scoring job; name another")
+
+
+def plan(
+    found: list[Partition], task: Task, longest: int, added: list[str], advance: Callable[[int], None]
+) -> list[Planned]:
+    """Read every partition once: its digest, its columns, and the numbers of its rows and bad rows.
+
+    Raises InputError, with all findings, if partitions cannot be read or lack a column.
+    """
+    planned, wrong = [], []
+    for number, partition in enumerate(found, start=1):
+        try:
+            planned.append(_planned(partition, task, longest, added))
+        except (InputError, pa.ArrowException) as error:  # Arrow cannot choose rows of some types
+            message = one_line(error, MAX_PRINTED)
+            wrong.append(message if str(partition.path) in message else f"{partition.path}: {message}")
+        advance(number)
+    if wrong:
+        raise InputError(f"nothing is scored: {partitions.listed(wrong)}")
+    return planned
+
+
+def _planned(partition: Partition, task: Task, longest: int, added: list[str]) -> Planned:
+    digest, size = provenance.sha256(partition.path), partition.path.stat().st_size
+    forms: Forms = {}
+    if partition.form == "parquet":
+        names = tables.open_parquet(partition.path).schema_arrow.names
+        rows, bad = _counted(pieces.read(partition, task, longest, {}))
+    else:
+        header, records = pieces.records(partition, task)
+        seen: dict[str, set[str]] = {}
+        watched = columns.watched(records, seen, task.kind)
+        rows, bad = _counted(pieces.of_records(watched, task, longest, {}))
+        forms = {name: "text" for name in header if name not in columns.inputs(task.kind)} or columns.decided(seen)
+        names = [*columns.inputs(task.kind), *forms]
+    pieces.require_free(names, added)
+    return Planned(partition.name, size, digest, rows, bad, forms)
+
+
+def _counted(found: Iterable[Piece]) -> tuple[int, int]:
+    """The numbers of rows and of bad rows in pieces."""
+    good = bad = 0
+    for piece in found:
+        good += len(piece.numbers)
+        bad += len(piece.bad)
+    return good + bad, bad
+
+
+def require_few_bad(source: Path, planned: list[Planned], limit: Limit) -> None:
+    """Raise InputError if more rows are bad than the limit allows."""
+    bad, rows = sum(one.bad for one in planned), sum(one.rows for one in planned)
+    if not limit.allows(bad, rows):
+        worst = sorted((one for one in planned if one.bad), key=lambda one: -one.bad)
+        where = partitions.listed([f"{one.bad:,} of {one.rows:,} in {one.name}" for one in worst])
+        raise InputError(
+            f"{source}: {bad:,} of {rows:,} rows are bad, and --max-bad is {limit.text}: {where}; nothing is scored; "
+            "mend them, or allow more"
+        )
+
+
+def changed(job: Job, found: list[Partition], advance: Callable[[int], None]) -> dict[str, str]:
+    """The partitions that are not as they were when the job began -> what is other about them."""
+    by_name = {partition.name: partition for partition in found}
+    others = dict.fromkeys(by_name.keys() - {one.name for one in job.partitions}, "new")
+    for number, one in enumerate(job.partitions, start=1):
+        partition = by_name.get(one.name)
+        if partition is None:
+            others[one.name] = "missing"
+        elif is_changed(one, partition):
+            others[one.name] = "changed"
+        advance(number)
+    return dict(sorted(others.items()))
+
+
+def is_changed(planned: Planned, partition: Partition) -> bool:
+    """Return whether a partition's bytes are others than when the job began."""
+    try:
+        if partition.path.stat().st_size != planned.size_bytes:
+            return True
+        return provenance.sha256(partition.path) != planned.digest
+    except FileNotFoundError:
+        return True

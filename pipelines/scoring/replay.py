@@ -1,0 +1,189 @@
+"""Replays: bad rows of a finished job that somebody has mended, scored by the version that the job began with.
+
+A mended row is a line of JSON with the `source` and `row` of a quarantine file, and the row's `values` by column.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.core import paths, provenance, tables
+from pipelines.core.errors import InputError
+from pipelines.core.task import Task
+from pipelines.inference.predictor import Predictor
+from pipelines.scoring import columns, durable, job_record, manifest, partition_scoring, partitions, pieces, quarantine
+from pipelines.scoring.job_record import Job, Planned
+from pipelines.scoring.manifest import Entry
+from pipelines.scoring.partition_scoring import PieceScorer
+from pipelines.scoring.pieces import Piece
+from pipelines.scoring.quarantine import Bad
+from pipelines.scoring.text_records import Record
+from pipelines.tracking import registry
+
+STATUS = "replayed"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The end of a replay: the rows that it scored, those that are still bad, and the summary of the whole job."""
+
+    target: str
+    scored: int
+    bad: list[str]  # a sentence each
+    summary: dict[str, Any]
+
+    def sentence(self) -> str:
+        """The replay in words."""
+        left = f"{self.summary['quarantined']:,} rows are left in quarantine"
+        bad = f"; still bad: {partitions.listed(self.bad)}" if self.bad else ""
+        return f"{self.scored:,} mended rows scored into {self.target}; {left}{bad}"
+
+
+def run(mended: Path, target: Path, model: str) -> Replay:
+    """Score the mended rows of a file of JSON lines into new files of the job in `target`.
+
+    Rows that were replayed before are left out, so a replay may be repeated. Raises InputError, and scores nothing, if
+    the job is not finished, or a line is no row of its quarantine.
+    """
+    with paths.sole_writer(target, job_record.LOCK):
+        job, entries = _finished(target, model)
+        aside = target / job_record.PARTIAL
+        aside.mkdir(exist_ok=True)
+        by_source = _mended(mended, target, job, entries)
+        version = registry.version(job.model, job.version)
+        folder = registry.folder(version)
+        if provenance.contents(folder) != job.model_digest:
+            raise InputError(f"{version}: its files are others than when the job began")
+        predictor = Predictor.load(folder) if by_source else None
+        scored, bad = 0, list[str]()
+        for source, rows in sorted(by_source.items()):
+            assert predictor
+            planned = next(one for one in job.partitions if one.name == source)
+            entry = _scored(job, planned, rows, predictor, target, entries, bad)
+            if entry:
+                name = _name(entries)
+                manifest.write(target, name, entry, aside)
+                entries[name] = entry
+                scored += entry["scored"]
+        summary = manifest.summary(entries.values())
+        durable.write_json(target / manifest.SUMMARY, aside, summary)
+    return Replay(str(target), scored, bad, summary)
+
+
+def _finished(target: Path, model: str) -> tuple[Job, dict[str, Entry]]:
+    """The job in `target` and its entries. Raises InputError unless all its partitions are scored."""
+    job = job_record.read(target)
+    if not job or job.model != model:
+        raise InputError(f"{target}: not the folder of a scoring job of {model}")
+    entries = manifest.read(target)
+    done = {entry["source"] for entry in entries.values() if entry["kind"] == manifest.PARTITION}
+    if missing := [one.name for one in job.partitions if one.name not in done]:
+        raise InputError(f"{target}: {len(missing):,} partitions are not scored yet; run its job again first")
+    return job, entries
+
+
+def _name(entries: dict[str, Entry]) -> str:
+    """The name of the next entry of a replay."""
+    return f"replay-{sum(entry['kind'] == manifest.REPLAY for entry in entries.values()) + 1:06d}"
+
+
+def _mended(path: Path, target: Path, job: Job, entries: dict[str, Entry]) -> dict[str, dict[int, Any]]:
+    """The values of the mended rows by source and number, without those that were replayed before."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a file of JSON lines with mended rows is expected")
+    by_source: dict[str, dict[int, Any]] = {}
+    for line in quarantine.read(path):
+        if "values" in line:
+            rows = by_source.setdefault(line["source"], {})
+            if line["row"] in rows or not isinstance(line["values"], dict):
+                raise InputError(f"{path}: row {line['row']} of {line['source']}: twice, or its values are no object")
+            rows[line["row"]] = line["values"]
+    if not by_source:
+        raise InputError(f"{path}: no line has `values`, the values of a mended row by column")
+    for source, rows in by_source.items():
+        own = [entry for entry in entries.values() if entry["source"] == source]
+        bad = {line["row"] for entry in own if entry.get("quarantine") for line in _lines(target, entry)}
+        if strange := sorted(rows.keys() - bad):
+            raise InputError(f"{path}: row {strange[0]} of {source}: not in the quarantine of {target}")
+        for number in _replayed(target, job, own):
+            rows.pop(number, None)
+    return {source: rows for source, rows in by_source.items() if rows}
+
+
+def _lines(target: Path, entry: Entry) -> Iterator[dict[str, Any]]:
+    return quarantine.read(paths.below(target, entry["quarantine"]))
+
+
+def _replayed(target: Path, job: Job, entries: list[Entry]) -> Iterator[int]:
+    """The numbers of a partition's rows that were replayed before."""
+    for entry in entries:
+        if entry["kind"] == manifest.REPLAY:
+            number = f"{job.prefix}row_number"
+            yield from tables.read(paths.below(target, entry["output"]), [number]).column(number).to_pylist()
+
+
+def _scored(
+    job: Job,
+    planned: Planned,
+    rows: dict[int, Any],
+    predictor: Predictor,
+    target: Path,
+    entries: dict[str, Entry],
+    bad: list[str],
+) -> Entry | None:
+    """Score the mended rows of one partition into a file beside its answers; `bad` gets sentences about others."""
+    began, cpu_began = time.monotonic(), time.process_time()
+    first = next(e for e in entries.values() if e["source"] == planned.name and e["kind"] == manifest.PARTITION)
+    stored = pq.read_schema(paths.below(target, first["output"]))
+    added = partition_scoring.added(predictor.task.kind, job.prefix)
+    fields = pa.schema([field for field in stored if field.name not in added], stored.metadata)
+    piece = _piece(rows, fields, planned, predictor.task, job.longest)
+    bad += [f"row {one.row} of {planned.name}: {one.sentence}" for one in piece.bad]
+    if not len(piece.numbers):
+        return None
+    number = sum(e["kind"] == manifest.REPLAY and e["source"] == planned.name for e in entries.values()) + 1
+    output = f"{first['output'].removesuffix('.parquet')}.replayed-{number}.parquet"
+    if any(entry["output"] == output for entry in entries.values()):
+        raise InputError(f"{target}: an answer of the job has the name {output} already")
+    file, bad_file = (target / job_record.PARTIAL / name for name in ("replay.parquet", "replay.jsonl"))
+    with durable.written(target / output):
+        scorer = PieceScorer(predictor, job, STATUS)
+        partition_scoring.write(scorer, fields, iter([piece]), file, bad_file, planned.name, lambda done: None)
+        entry = partition_scoring.stamped(job, manifest.REPLAY, planned.name, planned.digest, file, output)
+        durable.publish(file, paths.below(target, output))
+    count = len(piece.numbers)
+    entry |= {"rows": count, "scored": count, "quarantined": 0}
+    entry[manifest.MEASURED] = manifest.measured(count, time.monotonic() - began, time.process_time() - cpu_began)
+    return entry
+
+
+def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task, longest: int) -> Piece:
+    """The mended rows as a piece with the columns of the partition's answers."""
+    good, bad = list[Record](), list[Bad]()
+    for number, values in sorted(rows.items()):
+        record = Record(number, values, durable.canonical(values)[:1000], 0)
+        fault = pieces.input_fault(record, task)
+        if fault:
+            bad.append(fault)
+        else:
+            good.append(record)
+    asked = columns.inputs(task.kind)
+    arrays = {}
+    for field in fields:
+        held = [record.values.get(field.name) for record in good]
+        try:
+            if field.name in planned.forms and planned.forms[field.name] != "text":
+                arrays[field.name] = columns.array(field.name, held, planned.forms).cast(field.type)
+            else:
+                arrays[field.name] = pa.array(held, asked.get(field.name, field.type)).cast(field.type)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InputError(f"{planned.name}: mended values of the column {field.name!r}: {error}") from None
+    for record in good:
+        if strange := sorted(record.values.keys() - set(fields.names)):
+            raise InputError(f"row {record.row} of {planned.name}: the partition has no column {strange[0]!r}")
+    return pieces.checked(pa.table(arrays, schema=fields), [record.row for record in good], bad, task, longest)

@@ -1,0 +1,68 @@
+"""The commands of docs/operating.md about scoring a folder, in their order, from a killed job to a replayed row."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.scoring import job, manifest
+from tests.support import champion, commands, tiny
+from tests.support.places import ROOT
+
+pytestmark = pytest.mark.slow
+
+
+class StoppedError(Exception):
+    """A job is stopped after its first partition."""
+
+
+@pytest.fixture
+def lines(checkout: Path) -> Iterator[list[str]]:
+    """The commands of the page, for the model `tiny`; rows are in `incoming`."""
+    page = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
+    part = page[page.index("## Score a folder") :]
+    block = re.findall(r"^```sh\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)[0]
+    champion.registered(checkout)
+    Path("incoming/day=1").mkdir(parents=True)
+    pq.write_table(pa.table({"text": tiny.TEXTS}), "incoming/day=1/more.parquet")
+    Path("incoming/day=1/rows.csv").write_text("text,x\n犬,1\n映画,2\nonly\n犬,3\n", encoding="utf-8")
+    yield [line.partition("  #")[0].strip().replace("headlines", "tiny") for line in block.splitlines()]
+    mlflow.set_tracking_uri(None)
+
+
+@pytest.mark.timeout(900)
+def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
+    assert len(lines) == 6
+
+    def stop(entry: manifest.Entry) -> None:
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        job.run(Path("incoming"), Path("scored"), "tiny", "champion", job.Options(max_bad="10%"), stop)
+    unfinished = commands.bertline("verify scored").require(1)
+    assert "the job is not finished" in unfinished.out
+
+    def run(line: str, status: int = 0) -> str:
+        return commands.bertline(line.removeprefix("bertline ")).require(status).out
+
+    bad = ", 1 bad rows in scored/_quarantine"
+    assert run(lines[0]) == f"19 rows in 2 partitions scored by tiny version 1 into scored{bad}\n"
+    assert "20 rows in 2 partitions: 19 scored by tiny version 1, 1 in quarantine, each once; root" in run(lines[1])
+    assert run(lines[2]).startswith("scored: already finished, nothing to do: 19 rows in 2 partitions scored by")
+    quarantined = json.loads(Path("scored/_quarantine/day=1/rows.csv.jsonl").read_text(encoding="utf-8"))
+    quarantined["values"] = {"text": "犬", "x": "4"}
+    Path("mended.jsonl").write_text(json.dumps(quarantined), encoding="utf-8")
+    assert run(lines[3]) == "1 mended rows scored into scored; 0 rows are left in quarantine\n"
+    answer = json.loads(run(lines[4]))
+    assert (answer["ok"], answer["summary"]["scored"], answer["summary"]["quarantined"]) == (True, 20, 0)
+    entry, summary = map(json.loads, run(lines[5]).splitlines())
+    assert (entry["source"], entry["scored"], summary["quarantined"]) == ("rows.csv", 3, 1)
+    assert "new_label" in pq.read_schema("other/rows.csv.parquet").names
+    assert pq.read_table("scored/day=1", partitioning=None).num_rows == 20
+    refused = commands.bertline("score tiny incoming/day=1/more.parquet one.parquet --max-bad 1").require(2)
+    assert "are for folders, CSV and JSONL, not one Parquet file" in refused.err

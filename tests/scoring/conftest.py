@@ -1,0 +1,41 @@
+"""A champion for all tests of a file, and a folder of rows and one for answers for each."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from pipelines.tracking import registry
+from tests.conftest import SETTINGS
+from tests.support import champion
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> Iterator[registry.Version]:
+    """The champion `tiny` in a store of its own, which is the working folder of all tests of the file."""
+    place, before = tmp_path_factory.mktemp("store"), Path.cwd()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in SETTINGS:
+            patch.delenv(name, raising=False)
+        os.chdir(place)
+        try:
+            yield champion.registered(place)
+        finally:
+            os.chdir(before)
+            mlflow.set_tracking_uri(None)
+
+
+@pytest.fixture
+def source(version: registry.Version, tmp_path: Path) -> Path:
+    """An empty folder for rows; the test has a champion."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """A folder for answers, which is not there yet."""
+    return tmp_path / "out"

@@ -1,0 +1,42 @@
+"""Run a scoring job without Prefect: `python -m tests.support.run_job SOURCE TARGET [KILL_AT]`.
+
+It prints a line for each finished partition. With KILL_AT it kills itself with SIGKILL before the KILL_AT-th time that
+it opens, makes, renames or removes a file of TARGET. At its end it writes the number of these times to stderr.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.stage import one_sentence
+from pipelines.scoring import job
+
+EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir"}  # `open` comes before each fsync too
+
+
+def watch(target: str, kill_at: int) -> list[int]:
+    """Count the events of files of the target, and kill this process before one of them."""
+    count = [0]
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in EVENTS and target in str(arguments[0]):
+            count[0] += 1
+            if count[0] == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    return count
+
+
+if __name__ == "__main__":
+    source, target, kill_at = sys.argv[1], sys.argv[2], int((sys.argv[3:] or ["0"])[0])
+    events = watch(target, kill_at)
+    with one_sentence("run_job"):
+        options = job.Options(max_bad="100%")
+        outcome = job.run(
+            Path(source), Path(target), "tiny", "champion", options, lambda entry: print(entry["source"], flush=True)
+        )
+        print(outcome.sentence())
+        print(events[0], file=sys.stderr)
