@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import warnings
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -23,6 +22,7 @@ from pipelines.tracking.ledger import CHAMPION
 
 MLMODEL = "MLmodel"  # MLflow's description of a version
 PROFILE = "profile"  # the artifact that drift is measured against
+SMOKE = "smoke"  # the artifact with rows and the answers that the version gave them
 PAGE = 1000  # versions in one request
 CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
@@ -31,7 +31,6 @@ RUNTIME = "runtime"  # the tag with the runtime that serves the version
 # packages for opening a model and predicting; this project's code is stored with each version, as no index has it
 NEEDS = ("fugashi", "ipadic", "mlflow", "numpy", "pandas", "pyarrow", "pydantic", "tokenizers", "unidic-lite")
 RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensors")}
-DESCRIBED = 5000  # the most characters of a description in MLflow's databases; a tag of a version may have 100,000
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,7 @@ def register(
     tags: dict[str, str],
     exported: Path | None = None,
     profile: Path | None = None,
+    smoke: Path | None = None,
 ) -> Version:
     """Register the model folder as a version of `name`, unless it is one already, and set the alias challenger to it.
 
@@ -65,25 +65,23 @@ def register(
         code: the file that MLflow runs to open the model (models from code); its package is stored with the version.
         kind: the kind of the model's rows; `example` is one of them.
         tags: provenance. Versions with the same md5s are the same model.
-        profile: the file that drift is measured against: training texts and predictions.
+        profile, smoke: the files that drift is measured against, and with rows and the version's answers to them.
     """
     client = store.connect()
     tags = {RUNTIME: "onnx" if exported else "torch"} | tags
     model = {
         "python_model": str(code),
         "code_paths": [str(code.parents[1])],
-        "artifacts": _artifacts(folder, exported, profile),
+        "artifacts": _artifacts(folder, exported, profile, smoke),
         "signature": pyfunc.signature(kind),
         "input_example": [example],
         "pip_requirements": _requirements(tags[RUNTIME]),
         "model_config": {RUNTIME: tags[RUNTIME]},
     }
     with store.explained(f"{name}: no version is registered"):
-        number = _equal(client, name, tags)
-        if number is None:
-            number = _first(client, name, tags, _log(client, name, tags, **model))
-        else:
+        if number := _equal(client, name, tags):
             say(f"{name}: this model is already registered, as version {number}")
+        number = number or _first(client, name, tags, _log(client, name, tags, **model))
         client.set_registered_model_alias(name, CHALLENGER, str(number))
         return _version(client, name, number)
 
@@ -114,8 +112,8 @@ def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
     return min((int(version.version) for version in same), default=None)
 
 
-def _artifacts(folder: Path, exported: Path | None, profile: Path | None) -> dict[str, str]:
-    folders = {pyfunc.FOLDERS["torch"]: folder, pyfunc.FOLDERS["onnx"]: exported, PROFILE: profile}
+def _artifacts(folder: Path, exported: Path | None, profile: Path | None, smoke: Path | None) -> dict[str, str]:
+    folders = {pyfunc.FOLDERS["torch"]: folder, pyfunc.FOLDERS["onnx"]: exported, PROFILE: profile, SMOKE: smoke}
     return {name: str(place) for name, place in folders.items() if place}
 
 
@@ -244,6 +242,12 @@ def profile(version: Version) -> Path:
     return _fetch_as_promoted(version, PROFILE, path)
 
 
+def smoke(version: Version) -> Path | None:
+    """The file with the answers that `version` gave to a few rows; None for a version that was registered without."""
+    path = _logged(version).get(SMOKE)
+    return _fetch_as_promoted(version, SMOKE, path) if path else None
+
+
 def _logged(version: Version) -> dict[str, str]:
     """The artifacts of a version: name -> path in the version."""
     try:
@@ -264,29 +268,6 @@ def _described(version: Version) -> Model:
 
 def _foreign(version: Version) -> InputError:
     return InputError(f"{version} was not registered by `bertline retrain`: it has no model folder")
-
-
-def describe(version: Version, verdict: dict[str, Any]) -> None:
-    """Keep the gate's verdict with a version: as JSON in the tag `verdict`, and as a table in its description."""
-    client, tag, table = store.connect(), json.dumps(verdict), _table(verdict)
-    if len(table) > DESCRIBED:
-        cut = "\n\nThe tag `verdict` has all of it."
-        table = table[: table.rindex("\n", 0, DESCRIBED - len(cut))] + cut
-    with store.explained(f"{version}: its verdict cannot be saved"):
-        client.set_model_version_tag(version.name, str(version.version), "verdict", tag)
-        client.update_model_version(version.name, str(version.version), table)
-
-
-def _table(verdict: dict[str, Any]) -> str:
-    """A Markdown table with a row for each rule; MLflow renders it."""
-    if not verdict["findings"]:
-        return "The gate is off: nothing was measured."
-    rows = [
-        [finding["rule"], f"{finding['found']:.4g}", f"{finding['asked']:.4g}", "yes" if finding["passed"] else "no"]
-        for finding in verdict["findings"]
-    ]
-    lines = [["rule", "found", "asked", "passed"], ["---"] * 4, *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 
 
 def example(version: Version) -> list[dict[str, Any]]:
