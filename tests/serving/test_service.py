@@ -25,7 +25,7 @@ from flows.local.http_service import ask, free_port, serving, serving_in_ray, wa
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import batch_scoring, bodies, catalogue, docs_page
-from pipelines.serving.catalogue import Source
+from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry, store
 from tests.support import forked, servers, tiny
 from tests.support.champion import TEXTS
