@@ -1,10 +1,13 @@
 """promote: compare the challenger with the champion by the rules of params.yaml; and the way back."""
 
+import os
+
 from prefect import flow, task
 
 from flows import prefect_events
 from flows.failure_hook import HOOKS
 from pipelines.lifecycle import promotion
+from pipelines.lifecycle.service_watch import Service
 from pipelines.tracking import registry
 
 MEASUREMENTS = promotion.Measurements(task(promotion.measure), task(promotion.latency_ratio))
@@ -12,7 +15,7 @@ MEASUREMENTS = promotion.Measurements(task(promotion.measure), task(promotion.la
 
 @flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
 def promote(
-    name: str, version: int | None = None, instead_of: int | None = None, reason: str = ""
+    name: str, version: int | None = None, instead_of: int | None = None, reason: str = "", service: str = ""
 ) -> promotion.Outcome:
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
 
@@ -20,15 +23,25 @@ def promote(
         version: another than the challenger.
         instead_of: the version that must be champion now.
         reason: why, for the ledger.
+        service: the address of the HTTP service to watch while it takes the new champion up.
     """
-    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS)
+    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS, watched(service))
     if outcome.changed and outcome.champion:
         prefect_events.tell("champion", name, version=str(outcome.champion.version))
     return outcome
 
 
-def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:
+def rollback(name: str, to: int | None = None, reason: str = "", service: str = "") -> registry.Version:
     """Give `name` back to a former champion, by default the one before, if it still answers."""
-    champion = promotion.rollback(name, to, reason)
+    champion = promotion.rollback(name, to, reason, watched(service))
     prefect_events.tell("champion", name, version=str(champion.version))
     return champion
+
+
+def watched(address: str = "") -> Service | None:
+    """The service at this address, else at that of BERTLINE_SERVICE, else None. Raises UsageError for a wrong one."""
+    if not (address := address or os.environ.get("BERTLINE_SERVICE", "")):
+        return None
+    service = Service(address, os.environ.get("BERTLINE_SERVICE_KEY", ""))
+    service.require()
+    return service

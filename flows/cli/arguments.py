@@ -17,6 +17,10 @@ Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in pa
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Reason = Annotated[str, typer.Option(help="the reason, for the ledger")]
 
+Watched = Annotated[
+    str, typer.Option("--service", metavar="URL", help="watch this service take it up; or BERTLINE_SERVICE names it")
+]
+
 
 def group() -> typer.Typer:
     """An empty group of commands, to be added to those of `bertline`."""

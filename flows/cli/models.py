@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.cli.arguments import REFUSED, AsJson, Name, Reason, group, print_answer
+from flows.cli.arguments import REFUSED, AsJson, Name, Reason, Watched, group, print_answer
 from flows.local import prefect_settings
 from pipelines.core import paths
 from pipelines.core.errors import UsageError, printable
@@ -30,12 +30,13 @@ def promote(
     version: Annotated[int | None, typer.Option(min=1, help="a version other than the challenger")] = None,
     instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
     reason: Reason = "",
+    service: Watched = "",
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes."""
     prefect_settings.before_a_flow([name], "promote")
     from flows.promote import promote as run
 
-    outcome = run(name, version, instead_of, reason)
+    outcome = run(name, version, instead_of, reason, service)
     champion = f"{outcome.champion} is the champion" if outcome.champion else f"{name} has no champion"
     print("\n".join(map(printable, [*outcome.reasons, champion])))
     if not outcome.promoted:
@@ -47,12 +48,13 @@ def rollback(
     name: Name,
     to: Annotated[int | None, typer.Option(help="a former champion; by default the last one before this")] = None,
     reason: Reason = "",
+    service: Watched = "",
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
     checking.require_entry(name, "promote")  # it is no flow, and needs no server
     from flows.promote import rollback as run
 
-    print(f"{run(name, to, reason)} is the champion again")
+    print(f"{run(name, to, reason, service)} is the champion again")
 
 
 @cli.command()

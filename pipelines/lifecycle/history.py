@@ -34,7 +34,7 @@ def told(name: str, state: State) -> dict[str, Any]:
     return {
         "model": name,
         "champion": state.champion,
-        "events": [_row(entry) for entry in state.entries],
+        "events": [_row(entry) | {"served": state.served(entry)} for entry in state.entries],
         "overtaken": [_row(entry) for entry in state.overtaken],
         "repeated": [_row(entry) for entry in state.repeated],
         "damage": list(state.damage),
@@ -88,6 +88,7 @@ def plain(history: dict[str, Any]) -> str:
         event = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
         lines.append(f"{row['number']:4}  {event}")
         lines += [f"      {finding.sentence}" for finding in gates.findings(row["verdict"])]
+        lines += [f"      {row['served']['summary']}"] if "summary" in row["served"] else []
     for key, why in (("overtaken", "another event was first"), ("repeated", "it repeats an earlier event")):
         lines += [
             f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "
