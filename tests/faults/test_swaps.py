@@ -129,6 +129,8 @@ def change(port: int, number: int, kind: str, current: int) -> int:
 
 
 def check(traffic: Traffic, kinds: list[str], log: str) -> None:
+    requests, longest = traffic.versions.total(), 1000 * traffic.longest
+    print(f"{len(kinds)} swaps, {requests} requests, the longest took {longest:.0f} ms")  # pytest -rP shows it
     assert traffic.problems == []
     answered = {1, *(number for number, kind in enumerate(kinds, start=2) if kind == "good")}
     assert traffic.versions.keys() >= answered
@@ -151,9 +153,9 @@ def test_swaps_fail_no_request_and_mix_no_answer(store: Path, monkeypatch: pytes
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_two_hundred_swaps_of_which_fifty_are_poisoned(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     poisons = itertools.cycle([*REFUSED, "later"])
     kinds = [next(poisons) if number % 4 == 2 else "good" for number in range(200)]
     traffic, log = swap(kinds, store, monkeypatch)
     check(traffic, kinds, log)
-    print(f"{traffic.versions.total()} requests, the longest took {1000 * traffic.longest:.0f} ms")
