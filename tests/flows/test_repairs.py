@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 from flows import promote as flow
 from pipelines.core.errors import InputError
 from pipelines.lifecycle import history, promotion
-from pipelines.tracking import ledger, registry, store
+from pipelines.tracking import ledger, registry, store, verdicts
 from tests.support import ledgers
 
 PARAMS = """
@@ -172,7 +172,7 @@ def test_a_long_verdict_is_cut_where_a_database_keeps_less(client: MlflowClient)
         {"rule": f"classes.ラベル|{i}", "found": i / 3, "asked": 0.5, "passed": i > 1, "sentence": "s"}
         for i in range(300)
     ]
-    registry.describe(registry.version("m", 1), {"passed": False, "findings": findings})
+    verdicts.describe(registry.version("m", 1), {"passed": False, "findings": findings})
     stored = client.get_model_version("m", "1")
     table = stored.description.splitlines()
     assert table[:3] == [
