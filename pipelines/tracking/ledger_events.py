@@ -60,20 +60,20 @@ class State:
         entries: the events that count.
         overtaken: events that do not count, because their writers did not know an event that was entered before them.
         repeated: second copies of events, entered because the answer to the first request was lost. They do not count.
-        notes: what was seen of services after events. A note repeats the `after` of its event, so it never counts,
-            also for readers that know no notes.
         damage: a sentence for each event that was changed or removed afterwards.
         champions: the current champion last, and before it the champions that a rollback can return to.
         kept: all events, as the server stores them.
+        notes: what was seen of services after events. A note repeats the `after` of its event, so it never counts,
+            also for readers that know no notes.
     """
 
     entries: tuple[Entry, ...] = ()
     overtaken: tuple[Entry, ...] = ()
     repeated: tuple[Entry, ...] = ()
-    notes: tuple[Entry, ...] = ()
     damage: tuple[str, ...] = ()
     champions: tuple[int, ...] = ()
     kept: tuple[Kept, ...] = ()
+    notes: tuple[Entry, ...] = ()
 
     @property
     def champion(self) -> int | None:
@@ -155,8 +155,8 @@ def replay(records: Sequence[Kept]) -> State:
         entries[number] = entry
         champions = _champions(champions, event)
         last = number
-    others = (tuple(entry) for entry in (overtaken, repeated, notes))
-    return State(tuple(entries.values()), *others, tuple(damage), champions, tuple(records))
+    counted, lost, again, seen = (tuple(part) for part in (entries.values(), overtaken, repeated, notes))
+    return State(counted, lost, again, tuple(damage), champions, tuple(records), seen)
 
 
 def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:
