@@ -4,6 +4,7 @@ from prefect import flow, task
 
 from flows import prefect_events
 from flows.failure_hook import HOOKS
+from flows.local.watched_service import watched
 from pipelines.lifecycle import promotion
 
 MEASUREMENTS = promotion.Measurements(task(promotion.measure), task(promotion.latency_ratio))
@@ -11,7 +12,7 @@ MEASUREMENTS = promotion.Measurements(task(promotion.measure), task(promotion.la
 
 @flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
 def promote(
-    name: str, version: int | None = None, instead_of: int | None = None, reason: str = ""
+    name: str, version: int | None = None, instead_of: int | None = None, reason: str = "", service: str = ""
 ) -> promotion.Outcome:
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
 
@@ -19,8 +20,9 @@ def promote(
         version: another than the challenger.
         instead_of: the version that must be champion now.
         reason: why, for the ledger.
+        service: the address of the HTTP service to watch while it takes the new champion up.
     """
-    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS)
+    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS, watched(service))
     if outcome.changed and outcome.champion:
         prefect_events.tell("champion", name, version=str(outcome.champion.version))
     return outcome

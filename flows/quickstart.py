@@ -71,7 +71,7 @@ def _without_labels(entry: Evaluate) -> dict[str, Any]:
 def _one_request(name: str, row: dict[str, Any]) -> str:
     """Let the champion answer one row."""
     from flows.local.http_service import ask, serving
-    from pipelines.serving.catalogue import Source
+    from pipelines.serving.model_sources import Source
 
     with serving({name: Source(name)}) as address:
         answer = ask(address, f"/predict/{name}", {"rows": [row]})

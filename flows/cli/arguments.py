@@ -29,6 +29,10 @@ Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in pa
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Reason = Annotated[str, typer.Option(help="the reason, for the ledger")]
 
+Watched = Annotated[
+    str, typer.Option("--service", metavar="URL", help="watch this service take it up; or BERTLINE_SERVICE names it")
+]
+
 
 @contextmanager
 def importing() -> Iterator[None]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from flows.cli import arguments, completion
-from flows.cli.arguments import MODELS, REFUSED, AsJson, Name, Reason, group, print_answer
+from flows.cli.arguments import MODELS, REFUSED, AsJson, Name, Reason, Watched, group, print_answer
 from flows.cli.panels import DECIDE, MAKE, listed
 from flows.local import prefect_settings
 from pipelines.core import paths
@@ -40,10 +40,11 @@ def promote(
     version: Annotated[int | None, typer.Option(min=1, help="a version other than the challenger")] = None,
     instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
     reason: Reason = "",
+    service: Watched = "",
     as_json: AsJson = False,
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes, else end with status 3."""
-    outcome = _promoted(name, version, instead_of, reason)
+    outcome = _promoted(name, version, instead_of, reason, service)
     print_answer(
         {
             "model": name,
@@ -59,7 +60,7 @@ def promote(
         raise typer.Exit(REFUSED)
 
 
-def _promoted(name: str, version: int | None, instead_of: int | None, reason: str) -> Any:
+def _promoted(name: str, version: int | None, instead_of: int | None, reason: str, service: str) -> Any:
     """The outcome; a refusal that needs no measurement does not wait for Prefect."""
     from pipelines.graph import checking
 
@@ -71,7 +72,7 @@ def _promoted(name: str, version: int | None, instead_of: int | None, reason: st
     prefect_settings.before_a_flow()
     from flows.promote import promote as run
 
-    return run(name, version, instead_of, reason)
+    return run(name, version, instead_of, reason, service)
 
 
 def _outcome(answer: dict[str, Any]) -> str:
@@ -85,6 +86,7 @@ def rollback(
     name: Name,
     to: Annotated[int | None, typer.Option(help="a former champion; by default the last one before this")] = None,
     reason: Reason = "",
+    service: Watched = "",
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
     from pipelines.graph import checking
@@ -93,7 +95,7 @@ def rollback(
     with arguments.importing():
         from flows.rollback import rollback as run
 
-    print(f"{run(name, to, reason)} is the champion again")
+    print(f"{run(name, to, reason, service)} is the champion again")
 
 
 @cli.command(**listed(DECIDE, "bertline history headlines", "bertline history headlines --at 2026-11-23T09:00"))

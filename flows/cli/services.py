@@ -13,6 +13,8 @@ from flows.cli.panels import LOOK_AFTER, MAKE, SERVE, listed
 from flows.local import prefect_settings
 
 cli = group()
+SLOWDOWN = "most time of a new version for its smoke rows, as a multiple of the current one's; 0: no limit"
+MODEL_MB = "most megabytes of a new version's files; 0: what fits in the free memory"
 
 
 @cli.command(**listed(SERVE, "bertline serve headlines", "bertline serve headlines faq=artifacts/onnx/faq --port 8001"))
@@ -28,18 +30,21 @@ def serve(
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",
     keys: Annotated[Path | None, typer.Option(help="a file of API keys, or BERTLINE_KEYS holds them")] = None,
     without_keys: Annotated[bool, typer.Option("--open", help="answer other machines without a key")] = False,
+    slowdown: Annotated[float, typer.Option("--max-slowdown", min=0, help=SLOWDOWN)] = 5.0,
+    model_mb: Annotated[float, typer.Option("--max-model-mb", min=0, help=MODEL_MB)] = 0.0,
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
     from flows.local import http_service
-    from pipelines.serving import catalogue
+    from pipelines.serving import model_sources
+    from pipelines.serving.certification import Conditions
 
     signal.signal(signal.SIGTERM, _end)
-    sources = catalogue.sources(models, runtime)
+    sources = model_sources.sources(models, runtime)
     service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
     known = http_service.keys_for(host, keys, without_keys)
     hosts = () if known.keys or without_keys else http_service.LOOPBACK
-    with service(sources, host, port, known, hosts) as address:
+    with service(sources, host, port, known, hosts, Conditions(slowdown, model_mb)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         for name in sources:
             print(f"{name} answers at {address}/predict/{name}", flush=True)

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import uvicorn
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.serving.app import application
-from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.certification import Conditions
 from pipelines.serving.keys import Keys
+from pipelines.serving.model_sources import Source
 
 VARIABLE = "BERTLINE_KEYS"  # lines as of a file of keys, or with a semicolon between them
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -32,6 +35,7 @@ def serving(
     port: int = 0,
     keys: Keys | None = None,
     hosts: tuple[str, ...] = (),
+    conditions: Conditions | None = None,
 ) -> Iterator[str]:
     """Serve models from this process; yields the service's address, and ends after the requests in flight.
 
@@ -39,11 +43,12 @@ def serving(
         port: 0 takes a free port.
         keys: the API keys that requests need; none by default.
         hosts: the only names in a Host header that are answered; by default all.
+        conditions: limits of versions that replace others.
 
     Raises:
         InputError: a model cannot be opened, or nothing can listen at `host` and `port`.
     """
-    listener, catalogue = _listener(host, port), Catalogue()
+    listener, catalogue = _listener(host, port), Catalogue(conditions=conditions)
     with closing(listener), closing(catalogue):
         catalogue.serve(sources)
         config = uvicorn.Config(
@@ -71,6 +76,7 @@ def serving_in_ray(
     port: int = 0,
     keys: Keys | None = None,
     hosts: tuple[str, ...] = (),
+    conditions: Conditions | None = None,
 ) -> Iterator[str]:
     """Serve models from replicas in Ray Serve; yields the proxy's address, and stops everything that it started."""
     from pipelines.serving import deployment  # Ray takes seconds to import
@@ -80,7 +86,9 @@ def serving_in_ray(
     require_free(host, port)
     with deployment.started(host, port or free_port(host)) as address:
         config = {name: str(source) for name, source in sources.items()}
-        deployment.run({"models": config, "runtime": next(iter(sources.values())).runtime}, keys or Keys(), hosts)
+        limits = asdict(conditions or Conditions())
+        runtime = next(iter(sources.values())).runtime
+        deployment.run({"models": config, "runtime": runtime, **limits}, keys or Keys(), hosts)
         try:
             yield address
         finally:

@@ -1,5 +1,6 @@
 """Features of this machine's CPU that affect numerical results."""
 
+import hashlib
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,12 @@ def saturates() -> bool:
 def has_bf16() -> bool:
     """Return whether the CPU has instructions for bf16: AVX512-BF16, AMX, or ARM's."""
     return "bf16" in _about()
+
+
+def fingerprint() -> str:
+    """A digest of the CPU's name and its instructions; kernels are chosen by them. Empty where they are unknown."""
+    lines = {line for line in _about().splitlines() if line.split("\t")[0] in ("model name", "flags", "Features")}
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16] if lines else ""
 
 
 @cache

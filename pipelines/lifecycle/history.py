@@ -34,14 +34,14 @@ def told(name: str, state: State) -> dict[str, Any]:
     return {
         "model": name,
         "champion": state.champion,
-        "events": [_row(entry) for entry in state.entries],
-        "overtaken": [_row(entry) for entry in state.overtaken],
-        "repeated": [_row(entry) for entry in state.repeated],
+        "events": [_row(entry, state) for entry in state.entries],
+        "overtaken": [_row(entry, state) for entry in state.overtaken],
+        "repeated": [_row(entry, state) for entry in state.repeated],
         "damage": list(state.damage),
     }
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: Entry, state: State) -> dict[str, Any]:
     event = entry.event
     return {
         "number": entry.number,
@@ -52,6 +52,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "actor": event.actor,
         "reason": event.reason,
         "verdict": event.verdict,
+        "served": state.served(entry),
     }
 
 
@@ -62,12 +63,13 @@ def champion_at(name: str, at: str) -> dict[str, Any]:
     except ValueError:
         raise UsageError(f"--at {at}: not a time; write it as 2026-11-23T09:00, or with a zone as +09:00") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    entry = _read(name).at(round(moment.timestamp() * 1000))
+    state = _read(name)
+    entry = state.at(round(moment.timestamp() * 1000))
     return {
         "model": name,
         "at": moment.isoformat(),
         "champion": entry.event.version if entry else None,
-        "event": _row(entry) if entry else None,
+        "event": _row(entry, state) if entry else None,
     }
 
 
@@ -88,6 +90,7 @@ def plain(history: dict[str, Any]) -> str:
         event = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
         lines.append(f"{row['number']:4}  {event}")
         lines += [f"      {finding.sentence}" for finding in gates.findings(row["verdict"])]
+        lines += [f"      {row['served']['summary']}"] if "summary" in row["served"] else []
     for key, why in (("overtaken", "another event was first"), ("repeated", "it repeats an earlier event")):
         lines += [
             f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "

@@ -1,12 +1,13 @@
 """Promotion: the challenger against the champion on the same rows, by the rules of params.yaml; and the way back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
 from pipelines.core import params, resources
-from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.errors import InputError, UsageError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.entries.baseline import Baseline
 from pipelines.entries.evaluate import Evaluate
@@ -14,9 +15,11 @@ from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.graph import checking
 from pipelines.inference.predictor import Predictor
-from pipelines.lifecycle import approval
+from pipelines.lifecycle import approval, service_watch
+from pipelines.lifecycle.service_watch import Service
 from pipelines.measurement import gate_measurements
-from pipelines.tracking import ledger, registry, version_tags
+from pipelines.measurement.smoke_answers import SmokeAnswers
+from pipelines.tracking import ledger, ledger_events, ledger_notes, registry, version_tags
 from pipelines.tracking.ledger_events import State
 
 
@@ -55,8 +58,9 @@ class Measurements:
 
 
 def promote(
-    name: str, version: int | None, instead_of: int | None, reason: str, measurements: Measurements = Measurements()
-) -> Outcome:
+    name: str, version: int | None, instead_of: int | None, reason: str, measurements: Measurements = Measurements(),
+    service: Service | None = None,
+) -> Outcome:  # fmt: skip
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
 
     The verdict is kept with the version, and with the event in the ledger.
@@ -66,6 +70,7 @@ def promote(
         instead_of: the version that must be champion now.
         reason: why, for the ledger.
         measurements: the functions that measure versions.
+        service: the HTTP service that is to be watched while it takes the new champion up.
     """
     rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
@@ -81,7 +86,8 @@ def promote(
     if not decision.passed and rules.gate == "enforce":
         return Outcome(False, decision.reasons, champion)
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
-    ledger.append(name, known, "promote", challenger.version, reason or why, verdict, content)
+    event = Change(name, known, "promote", challenger, reason or why, verdict, content)
+    event.enter(service)
     return Outcome(True, decision.reasons, challenger, changed=True)
 
 
@@ -116,6 +122,44 @@ def _at_once(
     if version is None and (taken_back := _taken_back(challenger, known)):
         return Outcome(False, [taken_back], champion)
     return None
+
+
+@dataclass(frozen=True)
+class Change:
+    """An event that is to be entered in the ledger; `known` is the ledger's state that it was decided on."""
+
+    name: str
+    known: State
+    action: ledger_events.Action
+    target: registry.Version
+    reason: str
+    verdict: dict[str, Any] = field(default_factory=dict)
+    content: dict[str, str] = field(default_factory=dict)
+
+    def enter(self, service: Service | None) -> None:
+        """Enter it. With a service, watch how it takes the target up, and note that in the ledger."""
+        if not service:
+            self._append()
+            return
+        with service_watch.Watch(service, self.target, example_rows(self.target)) as watch:
+            event = self._append().entries[-1].event
+            seen = watch.seen()
+        say(seen["summary"])
+        try:
+            ledger_notes.add(self.name, event, seen)
+        except InputError as error:  # the change itself is entered
+            say(one_line(error))
+
+    def _append(self) -> State:
+        return ledger.append(
+            self.name, self.known, self.action, self.target.version, self.reason, self.verdict, self.content
+        )
+
+
+def example_rows(version: registry.Version) -> list[dict[str, Any]]:
+    """The rows that a version was registered with, or its one example where these are missing."""
+    path = registry.smoke(version)
+    return SmokeAnswers.read(path).rows if path else registry.example(version)
 
 
 def _taken_back(challenger: registry.Version, known: ledger.State) -> str:
@@ -163,7 +207,7 @@ def baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:
     return [named]
 
 
-def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Version:
+def rollback(name: str, to: int | None = None, reason: str = "", service: Service | None = None) -> registry.Version:
     """Give `name` back to the champion before this one, or to the one with the number `to`, if it still answers."""
     checking.require_entry(name, "promote")
     known = ledger.read(name)
@@ -177,7 +221,7 @@ def rollback(name: str, to: int | None = None, reason: str = "") -> registry.Ver
         raise InputError(f"{name}: version {to} is the champion already")
     target = registry.version(name, to)
     require_answer(target)
-    ledger.append(name, known, "rollback", to, reason or "no reason was given")
+    Change(name, known, "rollback", target, reason or "no reason was given").enter(service)
     return target
 
 

@@ -16,7 +16,8 @@ from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.graph import executor, import_closure, lockfile
 from pipelines.lifecycle import promotion
-from pipelines.measurement import drift_profile, runtime_choice
+from pipelines.measurement import drift_profile, runtime_choice, smoke_answers
+from pipelines.measurement.smoke_answers import SmokeAnswers
 from pipelines.tracking import registry, runs
 
 CODE = "pipelines/serving/registered.py"
@@ -77,12 +78,20 @@ def register(name: str, image_commit: str = "") -> registry.Version:
     exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
     entry = params.entry("evaluate", rules.run, Evaluate)
     with tempfile.TemporaryDirectory() as place:
-        profile, code = None, import_closure.copy(CODE, Path(place))  # a version brings what opens it, and no more
+        profile, smoke, code = (
+            None,
+            None,
+            import_closure.copy(CODE, Path(place)),
+        )  # a version brings what opens it, and no more
         if not registry.same(name, tags):
             tags |= runtime_choice.tags(folder, exported, _rows(entry), resources.read())
             profile = Path(place) / "profile.parquet"
             pq.write_table(drift_profile.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
-        return registry.register(name, folder, code, kind, _example(entry, kind), tags, exported, profile)
+            smoke = Path(place) / "smoke.json"
+            opened = exported if exported and tags[registry.RUNTIME] == "onnx" else folder
+            SmokeAnswers.of(opened, tags[registry.RUNTIME], _first(entry, kind, smoke_answers.ROWS)).write(smoke)
+        (example,) = _first(entry, kind, 1)
+        return registry.register(name, folder, code, kind, example, tags, exported, profile, smoke)
 
 
 def needed(names: list[str]) -> list[str]:
@@ -142,9 +151,9 @@ def provenance_tags(run: str, image_commit: str = "") -> dict[str, str]:
     return {"run": run, **md5s, **facts, **git_commit(image_commit)}
 
 
-def _example(entry: Evaluate, kind: str) -> dict[str, Any]:
-    """The first row that the run was evaluated on."""
-    return tables.read(_rows(entry), INPUTS[kind]).slice(0, 1).to_pylist()[0]
+def _first(entry: Evaluate, kind: str, count: int) -> list[dict[str, Any]]:
+    """The first rows that the run was evaluated on."""
+    return tables.read(_rows(entry), INPUTS[kind]).slice(0, count).to_pylist()
 
 
 def _rows(entry: Evaluate) -> Path:

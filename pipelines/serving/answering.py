@@ -12,7 +12,7 @@ from starlette.responses import Response
 from pipelines.core.errors import InputError
 from pipelines.serving import problems
 from pipelines.serving.problems import ClientGoneError, Problem
-from pipelines.serving.served_model import ServedModel
+from pipelines.serving.served_model import Answered, ServedModel
 
 TIMEOUT = "x-request-timeout-seconds"
 MOST_SECONDS = 60.0  # the longest deadline, and the default
@@ -31,13 +31,13 @@ async def respond(answer: Awaitable[Any], shape: Callable[[Problem], dict[str, A
         return Response(orjson.dumps(shape(problem)), problem.status, problem.headers, media_type="application/json")
 
 
-async def predictions(request: Request, model: ServedModel, columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """The predictions of `model` for the rows of a request.
+async def predictions(request: Request, model: ServedModel, columns: dict[str, list[Any]]) -> Answered:
+    """The predictions of `model` for the rows of a request; a version on trial may let the former one answer.
 
     Raises what `ServedModel.predict` does, TimeoutError after the deadline, and ClientGoneError.
     """
     seconds = deadline(request)
-    work = asyncio.ensure_future(model.predict(columns, key=request.scope.get("state", {}).get("key", "")))
+    work = asyncio.ensure_future(model.answer(columns, key=request.scope.get("state", {}).get("key", "")))
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,102 +1,82 @@
 """The models of the service, by name: each follows its alias, and is replaced while requests are answered."""
 
-import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.core.errors import InputError, UsageError, choices, one_line
+from pipelines.core import provenance
+from pipelines.core.errors import InputError, choices, one_line
 from pipelines.core.progress import say
-from pipelines.serving import served_model
+from pipelines.serving import certification, served_model
+from pipelines.serving.certification import Conditions, RefusedError
+from pipelines.serving.model_sources import Source
+from pipelines.serving.refused_versions import RefusedVersions
 from pipelines.serving.served_model import ServedModel
+from pipelines.serving.trial import Trial
 from pipelines.tracking import registry
 
 FOLLOW_SECONDS = 10  # between two checks of the aliases
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-class Source(NamedTuple):
-    """A model to serve: `NAME`, `NAME@ALIAS` or `NAME@NUMBER` in the registry, or `NAME=FOLDER` on this machine."""
+class Refused(NamedTuple):
+    """A version that has the alias of a served model, and gets no request; and the reason in a sentence."""
 
-    model: str  # the registered name; of a folder, the name in the service
-    alias: str = registry.CHAMPION
-    runtime: str = ""
-    folder: Path | None = None
-
-    @classmethod
-    def parse(cls, text: str, runtime: str = "") -> "Source":
-        name, _, folder = text.partition("=")
-        if folder:
-            if not NAME.fullmatch(name):
-                raise UsageError(f"{text}: a name has letters, digits, _, - and . only")
-            return cls(name, runtime=runtime, folder=Path(folder))
-        name, _, alias = text.partition("@")
-        return cls(name, alias or registry.CHAMPION, runtime)
-
-    def __str__(self) -> str:
-        """The text that `parse` reads."""
-        return f"{self.model}={self.folder.resolve()}" if self.folder else f"{self.model}@{self.alias}"
-
-    def version(self) -> registry.Version:
-        """The version that is to be served now, 0 for a folder. Raises InputError if there is none."""
-        if self.folder:
-            if not self.folder.is_dir():
-                raise InputError(f"{self.folder}: no such folder")
-            return registry.Version(self.model, 0, {})
-        if self.alias.isdigit():
-            return registry.version(self.model, int(self.alias))
-        return registry.get(self.model, self.alias)
-
-
-def sources(texts: Iterable[str], runtime: str = "") -> dict[str, Source]:
-    """The sources by their names in the service: a folder's NAME, or the whole text. Raises UsageError for a repeat."""
-    by_name: dict[str, Source] = {}
-    for text in texts:
-        source = Source.parse(text, runtime)
-        name = source.model if source.folder else text
-        if by_name.setdefault(name, source) != source:
-            raise UsageError(f"{text}: another model has the name {name}")
-    return by_name
+    version: int
+    reason: str
 
 
 class Catalogue:
     """The served models. The first one answers requests that name none."""
 
-    def __init__(self, changeable: bool = True) -> None:
+    def __init__(self, changeable: bool = True, conditions: Conditions | None = None) -> None:
+        self.conditions = conditions or Conditions()  # of new versions
         self.changeable = changeable  # whether `add` and `remove` may be called; replicas would differ after it
         self._pool = ThreadPoolExecutor(served_model.workers(), thread_name_prefix="model")
         self._models: dict[str, ServedModel] = {}  # replaced as a whole, never changed
         self._sources: dict[str, Source] = {}
         self._logged: dict[str, str] = {}  # name -> the last logged reason why its version could not be opened
+        self._refused: dict[str, Refused] = {}  # name -> the version that does not answer
+        self._refusals = RefusedVersions()
         self._lock = threading.RLock()  # held while models are opened, and while the catalogue changes
+        self._swap = threading.Lock()  # held while `_models` is replaced, which the event loop may wait for
         self._stop = threading.Event()
         # a thread, as a registry may take minutes to answer, and Ray Serve kills a replica that fails its health check
         self._follower = threading.Thread(target=self._keep_following, daemon=True)
 
-    def serve(self, sources: dict[str, Source]) -> None:
-        """Serve exactly these models, and follow their aliases. A model with an unchanged version is kept.
+    def serve(self, sources: dict[str, Source], opening: str = "") -> None:
+        """Serve exactly these models, and follow their aliases.
 
+        A model with an unchanged source is kept, unless its name is `opening`: then its alias is read again.
         Raises InputError if one cannot be opened; the models are then as before.
         """
         with self._lock:
             opened: dict[str, ServedModel] = {}
             for name, source in sources.items():
-                models = self._opened(name, source)
+                same = self._sources.get(name) == source and name != opening
+                kept = self._of(name, source) if same else {}
+                models = kept or self._opened(name, source)
                 if twice := opened.keys() & models.keys():
                     raise InputError(f"two models have the name {min(twice)}; choose another")
                 opened |= models
-            self._sources, self._models = dict(sources), opened
+            self._sources = dict(sources)
+            self._replace(opened, keep=False)
         if not self._follower.is_alive():
             self._follower.start()
 
     def add(self, name: str, source: Source) -> None:
-        """Serve one more model, or replace the one with this name. Raises InputError if it cannot be opened."""
+        """Serve one more model, or replace the one with this name; a version that was refused is tried again.
+
+        Raises InputError if it cannot be opened.
+        """
         self._require_changeable()
         with self._lock:
-            self.serve(self._sources | {name: source})
+            self._refusals.forget(source.model)
+            self.serve(self._sources | {name: source}, opening=name)
+            self._refused.pop(name, None)
 
     def remove(self, name: str) -> None:
         """Serve a model no longer; requests that it has begun are answered. Raises UnknownModelError."""
@@ -105,6 +85,7 @@ class Catalogue:
             if name not in self._sources:
                 raise UnknownModelError(choices("model", name[:60], self._sources))
             self.serve({other: source for other, source in self._sources.items() if other != name})
+            self._refused.pop(name, None)
 
     def _require_changeable(self) -> None:
         if not self.changeable:
@@ -131,17 +112,29 @@ class Catalogue:
             return model
         raise UnknownModelError("no model is served")
 
-    def follow(self) -> None:
-        """Switch each model to the version that has its alias now.
+    def refused(self, name: str) -> Refused | None:
+        """The version that the alias of this model names and that gets no request; None if it answers."""
+        return self._refused.get(name)
 
-        If the registry does not answer, or the version does not open, the current model stays; the log says so once.
+    def source(self, name: str) -> str:
+        """The source of the model with this name, such as `headlines@champion`; empty for a folder."""
+        source = self._sources.get(name)
+        return str(source) if source and not source.folder else ""
+
+    def follow(self, only: str = "") -> None:
+        """Switch each model, or `only` the one with this name, to the version that has its alias now.
+
+        If the registry does not answer, or the version is refused, the current model stays; the log says so once.
         """
         for name, source in list(self._sources.items()):
+            if only not in ("", name):
+                continue
             try:
                 with self._lock:
                     if self._sources.get(name) == source:
-                        self._models = self._models | self._opened(name, source)
+                        self._replace(self._opened(name, source))
                 self._logged.pop(name, None)
+                self._refused.pop(name, None)
             except Exception as error:  # of any type: the current version keeps answering
                 current = self._models.get(name)  # none if it was removed meanwhile
                 if current and self._logged.get(name) != one_line(error):
@@ -152,23 +145,77 @@ class Catalogue:
         while not self._stop.wait(FOLLOW_SECONDS):
             self.follow()
 
+    def _of(self, name: str, source: Source) -> dict[str, ServedModel]:
+        """The models that are served for the source with this name: one, or the two of an encoder's folder."""
+        names = (name, served_model.filler(name)) if source.folder else (name,)
+        return {each: self._models[each] for each in names if each in self._models}
+
+    def _replace(self, models: dict[str, ServedModel], keep: bool = True) -> None:
+        """Let these models answer from now on, and others only if `keep`. Each request sees all of a change, or none.
+
+        A version that has failed its trial since `models` were read stays replaced by the former one.
+        """
+        with self._swap:
+            new = {
+                name: self._models[name] if model.trial and model.trial.failed and name in self._models else model
+                for name, model in models.items()
+            }
+            self._models = self._models | new if keep else new
+
     def _opened(self, name: str, source: Source) -> dict[str, ServedModel]:
         """The models of this source by name: those that are served already, if nothing but its alias has changed."""
         version, current, before = source.version(), self._models.get(name), self._sources.get(name)
         same = before and (before.folder, before.runtime) == (source.folder, source.runtime)
         if current and same and current.version == version:
-            names = (name, served_model.filler(name)) if source.folder else (name,)
-            return {each: self._models[each] for each in names if each in self._models}
+            if current.trial:
+                current.trial.end()
+            return self._of(name, source)
         start = time.monotonic()
         if source.folder:
             models = ServedModel.open_folder(name, source.folder, source.runtime, self._pool)
         else:
-            models = [ServedModel.open(name, version, source.runtime, self._pool)]
+            models = [self._certified(name, version, source.runtime, current)]
         say(
             f"{version} opened in {time.monotonic() - start:.1f} s as {', '.join(model.name for model in models)}; "
             f"a row's outputs differ by {models[0].row_difference:.1g} beside other rows"
         )
         return {model.name: model for model in models}
+
+    def _certified(
+        self, name: str, version: registry.Version, runtime: str, current: ServedModel | None
+    ) -> ServedModel:
+        """Open a version that may answer, on trial if it replaces another. Raises InputError, and notes the reason."""
+        folder, digest = Path(), ""
+        try:
+            self._refusals.require_new(version, runtime)
+            folder = registry.folder(version, runtime)
+            digest = provenance.contents(folder)
+            self._refusals.require_new_files(version, runtime, digest)
+            model = certification.certified(name, version, folder, runtime, self._pool, current, self.conditions)
+        except InputError as error:
+            if isinstance(error, RefusedError) and digest:
+                self._refusals.add(version, runtime, folder, digest, error)
+            self._refused[name] = Refused(version.version, one_line(error))
+            raise InputError(str(error) if str(version) in str(error) else f"{version} is refused: {error}") from error
+
+        def go_back(trial: Trial, cause: str) -> None:
+            self._refusals.add(version, runtime, folder, digest, RefusedError(f"it {cause}"))
+            self._go_back(name, trial, version, cause)
+
+        former = replace(current, trial=None) if current else None
+        return replace(model, digest=digest, trial=Trial(former, go_back) if former else None)
+
+    def _go_back(self, name: str, trial: Trial, version: registry.Version, cause: str) -> None:
+        """Let the former version answer again, if the one on trial still does."""
+        former = trial.former
+        with self._swap:
+            current = self._models.get(name)
+            if not former or not current or current.trial is not trial:
+                return
+            self._models = self._models | {name: former}
+        self._refused[name] = Refused(version.version, f"it {cause}")
+        self._logged[name] = f"{version} is refused: it {cause}"
+        say(f"{former.version} answers again as {name}: {version} {cause}")
 
 
 class UnknownModelError(InputError):

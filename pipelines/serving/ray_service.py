@@ -1,5 +1,6 @@
 """The service in Ray Serve: replicas of the same application, on any number of machines."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ from ray import serve
 
 from pipelines.core.errors import UsageError
 from pipelines.serving.app import application
-from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.certification import Conditions
 from pipelines.serving.keys import Keys
+from pipelines.serving.model_sources import Source
 from pipelines.tracking import registry
 
 CONNECTIONS = 256  # requests that Ray Serve sends to a replica at a time; slow bodies hold one each
@@ -28,8 +31,11 @@ class Service:
 
         Args:
             config: {"models": {name in the service: `NAME@ALIAS`}}, or {"model": a registered name, "alias":
-                "champion"} for one; and optionally "runtime": "onnx" or "torch", by default that of a version's tag.
+                "champion"} for one; and optionally "runtime": "onnx" or "torch", by default that of a version's tag,
+                and the numbers of `Conditions`.
         """
+        limits = {limit.name: config[limit.name] for limit in fields(Conditions) if limit.name in config}
+        self.catalogue.conditions = Conditions(**limits)
         self.catalogue.serve(sources(config))
 
     def __serve_build_asgi_app__(self) -> Any:

@@ -91,7 +91,7 @@ class RowBatcher:
             while parts := self.queue.take(self.budget):
                 start = time.perf_counter()
                 try:
-                    predictions = await loop.run_in_executor(self.pool, self._predictions, [p.rows for p in parts])
+                    predictions = await loop.run_in_executor(self.pool, self.predictions, [p.rows for p in parts])
                 except Exception as error:  # of any type: it goes to the request, and the worker goes on
                     await self._each_alone(parts, error)
                     continue
@@ -113,7 +113,7 @@ class RowBatcher:
             failure = error
             if len(parts) > 1:
                 try:
-                    rows = await asyncio.get_running_loop().run_in_executor(self.pool, self._predictions, [part.rows])
+                    rows = await asyncio.get_running_loop().run_in_executor(self.pool, self.predictions, [part.rows])
                     _deliver([part], rows)
                     continue
                 except Exception as own:
@@ -121,8 +121,11 @@ class RowBatcher:
             if not part.answer.done():
                 part.answer.set_exception(failure)
 
-    def _predictions(self, batches: list[pa.RecordBatch]) -> list[Prediction]:
-        """The predictions for the rows of several parts."""
+    def predictions(self, batches: list[pa.RecordBatch]) -> list[Prediction]:
+        """The predictions for checked rows in several parts, without the queue.
+
+        Raises ModelError if the model returns NaN or infinity.
+        """
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         with self._encoding:
             encoded = self.predictor.encode(rows)

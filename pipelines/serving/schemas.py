@@ -86,8 +86,16 @@ class Health(BaseModel):
     status: str
 
 
+class Refused(BaseModel):
+    """A version that has the alias of the model, and gets no request."""
+
+    version: int
+    reason: str
+
+
 class Model(BaseModel):
     name: str  # in this service
+    source: str  # NAME@ALIAS or NAME@NUMBER; empty for a folder that is not registered
     model: str  # the registered name
     version: int
     kind: str
@@ -96,3 +104,5 @@ class Model(BaseModel):
     max_length: int  # in tokens; longer texts are cut
     # the largest difference of a row's logits alone and beside other rows; 0: its bits are the same in any company
     row_difference: float
+    digest: str  # sha256 of the files that answer; empty for a folder that is not registered
+    refused: Refused | None = None

@@ -2,9 +2,9 @@
 
 import os
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
 from pipelines.serving.row_batcher import RowBatcher
+from pipelines.serving.trial import Trial
 from pipelines.tracking import registry
 
 OF_ENCODERS = (embedding.KIND, fill_mask.KIND)  # kinds of a pretrained encoder, whose rows are texts
@@ -30,26 +31,36 @@ def workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
+class Answered(NamedTuple):
+    """The predictions for the rows of a request, and the model that made all of them."""
+
+    model: "ServedModel"
+    predictions: list[dict[str, Any]]
+
+
 @dataclass(frozen=True)
 class ServedModel:
-    """One version, opened; a request uses the same one from its first check to its answer."""
+    """One version, opened; a request is answered by one of them, whatever is swapped in meanwhile."""
 
     name: str  # its name in the service
     version: registry.Version
     predictor: Predictor
     batcher: RowBatcher
     row_difference: float  # the largest difference of a row's logits alone and in company; 0.0 if exact
+    digest: str = ""  # of the files that it was opened from
+    trial: Trial | None = field(default=None, compare=False)  # of a version that replaced another
 
     @classmethod
-    def open(cls, name: str, version: registry.Version, runtime: str, pool: Executor) -> "ServedModel":
+    def open(cls, name: str, version: registry.Version, folder: Path, runtime: str, pool: Executor) -> "ServedModel":
         """Open `version`, and measure how far a row depends on the rows beside it.
 
         Args:
-            runtime: onnx or torch; by default that of the version's tag.
+            folder: `registry.folder(version, runtime)`.
+            runtime: onnx or torch; by default that of the folder.
             pool: the threads that run the model.
         """
         # many sessions of one thread answer more requests than one session of many threads
-        predictor = Predictor.load(registry.folder(version, runtime), threads=1)
+        predictor = Predictor.load(folder, runtime, threads=1)
         difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2)
         return cls(name, version, predictor, RowBatcher(predictor, pool, workers()), difference)
 
@@ -108,6 +119,21 @@ class ServedModel:
             BusyError: too many requests are waiting.
         """
         return await self.batcher.predict(self.rows(columns), key)
+
+    async def answer(self, columns: dict[str, list[Any]], key: str = "") -> Answered:
+        """The predictions as by `predict`. In its trial a version that fails is helped by the former one."""
+        former = self.trial.former if self.trial else None
+        if not self.trial or not former:
+            return Answered(self, await self.predict(columns, key))
+        self.trial.requests += 1
+        try:
+            return Answered(self, await self.predict(columns, key))
+        except InputError:  # the request is wrong, or there are too many
+            raise
+        except Exception as error:  # of any type, as the runtime's own share no class
+            answered = await former.answer(columns, key)
+            self.trial.count(error)
+            return answered
 
 
 def filler(name: str) -> str:

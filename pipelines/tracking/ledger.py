@@ -86,7 +86,7 @@ def _noted(client: MlflowClient, name: str) -> str:
         return ""
 
 
-def _note(client: MlflowClient, name: str, records: Sequence[Kept]) -> None:
+def note_end(client: MlflowClient, name: str, records: Sequence[Kept]) -> None:
     """Record the end of the ledger in the tag END. With two writers at once it may name an earlier event, validly."""
     with contextlib.suppress(MlflowException):  # the event is entered even if this fails
         client.set_registered_model_tag(name + SUFFIX, END, ledger_events.end(records))
@@ -168,7 +168,7 @@ def append(
     unsure = f"{name}: see `bertline history` for whether {action} of version {version} was recorded"
     with store.explained(unsure):
         now = ledger_events.replay(_onward(client, name, known.kept))
-    _note(client, name, now.kept)
+    note_end(client, name, now.kept)
     if error and not _is_in(now, event):
         raise InputError(f"{unsure}: {store.without_passwords(one_line(error))}")
     if not _counts(now, event):

@@ -26,6 +26,8 @@ class Event:
     reason: str
     verdict: dict[str, Any] = field(default_factory=dict)  # by the gate
     content: dict[str, str] = field(default_factory=dict)  # artifact of the version -> digest of its files
+    # of a note: the id of the event that it belongs to as `event`, and how a service took that event up
+    served: dict[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
         """The event as JSON, as the server stores it."""
@@ -61,6 +63,8 @@ class State:
         damage: a sentence for each event that was changed or removed afterwards.
         champions: the current champion last, and before it the champions that a rollback can return to.
         kept: all events, as the server stores them.
+        notes: what was seen of services after events. A note repeats the `after` of its event, so it never counts,
+            also for readers that know no notes.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -69,6 +73,7 @@ class State:
     damage: tuple[str, ...] = ()
     champions: tuple[int, ...] = ()
     kept: tuple[Kept, ...] = ()
+    notes: tuple[Entry, ...] = ()
 
     @property
     def champion(self) -> int | None:
@@ -82,6 +87,11 @@ class State:
     def content(self, version: int) -> dict[str, str]:
         """The content of the version when it first became champion; empty if no event says so."""
         return next((e.event.content for e in self.entries if e.event.version == version and e.event.content), {})
+
+    def served(self, entry: Entry) -> dict[str, Any]:
+        """The last note on an entry; empty without one."""
+        of_it = (note.event.served for note in reversed(self.notes) if note.event.served.get("event") == entry.event.id)
+        return next(of_it, {})
 
     def at(self, at_ms: int) -> Entry | None:
         """The last entry at or before a time; None if there is none."""
@@ -117,6 +127,7 @@ def replay(records: Sequence[Kept]) -> State:
     entries: dict[int, Entry] = {}
     overtaken: list[Entry] = []
     repeated: list[Entry] = []
+    notes: list[Entry] = []
     ids: set[str] = set()
     damage: list[str] = []
     champions: tuple[int, ...] = ()
@@ -131,6 +142,9 @@ def replay(records: Sequence[Kept]) -> State:
             continue
         before = entries[last].at_ms if entries else 0
         entry = Entry(number, max(at_ms, before), event, digest(text))
+        if event.served:
+            notes.append(entry)
+            continue
         if event.id in ids or event.after < last:
             (repeated if event.id in ids else overtaken).append(entry)
             ids.add(event.id)
@@ -141,7 +155,8 @@ def replay(records: Sequence[Kept]) -> State:
         entries[number] = entry
         champions = _champions(champions, event)
         last = number
-    return State(tuple(entries.values()), tuple(overtaken), tuple(repeated), tuple(damage), champions, tuple(records))
+    counted, lost, again, seen = (tuple(part) for part in (entries.values(), overtaken, repeated, notes))
+    return State(counted, lost, again, tuple(damage), champions, tuple(records), seen)
 
 
 def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:

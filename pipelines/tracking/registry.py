@@ -22,6 +22,7 @@ from pipelines.tracking.ledger import CHAMPION
 
 MLMODEL = "MLmodel"  # MLflow's description of a version
 PROFILE = "profile"  # the artifact that drift is measured against
+SMOKE = "smoke"  # the artifact with rows and the answers that the version gave them
 PAGE = 1000  # versions in one request
 CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
@@ -53,6 +54,7 @@ def register(
     tags: dict[str, str],
     exported: Path | None = None,
     profile: Path | None = None,
+    smoke: Path | None = None,
 ) -> Version:
     """Register the model folder as a version of `name`, unless it is one already, and set the alias challenger to it.
 
@@ -63,25 +65,23 @@ def register(
         code: the file that MLflow runs to open the model (models from code); its package is stored with the version.
         kind: the kind of the model's rows; `example` is one of them.
         tags: provenance. Versions with the same md5s are the same model.
-        profile: the file that drift is measured against: training texts and predictions.
+        profile, smoke: the files that drift is measured against, and with rows and the version's answers to them.
     """
     client = store.connect()
     tags = {RUNTIME: "onnx" if exported else "torch"} | tags
     model = {
         "python_model": str(code),
         "code_paths": [str(code.parents[1])],
-        "artifacts": _artifacts(folder, exported, profile),
+        "artifacts": _artifacts(folder, exported, profile, smoke),
         "signature": pyfunc.signature(kind),
         "input_example": [example],
         "pip_requirements": _requirements(tags[RUNTIME]),
         "model_config": {RUNTIME: tags[RUNTIME]},
     }
     with store.explained(f"{name}: no version is registered"):
-        number = _equal(client, name, tags)
-        if number is None:
-            number = _first(client, name, tags, _log(client, name, tags, **model))
-        else:
+        if number := _equal(client, name, tags):
             say(f"{name}: this model is already registered, as version {number}")
+        number = number or _first(client, name, tags, _log(client, name, tags, **model))
         client.set_registered_model_alias(name, CHALLENGER, str(number))
         return _version(client, name, number)
 
@@ -112,8 +112,8 @@ def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
     return min((int(version.version) for version in same), default=None)
 
 
-def _artifacts(folder: Path, exported: Path | None, profile: Path | None) -> dict[str, str]:
-    folders = {pyfunc.FOLDERS["torch"]: folder, pyfunc.FOLDERS["onnx"]: exported, PROFILE: profile}
+def _artifacts(folder: Path, exported: Path | None, profile: Path | None, smoke: Path | None) -> dict[str, str]:
+    folders = {pyfunc.FOLDERS["torch"]: folder, pyfunc.FOLDERS["onnx"]: exported, PROFILE: profile, SMOKE: smoke}
     return {name: str(place) for name, place in folders.items() if place}
 
 
@@ -243,6 +243,12 @@ def profile(version: Version) -> Path:
     if not path:
         raise InputError(f"{version} has no profile to measure drift against; `bertline retrain` registers it with one")
     return _fetch_as_promoted(version, PROFILE, path)
+
+
+def smoke(version: Version) -> Path | None:
+    """The file with the answers that `version` gave to a few rows; None for a version that was registered without."""
+    path = _logged(version).get(SMOKE)
+    return _fetch_as_promoted(version, SMOKE, path) if path else None
 
 
 def _logged(version: Version) -> dict[str, str]:

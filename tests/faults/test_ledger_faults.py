@@ -13,6 +13,7 @@ import mlflow
 import pytest
 
 from flows import promote as flow
+from flows.rollback import rollback
 from pipelines.tracking import ledger, registry, store
 from tests.support import ledgers, postgres, servers, stores, tiny
 from tests.support.forked import FORKS
@@ -126,7 +127,7 @@ def act(action: str, seed: int) -> None:
     if action == "promote":
         assert flow.promote.fn("m", 1 + champion % 4, reason="a test").promoted
     else:
-        flow.rollback("m", to=OPENED[champion == OPENED[0]], reason="a test")
+        rollback("m", to=OPENED[champion == OPENED[0]], reason="a test")
 
 
 def register_champions() -> None:

@@ -11,6 +11,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from flows import promote as flow
+from flows.rollback import rollback
 from pipelines.core.errors import InputError
 from pipelines.lifecycle import history, promotion
 from pipelines.tracking import ledger, registry, store, version_tags
@@ -43,7 +44,7 @@ def test_a_deleted_champion_does_not_block_promotion(client: MlflowClient, capsy
     promote(1)
     client.delete_model_version("m", "1")
     with pytest.raises(InputError, match="no champion before version 1 to roll back to"):
-        flow.rollback("m")
+        rollback("m")
     outcome = flow.promote.fn("m", 2)
     assert "m: version 1 is the champion in the ledger, but it was deleted" in capsys.readouterr().err
     sentence = "version 1, the champion, was deleted: no rule compares the challenger with it"
@@ -57,13 +58,13 @@ def test_a_rollback_skips_deleted_versions(client: MlflowClient, capsys: pytest.
     promote(1, 2, 3)
     for gone in ("2", "3"):
         client.delete_model_version("m", gone)
-    assert flow.rollback("m").version == 1
+    assert rollback("m").version == 1
     assert "m: version 2 was champion before, but it was deleted" in capsys.readouterr().err
     assert ledgers.require_order(4).champions == (1,)
     promote(4, 1)
     client.delete_model_version("m", "4")
     with pytest.raises(InputError, match="no champion before version 1 to roll back to"):
-        flow.rollback("m")
+        rollback("m")
     assert "version 1 was champion before, but it was deleted" not in capsys.readouterr().err
 
 
@@ -75,9 +76,9 @@ def test_reading_the_ledger_repairs_the_alias_and_reports_it(
     client.set_registered_model_alias("m", "champion", "3")
     if look == "rollback to the champion":
         with pytest.raises(InputError, match="version 2 is the champion already"):
-            flow.rollback("m", to=2)
+            rollback("m", to=2)
     elif look == "rollback":
-        flow.rollback("m")
+        rollback("m")
     else:
         history.champion_at("m", "2999-01-01") if look == "history at" else history.history("m")
     assert "m: version 3 had the alias champion, but the ledger says version 2; corrected the alias" in (

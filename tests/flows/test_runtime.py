@@ -22,7 +22,8 @@ from pipelines.inference.runtimes import Onnx, Torch
 from pipelines.lifecycle import registration
 from pipelines.measurement import interleaved
 from pipelines.scoring import batch_scoring
-from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
 from tests.support.places import CODE

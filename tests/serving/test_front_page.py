@@ -10,7 +10,8 @@ import pytest
 from pipelines.core.task import Task
 from pipelines.inference.fill_mask import MaskFiller
 from pipelines.inference.predictor import Predictor
-from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.model_sources import Source
 from tests.support import compressed, kinds, served, tiny
 from tests.support.browser import Tab
 

@@ -17,8 +17,9 @@ from pipelines.inference import runtimes
 from pipelines.inference.embedding import Embedder, unit
 from pipelines.inference.fill_mask import MaskFiller
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import catalogue
-from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving import model_sources
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.model_sources import Source
 from tests.support import compressed, kinds, raw_http, served, tiny
 
 pytestmark = pytest.mark.slow
@@ -225,9 +226,9 @@ def test_an_unknown_name_is_404(place: Place) -> None:
 def test_folders_are_served_by_name(place: Place) -> None:
     assert Source.parse("mini=a/b=c") == Source("mini", folder=Path("a/b=c"))
     assert Source.parse(str(Source.parse("mini=encoders"))) == Source("mini", folder=Path("encoders").resolve())
-    assert list(catalogue.sources(["a=x", "b@3", "a=x"])) == ["a", "b@3"]
+    assert list(model_sources.sources(["a=x", "b@3", "a=x"])) == ["a", "b@3"]
     with pytest.raises(UsageError, match="another model has the name a"):
-        catalogue.sources(["a=x", "a=y"])
+        model_sources.sources(["a=x", "a=y"])
     with pytest.raises(UsageError, match="a name has letters"):
         Source.parse("a/b=x")
     models, source = Catalogue(), Source("a", folder=place.folders["encoder"])

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.inference.embedding import Embedder
-from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.model_sources import Source
 from tests.support import raw_http, served, tiny
 
 TEXTS = ["私は犬が好き。", "", "映画の公開日が決定、監督が語る" * 20]

@@ -26,7 +26,7 @@ from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import batch_scoring
 from pipelines.serving import bodies, catalogue, docs_page
-from pipelines.serving.catalogue import Source
+from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry, store
 from tests.support import forked, servers, tiny
 from tests.support.champion import TEXTS

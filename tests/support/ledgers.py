@@ -63,7 +63,7 @@ def require_order(entries: int | None = None, settled: bool = True) -> ledger.St
     state = ledger.read("m")
     assert not state.damage
     assert entries is None or len(state.entries) == entries
-    numbers = sorted(entry.number for entry in (*state.entries, *state.overtaken, *state.repeated))
+    numbers = sorted(entry.number for entry in (*state.entries, *state.overtaken, *state.repeated, *state.notes))
     assert numbers == list(range(1, len(numbers) + 1))
     champion = None
     for entry in state.entries:

@@ -1,4 +1,4 @@
-"""Add, replace and remove models while the service runs, with a key of the scope admin."""
+"""Add, replace, refresh and remove models while the service runs, with a key of the scope admin."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,8 @@ from starlette.requests import Request
 from pipelines.core.errors import InputError
 from pipelines.serving import request_bodies, schemas
 from pipelines.serving.answering import respond
-from pipelines.serving.catalogue import NAME, Catalogue, Source
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.model_sources import NAME, Source
 from pipelines.serving.protocols import plain
 
 JSON = plain.JSON
@@ -50,7 +51,18 @@ def routes(catalogue: Catalogue) -> APIRouter:
         """Stop serving a model; requests that it has begun are answered."""
         return await respond(_delete(catalogue, name), plain.detail)
 
+    @router.post("/models/{name}/refresh", response_model=schemas.Model, responses=RESPONSES)
+    async def refresh(name: str) -> Any:
+        """Look at the model's alias now; `refused` says why the version that has it gets no request."""
+        return await respond(_refresh(catalogue, name), plain.detail)
+
     return router
+
+
+async def _refresh(catalogue: Catalogue, name: str) -> schemas.Model:
+    catalogue[name]  # an unknown name is reported
+    await asyncio.to_thread(catalogue.follow, name)
+    return plain.described(catalogue[name], catalogue)
 
 
 async def _put(catalogue: Catalogue, name: str, request: Request) -> schemas.Model:
@@ -63,7 +75,7 @@ async def _put(catalogue: Catalogue, name: str, request: Request) -> schemas.Mod
     if "=" in body.source:
         raise InputError("source: a registered model is expected; folders are named when the service starts")
     await asyncio.to_thread(catalogue.add, name, Source.parse(body.source, body.runtime))
-    return plain.described(catalogue[name])
+    return plain.described(catalogue[name], catalogue)
 
 
 async def _delete(catalogue: Catalogue, name: str) -> Response:

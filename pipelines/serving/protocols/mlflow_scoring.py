@@ -160,7 +160,9 @@ async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response
         sentence = f"the Content-Type must be {JSON}, {CSV} or {PARQUET}, and a charset utf-8"
         return Response(orjson.dumps(problem(Problem(UNSUPPORTED, sentence, {}))), UNSUPPORTED, media_type=JSON)
     frames.check(columns, kind)
-    rows = await answering.predictions(request, model, columns) if any(columns.values()) else []
+    rows: list[dict[str, Any]] = []
+    if any(columns.values()):
+        model, rows = await answering.predictions(request, model, columns)
     for row in rows:
         scores = row.pop("scores", None)
         if scores and with_scores:  # a column for each label, as the pyfunc returns them

@@ -47,7 +47,7 @@ def routes(catalogue: Catalogue) -> APIRouter:
     @router.get("/models")
     async def models() -> list[schemas.Model]:
         """The served models; the first one answers requests without a name."""
-        return [described(model) for model in catalogue]
+        return [described(model, catalogue) for model in catalogue]
 
     @router.get("/models/{name}", responses=DESCRIBED, response_model=schemas.Model)
     async def model(name: str) -> Any:
@@ -57,7 +57,7 @@ def routes(catalogue: Catalogue) -> APIRouter:
     @router.get("/model", responses=DESCRIBED)
     async def first() -> schemas.Model:
         """The first model."""
-        return described(catalogue.first())
+        return described(catalogue.first(), catalogue)
 
     @router.post("/predict/{name}", response_model=schemas.Answer, responses=PROBLEM, openapi_extra=BODY)
     async def predict(name: str, request: Request) -> Any:
@@ -72,9 +72,11 @@ def routes(catalogue: Catalogue) -> APIRouter:
     return router
 
 
-def described(model: ServedModel) -> schemas.Model:
+def described(model: ServedModel, catalogue: Catalogue) -> schemas.Model:
+    refused = catalogue.refused(model.name)
     return schemas.Model(
         name=model.name,
+        source=catalogue.source(model.name),
         model=model.version.name,
         version=model.version.version,
         kind=model.task.kind,
@@ -82,17 +84,19 @@ def described(model: ServedModel) -> schemas.Model:
         labels=list(model.task.labels),
         max_length=model.predictor.max_length,
         row_difference=model.row_difference,
+        digest=model.digest,
+        refused=schemas.Refused(version=refused.version, reason=refused.reason) if refused else None,
     )
 
 
 async def _described(catalogue: Catalogue, name: str) -> schemas.Model:
-    return described(catalogue[name])
+    return described(catalogue[name], catalogue)
 
 
 async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response:
     model = catalogue[name] if name else catalogue.first()
     sent = parsed(await request.body())
-    predictions = await answering.predictions(request, model, columns(sent.rows, model.inputs))
+    model, predictions = await answering.predictions(request, model, columns(sent.rows, model.inputs))
     with_scores = sent.scores
     for row in predictions:
         scores = row.pop("scores", None)

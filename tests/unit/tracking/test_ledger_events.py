@@ -128,3 +128,26 @@ def test_the_content_of_a_version_is_that_of_its_first_event() -> None:
         rows.append(Kept(number, number, first_event.text()))
     assert ledger_events.replay(rows).content(1) == {"model": "a"}
     assert ledger_events.replay(rows).content(2) == {}
+
+
+def test_a_note_changes_neither_the_champion_nor_the_order() -> None:
+    rows = written(1, 2)
+    before = ledger_events.replay(rows)
+    about = before.entries[-1].event
+    note = replace(about, id="a note", served={"event": about.id, "summary": "seen"})
+    rows.append(Kept(3, 3000, note.text()))
+    noted = ledger_events.replay(rows)
+    assert (noted.champions, noted.last, noted.entries, noted.damage) == (
+        before.champions,
+        before.last,
+        before.entries,
+        (),
+    )
+    assert noted.served(noted.entries[-1])["summary"] == "seen"
+    assert noted.served(noted.entries[0]) == {}
+    rows.append(Kept(4, 4000, event(before, 3).text()))  # of a writer who had not read the note
+    assert ledger_events.replay(rows).champions == (1, 2, 3)
+    # readers that know no notes leave the key out
+    unknown = {name: value for name, value in json.loads(note.text()).items() if name != "served"}
+    old = ledger_events.replay([*rows[:2], Kept(3, 3000, json.dumps(unknown))])
+    assert (old.champions, len(old.overtaken), old.damage) == (before.champions, 1, ())
