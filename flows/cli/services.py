@@ -21,6 +21,7 @@ def serve(
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",
     keys: Annotated[Path | None, typer.Option(help="a file of API keys, or BERTLINE_KEYS holds them")] = None,
     without_keys: Annotated[bool, typer.Option("--open", help="answer other machines without a key")] = False,
+    log_format: Annotated[str, typer.Option(help="a line a request on stderr: json, text, off")] = "",
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
@@ -32,7 +33,8 @@ def serve(
     service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
     known = http_service.keys_for(host, keys, without_keys)
     hosts = () if known.keys or without_keys else http_service.LOOPBACK
-    with service(sources, host, port, known, hosts) as address:
+    settings = http_service.Settings(host, port, known, hosts, http_service.log_format(log_format))
+    with service(sources, settings) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         for name in sources:
             print(f"{name} answers at {address}/predict/{name}", flush=True)
