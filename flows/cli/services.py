@@ -32,6 +32,7 @@ def serve(
     without_keys: Annotated[bool, typer.Option("--open", help="answer other machines without a key")] = False,
     slowdown: Annotated[float, typer.Option("--max-slowdown", min=0, help=SLOWDOWN)] = 5.0,
     model_mb: Annotated[float, typer.Option("--max-model-mb", min=0, help=MODEL_MB)] = 0.0,
+    log_format: Annotated[str, typer.Option(help="a line a request on stderr: json, text, off")] = "",
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
@@ -44,7 +45,9 @@ def serve(
     service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
     known = http_service.keys_for(host, keys, without_keys)
     hosts = () if known.keys or without_keys else http_service.LOOPBACK
-    with service(sources, host, port, known, hosts, Conditions(slowdown, model_mb)) as address:
+    conditions = Conditions(slowdown, model_mb)
+    settings = http_service.Settings(host, port, known, hosts, http_service.log_format(log_format), conditions)
+    with service(sources, settings) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         for name in sources:
             print(f"{name} answers at {address}/predict/{name}", flush=True)

@@ -3,19 +3,21 @@
 import json
 import os
 import socket
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.serving import request_log
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certification import Conditions
@@ -23,42 +25,37 @@ from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
 
 VARIABLE = "BERTLINE_KEYS"  # lines as of a file of keys, or with a semicolon between them
+LOG_VARIABLE = "BERTLINE_LOG_FORMAT"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BACKLOG = 2048  # connections that wait to be accepted
 DRAIN_SECONDS = 20  # for requests in flight when the service stops
 
 
+@dataclass(frozen=True)
+class Settings:
+    """The address of a service, who may ask it, and what it writes about requests."""
+
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 takes a free port
+    keys: Keys = field(default_factory=Keys)  # that requests need
+    hosts: tuple[str, ...] = ()  # the only names in a Host header that are answered; by default all
+    log_format: str = request_log.OFF
+    conditions: Conditions = field(default_factory=Conditions)  # for versions that replace others
+
+
 @contextmanager
-def serving(
-    sources: dict[str, Source],
-    host: str = "127.0.0.1",
-    port: int = 0,
-    keys: Keys | None = None,
-    hosts: tuple[str, ...] = (),
-    conditions: Conditions | None = None,
-) -> Iterator[str]:
+def serving(sources: dict[str, Source], settings: Settings | None = None) -> Iterator[str]:
     """Serve models from this process; yields the service's address, and ends after the requests in flight.
 
-    Args:
-        port: 0 takes a free port.
-        keys: the API keys that requests need; none by default.
-        hosts: the only names in a Host header that are answered; by default all.
-        conditions: limits of versions that replace others.
-
     Raises:
-        InputError: a model cannot be opened, or nothing can listen at `host` and `port`.
+        InputError: a model cannot be opened, or nothing can listen at the address.
     """
-    listener, catalogue = _listener(host, port), Catalogue(conditions=conditions)
+    settings = settings or Settings()
+    host, catalogue = settings.host, Catalogue(conditions=settings.conditions)
+    listener = _listener(host, settings.port)
     with closing(listener), closing(catalogue):
         catalogue.serve(sources)
-        config = uvicorn.Config(
-            application(catalogue, keys, hosts),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-        )
-        server = uvicorn.Server(config)
+        server = http_server(application(catalogue, settings.keys, settings.hosts, settings.log_format))
         # in a thread, as uvicorn in the main thread takes over the signals
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
         thread.start()
@@ -69,30 +66,53 @@ def serving(
             thread.join()
 
 
+def http_server(app: Any, **more: Any) -> uvicorn.Server:
+    """A server for an application; `more` are options of uvicorn."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        **more,
+    )
+    return uvicorn.Server(config)
+
+
 @contextmanager
-def serving_in_ray(
-    sources: dict[str, Source],
-    host: str = "127.0.0.1",
-    port: int = 0,
-    keys: Keys | None = None,
-    hosts: tuple[str, ...] = (),
-    conditions: Conditions | None = None,
-) -> Iterator[str]:
+def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None) -> Iterator[str]:
     """Serve models from replicas in Ray Serve; yields the proxy's address, and stops everything that it started."""
     from pipelines.serving import deployment  # Ray takes seconds to import
 
+    settings = settings or Settings()
     for source in sources.values():
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
-    require_free(host, port)
-    with deployment.started(host, port or free_port(host)) as address:
-        config = {name: str(source) for name, source in sources.items()}
-        limits = asdict(conditions or Conditions())
+    require_free(settings.host, settings.port)
+    with deployment.started(settings.host, settings.port or free_port(settings.host)) as address:
+        models = {name: str(source) for name, source in sources.items()}
         runtime = next(iter(sources.values())).runtime
-        deployment.run({"models": config, "runtime": runtime, **limits}, keys or Keys(), hosts)
+        config = {"models": models, "runtime": runtime, **asdict(settings.conditions)}
+        deployment.run(config, settings.keys, settings.hosts, settings.log_format)
         try:
             yield address
         finally:
             deployment.drain()
+
+
+def log_format(chosen: str = "") -> str:
+    """The format of the lines of requests: the chosen one, else that of BERTLINE_LOG_FORMAT.
+
+    By default lines are text on a terminal and JSON elsewhere; with --quiet there are none. Raises UsageError.
+    """
+    name = chosen or os.environ.get(LOG_VARIABLE, "")
+    if not name:
+        if os.environ.get("BERTLINE_QUIET"):
+            return request_log.OFF
+        return request_log.TEXT if sys.stderr.isatty() else request_log.JSON
+    if name not in request_log.FORMATS:
+        place = "--log-format" if chosen else LOG_VARIABLE
+        raise UsageError(f"{place}: {choices('format', name, request_log.FORMATS)}")
+    return name
 
 
 def keys_for(host: str, path: Path | None, without: bool) -> Keys:

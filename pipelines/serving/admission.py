@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core.errors import InputError
+from pipelines.serving import request_work
+from pipelines.serving.request_work import Work
 
 WAIT_SECONDS = 5.0  # a request is refused if the requests before it need longer than this
 
@@ -32,6 +34,7 @@ class Part:
     rows: pa.RecordBatch = field(compare=False)
     cost: int = field(compare=False)  # see row_batcher.costs
     answer: Future[list[dict[str, object]]] = field(compare=False)  # one prediction for each row
+    work: Work | None = field(compare=False, default=None)  # of its request, for the log
 
 
 class FairQueue:
@@ -62,8 +65,10 @@ class FairQueue:
     def put(self, rows: list[pa.RecordBatch], costs: list[int], answers: list[Future[Any]], key: str = "") -> None:
         """Add the parts of one request."""
         tag = max(self._now, self._ends.get(key, 0.0)) if key else self._now
+        if work := request_work.current():
+            work.wait()
         for batch, cost, answer in zip(rows, costs, answers, strict=True):
-            heapq.heappush(self._parts, Part(tag, next(self._numbers), batch, cost, answer))
+            heapq.heappush(self._parts, Part(tag, next(self._numbers), batch, cost, answer, work))
             tag += cost
             self.waiting += cost
         if key:

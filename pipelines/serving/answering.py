@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipelines.core.errors import InputError
-from pipelines.serving import problems
+from pipelines.serving import problems, request_work
 from pipelines.serving.problems import ClientGoneError, Problem
 from pipelines.serving.served_model import Answered, ServedModel
 
@@ -37,6 +37,8 @@ async def predictions(request: Request, model: ServedModel, columns: dict[str, l
     Raises what `ServedModel.predict` does, TimeoutError after the deadline, and ClientGoneError.
     """
     seconds = deadline(request)
+    rows = max(map(len, columns.values()), default=0)
+    request_work.note(model.name, model.version.version, rows)
     work = asyncio.ensure_future(model.answer(columns, key=request.scope.get("state", {}).get("key", "")))
     gone = asyncio.ensure_future(_disconnected(request))
     try:

@@ -15,6 +15,7 @@ from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.hosts import RequireHost
 from pipelines.serving.keys import Keys, RequireKey
 from pipelines.serving.refusals import Refusals
+from pipelines.serving.request_log import OFF, Logged
 from pipelines.serving.request_metrics import Counted, Metrics
 
 PROTOCOLS = "pipelines.serving.protocols"
@@ -22,12 +23,15 @@ UNUSED = "HTTPValidationError"  # FastAPI's own, which no route answers with, as
 REFERENCE = "#/components/schemas/{model}"
 
 
-def application(catalogue: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = ()) -> FastAPI:
+def application(
+    catalogue: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = (), log_format: str = OFF
+) -> FastAPI:
     """The application that answers with the models of `catalogue`.
 
     Args:
         keys: the API keys that requests need; none by default.
         hosts: the only names in a Host header that are answered; by default all.
+        log_format: of the lines of requests on standard error (`request_log.FORMATS`).
     """
     metrics = Metrics(catalogue)
     # FastAPI's own pages load scripts from another host
@@ -40,6 +44,7 @@ def application(catalogue: Catalogue, keys: Keys | None = None, hosts: tuple[str
     api.add_middleware(RequireKey, keys=keys or Keys(), refusals=refusals)
     api.add_middleware(RequireHost, names=hosts, refusals=refusals)
     api.add_middleware(Counted, metrics=metrics)
+    api.add_middleware(Logged, form=log_format)
     api.include_router(metrics.routes())
     # routes of their own are matched faster than included routers, and the first ones fastest
     routes = [route for protocol in protocols for route in protocol.routes(catalogue).routes]

@@ -67,10 +67,10 @@ def drain() -> None:
     serve.delete(NAME)
 
 
-def run(config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = ()) -> None:
+def run(config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = (), log_format: str = "off") -> None:
     """Run `pipelines.serving.ray_service` on the Serve that `started` has started."""
     from ray import serve
 
     from pipelines.serving.ray_service import deployed
 
-    serve.run(deployed(config, keys, hosts), name=NAME, route_prefix="/")
+    serve.run(deployed(config, keys, hosts, log_format), name=NAME, route_prefix="/")

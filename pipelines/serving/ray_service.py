@@ -6,12 +6,13 @@ from typing import Any
 
 from ray import serve
 
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import UsageError, choices
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certification import Conditions
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
+from pipelines.serving.request_log import FORMATS, OFF
 from pipelines.tracking import registry
 
 CONNECTIONS = 256  # requests that Ray Serve sends to a replica at a time; slow bodies hold one each
@@ -23,8 +24,8 @@ DRAIN_SECONDS = 20  # for requests in flight when the service stops
 class Service:
     """A replica. It replaces its models when their aliases move, or when the config changes."""
 
-    def __init__(self, keys: Keys, hosts: tuple[str, ...]) -> None:
-        self.catalogue, self.keys, self.hosts = Catalogue(changeable=False), keys, hosts
+    def __init__(self, keys: Keys, hosts: tuple[str, ...], log_format: str = OFF) -> None:
+        self.catalogue, self.keys, self.hosts, self.log_format = Catalogue(changeable=False), keys, hosts, log_format
 
     def reconfigure(self, config: dict[str, Any]) -> None:
         """Open the models that `config` names, and start to follow their aliases.
@@ -39,7 +40,7 @@ class Service:
         self.catalogue.serve(sources(config))
 
     def __serve_build_asgi_app__(self) -> Any:
-        return application(self.catalogue, self.keys, self.hosts)
+        return application(self.catalogue, self.keys, self.hosts, self.log_format)
 
 
 def sources(config: dict[str, Any]) -> dict[str, Source]:
@@ -55,15 +56,20 @@ def app(arguments: dict[str, Any]) -> serve.Application:
 
     Args:
         arguments: as for `Service.reconfigure`; and `keys`, a file of API keys on the machines of the replicas, or
-            `open: true` to answer everybody who reaches the port.
+            `open: true` to answer everybody who reaches the port; and optionally `log_format`: json, text or off.
     """
     config = dict(arguments)
     path, without = config.pop("keys", ""), config.pop("open", False)
+    log_format = config.pop("log_format", OFF)
+    if log_format not in FORMATS:
+        raise UsageError(f"args: {choices('log_format', log_format, FORMATS)}")
     if not (path or without):
         raise UsageError("args: no keys; name a file of API keys, or write `open: true` to answer everybody")
-    return deployed(config, Keys.read(Path(path)) if path else Keys())
+    return deployed(config, Keys.read(Path(path)) if path else Keys(), log_format=log_format)
 
 
-def deployed(config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = ()) -> serve.Application:
+def deployed(
+    config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = (), log_format: str = OFF
+) -> serve.Application:
     """The application with the models of `config` (`Service.reconfigure`), these keys and names of hosts."""
-    return Service.options(user_config=config).bind(keys, hosts)  # type: ignore[attr-defined]
+    return Service.options(user_config=config).bind(keys, hosts, log_format)  # type: ignore[attr-defined]

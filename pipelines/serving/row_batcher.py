@@ -5,6 +5,7 @@ import threading
 import time
 from concurrent.futures import Executor
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.core.errors import InputError
@@ -91,11 +92,12 @@ class RowBatcher:
             while parts := self.queue.take(self.budget):
                 start = time.perf_counter()
                 try:
-                    predictions = await loop.run_in_executor(self.pool, self.predictions, [p.rows for p in parts])
+                    predictions, tokens = await loop.run_in_executor(self.pool, self._of_parts, parts)
                 except Exception as error:  # of any type: it goes to the request, and the worker goes on
                     await self._each_alone(parts, error)
                     continue
                 self._count(parts, time.perf_counter() - start)
+                _note(parts, tokens, start)
                 _deliver(parts, predictions)
         finally:
             self._idle += 1
@@ -113,7 +115,9 @@ class RowBatcher:
             failure = error
             if len(parts) > 1:
                 try:
-                    rows = await asyncio.get_running_loop().run_in_executor(self.pool, self.predictions, [part.rows])
+                    start, loop = time.perf_counter(), asyncio.get_running_loop()
+                    rows, tokens = await loop.run_in_executor(self.pool, self._of_parts, [part])
+                    _note([part], tokens, start)
                     _deliver([part], rows)
                     continue
                 except Exception as own:
@@ -126,6 +130,15 @@ class RowBatcher:
 
         Raises ModelError if the model returns NaN or infinity.
         """
+        return self._predicted(batches)[0]
+
+    def _of_parts(self, parts: list[Part]) -> tuple[list[Prediction], list[int]]:
+        """The predictions for the rows of several parts, and the tokens of each part."""
+        predictions, encoded = self._predicted([part.rows for part in parts])
+        return predictions, _tokens(parts, encoded)
+
+    def _predicted(self, batches: list[pa.RecordBatch]) -> tuple[list[Prediction], pa.RecordBatch]:
+        """The predictions for rows in several parts, and their sequences."""
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         with self._encoding:
             encoded = self.predictor.encode(rows)
@@ -133,7 +146,7 @@ class RowBatcher:
             (outputs,) = self.predictor.forward([encoded])
         except InputError as error:  # its weights are damaged, which is no fault of the request
             raise ModelError(str(error)) from error
-        return self.predictor.decode(rows, encoded, outputs).to_pylist()
+        return self.predictor.decode(rows, encoded, outputs).to_pylist(), encoded
 
     def _timed(self, count: int) -> tuple[int, float]:
         """The cost of `count` rows of a typical length, and the seconds of a batch of them; also warms the model up."""
@@ -169,6 +182,27 @@ def costs(rows: pa.RecordBatch, predictor: Predictor) -> list[int]:
             for text in value if isinstance(value, list) else [value]:
                 totals[number] += min(len(text), longest) + len(text) // ENCODED + SEQUENCE
     return totals
+
+
+def _tokens(parts: list[Part], encoded: pa.RecordBatch) -> list[int]:
+    """The tokens of each part; none are counted if no request asks for them."""
+    if not any(part.work for part in parts):
+        return []
+    ids = encoded.column("input_ids")
+    if len(parts) == 1:
+        return [len(ids.flatten().flatten() if pa.types.is_list(ids.type.value_type) else ids.flatten())]
+    ends = np.cumsum([part.rows.num_rows for part in parts])
+    part_of = np.searchsorted(ends, np.array(encoded.column("id").to_pylist(), np.int64), side="right")
+    lengths = [sum(map(len, each)) if each and isinstance(each[0], list) else len(each) for each in ids.to_pylist()]
+    return np.bincount(part_of, lengths, len(parts)).astype(int).tolist()
+
+
+def _note(parts: list[Part], tokens: list[int], began: float) -> None:
+    """Note a batch in the records of its requests."""
+    ended = time.perf_counter()
+    for part, count in zip(parts, tokens, strict=False):  # no counts if there are no records
+        if part.work:
+            part.work.run(count, began, ended)
 
 
 def _deliver(parts: list[Part], predictions: list[Prediction]) -> None:

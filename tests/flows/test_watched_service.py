@@ -45,7 +45,7 @@ def test_the_ledger_keeps_what_was_seen_of_the_service(
     good, wrong, unseen = (made.upload(kind) for kind in ("good", "wrong", "good"))
     monkeypatch.setattr(service_watch, "AFTER_SECONDS", 0.3)
     monkeypatch.setenv("BERTLINE_SERVICE_KEY", ADMIN)
-    with serving({"it": Source("tiny")}, keys=KEYS) as address:
+    with serving({"it": Source("tiny")}, Settings(keys=KEYS)) as address:
         flow.promote.fn("tiny", good, service=address)
         seen = last()
         assert (seen["seen"], seen["failures"], seen["former"], seen["rows"]) == (True, 0, 1, len(poisoned.SMOKE))

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.local.http_service import ask, free_port, serving, serving_in_ray, wait_for
+from flows.local.http_service import Settings, ask, free_port, serving, serving_in_ray, wait_for
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import batch_scoring
@@ -74,7 +74,7 @@ def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> Non
         pass
     for host, port in (("127.0.0.1", 70_000), ("192.0.2.77", 8000)):
         said = f"{host}:{port}: no service can listen there"
-        with pytest.raises(InputError, match=said), serving({"t": Source("tiny")}, host, port):
+        with pytest.raises(InputError, match=said), serving({"t": Source("tiny")}, Settings(host, port)):
             pass
 
 
@@ -86,7 +86,7 @@ def test_sigterm_lets_requests_be_answered_and_ends_all(
     (checkout / "params.yaml").write_text(tiny.PARAMS)
     rows = [{"text": "映画の公開日が決定、監督が語る" * 100}] * 60
     port = free_port()
-    with forked.started("flows.cli", "serve", "tiny", "--port", str(port), *more) as process:
+    with forked.started("flows.cli", "serve", "tiny", "--port", str(port), "--log-format", "off", *more) as process:
         process.until(lambda: "Ctrl-C" in process.printed())
         family = psutil.Process(process.pid).children(recursive=True)
         with ThreadPoolExecutor(4) as pool:

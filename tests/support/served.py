@@ -7,9 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
-
-from flows.local.http_service import free_port
+from flows.local.http_service import free_port, http_server
 from pipelines.inference.predictor import Predictor
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
@@ -38,12 +36,12 @@ def of_predictors(models: Mapping[registry.Version, Predictor]) -> Catalogue:
 
 
 @contextmanager
-def serving(models: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = ()) -> Iterator[str]:
+def serving(
+    models: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = (), log_format: str = "off"
+) -> Iterator[str]:
     """The address of the service with these models, until the block ends."""
     port = free_port()
-    server = uvicorn.Server(
-        uvicorn.Config(application(models, keys, hosts), port=port, log_level="warning", access_log=False)
-    )
+    server = http_server(application(models, keys, hosts, log_format), port=port)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
