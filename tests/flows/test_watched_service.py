@@ -8,7 +8,7 @@ import mlflow
 import pytest
 
 from flows import promote as flow
-from flows.local.http_service import free_port, serving
+from flows.local.http_service import Settings, free_port, serving
 from flows.local.watched_service import watched
 from flows.rollback import rollback
 from pipelines.core.errors import UsageError
