@@ -174,7 +174,8 @@ class Catalogue:
         if source.folder:
             models = ServedModel.open_folder(name, source.folder, source.runtime, self._pool)
         else:
-            models = [self._certified(name, version, source.runtime, current)]
+            former = current if current and current.version.name == version.name else None
+            models = [self._certified(name, version, source.runtime, former)]
         say(
             f"{version} opened in {time.monotonic() - start:.1f} s as {', '.join(model.name for model in models)}; "
             f"a row's outputs differ by {models[0].row_difference:.1g} beside other rows"
@@ -184,7 +185,10 @@ class Catalogue:
     def _certified(
         self, name: str, version: registry.Version, runtime: str, current: ServedModel | None
     ) -> ServedModel:
-        """Open a version that may answer, on trial if it replaces another. Raises InputError, and notes the reason."""
+        """Open a version that may answer, on trial if it replaces `current`, another version of the same model.
+
+        Raises InputError, and notes the reason.
+        """
         folder, digest = Path(), ""
         try:
             self._refusals.require_new(version, runtime)
@@ -202,7 +206,8 @@ class Catalogue:
             self._refusals.add(version, runtime, folder, digest, RefusedError(f"it {cause}"))
             self._go_back(name, trial, version, cause)
 
-        former = replace(current, trial=None) if current else None
+        helps = current and (current.task.kind, current.inputs) == (model.task.kind, model.inputs)
+        former = replace(current, trial=None) if current and helps else None
         return replace(model, digest=digest, trial=Trial(former, go_back) if former else None)
 
     def _go_back(self, name: str, trial: Trial, version: registry.Version, cause: str) -> None:

@@ -19,7 +19,9 @@ from pipelines.serving.row_batcher import ModelError
 from pipelines.serving.served_model import ServedModel
 from pipelines.tracking import registry
 
-ROUNDS = 5  # of the comparison of speed; the least time of each version counts, as the machine has other work
+# rounds of the comparison of speed; the least time of each version counts, as the machine has other work
+ROUNDS = 5  # at least
+MOST_ROUNDS, MOST_SECONDS = 20, 5.0  # for a version that seems too slow
 NEEDED = 2.0  # bytes of memory to open a version, for each byte of its files
 CGROUP = Path("/sys/fs/cgroup")
 MB = 1_000_000
@@ -121,22 +123,32 @@ def _require_speed(model: ServedModel, current: ServedModel, rows: list[dict[str
         same = predictors.inputs(pa.Table.from_pylist(rows), current.task)
     except InputError:  # another number of choices
         return
-    new = now = math.inf
-    for _ in range(ROUNDS):
-        new = min(new, _seconds(model, same))
+    new = now = (math.inf, math.inf)
+    began = time.monotonic()
+    for count in range(1, MOST_ROUNDS + 1):
+        new = _least(new, model, same)
         try:
-            now = min(now, _seconds(current, same))
+            now = _least(now, current, same)
         except ModelError:  # the current version is damaged, which is no reason to keep it
             return
-    if (ratio := new / now) > most:
-        raise RefusedError(
-            f"it takes {1000 * new:.1f} ms for {len(rows)} smoke rows, {ratio:.1f} times as long as "
-            f"{current.version}; {most:g} times are allowed",
-            lasting=False,
-        )
+        ratio = min(a / b for a, b in zip(new, now, strict=True))
+        if count >= ROUNDS and ratio <= most:
+            return
+        if count >= ROUNDS and time.monotonic() > began + MOST_SECONDS:
+            break
+    raise RefusedError(
+        f"it takes {1000 * new[0]:.1f} ms for {len(rows)} smoke rows, {ratio:.1f} times as long as "
+        f"{current.version}; {most:g} times are allowed",
+        lasting=False,
+    )
 
 
-def _seconds(model: ServedModel, rows: pa.RecordBatch) -> float:
-    start = time.perf_counter()
+def _least(before: tuple[float, float], model: ServedModel, rows: pa.RecordBatch) -> tuple[float, float]:
+    """The least seconds so far for the rows: by the clock, and of this thread on a core.
+
+    By the clock alone a version seems slow if other processes get the core meanwhile.
+    """
+    start = time.perf_counter(), time.thread_time()
     model.batcher.predictions([rows])
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start[0], time.thread_time() - start[1]
+    return min(before[0], seconds[0]), min(before[1], max(seconds[1], 1e-6))

@@ -24,11 +24,12 @@ class RefusedVersions:
     """Refusals by version and runtime. A refusal ends when the files of its version change."""
 
     def __init__(self) -> None:
-        self._refusals: dict[tuple[Version, str], Refusal] = {}
+        self._refusals: dict[tuple[Version, str], Refusal] = {}  # replaced as a whole, as two threads use it
 
     def add(self, version: Version, runtime: str, folder: Path, digest: str, error: RefusedError) -> None:
         until = float("inf") if error.lasting else time.monotonic() + AGAIN_SECONDS
-        self._refusals[version, runtime] = Refusal(digest, folder, signature(folder), str(error), until)
+        refusal = Refusal(digest, folder, signature(folder), str(error), until)
+        self._refusals = self._refusals | {(version, runtime): refusal}
 
     def forget(self, model: str) -> None:
         """Forget the refusals of a registered model, so that each is tried again."""
@@ -41,7 +42,7 @@ class RefusedVersions:
             return
         if time.monotonic() < refusal.until and signature(refusal.folder) == refusal.signature:
             raise RefusedError(refusal.reason)
-        del self._refusals[version, runtime]
+        self._refusals = {key: other for key, other in self._refusals.items() if key != (version, runtime)}
 
     def require_new_files(self, version: Version, runtime: str, digest: str) -> None:
         """Raise RefusedError if the same files were refused as another version."""
