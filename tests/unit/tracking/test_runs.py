@@ -29,7 +29,7 @@ def test_a_version_links_to_the_runs_that_made_it_and_to_nothing_else(checkout: 
     stages = [{"stage": stage, "run": run} for stage, run in zip(("prepare@rows", "finetune@it"), made, strict=True)]
     stages += [{"stage": "](http://x", "run": made[0]}, {"stage": "evaluate@it", "run": "no run"}]
     client.create_registered_model("it")
-    client.create_model_version("it", "models:/m-1", tags={"lineage": json.dumps(stages)})
+    client.create_model_version("it", checkout.as_uri(), tags={"lineage": json.dumps(stages)})
     version_tags.link(registry.version("it", 1))
     experiment = store.experiment(client)
     links = [
