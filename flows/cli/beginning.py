@@ -8,10 +8,10 @@ import typer
 
 from flows.cli.arguments import group
 from flows.cli.panels import MAKE, listed
-from pipelines.core import params
 from pipelines.core.errors import InputError, UsageError, printable
 
 cli = group()
+PARAMS = Path("params.yaml")  # params.FILE; a shell's completion imports this module, and must not wait
 
 
 @cli.command(**listed(MAKE, "bertline new tickets.csv", "bertline new train.csv test.csv mails"))
@@ -19,7 +19,7 @@ def new(
     files: Annotated[list[str], typer.Argument(help="files or a folder, and a name for the entries if you like")],
     text: Annotated[str, typer.Option(help="the column of the texts")] = "",
     label: Annotated[str, typer.Option(help="the column of the labels")] = "",
-    into: Annotated[Path, typer.Option(help="the params file to write into; made if it is not there")] = params.FILE,
+    into: Annotated[Path, typer.Option(help="the params file to write into; made if it is not there")] = PARAMS,
     yes: Annotated[bool, typer.Option("--yes", help="ask nothing")] = False,
 ) -> None:
     """Look at FILES, say what is in them, and write the entries that make a model of them.
@@ -27,6 +27,7 @@ def new(
     CSV, TSV, JSONL, Parquet, SQuAD's JSON, CoNLL's columns, or a folder with one folder for each label.
     `bertline new tickets.csv` writes entries named tickets; `bertline new train.csv test.csv mails` names them mails.
     """
+    from pipelines.core import params
     from pipelines.data import inspection
     from pipelines.graph import new_entries
 

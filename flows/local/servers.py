@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.local import prefect_key
+from flows.local import job_deployments, prefect_key
 from flows.local.http_service import require_free, wait_for
 from flows.local.prefect_settings import PIDS, began, running
 from pipelines.core.errors import InputError
@@ -50,16 +50,17 @@ def _with_key(service: str) -> dict[str, str]:
 
 
 def up() -> str:
-    """Start what is not running, wait until it answers, register prefect.yaml's deployments; returns the addresses.
+    """Start what is not running, wait until it answers, register the deployments; returns the addresses.
 
     What it started is stopped again if it cannot start all of it.
     """
+    deployments = job_deployments.file()  # what is wrong in params.yaml is said before anything starts
     before = {name for name in SERVICES if running(name)}
     for name, port in (("prefect", PREFECT_PORT), ("mlflow", MLFLOW_PORT)):
         if name not in before:
             _require_ours(name, port)
     try:
-        _start_all()
+        _start_all(deployments)
     except BaseException:
         for name in SERVICES:
             if name not in before:
@@ -79,7 +80,7 @@ def _require_ours(name: str, port: int) -> None:
         raise InputError(f"{error}; stop that server, or name another port in BERTLINE_{name.upper()}_PORT") from None
 
 
-def _start_all() -> None:
+def _start_all(deployments: Path) -> None:
     bin_folder = Path(sys.executable).parent
     prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
     address = ["--host", "127.0.0.1", "--port"]
@@ -88,7 +89,7 @@ def _start_all() -> None:
     served = ["--backend-store-uri", store.uri(), "--workers", "1"]
     _start("mlflow", [mlflow, "server", *served, *address, str(MLFLOW_PORT)], f"http://127.0.0.1:{MLFLOW_PORT}/health")
     _run([prefect, "work-pool", "create", "bertline", "--type", "process", "--overwrite"])
-    _run([prefect, "--no-prompt", "deploy", "--all"])
+    _run([prefect, "--no-prompt", "deploy", "--all", "--prefect-file", str(deployments)])
     _start("worker", [prefect, "worker", "start", "--pool", "bertline"], "")
 
 

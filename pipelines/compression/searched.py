@@ -107,7 +107,10 @@ def _sentence(search: Searched) -> str:
             "rows, allow a larger loss, or use --trust-point"
         )
     if not search.winner:
-        return f"none of the {len(search.tried)} chains tried is {limit}"
+        sentence = f"none of the {len(search.tried)} chains tried is {limit}"
+        made = [tried for tried in search.tried if not tried.refused]
+        nearest = min(made, key=lambda tried: tried.loss, default=None)
+        return sentence + (f"; {' + '.join(nearest.chain)} is nearest, {nearest.loss:.2f} below" if nearest else "")
     what = "smallest" if budget.target == "size" else "fastest"
     return f"{' + '.join(search.winner.chain)} is the {what} chain that is {limit}; {len(search.tried)} were tried"
 

@@ -27,6 +27,7 @@ def reasons(name: str) -> dict[str, Any]:
     `first` names the stages that would run before it, and may change it; `as_locked` counts what is as in dvc.lock.
     Raises InputError if there is no such stage.
     """
+    params.read()  # DVC would show a traceback
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, [name])
         stage = plan.stages.get(name)
@@ -61,6 +62,7 @@ def would_run(targets: list[str]) -> list[str]:
 
 def affected(targets: list[str]) -> tuple[int, dict[str, str]]:
     """The number of stages, and a reason for each that a run of `targets` would run, in a possible order."""
+    params.read()
     with dvc_steps.opened() as repo, dvc_steps.held(repo):
         plan = Plan.of(repo, targets)
         reasons = {}

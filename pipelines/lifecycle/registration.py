@@ -18,7 +18,7 @@ from pipelines.graph import executor, import_closure, lockfile
 from pipelines.lifecycle import promotion
 from pipelines.measurement import drift_profile, runtime_choice, smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
-from pipelines.tracking import registry, runs
+from pipelines.tracking import registry, runs, version_tags
 
 CODE = "pipelines/serving/registered.py"
 MODEL_STAGES = ("finetune", "compress", "export", "evaluate")  # of a run
@@ -91,7 +91,9 @@ def register(name: str, image_commit: str = "") -> registry.Version:
             opened = exported if exported and tags[registry.RUNTIME] == "onnx" else folder
             SmokeAnswers.of(opened, tags[registry.RUNTIME], _first(entry, kind, smoke_answers.ROWS)).write(smoke)
         (example,) = _first(entry, kind, 1)
-        return registry.register(name, folder, code, kind, example, tags, exported, profile, smoke)
+        version = registry.register(name, folder, code, kind, example, tags, exported, profile, smoke)
+    version_tags.link(version)
+    return version
 
 
 def needed(names: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlflow.entities import Metric, Param
 
-from pipelines.tracking import store
+from pipelines.tracking import ledger, store
 
 MOST_PARAMS, MOST_METRICS = 100, 1000  # in one request (MLflow's REST API, runs/log-batch)
 NAME = re.compile(r"[\w./ :-]+")  # a part of a name that MLflow allows
@@ -32,7 +32,8 @@ def log(
         curve: steps of a training, each with its numbers; MLflow draws a curve of each number.
         began_ms, ended_ms: when the stage ran, since 1970; by default now, so that the run takes no time.
     """
-    client, tags = store.connect(), {"stage": stage, **tags}
+    source = {"mlflow.user": ledger.actor(), "mlflow.source.name": "bertline", "mlflow.source.type": "JOB"}
+    client, tags = store.connect(), {"stage": stage, **source, **tags}
     now = int(time.time() * 1000)
     ended_ms = now if ended_ms is None else ended_ms
     began_ms = ended_ms if began_ms is None else began_ms

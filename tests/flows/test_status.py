@@ -57,6 +57,9 @@ def test_the_parts_of_an_empty_folder_say_why_they_are_empty(checkout: Path, mon
     assert "problem" in answer["stale"]
     assert answer["served"] == {"address": "http://127.0.0.1:9", "problem": "nothing answers there"}
     assert answer["disk"]["free"] > 0
+    Path("params.yaml").write_text("score: {a: {since: 2026-11-01}}\n")
+    answer["stale"] = status.parts()["stale"]
+    assert answer["stale"]["problem"].startswith("params.yaml: score.a.since: ")
     text = status_text.plain(answer)
     assert "nothing is registered; bertline retrain" in text
     assert "no Prefect server is up; `bertline up` starts one" in text

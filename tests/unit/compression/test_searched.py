@@ -68,7 +68,11 @@ def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
             "1 chain scores at most 1 point below big, of 2 tried, but the rows do not show it 95% sure; take "
             "more rows, allow a larger loss, or use --trust-point",
         ),
-        (search_result([TINY, WIDER], None), "none of the 2 chains tried is at most 1 point below big"),
+        (
+            search_result([TINY, WIDER], None),
+            "none of the 2 chains tried is at most 1 point below big; tiny is nearest, 22.00 below",
+        ),
+        (search_result([WIDER], None), "none of the 1 chains tried is at most 1 point below big"),
         (
             search_result(winner=None, unfit=[INT8.chain, HALF.chain]),
             "the gate refuses every chain that is at most 1 point below big: 2 of 5 tried",
