@@ -1,6 +1,7 @@
 """`bertline new`: from a file of one's own, as dirty as offices have them, to entries that check and train."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,25 @@ def test_a_dirty_file_becomes_a_model_with_a_score(place: Path) -> None:
     scores = {run: json.loads(paths.scores(run).read_text())["accuracy"] for run in ("tickets", "tickets-baseline")}
     assert scores["tickets-baseline"] > 0.9  # the labels are in the words
     assert scores["tickets"] > 0.2
+
+
+def test_the_examples_of_the_page_are_prepared(place: Path) -> None:
+    page = (ROOT / "docs/using.md").read_text(encoding="utf-8")
+    own, others = re.findall(r"^```yaml\n(prepare:.*?)^```$", page, re.MULTILINE | re.DOTALL)[:2]
+    Path("my").mkdir()
+    lines = [f"film {i * i} {word};{label}" for i in range(20) for word, label in (("良い", " good"), ("退屈", "bad"))]
+    text = "\r\n".join(["review;stars", *lines, "最高;Good!", ";", "a;b;c"]) + "\r\n"
+    Path("my/reviews.csv").write_bytes(text.encode("cp932"))
+    squad(Path("my/faq.json"))
+    conll(Path("my/names.conll"))
+    for block, names in ((own, ["reviews"]), (others, ["faq", "names"])):
+        Path("params.yaml").write_text(block.replace("min_rows: 20", "min_rows: 4"))
+        assert "all well-formed" in commands.bertline("check").require(0).out
+        for name in names:
+            prepare.main(name)
+    rows = [tables.read(paths.rows("reviews") / f"{split}.parquet") for split in ("train", "dev", "test")]
+    assert [table.num_rows for table in rows] == [29, 4, 8]
+    assert {label for table in rows for label in table.column("label").to_pylist()} == {"good", "bad"}
 
 
 def test_other_lines_stay_and_a_taken_name_is_refused(place: Path) -> None:
