@@ -1,5 +1,6 @@
 """`bertline new`: from a file of one's own, as dirty as offices have them, to entries that check and train."""
 
+import io
 import json
 import re
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_a_dirty_file_is_told_and_written(language: str, encoding: str, delimite
 def test_a_dirty_file_becomes_a_model_with_a_score(place: Path) -> None:
     tickets.write(Path("tickets.csv"), "ja", "cp932", ";")
     new("tickets.csv", "--into", "params.yaml")
-    tiny.encoder(Path("tiny"))
+    tiny.of_family("modernbert", Path("tiny"))
     text = Path("params.yaml").read_text().replace("encoders/mini-ja", "tiny").replace("epochs: 8", "epochs: 1")
     Path("params.yaml").write_text(text + "resources: {workers: 0, threads: 1}\n")
     prepare.main("tickets")
@@ -229,6 +230,24 @@ def test_columns_may_be_named(place: Path) -> None:
     assert keys["labels"]["names"] == ["0", "1", "2"]
     ended = commands.bertline("new", "a.csv", "other", "--label", "d").require(1)
     assert "no column 'd'; there are: a, b, c" in ended.err
+
+
+class Terminal(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_asked_at_most_three_questions(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("a.csv").write_text("a,b,c\n" + "".join(f"word {i * i},{i % 2},{i % 3}\n" for i in range(30)))
+    monkeypatch.setattr("sys.stdin", Terminal("\nc\nn\n"))
+    assert "nothing is written" in commands.bertline("new", "a.csv").require(2).err
+    assert not Path("params.yaml").exists()
+    monkeypatch.setattr("sys.stdin", Terminal("\nc\n\n"))
+    commands.bertline("new", "a.csv").require(0)
+    keys = yaml.safe_load(Path("params.yaml").read_text())["prepare"]["a"]
+    assert keys["columns"] == {"text": "a", "label": "c"}
 
 
 def test_a_failed_write_leaves_the_file(place: Path) -> None:
