@@ -112,10 +112,10 @@ def _suffix(keys: Mapping[str, Any]) -> str:
 
 def _lines(name: str, comment: str, entry: Mapping[str, Any]) -> list[str]:
     """The lines of an entry: a mapping in braces where it is short, else a key a line."""
-    told = f"  # {comment}" if comment else ""
+    remark = f"  # {comment}" if comment else ""
     if not any(isinstance(value, dict) for value in entry.values()) and len(_flow(entry)) < 90:
-        return [f"{name}: {_flow(entry)}{told}"]
-    lines = [f"{name}:{told}"]
+        return [f"{name}: {_flow(entry)}{remark}"]
+    lines = [f"{name}:{remark}"]
     for key, value in entry.items():
         if key == "labels":  # in a block: between braces DVC would write a key without its quotes
             lines += [f"  {line}" for line in _dump({key: value}, flow=False).splitlines()]

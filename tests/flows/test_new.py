@@ -52,7 +52,7 @@ def new(*words: str) -> str:
 def test_a_dirty_file_is_told_and_written(language: str, encoding: str, delimiter: str) -> None:
     dirt = tickets.DIRT
     tickets.write(Path("tickets.csv"), language, encoding, delimiter)
-    told = new("tickets.csv", "--into", "mine.yaml")
+    output = new("tickets.csv", "--into", "mine.yaml")
     for sentence in [
         f"language {language}",
         "id is '番号', text is 'body', label is 'category'",
@@ -64,7 +64,7 @@ def test_a_dirty_file_is_told_and_written(language: str, encoding: str, delimite
         "the label 'bugg' has one row, which no test can hold; if it is 'bug', write it under labels.rename",
         "bertline use mine.yaml",
     ]:
-        assert sentence in told
+        assert sentence in output
     entries = yaml.safe_load(Path("mine.yaml").read_text())
     keys = entries["prepare"]["tickets"]
     assert keys.get("encoding", "utf-8") == encoding.removesuffix("-sig")
@@ -101,14 +101,14 @@ def test_a_dirty_file_becomes_a_model_with_a_score(place: Path) -> None:
 
 def test_the_examples_of_the_page_are_prepared(place: Path) -> None:
     page = (ROOT / "docs/using.md").read_text(encoding="utf-8")
-    own, others = re.findall(r"^```yaml\n(prepare:.*?)^```$", page, re.MULTILINE | re.DOTALL)[:2]
+    first, others = re.findall(r"^```yaml\n(prepare:.*?)^```$", page, re.MULTILINE | re.DOTALL)[:2]
     Path("my").mkdir()
     lines = [f"film {i * i} {word};{label}" for i in range(20) for word, label in (("良い", " good"), ("退屈", "bad"))]
     text = "\r\n".join(["review;stars", *lines, "最高;Good!", ";", "a;b;c"]) + "\r\n"
     Path("my/reviews.csv").write_bytes(text.encode("cp932"))
     squad(Path("my/faq.json"))
     conll(Path("my/names.conll"))
-    for block, names in ((own, ["reviews"]), (others, ["faq", "names"])):
+    for block, names in ((first, ["reviews"]), (others, ["faq", "names"])):
         Path("params.yaml").write_text(block.replace("min_rows: 20", "min_rows: 4"))
         assert "all well-formed" in commands.bertline("check").require(0).out
         for name in names:
@@ -194,8 +194,8 @@ def test_files_that_say_their_splits_are_taken_together(place: Path) -> None:
     for split, count in (("train", 30), ("test", 10)):
         lines = [{"sentence1": f"a {i}{split}", "sentence2": f"b {i}", "label": i % 2} for i in range(count)]
         Path("my", f"pairs_{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = new("my/pairs_train.jsonl", "my/pairs_test.jsonl", "pairs")
-    assert "40 rows of kind pair" in told
+    output = new("my/pairs_train.jsonl", "my/pairs_test.jsonl", "pairs")
+    assert "40 rows of kind pair" in output
     keys = yaml.safe_load(Path("params.yaml").read_text())["prepare"]["pairs"]
     assert keys["files"] == {"train": "pairs_train.jsonl", "test": "pairs_test.jsonl"}
     assert "split" not in keys
