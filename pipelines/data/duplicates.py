@@ -60,9 +60,10 @@ def plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def together(texts: Sequence[str], groups: Sequence[Any] = ()) -> list[int]:
+def together(texts: Sequence[str], groups: Sequence[str] = ()) -> list[int]:
     """A number for each text; equal and similar texts, and those with an equal value in `groups`, have the same one.
 
+    "" in `groups` stands for no group.
     Similar texts are looked for among the first MAX_COMPARED different ones, in the order of their characters.
     """
     parent = list(range(len(texts)))
@@ -73,10 +74,11 @@ def together(texts: Sequence[str], groups: Sequence[Any] = ()) -> list[int]:
             i = parent[i]
         return i
 
-    first: dict[tuple[str, Any], int] = {}
+    first: dict[tuple[str, str], int] = {}
     for kind, keys in (("text", texts), ("group", groups)):
         for i, key in enumerate(keys):
-            parent[root(i)] = root(first.setdefault((kind, key), i))
+            if kind == "text" or key:
+                parent[root(i)] = root(first.setdefault((kind, key), i))
     distinct = sorted(text for kind, text in first if kind == "text")
     for one, other in _similar(distinct[:MAX_COMPARED]):
         parent[root(first["text", one])] = root(first["text", other])

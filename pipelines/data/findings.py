@@ -1,4 +1,4 @@
-"""What a pass over the rows of a file finds: rows that are wrong, and labels that lost their outer spaces."""
+"""The findings of a pass over the rows of a file: rows that are wrong, and labels that lost their outer spaces."""
 
 from collections import Counter
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""What files of one's own hold: their form, and rows, labels, lengths and faults; `bertline new` is built on it."""
+"""An inspection of files of one's own: their form, rows, labels, lengths and faults. `bertline new` is built on it."""
 
 import difflib
 import re
@@ -201,32 +201,32 @@ def _name_labels(seen: Seen) -> None:
 
 
 def sentences(seen: Seen) -> list[str]:
-    """What was seen, a line each."""
+    """A line for each thing that was seen."""
     keys, total = seen.keys, sum(seen.rows.values())
     form = f"{keys['format']} in {keys.get('encoding', 'utf-8')}"
     form += f", columns separated by {keys['delimiter']!r}" if "delimiter" in keys else ""
-    told = [f"{keys['source']}: {form}; {total:,} rows of kind {seen.kind}, language {keys['language']}"]
+    report = [f"{keys['source']}: {form}; {total:,} rows of kind {seen.kind}, language {keys['language']}"]
     if keys.get("columns"):
-        told.append("columns: " + ", ".join(f"{ours} is {theirs!r}" for ours, theirs in keys["columns"].items()))
+        report.append("columns: " + ", ".join(f"{ours} is {theirs!r}" for ours, theirs in keys["columns"].items()))
     if seen.labels:
-        told.append("labels: " + ", ".join(f"{label} {count:,}" for label, count in seen.labels.most_common(20)))
+        report.append("labels: " + ", ".join(f"{label} {count:,}" for label, count in seen.labels.most_common(20)))
     median = int(np.median(seen.lengths or [0]))
     most = max(seen.lengths or [0])
-    told.append(f"lengths in characters: half up to {median:,}, 19 of 20 up to {seen.long:,}, all up to {most:,}")
+    report.append(f"lengths in characters: half up to {median:,}, 19 of 20 up to {seen.long:,}, all up to {most:,}")
     for what, places in (("without a text", seen.empty), ("without a label", seen.unlabelled)):
         if places:
-            told.append(f"{len(places):,} rows {what} are left out: {', '.join(places[:SHOWN])}")
+            report.append(f"{len(places):,} rows {what} are left out: {', '.join(places[:SHOWN])}")
     if seen.broken:
-        told.append(f"{len(seen.broken):,} broken rows are left out: {'; '.join(seen.broken[:SHOWN])}")
+        report.append(f"{len(seen.broken):,} broken rows are left out: {'; '.join(seen.broken[:SHOWN])}")
     if seen.again or seen.similar:
-        told.append(f"{seen.again:,} rows repeat a text, and {seen.similar:,} texts are similar to another one")
+        report.append(f"{seen.again:,} rows repeat a text, and {seen.similar:,} texts are similar to another one")
     if seen.contradictions:
-        told.append(f"{len(seen.contradictions):,} texts have two labels: {', '.join(seen.contradictions[:SHOWN])}")
-    return [*told, *_of_labels(seen)]
+        report.append(f"{len(seen.contradictions):,} texts have two labels: {', '.join(seen.contradictions[:SHOWN])}")
+    return [*report, *_of_labels(seen)]
 
 
 def _of_labels(seen: Seen) -> list[str]:
-    told = [
+    report = [
         f"the labels {shown(rare)} and {shown(frequent)} become one"
         for rare, frequent in seen.keys.get("labels", {}).get("rename", {}).items()
     ]
@@ -234,5 +234,5 @@ def _of_labels(seen: Seen) -> list[str]:
         if count == 1:
             near = difflib.get_close_matches(label, [name for name in seen.labels if seen.labels[name] > 1], 1, ALIKE)
             hint = f"; if it is {near[0]!r}, write it under labels.rename" if near else ""
-            told.append(f"the label {shown(label)} has one row, which no test can hold{hint}")
-    return told
+            report.append(f"the label {shown(label)} has one row, which no test can hold{hint}")
+    return report

@@ -38,7 +38,7 @@ def splits(rows: Iterable[Read], kind: str, rule: Split) -> list[str]:
     for read in rows:
         texts.append(duplicates.plain(text_of(read.row, kind)))
         labels.append(_stratum(read.row, kind))
-        values.append(_time(read) if rule.way == "time" else read.by)
+        values.append(_time(read) if rule.way == "time" else "" if read.by is None else str(read.by))
     bundles = list(_bundles(texts, labels, values, rule))
     order = sorted(bundles, key=lambda bundle: bundle.drawn)
     if rule.way == "time":

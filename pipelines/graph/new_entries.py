@@ -11,7 +11,7 @@ import yaml
 from pipelines.core import paths, yaml_file
 from pipelines.core.errors import UsageError
 from pipelines.data import recipes
-from pipelines.data.inspection import Seen
+from pipelines.data.inspection import TABLES, Seen
 from pipelines.graph import checking
 
 Entries = dict[str, tuple[str, str, dict[str, Any]]]  # section -> name, comment, entry
@@ -73,7 +73,10 @@ def write(file: Path, added: Entries) -> None:
         if taken:
             raise UsageError(f"{file}: {taken[0]}.{name} is there already; give another name, or remove it")
     for section, (name, comment, entry) in added.items():
-        text = _inserted(text, section, _lines(name, comment, entry))
+        try:
+            text = _inserted(text, section, _lines(name, comment, entry))
+        except UsageError as error:
+            raise UsageError(f"{file}: {error}") from None
     with paths.fresh_file(file) as aside:
         aside.write_text(text, encoding="utf-8")
         wanted = {key: {**(value or {})} for key, value in before.items()}
@@ -98,7 +101,7 @@ def _empty(file: Path) -> str:
 def _prepare(seen: Seen) -> dict[str, Any]:
     """The keys of the corpus in the order in which a person reads them; a format that the suffix tells is left out."""
     keys = dict(seen.keys)
-    if Path(keys["source"]).suffix == f".{keys['format']}" or keys["format"] == _suffix(keys):
+    if keys["format"] in TABLES and keys["format"] in (Path(keys["source"]).suffix.lstrip("."), _suffix(keys)):
         del keys["format"]
     return {key: keys[key] for key in ORDER if key in keys}
 
@@ -109,10 +112,10 @@ def _suffix(keys: Mapping[str, Any]) -> str:
 
 def _lines(name: str, comment: str, entry: Mapping[str, Any]) -> list[str]:
     """The lines of an entry: a mapping in braces where it is short, else a key a line."""
-    told = f"  # {comment}" if comment else ""
+    remark = f"  # {comment}" if comment else ""
     if not any(isinstance(value, dict) for value in entry.values()) and len(_flow(entry)) < 90:
-        return [f"{name}: {_flow(entry)}{told}"]
-    lines = [f"{name}:{told}"]
+        return [f"{name}: {_flow(entry)}{remark}"]
+    lines = [f"{name}:{remark}"]
     for key, value in entry.items():
         if key == "labels":  # in a block: between braces DVC would write a key without its quotes
             lines += [f"  {line}" for line in _dump({key: value}, flow=False).splitlines()]
@@ -135,6 +138,8 @@ def _inserted(text: str, section: str, lines: list[str]) -> str:
     """The text with the lines of an entry at the start of its section, indented as the others."""
     end = "" if text.endswith("\n") or not text else "\n"
     head = re.search(rf"^{section}:[ \t]*(\{{\}}|null|~)?[ \t]*(#.*)?$", text, re.MULTILINE)
+    if not head and re.search(rf"^{section}:", text, re.MULTILINE):
+        raise UsageError(f"its section {section} is in braces; write the entries into a file of their own: --into FILE")
     if not head:
         return f"{text}{end}\n{section}:\n" + "".join(f"  {line}\n" for line in lines)
     comment = f"  {head[2]}" if head[2] else ""

@@ -43,6 +43,7 @@ RUN_BY = {
     "bertline --help": WALK,
     "python -m pipelines.stages.finetune headlines": WALK,
     "bertline use params/livedoor.yaml": USE,
+    "bertline new my/tickets.csv": "tests/flows/test_new.py::test_a_dirty_file_is_told_and_written",
 }
 # what the house calls things, and what users meet in params.yaml
 TERMS = """corpus, task, kind, rows, encoded, encoder, head, pooling, strategy, run, model folder, teacher, student,

@@ -1,6 +1,8 @@
 """`bertline new`: from a file of one's own, as dirty as offices have them, to entries that check and train."""
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -50,7 +52,7 @@ def new(*words: str) -> str:
 def test_a_dirty_file_is_told_and_written(language: str, encoding: str, delimiter: str) -> None:
     dirt = tickets.DIRT
     tickets.write(Path("tickets.csv"), language, encoding, delimiter)
-    told = new("tickets.csv", "--into", "mine.yaml")
+    output = new("tickets.csv", "--into", "mine.yaml")
     for sentence in [
         f"language {language}",
         "id is '番号', text is 'body', label is 'category'",
@@ -62,7 +64,7 @@ def test_a_dirty_file_is_told_and_written(language: str, encoding: str, delimite
         "the label 'bugg' has one row, which no test can hold; if it is 'bug', write it under labels.rename",
         "bertline use mine.yaml",
     ]:
-        assert sentence in told
+        assert sentence in output
     entries = yaml.safe_load(Path("mine.yaml").read_text())
     keys = entries["prepare"]["tickets"]
     assert keys.get("encoding", "utf-8") == encoding.removesuffix("-sig")
@@ -77,7 +79,7 @@ def test_a_dirty_file_is_told_and_written(language: str, encoding: str, delimite
 def test_a_dirty_file_becomes_a_model_with_a_score(place: Path) -> None:
     tickets.write(Path("tickets.csv"), "ja", "cp932", ";")
     new("tickets.csv", "--into", "params.yaml")
-    tiny.encoder(Path("tiny"))
+    tiny.of_family("modernbert", Path("tiny"))
     text = Path("params.yaml").read_text().replace("encoders/mini-ja", "tiny").replace("epochs: 8", "epochs: 1")
     Path("params.yaml").write_text(text + "resources: {workers: 0, threads: 1}\n")
     prepare.main("tickets")
@@ -95,6 +97,25 @@ def test_a_dirty_file_becomes_a_model_with_a_score(place: Path) -> None:
     scores = {run: json.loads(paths.scores(run).read_text())["accuracy"] for run in ("tickets", "tickets-baseline")}
     assert scores["tickets-baseline"] > 0.9  # the labels are in the words
     assert scores["tickets"] > 0.2
+
+
+def test_the_examples_of_the_page_are_prepared(place: Path) -> None:
+    page = (ROOT / "docs/using.md").read_text(encoding="utf-8")
+    first, others = re.findall(r"^```yaml\n(prepare:.*?)^```$", page, re.MULTILINE | re.DOTALL)[:2]
+    Path("my").mkdir()
+    lines = [f"film {i * i} {word};{label}" for i in range(20) for word, label in (("良い", " good"), ("退屈", "bad"))]
+    text = "\r\n".join(["review;stars", *lines, "最高;Good!", ";", "a;b;c"]) + "\r\n"
+    Path("my/reviews.csv").write_bytes(text.encode("cp932"))
+    squad(Path("my/faq.json"))
+    conll(Path("my/names.conll"))
+    for block, names in ((first, ["reviews"]), (others, ["faq", "names"])):
+        Path("params.yaml").write_text(block.replace("min_rows: 20", "min_rows: 4"))
+        assert "all well-formed" in commands.bertline("check").require(0).out
+        for name in names:
+            prepare.main(name)
+    rows = [tables.read(paths.rows("reviews") / f"{split}.parquet") for split in ("train", "dev", "test")]
+    assert [table.num_rows for table in rows] == [29, 4, 8]
+    assert {label for table in rows for label in table.column("label").to_pylist()} == {"good", "bad"}
 
 
 def test_other_lines_stay_and_a_taken_name_is_refused(place: Path) -> None:
@@ -173,8 +194,8 @@ def test_files_that_say_their_splits_are_taken_together(place: Path) -> None:
     for split, count in (("train", 30), ("test", 10)):
         lines = [{"sentence1": f"a {i}{split}", "sentence2": f"b {i}", "label": i % 2} for i in range(count)]
         Path("my", f"pairs_{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = new("my/pairs_train.jsonl", "my/pairs_test.jsonl", "pairs")
-    assert "40 rows of kind pair" in told
+    output = new("my/pairs_train.jsonl", "my/pairs_test.jsonl", "pairs")
+    assert "40 rows of kind pair" in output
     keys = yaml.safe_load(Path("params.yaml").read_text())["prepare"]["pairs"]
     assert keys["files"] == {"train": "pairs_train.jsonl", "test": "pairs_test.jsonl"}
     assert "split" not in keys
@@ -209,6 +230,24 @@ def test_columns_may_be_named(place: Path) -> None:
     assert keys["labels"]["names"] == ["0", "1", "2"]
     ended = commands.bertline("new", "a.csv", "other", "--label", "d").require(1)
     assert "no column 'd'; there are: a, b, c" in ended.err
+
+
+class Terminal(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_asked_at_most_three_questions(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("a.csv").write_text("a,b,c\n" + "".join(f"word {i * i},{i % 2},{i % 3}\n" for i in range(30)))
+    monkeypatch.setattr("sys.stdin", Terminal("\nc\nn\n"))
+    assert "nothing is written" in commands.bertline("new", "a.csv").require(2).err
+    assert not Path("params.yaml").exists()
+    monkeypatch.setattr("sys.stdin", Terminal("\nc\n\n"))
+    commands.bertline("new", "a.csv").require(0)
+    keys = yaml.safe_load(Path("params.yaml").read_text())["prepare"]["a"]
+    assert keys["columns"] == {"text": "a", "label": "c"}
 
 
 def test_a_failed_write_leaves_the_file(place: Path) -> None:

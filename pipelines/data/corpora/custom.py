@@ -71,7 +71,7 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
 
 
 def _complaint(row: Record, task: Task, params: Params) -> str:
-    """What is wrong with the target or the choices of a row; "" for a row that the task can have."""
+    """A sentence on the target or the choices of a row that the task cannot have; "" for any other row."""
     labelled = row.get("entities") if params.kind == "tagging" else [{"label": row.get("label")}]
     for label in [entity["label"] for entity in labelled or []] if task.labels else []:
         if label is not None and label not in task.labels:

@@ -48,7 +48,7 @@ def opener(encoding: str) -> Callable[[Path], _Recoded] | None:
 
 
 def known(name: str) -> bool:
-    """Whether Python has a text encoding of this name."""
+    """Return whether Python has a text encoding of this name."""
     try:
         b"a\n".decode(name, errors="ignore")
     except (LookupError, UnicodeError, ValueError):

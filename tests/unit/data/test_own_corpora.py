@@ -215,6 +215,11 @@ def test_a_split_by_group_and_by_time(tmp_path: Path) -> None:
         made(tmp_path, lines, split={"by": "time day"})
 
 
+def test_rows_without_a_group_are_no_group(tmp_path: Path) -> None:
+    lines = [f"text {i} {'xyzw' * (i % 7)} {i * i},a,,2026-1-1" for i in range(50)]
+    assert len(made(tmp_path, lines, kind="text", split={"by": "group who"})["test"]) == 10
+
+
 def test_a_split_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="test gets none of 4 rows"):
         made(tmp_path, ["same text,a,c,1", "same text,a,c,2", "other one,b,c,3", "other one,b,c,4"], split={})
