@@ -50,6 +50,10 @@ def test_a_registered_version_is_opened_and_scores_a_file(version: registry.Vers
     assert scored.column("label").to_pylist() == table.column("label").to_pylist() == models[0].predict(TEXTS)
     assert scored.column("score").to_pylist() == pytest.approx(table.column("score").to_pylist(), abs=1e-6)
     assert models[0].embed("犬").shape == (32,)
+    (checkout / "in.csv").write_text("text\n犬\n映画\n", encoding="utf-8")
+    assert bertline.score("tiny", checkout / "in.csv", checkout / "scored") == 2
+    with pytest.raises(bertline.InputError, match="tiny@1: a folder, CSV or JSONL is scored by NAME or NAME@ALIAS"):
+        bertline.score("tiny@1", checkout / "in.csv", checkout / "again")
     with pytest.raises(bertline.InputError, match="tiny: no alias 'best'; there are: challenger, champion"):
         bertline.load("tiny@best")
 
