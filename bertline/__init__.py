@@ -41,15 +41,15 @@ def train(frame: Any, text: str = "text", label: str = "label", **options: Any) 
 
 
 def score(model: str, source: str | Path, target: str | Path, prefix: str = "") -> int:
-    """Score every row of the Parquet file `source` into the Parquet file `target`; return the number of rows.
+    """Score the rows of a Parquet file into another, or of a folder, CSV or JSONL into a folder; return their number.
 
-    All columns are kept, and the predictions, the model's name and its version are added.
+    All columns are kept, and the predictions, the model's name and its version are added. A folder's job that was
+    interrupted goes on.
 
     Args:
         model: a registered version: `NAME` (its champion), `NAME@ALIAS` or `NAME@NUMBER`.
         prefix: of the added columns' names.
     """
-    from bertline import loaded_model
-    from pipelines.serving import batch_scoring
+    from bertline import scored_files
 
-    return batch_scoring.score(Path(source), Path(target), loaded_model.version(model), prefix)
+    return scored_files.score(model, Path(source), Path(target), prefix)

@@ -101,7 +101,7 @@ def embed(
     """Print the vectors of texts, by the encoder of MODEL (with torch, which takes seconds to start)."""
     opened = _opened(model, ())
     rows = _rows("embedding", texts, columns)
-    vectors = opened.embed(rows, pooling, normalize) if rows else []
+    vectors: Any = opened.embed(rows, pooling, normalize) if rows else []
     if as_json:
         _print_json({"vector": vector.tolist()} for vector in vectors)
         return

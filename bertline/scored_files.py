@@ -1,0 +1,22 @@
+"""Score files by the job that `bertline score` runs."""
+
+from pathlib import Path
+
+from bertline import loaded_model
+from pipelines.core.errors import UsageError
+
+
+def score(model: str, source: Path, target: Path, prefix: str) -> int:
+    """See `bertline.score`."""
+    if source.suffix.lower() not in (".csv", ".jsonl") and not source.is_dir():
+        from pipelines.scoring import batch_scoring
+
+        return batch_scoring.score(source, target, loaded_model.version(model), prefix)
+    from pipelines.scoring import job
+    from pipelines.tracking import registry
+
+    name, _, alias = model.partition("@")
+    if alias.isdecimal():
+        raise UsageError(f"{model}: a folder, CSV or JSONL is scored by NAME or NAME@ALIAS, and keeps that version")
+    outcome = job.run(source, target, name, alias or registry.CHAMPION, job.Options(prefix))
+    return int(outcome.summary["scored"])

@@ -1,0 +1,125 @@
+"""Training from a data frame: the same model from the same seed, and one sentence for what is wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import bertline
+from bertline import training_rows
+from tests.support import tiny
+
+WORDS = {"犬": "pet", "映画": "film", "試合": "sport"}
+ROWS = [
+    {"title": f"私は{word}が好き。{i}", "topic": topic, "other": word, "number": i / 7}
+    for i in range(20)
+    for word, topic in WORDS.items()
+]
+NAMES = {"text": "title", "label": "topic"}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.encoder(tmp_path_factory.mktemp("frames") / "encoder")
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_model_and_nothing_is_left_behind(encoder: Path, checkout: Path) -> None:
+    settings: dict[str, Any] = {"encoder": encoder, "epochs": 2, "learning_rate": 1e-3, "threads": 1, **NAMES}
+    model = bertline.train(pd.DataFrame(ROWS), **settings)
+    again = bertline.train(pa.Table.from_pylist(ROWS), **settings)
+    texts = [row["title"] for row in ROWS]
+    assert model.predict_proba(texts).tolist() == again.predict_proba(texts).tolist()
+    other = bertline.train(ROWS, seed=2, **settings)
+    assert other.predict_proba(texts).tolist() != model.predict_proba(texts).tolist()
+    assert model.labels == ("film", "pet", "sport")
+    assert (model.report.rows, model.report.dev_rows) == (54, 6)
+    assert model.report.metric == "accuracy"
+    assert model.report.curve[-1][1]["loss"] > 0
+    assert model.task.language == "ja"
+    assert list(checkout.iterdir()) == []
+    folder = model.save(checkout / "mine")
+    del model
+    assert bertline.load(folder).predict_proba(texts).tolist() == again.predict_proba(texts).tolist()
+
+
+@pytest.mark.slow
+def test_pairs_and_numbers_are_trained_too(encoder: Path, checkout: Path) -> None:
+    settings: dict[str, Any] = {"encoder": encoder, "epochs": 1, "text": "title"}
+    pair = bertline.train(ROWS, text_pair="other", label="topic", dev=ROWS[:9], **settings)
+    assert (pair.kind, pair.report.dev_rows, pair.report.rows) == ("pair", 9, 60)
+    assert pair.predict("a", "b") in pair.labels
+    number = bertline.train(ROWS, label="number", dev=0, **settings)
+    assert (number.kind, number.report.dev_score, number.report.scores) == ("regression", None, {})
+    assert isinstance(number.predict("a"), float)
+    assert "no dev rows" in str(number.report)
+
+
+def test_a_model_that_learned_nothing_is_warned_of(encoder: Path, checkout: Path) -> None:
+    model = bertline.train(ROWS, encoder=encoder, epochs=1, learning_rate=1e-9, **NAMES)
+    (warning,) = model.report.warnings
+    assert "it has learned nothing: its answer is" in warning
+    assert warning in str(model.report)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"epoch": 3}, r"train: no setting 'epoch' \(did you mean 'epochs'\?\)"),
+    ({"epochs": 0}, "train: epochs: 0: input should be greater than 0"),
+    ({"patience": 2, "dev": 0}, "train: patience: 2; it needs a split"),
+    ({"kind": "span"}, "no kind to train 'span'; there are: pair, regression, single"),
+    ({"kind": "pair"}, "kind pair needs two texts"),
+    ({"kind": "regression"}, "topic: row 0 is 'pet'; a number is expected"),
+    ({"encoder": "/nowhere"}, "/nowhere: no config.json"),
+    ({"encoder": "", "language": "fr"}, "no encoder of the language 'fr'"),
+    ({"dev": 2}, "dev: 2; a share from 0 to 1 is expected"),
+    ({"dev": 0.001}, "dev: 0.001 of 60 rows are too few"),
+    ({"dev": [{"title": "a", "topic": "q"}]}, "dev: row 0: no label 'q'"),
+    ({"max_length": 3}, "train: max_length: 3"),
+    ({"max_length": 5000}, "train: max_length: 5000; .* has 64 positions"),
+    ({"label": "x"}, "no column 'x'; there are: title, topic, other, number; name the column with label="),
+    ({"text": "x"}, "no column 'x'; there are: title, topic, other, number"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])
+def test_what_is_wrong_is_one_sentence(changes: dict[str, Any], sentence: str, encoder: Path, checkout: Path) -> None:
+    with pytest.raises(bertline.InputError, match=sentence):
+        bertline.train(ROWS, **{"encoder": encoder, **NAMES, **changes})
+    assert list(checkout.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([{"text": "a", "label": "x"}, {"text": "b", "label": None}], "label: row 1 is empty"),
+        ([{"text": "a", "label": "x"}, {"text": None, "label": "y"}], "text: row 1 is empty"),
+        ([{"text": "a", "label": "x"}] * 9, "every row has the label 'x'; two are needed"),
+        ([{"text": "a", "label": ""}, {"text": "b", "label": "x"}], "row 0 has an empty label"),
+        (["a", "b"], "a data frame, an Arrow table or a list of dicts is expected"),
+    ],
+)
+def test_rows_that_cannot_be_trained_on(rows: list[Any], sentence: str) -> None:
+    with pytest.raises(bertline.InputError, match=sentence):
+        training_rows.read(rows, training_rows.Columns("text", "label"), "", 0.1, 1)
+
+
+def test_a_share_is_drawn_from_each_label_and_equal_texts_stay_together() -> None:
+    rows = [{"text": f"{label} {i // 2}", "label": label} for label in ("a", "b") for i in range(100)]
+    task, splits = training_rows.read(rows, training_rows.Columns("text", "label"), "", 0.2, 3)
+    assert task.splits == ("train", "dev")
+    counts = splits["dev"].column("label").to_pylist()
+    assert (counts.count("a"), counts.count("b")) == (20, 20)
+    texts = {name: set(split.column("text").to_pylist()) for name, split in splits.items()}
+    assert not texts["train"] & texts["dev"]
+    assert sum(split.num_rows for split in splits.values()) == len(rows)
+    _, same = training_rows.read(rows, training_rows.Columns("text", "label"), "", 0.2, 3)
+    assert same["dev"].equals(splits["dev"])
+    numbers = [{"text": str(i), "label": i % 12} for i in range(60)]
+    task, _ = training_rows.read(numbers, training_rows.Columns("text", "label"), "", 0, 1)
+    assert task.labels == tuple(map(str, range(12))), "numbers stand in their order"
+    floats = [{"text": str(i), "label": np.float64(i % 2)} for i in range(9)]
+    task, _ = training_rows.read(floats, training_rows.Columns("text", "label"), "", 0, 1)
+    assert task.labels == ("0", "1")
