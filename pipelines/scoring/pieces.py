@@ -94,9 +94,9 @@ def _of_parquet(partition: Partition, task: Task, longest: int) -> Iterator[Piec
         yield checked(rows, numbers, bad, task, longest)
 
 
-def checked(rows: pa.Table, numbers: np.ndarray | list[int], bad: list[Bad], task: Task, longest: int) -> Piece:
+def checked(rows: pa.Table, numbers: np.ndarray, bad: list[Bad], task: Task, longest: int) -> Piece:
     """A piece of those rows that can be scored; the others are added to `bad`."""
-    inputs, numbers = row_checks.inputs(rows, task), np.array(numbers, np.int64)
+    inputs = row_checks.inputs(rows, task)
     by_row = row_checks.faults(inputs, numbers, task, longest)
     if by_row:
         good = np.setdiff1d(np.arange(len(numbers)), np.array(sorted(by_row)))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.core import paths, provenance, tables
 from pipelines.core.errors import InputError
@@ -139,7 +139,7 @@ def _scored(
     """Score the mended rows of one partition into a file beside its answers; `bad` gets sentences about others."""
     began, cpu_began = time.monotonic(), time.process_time()
     first = next(e for e in entries.values() if e["source"] == planned.name and e["kind"] == manifest.PARTITION)
-    stored = pq.read_schema(paths.below(target, first["output"]))
+    stored = tables.open_parquet(paths.below(target, first["output"])).schema_arrow
     added = partition_scoring.added(predictor.task.kind, job.prefix)
     fields = pa.schema([field for field in stored if field.name not in added], stored.metadata)
     piece = _piece(rows, fields, planned, predictor.task, job.longest)
@@ -186,4 +186,5 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
     for record in good:
         if strange := sorted(record.values.keys() - set(fields.names)):
             raise InputError(f"row {record.row} of {planned.name}: the partition has no column {strange[0]!r}")
-    return pieces.checked(pa.table(arrays, schema=fields), [record.row for record in good], bad, task, longest)
+    numbers = np.array([record.row for record in good], np.int64)
+    return pieces.checked(pa.table(arrays, schema=fields), numbers, bad, task, longest)
