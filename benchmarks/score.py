@@ -27,6 +27,7 @@ from pipelines.scoring.quarantine import Limit
 from pipelines.tracking import registry
 
 FILES = 4
+ROWS, QUICK_ROWS = 40_000, 4_000
 BARE_ROWS = 32
 TOKENS = (512, 1024, 2048, 4096)  # of a batch
 
@@ -86,7 +87,7 @@ def bookkeeping(folder: Path, source: Path, target: Path) -> None:
 
 def main() -> None:
     options = harness.arguments(__doc__ or "")
-    rows = 4_000 if options.quick else 40_000
+    rows = QUICK_ROWS if options.quick else ROWS
     repeats = 1 if options.quick else 5
     with tempfile.TemporaryDirectory() as place:
         folder, source, target = serve.model(Path(place)), Path(place) / "in", Path(place) / "out"
