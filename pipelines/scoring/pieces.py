@@ -47,10 +47,10 @@ def records(partition: Partition, task: Task) -> tuple[list[str], Iterable[Recor
     """The header of a text file, empty for JSONL, and its records. Raises InputError if an input is not in it."""
     if partition.form == "jsonl":
         return [], text_records.jsonl(partition.path)
-    header, found = text_records.csv_(partition.path)
+    header, stream = text_records.csv_(partition.path)
     if header:
         row_checks.require_columns(pa.schema([(name, pa.string()) for name in header]), task, text=True)
-    return header, found
+    return header, stream
 
 
 def scored_schema(partition: Partition, task: Task, forms: Forms) -> pa.Schema:
@@ -104,12 +104,12 @@ def checked(rows: pa.Table, numbers: np.ndarray, bad: list[Bad], task: Task, lon
     return Piece(rows, inputs, numbers, sorted([*bad, *by_row.values()], key=lambda one: one.row))
 
 
-def of_records(found: Iterable[Record | Bad], task: Task, longest: int, forms: Forms) -> Iterator[Piece]:
+def of_records(stream: Iterable[Record | Bad], task: Task, longest: int, forms: Forms) -> Iterator[Piece]:
     """The pieces of a text file's records, with the inputs and the columns of `forms`."""
     good: list[Record] = []
     bad: list[Bad] = []
     size = 0
-    for record in found:
+    for record in stream:
         fault = record if isinstance(record, Bad) else input_fault(record, task)
         if fault:
             bad.append(fault)
