@@ -38,6 +38,7 @@ class Predictor:
             )
         self.max_length = min(tokenizer.max_length(folder) or runtime.positions, runtime.positions)
         self.options = tokenizer.windows(folder) if self.task.kind == "span" else {}
+        self.batch_tokens = BATCH_TOKENS
         self.truncated = 0  # the number of rows cut to max_length so far
 
     @classmethod
@@ -79,7 +80,7 @@ class Predictor:
         """
         ids, first_length = _sequences(requests)
         outputs: dict[int, np.ndarray] = {}
-        for chosen in by_length(ids.lengths, 1 if self.runtime.batching == ALONE else BATCH_TOKENS):
+        for chosen in by_length(ids.lengths, 1 if self.runtime.batching == ALONE else self.batch_tokens):
             twice = len(chosen) == 1 and self.runtime.batching == PAIRS
             together = np.repeat(chosen, 2) if twice else chosen
             inputs = model_inputs(ids, together, first_length, self.tokenizer.pad_id, self.max_length)

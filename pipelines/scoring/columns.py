@@ -39,11 +39,11 @@ def watched(records: Iterable[Record | Bad], seen: dict[str, set[str]], kind: st
 
     Raises InputError if there are more than MAX_COLUMNS columns.
     """
-    asked = inputs(kind)
+    input_types = inputs(kind)
     for record in records:
         if isinstance(record, Record):
             for name, value in record.values.items():
-                if name not in asked:
+                if name not in input_types:
                     forms = seen.setdefault(name, set())
                     if value is not None:
                         forms.add(_form(value))

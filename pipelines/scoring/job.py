@@ -68,7 +68,7 @@ def run(
 
     Raises InputError if the job is another's, another process runs it, too many rows are bad, or its input changed.
     """
-    found, limit = partitions.among(source), Limit(options.max_bad)
+    files, limit = partitions.among(source), Limit(options.max_bad)
     job = job_record.read(target)
     if not job:
         job_record.require_own_place(source, target)
@@ -85,15 +85,15 @@ def run(
         else:
             version = registry.get(model, alias)
             folder = registry.folder(version)
-            job = begin(source, found, target, version, folder, options, limit)
-        outcome = finish(job, found, target, folder, on_partition)
+            job = begin(source, files, target, version, folder, options, limit)
+        outcome = finish(job, files, target, folder, on_partition)
         shutil.rmtree(aside, ignore_errors=True)
     return outcome
 
 
 def begin(
     source: Path,
-    found: list[Partition],
+    files: list[Partition],
     target: Path,
     version: registry.Version,
     folder: Path,
@@ -103,8 +103,8 @@ def begin(
     """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
     task = Task.load(folder)
     added = partition_scoring.added(task.kind, options.prefix)
-    with progress("checking", len(found), "partitions") as advance:
-        planned = job_record.plan(found, task, options.longest, added, advance)
+    with progress("checking", len(files), "partitions") as advance:
+        planned = job_record.plan(files, task, options.longest, added, advance)
     job_record.require_few_bad(source, planned, limit)
     digest = provenance.contents(folder)
     name, number, at = version.name, version.version, str(source.resolve())
@@ -135,16 +135,16 @@ def _require_unchanged_model(job: Job, version: registry.Version, folder: Path, 
 
 
 def finish(
-    job: Job, found: list[Partition], target: Path, folder: Path, on_partition: OnPartition | None = None
+    job: Job, files: list[Partition], target: Path, folder: Path, on_partition: OnPartition | None = None
 ) -> Outcome:
     """Score what the manifest does not name yet, then write the manifest of the whole job."""
     entries = manifest.read(target)
     with progress("comparing", len(job.partitions), "partitions") as advance:
-        others = job_record.changed(job, found, advance)
+        others = job_record.changed(job, files, advance)
     done = {entry["source"] for entry in entries.values() if entry["kind"] == manifest.PARTITION}
     todo = [one for one in job.partitions if one.name not in done and one.name not in others]
     if todo:
-        entries |= _scored(job, todo, found, target, folder, others, on_partition)
+        entries |= _scored(job, todo, files, target, folder, others, on_partition)
     if others:
         names = partitions.listed([f"{name} ({what})" for name, what in others.items()])
         raise InputError(
@@ -162,14 +162,14 @@ def finish(
 def _scored(
     job: Job,
     todo: list[job_record.Planned],
-    found: list[Partition],
+    files: list[Partition],
     target: Path,
     folder: Path,
     others: dict[str, str],
     on_partition: OnPartition | None,
 ) -> dict[str, Entry]:
     """Score partitions one after the other; those that change meanwhile are added to `others`."""
-    by_name = {partition.name: partition for partition in found}
+    by_name = {partition.name: partition for partition in files}
     numbers = {one.name: number for number, one in enumerate(job.partitions, start=1)}
     predictor, entries = Predictor.load(folder), dict[str, Entry]()
     total = sum(one.rows for one in job.partitions)

@@ -91,14 +91,14 @@ def require_own_place(source: Path, target: Path) -> None:
 
 
 def plan(
-    found: list[Partition], task: Task, longest: int, added: list[str], advance: Callable[[int], None]
+    files: list[Partition], task: Task, longest: int, added: list[str], advance: Callable[[int], None]
 ) -> list[Planned]:
     """Read every partition once: its digest, its columns, and the numbers of its rows and bad rows.
 
     Raises InputError, with all findings, if partitions cannot be read or lack a column.
     """
     planned, wrong = [], []
-    for number, partition in enumerate(found, start=1):
+    for number, partition in enumerate(files, start=1):
         try:
             planned.append(_planned(partition, task, longest, added))
         except (InputError, pa.ArrowException) as error:  # Arrow cannot choose rows of some types
@@ -127,10 +127,10 @@ def _planned(partition: Partition, task: Task, longest: int, added: list[str]) -
     return Planned(partition.name, size, digest, rows, bad, forms)
 
 
-def _counted(found: Iterable[Piece]) -> tuple[int, int]:
+def _counted(parts: Iterable[Piece]) -> tuple[int, int]:
     """The numbers of rows and of bad rows in pieces."""
     good = bad = 0
-    for piece in found:
+    for piece in parts:
         good += len(piece.numbers)
         bad += len(piece.bad)
     return good + bad, bad
@@ -148,9 +148,9 @@ def require_few_bad(source: Path, planned: list[Planned], limit: Limit) -> None:
         )
 
 
-def changed(job: Job, found: list[Partition], advance: Callable[[int], None]) -> dict[str, str]:
+def changed(job: Job, files: list[Partition], advance: Callable[[int], None]) -> dict[str, str]:
     """The partitions that are not as they were when the job began -> what is other about them."""
-    by_name = {partition.name: partition for partition in found}
+    by_name = {partition.name: partition for partition in files}
     others = dict.fromkeys(by_name.keys() - {one.name for one in job.partitions}, "new")
     for number, one in enumerate(job.partitions, start=1):
         partition = by_name.get(one.name)

@@ -68,12 +68,12 @@ def score(
     began, cpu_began = time.monotonic(), time.process_time()
     aside = target / job_record.PARTIAL
     rows_file, bad_file = aside / "rows.parquet", aside / "bad.jsonl"
-    found = pieces.read(partition, predictor.task, job.longest, planned.forms)
+    stream = pieces.read(partition, predictor.task, job.longest, planned.forms)
     output = paths.below(target, partition.output)
     with durable.written(output):
         try:
             fields = pieces.scored_schema(partition, predictor.task, planned.forms)
-            good, bad = write(PieceScorer(predictor, job), fields, found, rows_file, bad_file, planned.name, advance)
+            good, bad = write(PieceScorer(predictor, job), fields, stream, rows_file, bad_file, planned.name, advance)
         except (InputError, OSError, pa.ArrowException):
             if job_record.is_changed(planned, partition):
                 raise ChangedError(f"{partition.path}: it changed while it was scored") from None
@@ -111,7 +111,7 @@ def stamped(job: Job, kind: str, source: str, digest: str, rows_file: Path, outp
 def write(
     scorer: PieceScorer,
     fields: pa.Schema,
-    found: Iterator[Piece],
+    stream: Iterator[Piece],
     rows_file: Path,
     bad_file: Path,
     source: str,
@@ -127,7 +127,7 @@ def write(
         pq.ParquetWriter(rows_file, schema, compression="zstd") as writer,
         bad_file.open("w", encoding="utf-8", newline="\n") as bad_lines,
     ):
-        for piece in pieces.joined(found, ROWS, BYTES):
+        for piece in pieces.joined(stream, ROWS, BYTES):
             bad_lines.writelines(quarantine.line(source, one) for one in piece.bad)
             pending.append(scorer(piece).cast(schema))
             good, bad = good + len(piece.numbers), bad + len(piece.bad)

@@ -47,10 +47,10 @@ def records(partition: Partition, task: Task) -> tuple[list[str], Iterable[Recor
     """The header of a text file, empty for JSONL, and its records. Raises InputError if an input is not in it."""
     if partition.form == "jsonl":
         return [], text_records.jsonl(partition.path)
-    header, found = text_records.csv_(partition.path)
+    header, stream = text_records.csv_(partition.path)
     if header:
         row_checks.require_columns(pa.schema([(name, pa.string()) for name in header]), task, text=True)
-    return header, found
+    return header, stream
 
 
 def scored_schema(partition: Partition, task: Task, forms: Forms) -> pa.Schema:
@@ -94,9 +94,9 @@ def _of_parquet(partition: Partition, task: Task, longest: int) -> Iterator[Piec
         yield checked(rows, numbers, bad, task, longest)
 
 
-def checked(rows: pa.Table, numbers: np.ndarray | list[int], bad: list[Bad], task: Task, longest: int) -> Piece:
+def checked(rows: pa.Table, numbers: np.ndarray, bad: list[Bad], task: Task, longest: int) -> Piece:
     """A piece of those rows that can be scored; the others are added to `bad`."""
-    inputs, numbers = row_checks.inputs(rows, task), np.array(numbers, np.int64)
+    inputs = row_checks.inputs(rows, task)
     by_row = row_checks.faults(inputs, numbers, task, longest)
     if by_row:
         good = np.setdiff1d(np.arange(len(numbers)), np.array(sorted(by_row)))
@@ -104,12 +104,12 @@ def checked(rows: pa.Table, numbers: np.ndarray | list[int], bad: list[Bad], tas
     return Piece(rows, inputs, numbers, sorted([*bad, *by_row.values()], key=lambda one: one.row))
 
 
-def of_records(found: Iterable[Record | Bad], task: Task, longest: int, forms: Forms) -> Iterator[Piece]:
+def of_records(stream: Iterable[Record | Bad], task: Task, longest: int, forms: Forms) -> Iterator[Piece]:
     """The pieces of a text file's records, with the inputs and the columns of `forms`."""
     good: list[Record] = []
     bad: list[Bad] = []
     size = 0
-    for record in found:
+    for record in stream:
         fault = record if isinstance(record, Bad) else input_fault(record, task)
         if fault:
             bad.append(fault)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.core import paths, provenance, tables
 from pipelines.core.errors import InputError
@@ -106,11 +106,11 @@ def _mended(path: Path, target: Path, job: Job, entries: dict[str, Entry]) -> di
     if not by_source:
         raise InputError(f"{path}: no line has `values`, the values of a mended row by column")
     for source, rows in by_source.items():
-        own = [entry for entry in entries.values() if entry["source"] == source]
-        bad = {line["row"] for entry in own if entry.get("quarantine") for line in _lines(target, entry)}
+        entries_of = [entry for entry in entries.values() if entry["source"] == source]
+        bad = {line["row"] for entry in entries_of if entry.get("quarantine") for line in _lines(target, entry)}
         if strange := sorted(rows.keys() - bad):
             raise InputError(f"{path}: row {strange[0]} of {source}: not in the quarantine of {target}")
-        for number in _replayed(target, job, own):
+        for number in _replayed(target, job, entries_of):
             rows.pop(number, None)
     return {source: rows for source, rows in by_source.items() if rows}
 
@@ -139,7 +139,7 @@ def _scored(
     """Score the mended rows of one partition into a file beside its answers; `bad` gets sentences about others."""
     began, cpu_began = time.monotonic(), time.process_time()
     first = next(e for e in entries.values() if e["source"] == planned.name and e["kind"] == manifest.PARTITION)
-    stored = pq.read_schema(paths.below(target, first["output"]))
+    stored = tables.open_parquet(paths.below(target, first["output"])).schema_arrow
     added = partition_scoring.added(predictor.task.kind, job.prefix)
     fields = pa.schema([field for field in stored if field.name not in added], stored.metadata)
     piece = _piece(rows, fields, planned, predictor.task, job.longest)
@@ -172,7 +172,7 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
             bad.append(fault)
         else:
             good.append(record)
-    asked = columns.inputs(task.kind)
+    input_types = columns.inputs(task.kind)
     arrays = {}
     for field in fields:
         held = [record.values.get(field.name) for record in good]
@@ -180,10 +180,11 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
             if field.name in planned.forms and planned.forms[field.name] != "text":
                 arrays[field.name] = columns.array(field.name, held, planned.forms).cast(field.type)
             else:
-                arrays[field.name] = pa.array(held, asked.get(field.name, field.type)).cast(field.type)
+                arrays[field.name] = pa.array(held, input_types.get(field.name, field.type)).cast(field.type)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"{planned.name}: mended values of the column {field.name!r}: {error}") from None
     for record in good:
         if strange := sorted(record.values.keys() - set(fields.names)):
             raise InputError(f"row {record.row} of {planned.name}: the partition has no column {strange[0]!r}")
-    return pieces.checked(pa.table(arrays, schema=fields), [record.row for record in good], bad, task, longest)
+    numbers = np.array([record.row for record in good], np.int64)
+    return pieces.checked(pa.table(arrays, schema=fields), numbers, bad, task, longest)

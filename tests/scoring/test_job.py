@@ -237,12 +237,12 @@ def test_input_that_changed_is_named_and_nothing_of_it_is_published(source: Path
             (source / "d.parquet").unlink()
             write(source / "new.parquet", text=["new"])
 
-    sentence = r"2 partitions are not .*: b.parquet \(changed\), d.parquet \(changed\); nothing of them was published"
+    sentence = r"2 partitions are not .*: b.parquet \(changed\); d.parquet \(changed\); nothing of them was published"
     with pytest.raises(InputError, match=sentence):
         job.run(source, target, "tiny", "champion", job.Options(), change)
     assert sorted(file.name for file in target.glob("*.parquet")) == ["a.parquet", "c.parquet"]
     assert not (target / manifest.SUMMARY).exists()
-    sentence = r"3 partitions are not .*: b.parquet \(changed\), d.parquet \(missing\), new.parquet \(new\)"
+    sentence = r"3 partitions are not .*: b.parquet \(changed\); d.parquet \(missing\); new.parquet \(new\)"
     with pytest.raises(InputError, match=sentence):
         run(source, target)
     (source / "new.parquet").unlink()
