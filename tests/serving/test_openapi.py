@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from pipelines.serving import bodies, row_batcher
 from pipelines.serving.admission import BusyError
 from pipelines.serving.app import application
-from pipelines.serving.catalogue import Catalogue, Source
+from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.keys import Keys
+from pipelines.serving.model_sources import Source
 from tests.support import bodies_of_schemas, compressed, tiny
 
 KINDS = ("single", "tagging")
