@@ -119,27 +119,38 @@ def good(path: str) -> Any:
     return next(body for prefix, body in GOOD.items() if path.startswith(prefix))
 
 
+class Sender:
+    """Requests of one operation to a service with keys; each answer is declared."""
+
+    def __init__(self, models: Catalogue, method: str, path: str) -> None:
+        self.models, self.method, self.path, self.sent = models, method, path, set[int]()
+
+    def __call__(
+        self, status: int, content: Any = None, to: str = "", hosts: tuple[str, ...] = (), **headers: str
+    ) -> None:
+        """Send a body, by default the right one, and check the status of the answer."""
+        keys = Keys.parse(["all 0123456789abcdef predict,admin", "some fedcba9876543210 predict"], "keys")
+        body = good(self.path) if content is None else content
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        client = TestClient(application(self.models, keys, hosts), raise_server_exceptions=False)
+        answer = client.request(
+            self.method,
+            to or filled(self.path),
+            content=raw,
+            headers={"Content-Type": "application/json"} | KEY | named,
+        )
+        check(answer, self.method, self.path)
+        assert answer.status_code == status, answer.text
+        self.sent.add(status)
+
+
 @pytest.mark.parametrize(("method", "path"), WITH_BODIES, ids=map(" ".join, WITH_BODIES))
 def test_each_refusal_is_declared_and_sent(
     models: Catalogue, monkeypatch: pytest.MonkeyPatch, method: str, path: str
 ) -> None:
     """Every status that an operation declares is sent by what its description names, but for 503 of a proxy."""
-    keys = Keys.parse(["all 0123456789abcdef predict,admin", "some fedcba9876543210 predict"], "keys")
-    place, body, sent = filled(path), good(path), set()
-
-    def ask(status: int, content: Any = body, to: str = place, hosts: tuple[str, ...] = (), **headers: str) -> None:
-        api = application(models, keys, hosts)
-        raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-        named = (
-            {"Content-Type": "application/json"}
-            | KEY
-            | {name.replace("_", "-"): text for name, text in headers.items()}
-        )
-        answer = TestClient(api, raise_server_exceptions=False).request(method, to, content=raw, headers=named)
-        check(answer, method, path)
-        assert answer.status_code == status, answer.text
-        sent.add(status)
-
+    ask = Sender(models, method, path)
     invalid = 400 if path.startswith(("/v2", "/invocations", "/endpoints")) else 422
     ask(invalid, b"{")
     ask(invalid, Content_Encoding="gzip")
@@ -165,10 +176,10 @@ def test_each_refusal_is_declared_and_sent(
         ask(status)
     if "415" in SPEC["paths"][path]["post"]["responses"]:
         ask(415, Content_Type="text/plain")
-    ask(408, to=place, content=_slow(monkeypatch))
+    ask(408, _slow(monkeypatch))
     declared = {int(status) for status in SPEC["paths"][path]["post"]["responses"]}
-    assert declared - sent <= {403, 404, 503}
-    assert sent <= declared
+    assert declared - ask.sent <= {403, 404, 503}
+    assert ask.sent <= declared
 
 
 def _slow(monkeypatch: pytest.MonkeyPatch) -> bytes:
