@@ -36,12 +36,12 @@ def test_large_and_compressed_bodies_are_refused_without_being_held(service: Ser
     head = f"POST {protocol.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
     chunk, start = b" " * 100_000, time.monotonic()
 
-    def sent(first: bytes, each: bytes) -> Iterator[bytes]:
+    def sent(first: bytes, part: bytes) -> Iterator[bytes]:
         nonlocal peak
         yield first
         for _ in range(1000):
             peak = max(peak, service.memory().rss)
-            yield each
+            yield part
 
     check(protocol, service.exchange(*sent(head + b"Content-Length: 100000000\r\n\r\n", chunk)), 413)
     chunked = b"%x\r\n%b\r\n" % (len(chunk), chunk)

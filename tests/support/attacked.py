@@ -60,12 +60,12 @@ class Service:
 
     def answers(self) -> dict[str, Answer]:
         """The answers to a right request of each protocol, but for their headers."""
-        found = {}
+        answers = {}
         for name, protocol in PROTOCOLS.items():
             answer = raw_http.post(self.address, protocol.path, raw_http.encoded(protocol.body))
             assert answer.status == 200, answer
-            found[name] = answer._replace(headers={})
-        return found
+            answers[name] = answer._replace(headers={})
+        return answers
 
     def connect(self, stack: ExitStack) -> socket.socket:
         return stack.enter_context(socket.create_connection(("127.0.0.1", self.port), 60))
