@@ -21,6 +21,7 @@ from pipelines.serving import request_log
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certification import Conditions
+from pipelines.serving.connections import Connection
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
 
@@ -70,8 +71,10 @@ def http_server(app: Any, **more: Any) -> uvicorn.Server:
     """A server for an application; `more` are options of uvicorn."""
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",  # its warnings are of clients; the log of requests has what matters of them
         access_log=False,
+        http=Connection,
+        ws="none",
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
         **more,

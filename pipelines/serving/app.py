@@ -3,14 +3,15 @@
 uvicorn runs it on one machine (flows.local.http_service), Ray Serve in a cluster (pipelines.serving.ray_service).
 """
 
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from pipelines.core import plugins
-from pipelines.serving import bodies, docs_page, schemas
+from pipelines.serving import bodies, docs_page, openapi
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.hosts import RequireHost
 from pipelines.serving.keys import Keys, RequireKey
@@ -19,8 +20,6 @@ from pipelines.serving.request_log import OFF, Logged
 from pipelines.serving.request_metrics import Counted, Metrics
 
 PROTOCOLS = "pipelines.serving.protocols"
-UNUSED = "HTTPValidationError"  # FastAPI's own, which no route answers with, as they parse their bodies themselves
-REFERENCE = "#/components/schemas/{model}"
 
 
 def application(
@@ -54,24 +53,20 @@ def application(
     async def docs() -> Any:
         return docs_page.response()
 
-    api.openapi = lambda: _described(api)  # type: ignore[method-assign]
+    @api.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Any:
+        """The response of an error of the router, or of a route, in the protocol of its path."""
+        why = ROUTER.get(error.status_code, error.detail) if error.detail in PHRASES else error.detail
+        return refusals.response(request.scope, error.status_code, why, dict(error.headers or {}))
+
+    errors = {prefix: protocol.ERROR for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
+    api.openapi = lambda: openapi.described(api, errors)  # type: ignore[method-assign]
     return api
 
 
+PHRASES = {status.phrase for status in HTTPStatus}  # the sentences of Starlette's router
+ROUTER = {
+    404: "no such path; /docs lists those of the service",
+    405: "the path does not take this method; /docs lists what it takes",
+}
 ABOUT = "Predictions for texts, from the registered models that this service follows."
-
-
-def _described(api: FastAPI) -> dict[str, Any]:
-    """The OpenAPI description, with the schemas of bodies that the routes parse themselves."""
-    if api.openapi_schema:
-        return api.openapi_schema
-    spec = get_openapi(title=api.title, version=api.version, description=api.description, routes=api.routes)
-    _, schema = models_json_schema([(schemas.Request, "validation")], ref_template=REFERENCE)
-    spec["components"]["schemas"] |= schema["$defs"]
-    for unused in (UNUSED, "ValidationError"):
-        spec["components"]["schemas"].pop(unused, None)
-    for operation in (operation for verbs in spec["paths"].values() for operation in verbs.values()):
-        if UNUSED in str(operation["responses"].get("422")):
-            del operation["responses"]["422"]
-    api.openapi_schema = spec
-    return spec

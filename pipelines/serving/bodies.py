@@ -1,4 +1,4 @@
-"""Limits for a request's body: its size, the time to send it, and no duplicate key in an object.
+"""Limits for the bodies of requests: their size, alone and together, the time to send one, and no duplicate key.
 
 The whole body is read before its rows wait for their turn (`admission.FairQueue`).
 """
@@ -9,21 +9,43 @@ from contextlib import suppress
 from typing import Any
 
 from pipelines.core.errors import InputError
+from pipelines.serving import request_work
 from pipelines.serving.refusals import Refusals
 
 MAX_BYTES = 4_000_000  # enough for limits.MAX_IN_ALL characters, each escaped as two \\uXXXX, and the JSON around them
 SECONDS = 10  # to send a body; a slow client holds one of the service's connections meanwhile
 LINGER_SECONDS, LINGER_BYTES = 2, 64_000_000  # to read, and forget, of a body that is too large
+HELD_BYTES = 64_000_000  # of all bodies that are read or answered at a time
+SMALL = 64_000  # bytes of a body that need no room among those, so that large ones keep no small ones out
 KEY = 40  # the most characters of a key in an error, since the key may be long
 LARGE = 100_000  # bytes that take milliseconds to parse; other requests go on meanwhile
 LENGTH = b"content-length"
 
 
-class _TooLargeError(Exception):
-    """The body, or its Content-Length, is larger than the limit; `more` of it may follow."""
+class _RefusedError(Exception):
+    """A body is refused; `more` of it may follow, `cause` is for the log where the status does not say it."""
 
-    def __init__(self, more: bool) -> None:
-        self.more = more
+    def __init__(self, status: int, why: str, more: bool = False, cause: str = "") -> None:
+        self.status, self.why, self.more, self.cause = status, why, more, cause
+
+
+class _Room:
+    """The bytes that all bodies together may take, and those that one of them has taken."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def take(self, before: int, after: int) -> None:
+        """Let a body grow. Raises _RefusedError if the others leave no room for it."""
+        more = max(0, after - SMALL) - max(0, before - SMALL)
+        if more > self.left:
+            raise _RefusedError(
+                429, "the service reads too many large requests; try again in 1 s", True, "large bodies"
+            )
+        self.left -= more
+
+    def free(self, size: int) -> None:
+        self.left += max(0, size - SMALL)
 
 
 class RepeatedKeyError(InputError):
@@ -31,38 +53,60 @@ class RepeatedKeyError(InputError):
 
 
 class LimitedBodies:
-    """An ASGI middleware that refuses bodies: too large (413), too slow (408), or with a duplicate key (422)."""
+    """An ASGI middleware that refuses bodies.
+
+    They are too large (413) or too slow (408), are compressed or have a duplicate key (422), or meet too many others
+    (429).
+    """
 
     def __init__(
         self, app: Any, max_bytes: int = MAX_BYTES, seconds: float = SECONDS, refusals: Refusals | None = None
     ) -> None:
         self.app, self.max_bytes, self.seconds = app, max_bytes, seconds
         self.refusals = refusals or Refusals()
+        self.room = _Room(HELD_BYTES)
+        self.parsing = asyncio.Semaphore(1)  # objects of a large body take twenty times its bytes
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        body = bytearray()
         try:
-            async with asyncio.timeout(self.seconds):
-                body = await self.whole(scope, receive)
-            if body and len(body) > LARGE:
-                await asyncio.to_thread(check_keys, body)
-            else:
-                check_keys(body or b"")
-        except TimeoutError:
-            status, why = 408, f"the body was not sent within {self.seconds:g} s"
-        except _TooLargeError as error:
+            if await self._read(scope, receive, body):
+                await self.app(scope, _sent_before(body, receive), send)
+        except _RefusedError as error:
+            self.room.free(len(body))
+            body.clear()
+            request_work.refuse(error.cause)
             if error.more:
                 await self._discard(scope, receive)
-            status, why = 413, f"the body has more than {self.max_bytes:,} bytes; `bertline score` has no limit"
+            headers = {"Connection": "close"} | ({"Retry-After": "1"} if error.status == 429 else {})
+            await self.refusals.response(scope, error.status, error.why, headers)(scope, receive, send)
+        finally:
+            self.room.free(len(body))
+
+    async def _read(self, scope: Any, receive: Any, body: bytearray) -> bool:
+        """Read a body into `body`, and check it. Returns False if the client has gone; raises _RefusedError."""
+        encodings = [value for name, value in scope["headers"] if name.lower() == b"content-encoding"]
+        if encodings not in ([], [b"identity"]):
+            raise _RefusedError(
+                422, "the body is compressed; send it without Content-Encoding", True, "compressed body"
+            )
+        try:
+            async with asyncio.timeout(self.seconds):
+                there = await self._whole(scope, receive, body)
+        except TimeoutError:
+            raise _RefusedError(408, f"the body was not sent within {self.seconds:g} s") from None
+        try:
+            if len(body) > LARGE:
+                async with self.parsing:
+                    await asyncio.to_thread(check_keys, body)
+            else:
+                check_keys(body)
         except RepeatedKeyError as error:
-            status, why = 422, str(error)
-        else:
-            if body is not None:
-                await self.app(scope, _sent_before(body, receive), send)
-            return
-        await self.refusals.response(scope, status, why, {"Connection": "close"})(scope, receive, send)
+            raise _RefusedError(422, str(error), cause="a key twice") from None
+        return there
 
     async def _discard(self, scope: Any, receive: Any) -> None:
         """Read on for a while, as a client that still sends when the connection is closed never sees the answer."""
@@ -77,24 +121,26 @@ class LimitedBodies:
                     if message["type"] == "http.disconnect" or not message.get("more_body", False):
                         return
 
-    async def whole(self, scope: Any, receive: Any) -> bytes | None:
-        """Read the whole body; None if the client has disconnected. Raises _TooLargeError."""
+    async def _whole(self, scope: Any, receive: Any, body: bytearray) -> bool:
+        """Read the whole body; returns False if the client has disconnected. Raises _RefusedError."""
+        why = f"the body has more than {self.max_bytes:,} bytes; `bertline score` has no limit"
         for name, value in scope["headers"]:
             if name.lower() == LENGTH and (not value.isdigit() or int(value[:20]) > self.max_bytes):
-                raise _TooLargeError(more=True)
-        body = bytearray()
+                raise _RefusedError(413, why, more=True)
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > self.max_bytes:
-                raise _TooLargeError(message.get("more_body", False))
-            if not message.get("more_body", False):
-                return bytes(body)
+                return False
+            part, more = message.get("body", b""), message.get("more_body", False)
+            if len(body) + len(part) > self.max_bytes:
+                raise _RefusedError(413, why, more)
+            self.room.take(len(body), len(body) + len(part))
+            body += part
+            if not more:
+                return True
 
 
-def check_keys(body: bytes) -> None:
+def check_keys(body: bytes | bytearray) -> None:
     """Raise RepeatedKeyError for a duplicate key. The application itself refuses invalid JSON."""
     try:
         json.loads(body, object_pairs_hook=_distinct)
@@ -113,11 +159,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> None:
             seen.add(name)
 
 
-def _sent_before(body: bytes, receive: Any) -> Any:
+def _sent_before(body: bytearray, receive: Any) -> Any:
     """An ASGI `receive` that returns the whole body first."""
     left = [body]
 
-    async def again() -> Any:
-        return {"type": "http.request", "body": left.pop(), "more_body": False} if left else await receive()
+    async def first() -> Any:
+        return {"type": "http.request", "body": bytes(left.pop()), "more_body": False} if left else await receive()
 
-    return again
+    return first

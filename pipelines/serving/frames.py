@@ -87,7 +87,8 @@ def check(columns: Columns, kind: str) -> None:
 
 def lists(kind: str) -> set[str]:
     """The columns whose values are lists of texts."""
-    return {name for name in schema.INPUTS[kind] if pa.types.is_list(schema.ROWS[kind].field(name).type)}
+    fields = schema.ROWS.get(kind, schema.ROWS["text"])  # an encoder reads texts
+    return {name for name in schema.INPUTS[kind] if pa.types.is_list(fields.field(name).type)}
 
 
 def require_known(names: Any, inputs: list[str]) -> None:

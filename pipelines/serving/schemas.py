@@ -74,11 +74,9 @@ class Problem(BaseModel):
 
 
 # Ray Serve, in front of the service, sends some errors as plain text
+TEXT: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 JSON_OR_TEXT: dict[str, Any] = {
-    "content": {
-        "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}},
-        "text/plain": {"schema": {"type": "string"}},
-    }
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}, **TEXT["content"]}
 }
 
 

@@ -190,7 +190,11 @@ def answer(
         if output.classes:
             tensor = Described(tensor.name, tensors.BYTES, [-1, output.classes])
             values = tensors.classes(predictions, model.task.labels, output.classes)
-        about: dict[str, Any] = asdict(tensor) | {"shape": [len(predictions), *tensor.shape[1:]]}
+        shape = [
+            len(predictions),
+            *(len(values) // len(predictions) if size == -1 else size for size in tensor.shape[1:]),
+        ]
+        about: dict[str, Any] = asdict(tensor) | {"shape": shape}
         if output.binary:
             parts.append(tensors.to_bytes(tensor.datatype, values))
             about["parameters"] = {"binary_data_size": len(parts[-1])}

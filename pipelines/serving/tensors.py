@@ -15,10 +15,13 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.errors import InputError, shown
 from pipelines.core.task import Task
+from pipelines.inference import embedding, fill_mask
 from pipelines.serving import frames, limits
 
 BYTES, FP32, INT32 = "BYTES", "FP32", "INT32"
 LENGTH = struct.Struct("<I")  # of an element of BYTES
+# the columns of predictions by the kind of rows
+FIELDS = schema.PREDICTIONS | {embedding.KIND: embedding.FIELDS, fill_mask.KIND: fill_mask.FIELDS}
 NUMBERS = {FP32: "<f4", INT32: "<i4"}
 
 
@@ -43,13 +46,15 @@ def inputs(task: Task) -> dict[str, Described]:
 def outputs(task: Task) -> dict[str, Described]:
     """The output tensors of a model, one for each column of its predictions.
 
-    They have shape (N,), but `scores` (N, L) for L labels. An element of `entities` is the JSON list of a row's
-    entities.
+    They have shape (N,), but `scores` (N, L) for L labels, and `vector` (N, H) with a width H that the description
+    leaves open. An element of `entities` or `guesses` is the JSON list of a row.
     """
     described = {}
-    for field in schema.PREDICTIONS[task.kind]:
+    for field in FIELDS[task.kind]:
         if field.name == "scores":
             described[field.name] = Described(field.name, FP32, [-1, len(task.labels)])
+        elif pa.types.is_list(field.type) and pa.types.is_float32(field.type.value_type):
+            described[field.name] = Described(field.name, FP32, [-1, -1])
         elif field.name != "id":
             numbers = FP32 if pa.types.is_float32(field.type) else INT32 if pa.types.is_int32(field.type) else BYTES
             described[field.name] = Described(field.name, numbers, [-1])

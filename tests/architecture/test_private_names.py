@@ -16,8 +16,8 @@ from tests.support.places import ROOT
 
 LINE = re.compile(r"^\| `([\w.]+)` \| (\w+) ([\w.]+) \|", re.MULTILINE)
 OBJECT = re.compile(r"^\| `(dvc[\w.]+)` \| dvc [\w.]+ \| ((?:`\w+` ?)+) \|$", re.MULTILINE)
-VENDORS = ("torch", "transformers", "ray", "prefect", "mlflow", "dvc")
-UNDOCUMENTED = ("dvc.", "mlflow.utils.", "mlflow.store.", "mlflow.server.", "prefect.server.")  # modules
+VENDORS = ("torch", "transformers", "ray", "prefect", "mlflow", "dvc", "uvicorn")
+UNDOCUMENTED = ("dvc.", "mlflow.utils.", "mlflow.store.", "mlflow.server.", "prefect.server.", "uvicorn.")  # modules
 # what variables of pipelines/graph hold; of a dep that holds params too
 OBJECTS = {
     "repo": ("dvc.repo.Repo",),

@@ -1,6 +1,7 @@
 """OpenAI's embeddings API: the vectors of the embedder with length 1, and errors in OpenAI's shape."""
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,6 +70,32 @@ def test_the_models_are_those_with_embeddings(place: Place) -> None:
     assert place.ask("/v1/models/mini") == (200, described)
     status, answer = place.ask("/v1/models/film")
     assert (status, answer["error"]["code"]) == (404, "model_not_found")
+
+
+def test_the_open_inference_protocol_has_the_vectors_as_a_tensor(place: Place) -> None:
+    """An encoder's tensors: the vectors of the embedder bit by bit, as JSON and as bytes, and the guesses as JSON."""
+    predicted = Embedder.load(place.folder).predict(pa.table({"text": TEXTS})).to_pylist()
+    vectors = np.array([row["vector"] for row in predicted], np.float32)
+    about = place.ask("/v2/models/mini")[1]
+    assert about["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+    assert about["outputs"] == [
+        {"name": "vector", "datatype": "FP32", "shape": [-1, -1]},
+        {"name": "tokens", "datatype": "INT32", "shape": [-1]},
+    ]
+    tensor = {"name": "text", "shape": [3], "datatype": "BYTES", "data": TEXTS}
+    vector, tokens = place.ask("/v2/models/mini/infer", {"inputs": [tensor]})[1]["outputs"]
+    assert (vector["shape"], vector["datatype"]) == (list(vectors.shape), "FP32")
+    assert np.array_equal(np.array(vector["data"], np.float32), vectors.ravel())
+    assert tokens["data"] == [row["tokens"] for row in predicted]
+    request = {"inputs": [tensor], "outputs": [{"name": "vector", "parameters": {"binary_data": True}}]}
+    answer = raw_http.post(place.address, "/v2/models/mini/infer", raw_http.encoded(request))
+    data = answer.body[int(answer.headers["inference-header-content-length"]) :]
+    assert np.array_equal(np.frombuffer(data, "<f4").reshape(vectors.shape), vectors)
+    masked = tensor | {"shape": [1], "data": ["私は[MASK]が好き。"]}
+    (guesses,) = place.ask("/v2/models/mini.fill_mask/infer", {"inputs": [masked]})[1]["outputs"]
+    (row,) = place.ask("/predict/mini.fill_mask", {"rows": [{"text": masked["data"][0]}]})[1]["predictions"]
+    assert (guesses["datatype"], guesses["shape"]) == ("BYTES", [1])
+    assert json.loads(guesses["data"][0]) == row["guesses"]
 
 
 REFUSED = [

@@ -133,7 +133,7 @@ def test_openapi_has_every_response_that_is_sent() -> None:
     spec = app.application(Catalogue()).openapi()
     for path in ("/predict", "/predict/{name}"):
         responses = spec["paths"][path]["post"]["responses"]
-        assert set(responses) == {"200", "404", "408", "413", "422", "429", "500", "503", "504"}
+        assert set(responses) == {"200", "400", "401", "403", "404", "408", "413", "422", "429", "500", "503", "504"}
         assert responses["422"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Problem"}
         body = spec["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert body == {"$ref": "#/components/schemas/Request"}

@@ -32,6 +32,9 @@ class HuggingFaceError(BaseModel):
     error: str  # one sentence
 
 
+ERROR = HuggingFaceError  # the body of every error
+
+
 RESPONSES: dict[int | str, dict[str, Any]] = {
     404: {"model": HuggingFaceError, "description": "No model with this name is served."},
     422: {"model": HuggingFaceError, "description": "The request is invalid; `error` says what is wrong."},

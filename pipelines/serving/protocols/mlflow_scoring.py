@@ -42,6 +42,9 @@ class ScoringProblem(BaseModel):
     message: str
 
 
+ERROR = ScoringProblem  # the body of every error
+
+
 class ModelInfo(BaseModel):
     name: str  # the registered name and the version
     provider: str
@@ -72,12 +75,12 @@ BODY = {
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": ScoringProblem, "description": "The request is invalid; `message` says what is wrong."},
     404: {"model": ScoringProblem, "description": "No model with this name is served."},
-    408: {"description": "The body was not sent in time.", **schemas.JSON_OR_TEXT},
+    408: {"model": ScoringProblem, "description": "The body was not sent in time.", **schemas.TEXT},
     413: {"model": ScoringProblem, "description": "The body is too large."},
     415: {"model": ScoringProblem, "description": f"The body is not {JSON}, {CSV} or {PARQUET}."},
     429: {"model": ScoringProblem, "description": "Too many requests wait; Retry-After says when to try again."},
-    500: {"description": "The service failed; its log says why.", **schemas.JSON_OR_TEXT},
-    503: {"description": "The service starts or stops; try again.", **schemas.JSON_OR_TEXT},
+    500: {"model": ScoringProblem, "description": "The service failed; its log says why.", **schemas.TEXT},
+    503: {"model": ScoringProblem, "description": "The service starts or stops; try again.", **schemas.TEXT},
     504: {"model": ScoringProblem, "description": "No answer within x-request-timeout-seconds."},
 }
 SCORING: dict[str, Any] = {"response_model": Predictions, "responses": PROBLEMS, "openapi_extra": BODY}

@@ -17,10 +17,9 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pipelines.core import schema
-from pipelines.core.errors import InputError, choices
+from pipelines.core.errors import choices
 from pipelines.inference.runtimes import Onnx
-from pipelines.serving import answering, refusals, tensor_bodies, tensors
+from pipelines.serving import answering, refusals, schemas, tensor_bodies, tensors
 from pipelines.serving.catalogue import Catalogue, UnknownModelError
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
@@ -37,6 +36,9 @@ METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 class InferenceError(BaseModel):
     error: str
+
+
+ERROR = InferenceError  # the body of every error
 
 
 class MetadataTensor(BaseModel):
@@ -82,10 +84,8 @@ REASONS = {
     503: "The service starts or stops; try again.",
     504: "No answer within the timeout.",
 }
-# Ray Serve, in front of the service, sends some errors as plain text
-TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": InferenceError, "description": reason, **(TEXT if status in (408, 500, 503) else {})}
+    status: {"model": InferenceError, "description": reason, **(schemas.TEXT if status in (408, 500, 503) else {})}
     for status, reason in REASONS.items()
 }
 NO_MODEL: dict[int | str, dict[str, Any]] = {status: PROBLEMS[status] for status in (404, 500, 503)}
@@ -176,7 +176,7 @@ def _served(catalogue: Catalogue, name: str, version: str) -> ServedModel:
     Raises UnknownModelError if there is none, if `version` is another than it has, or if it does not predict rows.
     """
     model = catalogue[name]
-    if model.task.kind not in schema.PREDICTIONS:
+    if model.task.kind not in tensors.FIELDS:
         raise UnknownModelError(f"{model.name} is of kind {model.task.kind}, which has no tensors in this protocol")
     number = str(model.version.version)
     if version and version != number:
@@ -203,8 +203,6 @@ async def _metadata(catalogue: Catalogue, name: str, version: str = "") -> Respo
 
 async def _infer(catalogue: Catalogue, request: Request, name: str, version: str = "") -> Response:
     model = _served(catalogue, name, version)
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise InputError("the body is compressed; send it without Content-Encoding")
     sent, binary = tensor_bodies.parsed(await request.body(), request.headers.get(tensor_bodies.LENGTH))
     columns = tensor_bodies.columns(sent, binary, model)
     outputs = tensor_bodies.returned(sent, model.task)

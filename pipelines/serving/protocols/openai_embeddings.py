@@ -43,6 +43,9 @@ class OpenAIError(BaseModel):
     error: OpenAIProblem
 
 
+ERROR = OpenAIError  # the body of every error
+
+
 RESPONSES: dict[int | str, dict[str, Any]] = {
     404: {"model": OpenAIError, "description": "No model with this name has embeddings."},
     422: {"model": OpenAIError, "description": "The request is invalid; `message` says what is wrong."},

@@ -18,6 +18,7 @@ from pipelines.serving.served_model import ServedModel
 
 PREFIXES = ("/predict", "/models", "/model", "/health")
 JSON = "application/json"
+ERROR = schemas.Problem  # the body of every error
 PROBLEM: dict[int | str, dict[str, Any]] = {
     404: {"model": schemas.Problem, "description": "No model with this name is served."},
     408: {"description": "The body was not sent in time.", **schemas.JSON_OR_TEXT},
@@ -54,10 +55,10 @@ def routes(catalogue: Catalogue) -> APIRouter:
         """The version that answers, with its inputs and labels."""
         return await respond(_described(catalogue, name), detail)
 
-    @router.get("/model", responses=DESCRIBED)
-    async def first() -> schemas.Model:
+    @router.get("/model", responses=DESCRIBED, response_model=schemas.Model)
+    async def first() -> Any:
         """The first model."""
-        return described(catalogue.first(), catalogue)
+        return await respond(_described(catalogue, ""), detail)
 
     @router.post("/predict/{name}", response_model=schemas.Answer, responses=PROBLEM, openapi_extra=BODY)
     async def predict(name: str, request: Request) -> Any:
@@ -90,7 +91,7 @@ def described(model: ServedModel, catalogue: Catalogue) -> schemas.Model:
 
 
 async def _described(catalogue: Catalogue, name: str) -> schemas.Model:
-    return described(catalogue[name], catalogue)
+    return described(catalogue[name] if name else catalogue.first(), catalogue)
 
 
 async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response:

@@ -1,0 +1,143 @@
+"""Limits of connections, below the application: their number, and what a slow client may hold of the service.
+
+uvicorn limits neither the size of a request's headers, nor the time for them, nor the time to read an answer.
+"""
+
+import asyncio
+import json
+import resource
+from http import HTTPStatus
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+HEAD_SECONDS = 10.0  # from a connection, or a request's first byte, to the end of its headers
+HEAD_BYTES = 65_536  # of a request's line and headers
+READ_SECONDS = 60.0  # for a client to read on, when its answer fills the buffers
+MOST = 1000  # connections
+
+
+def most() -> int:
+    """The most connections: half of the files that this process may open, as models and logs need some too."""
+    return max(16, min(MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+
+
+# the connections of each server whose client has to send something, the one that has waited longest first
+_WAITING: WeakKeyDictionary[ServerState, dict["Connection", None]] = WeakKeyDictionary()
+
+
+class Connection(HttpToolsProtocol):
+    """One connection of uvicorn, with these limits.
+
+    Where there are too many, the one whose client has been silent longest is closed for a new one, so that idle and
+    slow clients keep nobody out.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._head: asyncio.TimerHandle | None = None  # ends the time for the headers
+        self._reading: asyncio.TimerHandle | None = None  # ends the time to read the answer
+        self._bytes = 0  # of the headers so far; -1: they are complete
+        self._complete = True  # whether the last request has arrived as a whole
+        self._waiting = _WAITING.setdefault(self.server_state, {})
+
+    @property
+    def _busy(self) -> bool:
+        """Whether a request waits for its answer."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > most():
+            if not self._waiting:
+                self.refuse(503, "the service has too many connections; try again in 1 s", "Retry-After: 1\r\n")
+                return
+            next(iter(self._waiting)).close()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._done_waiting()
+        if self._reading:
+            self._reading.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._bytes >= 0:
+            self._bytes += len(data)
+        super().data_received(data)
+        if self._bytes > HEAD_BYTES and not self._busy and not self.transport.is_closing():
+            self.refuse(431, f"the request's line and headers have more than {HEAD_BYTES:,} bytes")
+
+    def on_message_begin(self) -> None:
+        self._bytes, self._complete = max(self._bytes, 0), False
+        if not self._busy:
+            self._wait()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._bytes = -1
+        if self._head:
+            self._head.cancel()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._complete = True
+        if self._busy:
+            self._done_waiting()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._busy and not self.transport.is_closing():
+            self._bytes = 0 if self._complete else self._bytes
+            self._wait()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reading = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reading:
+            self._reading.cancel()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what uvicorn's parser does not read."""
+        self.refuse(400, "the request is not valid HTTP/1.1")
+
+    def refuse(self, status: int, why: str, headers: str = "") -> None:
+        """Answer before a route is known, in the shape of the plain protocol, and close."""
+        body = json.dumps({"detail": why}).encode()
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n{headers}Connection: close\r\n\r\n"
+        )
+        self._done_waiting()
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    def close(self) -> None:
+        """Close the connection without an answer."""
+        self._done_waiting()
+        self.transport.close()
+
+    def _wait(self) -> None:
+        """Note that the client has to send a request now, within a time."""
+        self._done_waiting()
+        self._waiting[self] = None
+        self._head = self.loop.call_later(HEAD_SECONDS, self._late)
+
+    def _done_waiting(self) -> None:
+        self._waiting.pop(self, None)
+        if self._head:
+            self._head.cancel()
+
+    def _late(self) -> None:
+        if self._bytes > 0 and not self.transport.is_closing():
+            self.refuse(408, f"the request's headers were not sent within {HEAD_SECONDS:g} s")
+        else:
+            self.close()

@@ -1,0 +1,151 @@
+"""Clients that take too much of a running service: large, slow, many, or gone. Others are answered meanwhile."""
+
+import gzip
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipelines.serving import bodies, connections
+from tests.support import attacked, raw_http
+from tests.support.attacked import PROTOCOLS, Service, check, read
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with attacked.running(tmp_path_factory.mktemp("models")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def unharmed(service: Service) -> Iterator[None]:
+    yield
+    attacked.check_unharmed(service)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_large_and_compressed_bodies_are_refused_without_being_held(service: Service, name: str) -> None:
+    protocol, before, peak = PROTOCOLS[name], service.memory().rss, 0
+    head = f"POST {protocol.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
+    chunk, start = b" " * 100_000, time.monotonic()
+
+    def sent(first: bytes, part: bytes) -> Iterator[bytes]:
+        nonlocal peak
+        yield first
+        for _ in range(1000):
+            peak = max(peak, service.memory().rss)
+            yield part
+
+    check(protocol, service.exchange(*sent(head + b"Content-Length: 100000000\r\n\r\n", chunk)), 413)
+    chunked = b"%x\r\n%b\r\n" % (len(chunk), chunk)
+    check(protocol, service.exchange(*sent(head + b"Transfer-Encoding: chunked\r\n\r\n", chunked)), 413)
+    waiting = service.exchange(head + b"Content-Length: 100000000\r\nExpect: 100-continue\r\n\r\n")
+    check(protocol, waiting, 413)
+    bomb = gzip.compress(bytes(50_000_000))
+    for encoding in ("gzip", "deflate", "br", "gzip, gzip"):
+        answer = raw_http.post(service.address, protocol.path, bomb, {"Content-Encoding": encoding})
+        check(protocol, answer, protocol.invalid)
+    assert peak - before < 30_000_000, "the bodies have 100 MB, the limit is 4 MB"
+    assert time.monotonic() - start < 60
+
+
+def test_large_headers_are_refused(service: Service) -> None:
+    before = service.memory().rss
+    plain = PROTOCOLS["plain"]
+    for part in (b"X: " + b"x" * 60_000 + b"\r\n", b"X" * 60_000):
+        head = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+        check(plain, service.exchange(head, *[part] * 500), 431)
+    check(plain, service.exchange(b"GET /" + b"x" * 300_000), 431)
+    many = service.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 9000 + b"\r\n")
+    assert many
+    assert many.status == 200
+    assert service.memory().rss - before < 20_000_000
+
+
+def test_slow_and_idle_clients_keep_nobody_out(service: Service) -> None:
+    """300 idle connections, and clients that send a byte a second: others are answered, and these are closed."""
+    plain, right = PROTOCOLS["plain"], raw_http.encoded(PROTOCOLS["plain"].body)
+    head = b"POST /predict/single HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+    with ExitStack() as stack:
+        start = time.monotonic()
+        idle = [service.connect(stack) for _ in range(300)]
+        heads = [service.connect(stack) for _ in range(20)]
+        slow = [service.connect(stack) for _ in range(40)]
+        for line in slow:
+            line.sendall(head)
+        for number in range(5):
+            with suppress(OSError):  # on a busy machine some may be closed already
+                for line in heads:
+                    line.sendall(b"GET /"[number : number + 1])
+                for line in slow:
+                    line.sendall(b" ")
+            asked = time.monotonic()
+            assert raw_http.post(service.address, plain.path, right).status == 200
+            assert time.monotonic() - asked < 5, "it did not wait for them"
+            time.sleep(1)
+        for line in slow:
+            check(plain, read(line), 408)
+        for line in heads:
+            check(plain, read(line), 408)
+        assert [line.recv(10) for line in idle] == [b""] * 300
+        assert time.monotonic() - start < 60
+
+
+def test_more_connections_than_the_service_takes_close_the_silent_ones(service: Service) -> None:
+    allowed = connections.most()
+    with ExitStack() as stack:
+        idle = [service.connect(stack) for _ in range(min(allowed, 450) - 10)]
+        count = len(idle)
+        more = [service.connect(stack) for _ in range(20)] if count == allowed - 10 else []
+        for line in more[-5:]:
+            line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = read(line)
+            assert answer
+            assert answer.status == 200
+        if more:
+            assert idle[0].recv(10) == b"", "the oldest made room"
+
+
+def test_bodies_together_have_a_limit_and_small_ones_pass(service: Service) -> None:
+    """30 clients hold almost 4 MB each: the service keeps 64 MB of them, refuses the others, and answers small ones."""
+    plain, right = PROTOCOLS["plain"], raw_http.encoded(PROTOCOLS["plain"].body)
+    before, size = service.memory().rss, bodies.MAX_BYTES - 10
+    head = f"POST /predict/single HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        slow = [service.connect(stack) for _ in range(30)]
+
+        def fill(line: socket.socket) -> None:
+            with suppress(OSError):
+                line.sendall(head + b" " * (size - 5))
+
+        with ThreadPoolExecutor(30) as pool:
+            list(pool.map(fill, slow))
+        asked = time.monotonic()
+        assert raw_http.post(service.address, plain.path, right).status == 200
+        assert time.monotonic() - asked < 5
+        assert service.memory().rss - before < 2.5 * bodies.HELD_BYTES
+        answers = [read(line) for line in slow]
+    statuses = [answer.status for answer in answers if answer]
+    assert statuses.count(429) >= 10, statuses
+    assert statuses.count(408) >= 10, statuses
+    for answer in answers:
+        check(plain, answer, 408, 429)
+    assert {answer.headers.get("retry-after") for answer in answers if answer and answer.status == 429} == {"1"}
+
+
+def test_clients_that_hang_up_leave_nothing_behind(service: Service) -> None:
+    opened = len(psutil.Process(service.process.pid).net_connections())
+    for protocol in PROTOCOLS.values():
+        for _ in range(20):
+            raw_http.hang_up(service.address, protocol.path, Path(__file__).read_bytes()[:1000])
+    deadline = time.monotonic() + 30
+    while len(psutil.Process(service.process.pid).net_connections()) > opened + 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(psutil.Process(service.process.pid).net_connections()) <= opened + 2
