@@ -1,7 +1,9 @@
 """Fine-tune an encoder on a data frame in this process, by the steps of the stages encode and finetune."""
 
 import re
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,9 +66,10 @@ class Report:
 class TrainedModel(LoadedModel):
     """A model that `train` made. It is in a temporary folder until `save` copies it."""
 
-    def __init__(self, place: "tempfile.TemporaryDirectory[str]", folder: Path, report: Report, threads: int) -> None:
-        super().__init__(folder, threads=threads)
-        self._place, self.report = place, report
+    def __init__(self, place: Path, report: Report, threads: int) -> None:
+        super().__init__(place / "model", threads=threads)
+        self.report = report
+        weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
 
 
 def train(
@@ -103,9 +106,13 @@ def train(
     folder = OpenedFolder(Path(encoder) if encoder else _default(language))
     entry = _entry(task, folder, bool(encoder), {"seed": seed, **settings})
     process_threads.use(threads)
-    place = tempfile.TemporaryDirectory(prefix="bertline-train-")
-    report = _trained(Path(place.name), task.with_(language=language), rows, entry, max_length, threads)
-    return TrainedModel(place, Path(place.name) / "model", report, threads)
+    place = Path(tempfile.mkdtemp(prefix="bertline-train-"))
+    try:
+        report = _trained(place, task.with_(language=language), rows, entry, max_length, threads)
+        return TrainedModel(place, report, threads)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
 
 
 def _language(rows: pa.Table) -> str:
@@ -141,8 +148,6 @@ def _trained(
     place: Path, task: Task, rows: dict[str, pa.Table], entry: Finetune, max_length: int, threads: int
 ) -> Report:
     """Train in the folder `place`; only place/model is left there."""
-    import shutil
-
     from pipelines.training import finetune_entry
 
     encoded = place / "encoded"

@@ -28,7 +28,8 @@ def rows(kind: str, words: list[str], columns: dict[str, str]) -> list[dict[str,
     path = Path(words[0])
     if len(words) == 1 and _is_file(path):
         if columns or path.suffix.lstrip(".").lower() in records.FORMATS:
-            return [_row(record, names, columns, f"{path}: {place}") for place, record in records.records(path)]
+            listed = records.records(path, columns=[columns.get(name, name) for name in names])
+            return [_row(record, names, columns, f"{path}: {place}") for place, record in listed]
         return _of_lines(records.lines(path), names, str(path))
     if columns:
         raise UsageError(f"{', '.join(columns)}: the names of columns need a file")
