@@ -36,8 +36,8 @@ def log_runs(stages: list[str], image_commit: str = "") -> None:
         section, _, entry = stage.partition("@")
         outputs = lockfile.outputs(stage, locked)
         records = [json.loads(Path(path).read_text()) for path in outputs if path.endswith(".json")]
-        points = next((curve for path in outputs if (curve := provenance.curve(Path(path)))), [])
-        curve = [(step, values) for step, values in points]
+        recorded = (provenance.curve(Path(path)) for path in outputs)
+        curve = [(step, numbers) for step, numbers in next(filter(None, recorded), [])]
         numbers: dict[str, Any] = {}
         for record in records:
             numbers |= {k: record[k] for k in ("metrics", "model") if k in record}

@@ -47,7 +47,7 @@ def application(
     api.include_router(metrics.routes())
     # routes of their own are matched faster than included routers, and the first ones fastest
     routes = [route for protocol in protocols for route in protocol.routes(catalogue).routes]
-    api.router.routes.extend(sorted(routes, key=lambda route: route.methods != {"POST"}))
+    api.router.routes.extend(sorted(routes, key=lambda route: getattr(route, "methods", None) != {"POST"}))
 
     @api.get("/docs", include_in_schema=False)
     async def docs() -> Any:

@@ -45,7 +45,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _busy(self) -> bool:
-        """Whether a request waits for its answer."""
+        """Return whether a request waits for its answer."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

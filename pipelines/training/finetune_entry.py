@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from transformers import PreTrainedModel
 
 from pipelines.checkpoints import folder, new_head
 from pipelines.core import paths, provenance, seeding
@@ -38,14 +39,13 @@ def finetune(
     task, tokenizer = Task.load(data), text_tokenizer.load(data / "tokenizer")
     checks.finetune(key, entry, task)
     folder.check_fit(encoder, tokenizer.vocab_size, sizes(data)[0])
-    torch.manual_seed(seeding.derive(entry.seed, "head"))
-    model = new_head.for_task(encoder, task, entry.head, entry.pooling, entry.features)
     groups = partial(strategies.groups, params=entry)
+    model = _initial(entry, encoder, task)
     groups(model)  # freezes parameters, so that the next line can print which ones train
     say(f"{stage} {key}: {strategies.describe(model)}")
     train = Encoded.read(data, task.train).sample(entry.max_train_rows, entry.seed)
     batches = RowBatches(train, entry.batch_size, entry.epochs, entry.seed, tokenizer.pad_id)
-    loss = _loss(entry, task, train, model.config.num_labels)
+    loss = _loss(entry, task, train, model.config.num_labels or 1)
     scores = dev_scores.on_split(data, entry.dev, task) if entry.dev else None
     curve: list[Point] = []
     depends = provenance.digest(data)
@@ -65,6 +65,12 @@ def finetune(
         (out / provenance.TRAINING).write_text(json.dumps({"steps": len(batches), "curve": curve}) + "\n")
         provenance.write(out, "finetune", entry.model_dump(), [data, encoder.path], ("torch", "transformers"))
     return curve
+
+
+def _initial(entry: Finetune, encoder: OpenedFolder, task: Task) -> PreTrainedModel:
+    """The encoder with the new head of the entry, drawn from its seed."""
+    torch.manual_seed(seeding.derive(entry.seed, "head"))
+    return new_head.for_task(encoder, task, entry.head, entry.pooling, entry.features)
 
 
 def _loss(entry: Finetune, task: Task, train: Encoded, labels: int) -> losses.Loss:

@@ -95,7 +95,7 @@ def broken_links(text: str, folder: Path) -> list[str]:
 
 def commands(text: str) -> set[str]:
     """The commands of a page: the lines of its shell blocks, and what its prose has between backticks."""
-    lines = "".join(blocks(text, "sh")).splitlines()
+    lines = "".join(blocks(text, "sh")).replace("\\\n", " ").splitlines()
     prose = re.sub(r"\s+", " ", without_code(text))
     lines += re.findall(r"`((?:bertline|make|dvc|python) [^`]+)`", prose)
     split = [shlex.split(line, comments=True) for line in lines]

@@ -69,5 +69,5 @@ def test_a_mistake_prints_one_sentence_or_with_debug_a_traceback(
         stage.run("stage", wrong)
     assert refused.value.code == 2
     printed = capsys.readouterr().err
-    assert printed.endswith("stage mine: params.yaml: wrong\n")
+    assert printed.endswith("stage mine: error: params.yaml: wrong\n")
     assert ("Traceback" in printed) == debug
