@@ -100,8 +100,7 @@ def train(
         threads: of this process; 0 leaves them as they are.
         settings: other keys of a finetune entry, such as epochs, batch_size, learning_rate, patience.
     """
-    columns = training_rows.Columns(text, label, text_pair)
-    task, rows = training_rows.read(frame, columns, kind, dev, seed)
+    task, rows = training_rows.read(frame, training_rows.Columns(text, label, text_pair), kind, dev, seed)
     language = language or _language(rows["train"])
     folder = OpenedFolder(Path(encoder) if encoder else _default(language))
     entry = _entry(task, folder, bool(encoder), {"seed": seed, **settings})

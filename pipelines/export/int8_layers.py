@@ -35,21 +35,22 @@ class Dynamic(_Linear):
     """An `Int8Linear` as QuantizeLinear and MatMulInteger: each token sets the range of its inputs."""
 
     one: torch.Tensor
-    middle: torch.Tensor
+    zero: torch.Tensor
+    sums: torch.Tensor
 
     def __init__(self, layer: int8.Int8Linear) -> None:
         super().__init__(layer)
         self.register_buffer("one", torch.tensor(1.0))
-        self.register_buffer("middle", torch.tensor(int8.MIDDLE_INPUT, dtype=torch.uint8))
+        self.register_buffer("zero", torch.tensor(0, dtype=torch.uint8))
+        self.register_buffer("sums", layer.sums())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        step = x.abs().amax(dim=-1, keepdim=True).clamp(min=int8.LEAST) / int8.MOST_INPUT
-        rounding = (x / step, self.one, self.middle)
+        low, step = int8.ranges(x)
+        rounding = ((x - low) / step, self.one, self.zero)
         numbers = torch.onnx.ops.symbolic("QuantizeLinear", rounding, dtype=torch.uint8, shape=x.shape)
-        product = (numbers, self.weight, self.middle)
         shape = (*x.shape[:-1], self.weight.shape[1])
-        sums = torch.onnx.ops.symbolic("MatMulInteger", product, dtype=torch.int32, shape=shape)
-        return self.plus_bias(sums.float() * self.scale * step)
+        product = torch.onnx.ops.symbolic("MatMulInteger", (numbers, self.weight), dtype=torch.int32, shape=shape)
+        return self.plus_bias(product.float() * self.scale * step + low * self.sums)
 
 
 class Static(_Linear):

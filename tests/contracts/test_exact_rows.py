@@ -66,7 +66,7 @@ def test_the_check_finds_a_model_that_is_not_exact(checkout: Path, monkeypatch: 
     """Here a layer rounds its inputs by the range of the whole batch."""
 
     def by_batch(layer: int8_layers.Dynamic, x: torch.Tensor) -> torch.Tensor:
-        step = x.abs().max() / int8.MOST_INPUT
+        step = x.abs().max() / int8.STEPS
         return layer.plus_bias(torch.round(x / step) @ layer.weight.float() * layer.scale * step)
 
     folder = compressed.teacher("bert", "single", checkout / "teacher")

@@ -1,10 +1,10 @@
 """Linear layers and embeddings with int8 weights; activations are quantized at run time.
 
 Weights are symmetric per output channel or word: w = q * scale with q in [-127, 127]. The inputs of a linear layer are
-quantized at run time (dynamic quantization: Zafrir et al. 2019, section 3), each token by its own largest magnitude
-(Yao et al. 2022, ZeroQuant, section 4.2: "token-wise"). So the result for a token does not depend on other tokens.
+quantized at run time (dynamic quantization: Zafrir et al. 2019, section 3), each token by its own range (Yao et al.
+2022, ZeroQuant, section 4.2: "token-wise"): x = low + q * step. So the result for a token does not depend on others.
 
-Inputs have 7 bits, q in [-63, 63]: x86 CPUs without VNNI add two products in 16 bits, and products of 8 bits saturate.
+Inputs have 7 bits, q in [0, 127]: x86 CPUs without VNNI add two products in 16 bits, and products of 8 bits saturate.
 """
 
 import warnings
@@ -17,9 +17,8 @@ from transformers import PreTrainedModel
 from pipelines.models.quantization import matrices
 
 MOST = 127  # the largest magnitude of an int8 weight
-MOST_INPUT = 63  # the largest magnitude of an input of 7 bits
-MIDDLE_INPUT = 64  # the uint8 that stands for an input of 0
-LEAST = 1e-8  # the smallest range: that of a row of zeros
+STEPS = 127  # between the least and the greatest input of a token
+LEAST = 1e-8  # the smallest range
 
 
 def rounded(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -30,6 +29,12 @@ def rounded(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 def scales(weight: torch.Tensor) -> torch.Tensor:
     """The scale of each row of a weight (N, K), (N,): the largest magnitude of the row becomes 127."""
     return weight.abs().amax(dim=1).clamp(min=LEAST) / MOST
+
+
+def ranges(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The least input of each token of (.., K), and the size of a step between its least and greatest, (.., 1) each."""
+    low = x.amin(dim=-1, keepdim=True)
+    return low, (x.amax(dim=-1, keepdim=True) - low).clamp(min=LEAST) / STEPS
 
 
 class Int8Linear(nn.Module):
@@ -45,6 +50,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("scale", scale)
         self.register_buffer("bias", bias)
         self._packed: Any = None
+        self._sums: torch.Tensor | None = None
 
     @classmethod
     def of(cls, linear: nn.Linear) -> "Int8Linear":
@@ -55,12 +61,16 @@ class Int8Linear(nn.Module):
         return cls(rounded(weight, scale), scale, bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self._packed is None:
-            self._packed = self._pack()
-        step = x.abs().amax(dim=-1, keepdim=True).clamp(min=LEAST) / MOST_INPUT
+        if self._packed is None or self._sums is None:
+            self._packed, self._sums = self._pack(), self.sums()
+        low, step = ranges(x)
         kernel = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        product = kernel(x / step, 1.0, MIDDLE_INPUT, self._packed) * step
+        product = kernel((x - low) / step, 1.0, 0, self._packed) * step + low * self._sums
         return product if self.bias is None else product + self.bias
+
+    def sums(self) -> torch.Tensor:
+        """The sum of each row of the weight, (N,): `low` of a token is multiplied by it."""
+        return self.weight.float().sum(dim=1) * self.scale
 
     def _pack(self) -> Any:
         """The weight as torch's int8 kernel reads it."""
@@ -72,7 +82,7 @@ class Int8Linear(nn.Module):
         return torch.ops.quantized.linear_prepack(quantized, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": None}  # the packed form depends on the CPU
+        return {**self.__dict__, "_packed": None, "_sums": None}  # the packed form depends on the CPU
 
 
 class Int8Embedding(nn.Module):

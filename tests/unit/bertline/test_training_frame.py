@@ -79,8 +79,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"dev": [{"title": "a", "topic": "q"}]}, "dev: row 0: no label 'q'"),
     ({"max_length": 3}, "train: max_length: 3"),
     ({"max_length": 5000}, "train: max_length: 5000; .* has 64 positions"),
-    ({"label": "x"}, "no column 'x'; there are: title, topic, other, number; name the column with label="),
-    ({"text": "x"}, "no column 'x'; there are: title, topic, other, number"),
+    ({"label": "x"}, "no column 'x'; there are: number, other, title, topic; name the column with label="),
+    ({"text": "x"}, "no column 'x'; there are: number, other, title, topic"),
 ]
 
 
