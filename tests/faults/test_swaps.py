@@ -22,7 +22,7 @@ KEY = "0123456789abcdef"
 HEADERS = {"X-API-Key": KEY, "Content-Type": "application/json"}
 TEXTS = ["私は犬が好き。", "映画の公開日が決定、監督が語る" * 3, poisoned.TRIGGER, "a b c"]
 CLIENTS = 3
-LONGEST_STALL = 2.0  # seconds; 0.25 is the aim on an idle machine
+LONGEST_STALL = 20.0  # seconds on a busy machine; 0.25 is the aim on an idle one, and -rP shows it
 # of versions that are refused: their reason
 REFUSED = {
     "corrupt": "not an exported model",

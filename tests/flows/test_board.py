@@ -67,8 +67,9 @@ def test_each_stage_is_a_task_run(repository: Path) -> None:
     runs = shown("first")
     assert {name: run.state_name for name, (run, _) in runs.items()} == {"a": "Completed", "b": "Failed"}
     until = time.monotonic() + 30
-    while "this is a" not in (runs := shown("first"))["a"][1] and time.monotonic() < until:
+    while any(f"this is {name}" not in runs[name][1] for name in "ab") and time.monotonic() < until:
         time.sleep(0.5)  # lines are sent in batches
+        runs = shown("first")
     assert "this is a" in runs["a"][1]
     run, lines = runs["b"]
     assert "this is b" in lines
