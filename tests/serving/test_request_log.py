@@ -66,27 +66,28 @@ def test_an_entry_has_the_numbers_of_its_request(
 
 def test_requests_of_one_batch_have_each_their_own_tokens(models: Catalogue) -> None:
     from asyncio import Future, new_event_loop
+    from contextlib import closing
 
     from pipelines.serving import row_batcher
     from pipelines.serving.admission import Part
     from pipelines.serving.request_work import Work
 
-    loop = new_event_loop()
-    for kind, names in (("single", ["text"]), ("span", ["question", "context"]), ("choice", ["text", "choices"])):
-        texts = ["犬", SECRET * 30, "", "試合は延長の末に決着した。" * 20]
-        of_parts = [texts[:1], texts[1:3], texts[3:]]
-        columns = [
-            {name: [[text] * 3 for text in some] if name == "choices" else some for name in names} for some in of_parts
-        ]
-        model = models[kind]
-        batches = [model.rows(each) for each in columns]
-        answers: list[Future[Any]] = [loop.create_future() for _ in batches]
-        parts = [Part(0.0, i, rows, 1, answers[i], Work()) for i, rows in enumerate(batches)]
-        alone = [model.batcher._of_parts([part])[1] for part in parts]
-        assert row_batcher.INPUTS[kind] == names
-        assert model.batcher._of_parts(parts)[1] == np.concatenate(alone).tolist()
-        assert [one for (one,) in alone] != [0, 0, 0]
-    loop.close()
+    with closing(new_event_loop()) as loop:
+        for kind, names in (("single", ["text"]), ("span", ["question", "context"]), ("choice", ["text", "choices"])):
+            texts = ["犬", SECRET * 30, "", "試合は延長の末に決着した。" * 20]
+            of_parts = [texts[:1], texts[1:3], texts[3:]]
+            columns = [
+                {name: [[text] * 3 for text in some] if name == "choices" else some for name in names}
+                for some in of_parts
+            ]
+            model = models[kind]
+            batches = [model.rows(each) for each in columns]
+            answers: list[Future[Any]] = [loop.create_future() for _ in batches]
+            parts = [Part(0.0, i, rows, 1, answers[i], Work()) for i, rows in enumerate(batches)]
+            alone = [model.batcher._of_parts([part])[1] for part in parts]
+            assert row_batcher.INPUTS[kind] == names
+            assert model.batcher._of_parts(parts)[1] == np.concatenate(alone).tolist()
+            assert [one for (one,) in alone] != [0, 0, 0]
 
 
 def test_a_refusal_has_a_cause_and_no_text(client: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
