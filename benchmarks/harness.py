@@ -37,6 +37,15 @@ def arguments(what: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
+def of_checkout(what: str) -> argparse.Namespace:
+    """FOLDER, a checkout, and RUNS that it made; --json FILE for the claims."""
+    parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("runs", nargs="+")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
 def in_turn(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
     """Seconds of each contender, once each in every round, so that a slow minute of the machine meets all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}

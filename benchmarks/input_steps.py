@@ -1,4 +1,4 @@
-"""How the inputs of int8 layers are best rounded: by the range of a token or of the batch, in 7 bits or in 8.
+"""Six ways to round the inputs of int8 layers: by the range of a token or of the batch, in 7 bits or in 8.
 
     python benchmarks/input_steps.py ../quickstart headlines entailment --json benchmarks/results/input_steps.json
 
@@ -6,7 +6,6 @@ FOLDER is a checkout that made these runs. Weights are int8 each time. The layer
 saturates, and only the rounding differs. 7 bits are what CPUs without VNNI can add without saturation.
 """
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,11 +74,7 @@ class Rounded(nn.Module):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("runs", nargs="+")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = harness.of_checkout(__doc__ or "")
     claims = []
     for run in options.runs:
         folder = options.folder / paths.model(run)

@@ -7,8 +7,6 @@ states after the embeddings have relative noise of NOISE: as much as another ord
 rests on what comes out: single rows differ by chance, and say nothing about an export.
 """
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import harness
@@ -24,11 +22,7 @@ NOISE = 1e-6
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("runs", nargs="+")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = harness.of_checkout(__doc__ or "")
     threads.use(1)
     torch.manual_seed(1)
     claims = []

@@ -45,9 +45,9 @@ def splits(rows: Iterable[Read], kind: str, rule: Split) -> list[str]:
         chosen = _latest(sorted(order, key=lambda bundle: bundle.time), len(texts), rule)
     else:
         chosen = _drawn(order, rule)
-    found = Counter(chosen.values())
+    counts = Counter(chosen.values())
     for name in ("train", *rule.made):
-        if not found[name]:
+        if not counts[name]:
             raise InputError(
                 f"split: {name} gets none of {len(texts):,} rows; rows with similar texts or of one group stay "
                 "together, and a label needs two such groups; add rows, or take other shares"

@@ -51,8 +51,9 @@ def _named(table: Columns, what: str) -> str:
 def _id(table: Columns) -> str:
     """The column that numbers the rows: its name says so, and no value occurs twice or is missing."""
     for name, cells in table.items():
-        said = name.lower() in ("id", "no", "number", "番号") or name.lower().endswith(("_id", "id番号"))
-        if said and len({*map(str, cells)}) == len(cells) and all(isinstance(c, str | int) and c != "" for c in cells):
+        is_named = name.lower() in ("id", "no", "number", "番号") or name.lower().endswith(("_id", "id番号"))
+        is_unique = len({*map(str, cells)}) == len(cells)
+        if is_named and is_unique and all(isinstance(cell, str | int) and cell != "" for cell in cells):
             return name
     return ""
 

@@ -174,7 +174,7 @@ class Watch:
                 time.sleep(LOOK_SECONDS)
 
     def _refusal(self, client: Client) -> str:
-        """The service's reason to refuse the target; "" if it does not."""
+        """The service's reason to refuse the target; empty if it does not."""
         try:
             _, model = client.ask("GET", f"/models/{quote(self.name)}")
             refused = model["refused"]
@@ -193,7 +193,7 @@ class Watch:
 
 def alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether two predictions say the same: equal texts and places, or numbers where there are none of these."""
-    said = [{name: value for name, value in each.items() if not isinstance(value, float)} for each in (one, other)]
-    if said[0] or said[1]:
-        return said[0] == said[1]
+    first, second = ({name: value for name, value in p.items() if not isinstance(value, float)} for p in (one, other))
+    if first or second:
+        return first == second
     return all(abs(value - other.get(name, 0)) <= 0.01 * max(1, abs(value)) for name, value in one.items())

@@ -115,8 +115,13 @@ def begin(
 
 def _require_same(job: Job, target: Path, source: Path, model: str, options: Options) -> None:
     """Raise InputError if the job in `target` is another one."""
-    asked = {"source": str(source.resolve()), "model": model, "prefix": options.prefix, "longest": options.longest}
-    for name, value in asked.items():
+    current = {
+        "source": str(source.resolve()),
+        "model": model,
+        "prefix": options.prefix,
+        "longest": options.longest,
+    }
+    for name, value in current.items():
         began = getattr(job, name)
         if began != value:
             raise InputError(f"{target}: its job began with {name} {began!r}, not {value!r}; name another folder")
@@ -139,17 +144,18 @@ def finish(
 ) -> Outcome:
     """Score what the manifest does not name yet, then write the manifest of the whole job."""
     entries = manifest.read(target)
-    with progress("comparing", len(job.partitions), "partitions") as advance:
-        others = job_record.changed(job, files, advance)
     done = {entry["source"] for entry in entries.values() if entry["kind"] == manifest.PARTITION}
+    with progress("comparing", len(job.partitions), "partitions") as advance:
+        others = job_record.changed(job, files, done, advance)
     todo = [one for one in job.partitions if one.name not in done and one.name not in others]
     if todo:
         entries |= _scored(job, todo, files, target, folder, others, on_partition)
     if others:
         names = partitions.listed([f"{name} ({what})" for name, what in others.items()])
+        scored = sum(entry["kind"] == manifest.PARTITION for entry in entries.values())
         raise InputError(
             f"{job.source}: {len(others):,} partitions are not as they were when the job began: {names}; nothing of "
-            f"them was published now; {len(done) + len(todo):,} of {len(job.partitions):,} partitions are scored; "
+            f"them was published now; {scored:,} of {len(job.partitions):,} partitions are scored; "
             "put them back, or score into another folder"
         )
     summary = manifest.summary(entries.values())

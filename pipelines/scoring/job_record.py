@@ -148,15 +148,18 @@ def require_few_bad(source: Path, planned: list[Planned], limit: Limit) -> None:
         )
 
 
-def changed(job: Job, files: list[Partition], advance: Callable[[int], None]) -> dict[str, str]:
-    """The partitions that are not as they were when the job began -> what is other about them."""
+def changed(job: Job, files: list[Partition], done: set[str], advance: Callable[[int], None]) -> dict[str, str]:
+    """The partitions that are not as they were when the job began -> what is other about them.
+
+    Only those that are done are read. The digests of the others are compared when they are scored.
+    """
     by_name = {partition.name: partition for partition in files}
     others = dict.fromkeys(by_name.keys() - {one.name for one in job.partitions}, "new")
     for number, one in enumerate(job.partitions, start=1):
         partition = by_name.get(one.name)
         if partition is None:
             others[one.name] = "missing"
-        elif is_changed(one, partition):
+        elif is_changed(one, partition) if one.name in done else partition.path.stat().st_size != one.size_bytes:
             others[one.name] = "changed"
         advance(number)
     return dict(sorted(others.items()))

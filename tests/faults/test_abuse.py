@@ -1,28 +1,16 @@
 """Odd requests to a running service, as bytes on sockets: each gets a status and one sentence, and harms nobody."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from tests.support import attacked, raw_http
+from tests.support import raw_http
 from tests.support.attacked import PROTOCOLS, SECRET, Service, check, read
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with attacked.running(tmp_path_factory.mktemp("models")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def unharmed(service: Service) -> Iterator[None]:
-    yield
-    attacked.check_unharmed(service)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("unharmed")]
 
 
 def replaced(body: Any, value: Any) -> Any:

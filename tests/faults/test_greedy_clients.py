@@ -12,22 +12,10 @@ import psutil
 import pytest
 
 from pipelines.serving import bodies, connections
-from tests.support import attacked, raw_http
+from tests.support import raw_http
 from tests.support.attacked import PROTOCOLS, Service, check, read
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with attacked.running(tmp_path_factory.mktemp("models")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def unharmed(service: Service) -> Iterator[None]:
-    yield
-    attacked.check_unharmed(service)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("unharmed")]
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -86,9 +74,9 @@ def test_slow_and_idle_clients_keep_nobody_out(service: Service) -> None:
                     line.sendall(b"GET /"[number : number + 1])
                 for line in slow:
                     line.sendall(b" ")
-            asked = time.monotonic()
+            began = time.monotonic()
             assert raw_http.post(service.address, plain.path, right).status == 200
-            assert time.monotonic() - asked < 5, "it did not wait for them"
+            assert time.monotonic() - began < 5, "it did not wait for them"
             time.sleep(1)
         for line in slow:
             check(plain, read(line), 408)
@@ -127,9 +115,9 @@ def test_bodies_together_have_a_limit_and_small_ones_pass(service: Service) -> N
 
         with ThreadPoolExecutor(30) as pool:
             list(pool.map(fill, slow))
-        asked = time.monotonic()
+        began = time.monotonic()
         assert raw_http.post(service.address, plain.path, right).status == 200
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - began < 5
         assert service.memory().rss - before < 2.5 * bodies.HELD_BYTES
         answers = [read(line) for line in slow]
     statuses = [answer.status for answer in answers if answer]
