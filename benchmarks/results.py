@@ -7,7 +7,8 @@ from statistics import fmean
 from typing import Any
 
 HERE = Path(__file__).parent
-WAITING = {"gpu": "not yet run: no GPU was at hand"}  # benchmarks that need what not every machine has
+NO_GPU = "not yet run: no GPU was at hand"
+WAITING = {"gpu": NO_GPU, "gpu_predict": NO_GPU}  # benchmarks that need what not every machine has
 HEAD = """# Results
 
 Written by `python benchmarks/results.py` from `benchmarks/results/*.json`, which the commands below

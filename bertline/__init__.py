@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # loaded where they are used: `import bertline` takes no libr
 __all__ = ["InputError", "UsageError", "load", "score", "train"]
 
 
-def load(model: str | Path, runtime: str = "", threads: int = 0) -> "LoadedModel":
+def load(model: str | Path, runtime: str = "", threads: int = 0, precision: str = "fp32") -> "LoadedModel":
     """The model of a folder, or a registered version: `NAME` (its champion), `NAME@ALIAS` or `NAME@NUMBER`.
 
     An exported folder is opened by ONNX Runtime, without torch. A pretrained encoder can embed texts and fill masks.
@@ -21,10 +21,11 @@ def load(model: str | Path, runtime: str = "", threads: int = 0) -> "LoadedModel
     Args:
         runtime: "onnx" or "torch"; by default that of the version's tag, or of the folder.
         threads: of one call in ONNX Runtime; 0: as many as there are cores.
+        precision: "fp32"; or "bf16" for torch on a GPU, which is faster and rounds scores in their third digit.
     """
     from bertline import loaded_model
 
-    return loaded_model.load(model, runtime, threads)
+    return loaded_model.load(model, runtime, threads, precision)
 
 
 def train(frame: Any, text: str = "text", label: str = "label", **options: Any) -> "TrainedModel":

@@ -27,12 +27,12 @@ BATCH_ROWS = 2048  # rows that are encoded at once, which bounds memory
 NAME = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:@([A-Za-z0-9_][A-Za-z0-9_.-]*))?")
 
 
-def load(model: str | Path, runtime: str = "", threads: int = 0) -> "LoadedModel":
+def load(model: str | Path, runtime: str = "", threads: int = 0, precision: str = "fp32") -> "LoadedModel":
     """See `bertline.load`."""
     if is_folder(model):
-        return LoadedModel(Path(model), runtime=runtime, threads=threads)
+        return LoadedModel(Path(model), None, runtime, threads, precision)
     registered = version(str(model))
-    return LoadedModel(_folder_of(registered, runtime), registered, runtime, threads)
+    return LoadedModel(_folder_of(registered, runtime), registered, runtime, threads, precision)
 
 
 def is_folder(model: str | Path) -> bool:
@@ -69,15 +69,23 @@ class LoadedModel:
         name, version: of a registered model; "" and None for a folder.
     """
 
-    def __init__(self, folder: Path, registered: "Version | None" = None, runtime: str = "", threads: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        registered: "Version | None" = None,
+        runtime: str = "",
+        threads: int = 0,
+        precision: str = "fp32",
+    ) -> None:
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; name a model folder, or a registered model as NAME@ALIAS")
         self.folder, self._registered, self._runtime = folder, registered, runtime
         self.name = registered.name if registered else ""
         self.version = registered.version if registered else None
         opened = OpenedFolder(folder)
-        self._predictor = Predictor.load(opened, runtime, threads=threads) if (opened / TASK_FILE).is_file() else None
-        if not self._predictor:
+        is_tuned = (opened / TASK_FILE).is_file()
+        self._predictor = Predictor.load(opened, runtime, True, threads, precision) if is_tuned else None
+        if not is_tuned:
             opened.require_config()
         self.task = self._predictor.task if self._predictor else Task(folder.name, EMBEDDING)
         self._embedders: dict[tuple[str, bool], Any] = {}

@@ -93,9 +93,16 @@ def to_steps(model: nn.Module, precision: str, before: Names | None) -> Iterator
         yield Steps(attention, before + tuple(name for name, is_on in names.items() if is_on))
 
 
-def to_predictions(model: nn.Module) -> None:
-    """Let `model` predict with the fastest implementations on this machine, from now on."""
+def to_predictions(model: nn.Module, in_bf16: bool = False) -> ExitStack:
+    """Let `model` predict with the fastest implementations on this machine, as long as the returned stack exists.
+
+    `in_bf16`: the model is on a GPU and predicts in bf16, so its layers need no padding.
+    """
+    on = ExitStack()
     onednn_linear.use(model)
+    if in_bf16:
+        on.enter_context(sequence_packing.rows(model))
+    return on
 
 
 def told(names: Names | None) -> str:

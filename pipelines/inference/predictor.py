@@ -20,8 +20,6 @@ from pipelines.inference.decoding import Outputs
 from pipelines.inference.runtimes import ALONE, PAIRS
 from pipelines.text import encoding, tokenizer
 
-BATCH_TOKENS = 4096  # the most tokens of a padded batch, which bounds its memory
-
 
 class Predictor:
     """A model with its tokenizer: takes rows, and returns a prediction for each, in the same order."""
@@ -38,14 +36,16 @@ class Predictor:
             )
         self.max_length = min(tokenizer.max_length(folder) or runtime.positions, runtime.positions)
         self.options = tokenizer.windows(folder) if self.task.kind == "span" else {}
-        self.batch_tokens = BATCH_TOKENS
+        self.batch_tokens = runtime.batch_tokens
         self.truncated = 0  # the number of rows cut to max_length so far
 
     @classmethod
-    def load(cls, folder: Folder, runtime: str = "", accelerate: bool = True, threads: int = 0) -> "Predictor":
+    def load(
+        cls, folder: Folder, runtime: str = "", accelerate: bool = True, threads: int = 0, precision: str = "fp32"
+    ) -> "Predictor":
         """The fine-tuned model in `folder`: models/<run> by torch, onnx/<run> by ONNX Runtime. See `runtimes.load`."""
         folder = OpenedFolder.of(folder)
-        return cls(runtimes.load(folder, runtime, accelerate, threads), folder)
+        return cls(runtimes.load(folder, runtime, accelerate, threads, precision), folder)
 
     def predict(self, rows: Rows) -> pa.Table:
         """Predictions (schema.PREDICTIONS) for rows with the task's input columns; a column `id` is kept."""

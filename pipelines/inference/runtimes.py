@@ -19,6 +19,9 @@ ONNX_FILE = "model.onnx"
 # How sequences are batched so that the bits of an answer do not depend on the others in its batch: in any number, two
 # or more (a single one runs twice), or one at a time.
 ANY, PAIRS, ALONE = "any", "pairs", "alone"
+FP32, BF16 = PRECISIONS = ("fp32", "bf16")
+BATCH_TOKENS = 4096  # the most tokens of a padded batch, which bounds its memory
+GPU_BATCH_TOKENS = 65_536  # a GPU waits for the host between small batches
 
 
 class Runtime(Protocol):
@@ -26,20 +29,27 @@ class Runtime(Protocol):
     positions: int  # the longest input in tokens
     vocab_size: int  # the number of ids with an embedding; 0 if unknown
     batching: str  # ANY, PAIRS or ALONE
+    batch_tokens: int  # the most tokens of a padded batch
 
     def logits(self, inputs: Inputs) -> np.ndarray: ...
 
 
 class Torch:
-    """A model folder in torch, on a GPU if there is one."""
+    """A model folder in torch, on a GPU if there is one.
 
-    def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0) -> None:
+    On a GPU in bf16, BERT-like families compute without padding (see `acceleration.varlen_attention`).
+    """
+
+    precision = FP32
+
+    def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0, precision: str = FP32) -> None:
         from pipelines.acceleration import apply
         from pipelines.checkpoints import folder as model_folder
 
         self._take(*model_folder.load_tuned(folder))
+        self.precision = precision
         if accelerate:
-            apply.to_predictions(self.model)
+            self.accelerations = apply.to_predictions(self.model, self.device.type == "cuda" and precision == BF16)
 
     @classmethod
     def of(cls, model: Any, task: Task) -> "Torch":
@@ -58,6 +68,7 @@ class Torch:
         self.positions = backbones.max_positions(self.model)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model.to(self.device)
+        self.batch_tokens = GPU_BATCH_TOKENS if self.device.type == "cuda" else BATCH_TOKENS
         self.token_types = backbones.takes_types(self.model)
         self.vocab_size = int(backbones.encoder(self.model).config.vocab_size)
         # in a batch, the last bits of a float may round an input of an int8 layer to another step
@@ -66,17 +77,39 @@ class Torch:
     def logits(self, inputs: Inputs) -> np.ndarray:
         import torch
 
+        try:
+            return self._logits(inputs)
+        except torch.OutOfMemoryError:  # of a GPU; the parts of the batch need less
+            half = len(inputs["input_ids"]) // 2
+            if not half:
+                raise
+            torch.cuda.empty_cache()
+        parts = ({name: array[part] for name, array in inputs.items()} for part in (slice(half), slice(half, None)))
+        return np.concatenate([self.logits(part) for part in parts])
+
+    def _logits(self, inputs: Inputs) -> np.ndarray:
+        import torch
+
+        from pipelines.acceleration import precision, sequence_packing
+        from pipelines.acceleration.varlen_attention import sent
         from pipelines.models import heads
 
-        with torch.inference_mode():
-            tensors = {name: torch.from_numpy(array).to(self.device) for name, array in inputs.items()}
-            return heads.outputs(self.model, self.task.kind, tensors).float().cpu().numpy()
+        with torch.inference_mode(), precision.autocast(self.precision):
+            here = {name: torch.from_numpy(array) for name, array in inputs.items()}
+            there = {name: sent(tensor, self.device) for name, tensor in here.items()}
+            sequence_packing.expect(self.model, there, here)
+            return heads.outputs(self.model, self.task.kind, there).float().cpu().numpy()
 
 
 class Onnx:
-    """An exported folder in ONNX Runtime, on the CPU. `accelerate` has no effect: ONNX Runtime optimizes by itself."""
+    """An exported folder in ONNX Runtime, on the CPU, in the precision of its graph.
 
-    def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0) -> None:
+    `accelerate` has no effect, because ONNX Runtime optimizes by itself.
+    """
+
+    batch_tokens = BATCH_TOKENS
+
+    def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0, precision: str = FP32) -> None:
         import onnxruntime
 
         path = folder / ONNX_FILE
@@ -125,15 +158,20 @@ class Onnx:
 RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}
 
 
-def load(folder: Folder, runtime: str = "", accelerate: bool = True, threads: int = 0) -> Runtime:
+def load(
+    folder: Folder, runtime: str = "", accelerate: bool = True, threads: int = 0, precision: str = FP32
+) -> Runtime:
     """Load the model in `folder`.
 
     Args:
         runtime: "torch" or "onnx"; by default onnx if the folder has an export, else torch.
         accelerate: let torch use the optimizations of pipelines.acceleration.
+        precision: "fp32", or "bf16" for torch where the machine has instructions for it.
         threads: of one call in ONNX Runtime; by default those of this process. Several calls may run at the same time.
     """
     runtime = runtime or ("onnx" if (folder / ONNX_FILE).is_file() else "torch")
     if runtime not in RUNTIMES:
         raise UsageError(choices("runtime", runtime, RUNTIMES))
-    return RUNTIMES[runtime](folder, accelerate, threads)
+    if precision not in PRECISIONS:
+        raise UsageError(choices("precision", precision, PRECISIONS))
+    return RUNTIMES[runtime](folder, accelerate, threads, precision)

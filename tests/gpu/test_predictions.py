@@ -1,0 +1,73 @@
+"""Predictions by torch on a GPU: bf16 without padding beside fp32, and batches that are too large for its memory."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.acceleration import apply
+from pipelines.core.errors import UsageError
+from pipelines.core.opened_folder import OpenedFolder
+from pipelines.core.ragged import Ragged, model_inputs
+from pipelines.core.task import Task
+from pipelines.inference import runtimes
+from tests.gpu.conftest import CUDA, FAMILIES, SHAPE, model, rows
+
+pytestmark = pytest.mark.gpu
+TASK = Task("titles", "single", ("a", "b", "c"), "accuracy")
+DISTANCE = 0.02  # of a logit in bf16 from the same in fp32; they lie between -1 and 1
+
+
+def runtime(family: str = "bert") -> runtimes.Torch:
+    return runtimes.Torch.of(model(family).eval(), TASK)
+
+
+def inputs(count: int = 20) -> runtimes.Inputs:
+    data = rows()
+    return model_inputs(Ragged(data.ids, data.offsets), np.arange(count), None, 0, 512)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bf16_predicts_without_padding_what_fp32_predicts(family: str, calls: list[int]) -> None:
+    plain, packed = runtime(family), runtime(family)
+    packed.precision = runtimes.BF16 if CUDA else runtimes.FP32
+    packed.accelerations = apply.to_predictions(packed.model, in_bf16=True)
+    batch = inputs()
+    expected = plain.logits(batch)
+    assert not calls, "padded rows have no need of it"
+    for _ in range(2):
+        assert np.abs(packed.logits(batch) - expected).max() < DISTANCE
+    assert calls == [int(batch["attention_mask"].sum())] * 2 * SHAPE["num_hidden_layers"]
+
+
+def test_a_batch_larger_than_the_memory_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, batch = runtime(), inputs()
+    expected, compute, sizes = opened.logits(batch), opened._logits, list[int]()
+
+    def little_memory(parts: runtimes.Inputs) -> Any:
+        sizes.append(len(parts["input_ids"]))
+        if sizes[-1] > 6:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute(parts)
+
+    monkeypatch.setattr(opened, "_logits", little_memory)
+    np.testing.assert_allclose(opened.logits(batch), expected, atol=1e-6)
+    assert sizes == [20, 10, 5, 5, 10, 5, 5]
+
+
+def test_a_row_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = runtime()
+
+    def no_memory(parts: runtimes.Inputs) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(opened, "_logits", no_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        opened.logits(inputs())
+
+
+def test_an_unknown_precision_is_named() -> None:
+    with pytest.raises(UsageError, match="no precision 'fp16'"):
+        runtimes.load(OpenedFolder.of(Path("nowhere")), "torch", precision="fp16")
