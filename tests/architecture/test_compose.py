@@ -44,14 +44,14 @@ def commands(service: dict[str, Any]) -> Iterator[list[str]]:
         yield command
 
 
-OURS = [command for service in SERVICES.values() if "build" in service for command in commands(service)]
+(IMAGE,) = (service["image"] for service in SERVICES.values() if "build" in service)  # one service builds for all
+OURS = [command for service in SERVICES.values() if service["image"] == IMAGE for command in commands(service)]
 
 
 def test_files_and_services_that_a_service_names_exist() -> None:
     volumes = yaml.safe_load(FILE.read_text())["volumes"]
     used = set()
     for name, service in SERVICES.items():
-        assert ("image" in service) != ("build" in service), name
         depends = service.get("depends_on", {})
         for other in depends:
             assert other in SERVICES, (name, other)
@@ -62,6 +62,19 @@ def test_files_and_services_that_a_service_names_exist() -> None:
             assert (FILE.parent / source).exists() if source.startswith(".") else source in volumes, volume
             used.add(source)
     assert used >= set(volumes)
+
+
+def test_our_services_share_the_image_that_make_image_builds() -> None:
+    assert [name for name, service in SERVICES.items() if service["image"] == IMAGE] == [
+        "bucket",
+        "prefect",
+        "mlflow",
+        "deployments",
+        "worker",
+        "service",
+    ]
+    assert {service["image"].split(":")[0] for service in SERVICES.values()} == {"postgres", "minio/minio", "bertline"}
+    assert f"--tag {IMAGE.removesuffix('cpu')}$(or $(TORCH),cpu)" in (ROOT / "Makefile").read_text()
 
 
 def test_an_address_names_a_service_and_its_port() -> None:

@@ -34,7 +34,7 @@ RUN_BY = {
     "make test": ".ci/run",
     "make soak": "Makefile",  # by hand: it takes hours
     "source .venv/bin/activate": WALK,
-    "bertline serve headlines": WALK,
+    "bertline serve entailment": WALK,
     "curl": WALK,
     "bertline run": WALK,
     "dvc repro": WALK,

@@ -60,13 +60,12 @@ def clone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def small(file: Path) -> None:
     """Reduce the quickstart to one run of one epoch and its baseline, with a gate that passes anything."""
     params = yaml.safe_load(file.read_text(encoding="utf-8"))
-    for section in ("prepare", "encode", "finetune", "evaluate"):
-        params[section] = {"headlines": params[section]["headlines"]}
-    params["finetune"]["headlines"] |= {"encoder": "encoders/mini-ja", "epochs": 1}
-    params["evaluate"]["headlines"].pop("behaviour")
-    params["baseline"] = {"headlines-svm": params["baseline"]["headlines-svm"]}
-    params["promote"] = {"headlines": {"run": "headlines", "beats": False}}
-    params |= {"pretrain": {}, "compress": {}}
+    for section in ("prepare", "encode", "finetune", "evaluate", "export"):
+        params[section] = {"entailment": params[section]["entailment"]}
+    params["finetune"]["entailment"]["epochs"] = 1
+    params["baseline"] = {"entailment-svm": params["baseline"]["entailment-svm"]}
+    params["promote"] = {"entailment": {"run": "entailment", "beats": False}}
+    params |= {"ingest": {}, "pretrain": {}, "compress": {}, "score": {}, "watch": {}}
     file.write_text(yaml.safe_dump(params, allow_unicode=True), encoding="utf-8")
 
 
@@ -90,17 +89,17 @@ def said(*words: str) -> str:
 
 
 def check_where_the_champion_came_from() -> None:
-    assert "it passed the gate" in said("history", "headlines")
-    assert said("lineage", "model", "headlines@champion").startswith("headlines version 1, the champion, of")
-    found = json.loads(said("lineage", "model", "headlines@champion", "--json"))
+    assert "it passed the gate" in said("history", "entailment")
+    assert said("lineage", "model", "entailment@champion").startswith("entailment version 1, the champion, of")
+    found = json.loads(said("lineage", "model", "entailment@champion", "--json"))
     stages = {stage["stage"]: stage for stage in found["stages"]}
-    assert next(iter(stages)) == "ingest@livedoor-samples"
-    assert {"prepare@headlines", "encode@headlines", "finetune@headlines", "export@headlines"} < set(stages)
+    assert next(iter(stages)) == "prepare@entailment"
+    assert {"prepare@entailment", "encode@entailment", "finetune@entailment", "export@entailment"} < set(stages)
     assert all(stage["run"] for stage in stages.values())
-    ((path, md5),) = stages["prepare@headlines"]["wrote"].items()
+    ((path, md5),) = stages["prepare@entailment"]["wrote"].items()
     told = said("lineage", "data", md5[:8])
-    assert told.startswith(f"{path}  {md5}\n  written by prepare@headlines\n  read by encode@headlines\n")
-    assert told.endswith("  in headlines version 1, the champion\n")
+    assert told.startswith(f"{path}  {md5}\n  written by prepare@entailment\n  read by encode@entailment\n")
+    assert told.endswith("  in entailment version 1, the champion\n")
 
 
 def check_that_no_secret_was_written(clone: Path) -> None:
@@ -124,14 +123,14 @@ def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
     install, start, request, answer = BLOCKS
     made = shell(install.splitlines()[0].partition("#")[0])
     assert install.startswith("make run ")
-    assert "finetune@headlines: done after" in made.stderr
-    assert "headlines-svm  baseline" in made.stdout
+    assert "finetune@entailment: done after" in made.stderr
+    assert "entailment-svm  baseline" in made.stdout
     assert "\nanswer  label " in made.stdout
 
-    assert "headlines-svm  baseline" in said("table")
+    assert "entailment-svm  baseline" in said("table")
     assert "serve" in shell("bertline --help").stdout
     assert "nothing to do" in said("run")
-    assert "finetune@headlines is up to date: its command, " in said("why", "finetune@headlines")
+    assert "finetune@entailment is up to date: its command, " in said("why", "finetune@entailment")
     assert re.findall(r"Running stage '([^']+)'", shell("dvc repro").stdout) == ["code"]
     check_where_the_champion_came_from()
 
