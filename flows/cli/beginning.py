@@ -54,6 +54,22 @@ def new(
     print(f"next: bertline check, then: bertline run evaluate@{name} baseline@{added['baseline'][0]}")
 
 
+@cli.command(**listed(MAKE, "bertline init tickets", "bertline init tickets --remote /srv/dvc"))
+def init(
+    folder: Annotated[Path, typer.Argument(help="a folder that is new or empty")],
+    remote: Annotated[Path | None, typer.Option(help="the folder of DVC's remote; by default FOLDER.remote")] = None,
+) -> None:
+    """Make an empty project of your own: params.yaml, the graph, small encoders, git, DVC with a local remote.
+
+    It needs neither the samples nor the code of this checkout; `bertline` of this installation works in it.
+    """
+    from pipelines.graph import new_project
+
+    for sentence in new_project.create(folder, remote or folder.with_name(f"{folder.name}.remote")):
+        print(printable(sentence))
+    print(f"next: cd {folder}; git commit -m begin; bertline new FILE")
+
+
 @cli.command(**listed(MAKE, "bertline add tickets-march.csv --to tickets"))
 def add(
     file: Annotated[Path, typer.Argument(help="a CSV, TSV, JSONL or Parquet file with the columns of the corpus")],
