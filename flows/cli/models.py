@@ -56,10 +56,10 @@ def _promoted(name: str, version: int | None, instead_of: int | None, reason: st
     from pipelines.graph import checking
 
     checking.require_entry(name, "promote")
-    from pipelines.lifecycle import refusals
+    from pipelines.lifecycle import registry_refusals
 
     answer = {"model": name, "promoted": False, "changed": False}
-    if early := refusals.of_promotion(name, version, instead_of):
+    if early := registry_refusals.of_promotion(name, version, instead_of):
         return answer | asdict(early)
     outcome = _measured(name, version, instead_of, reason, service)
     champion = outcome.champion.version if outcome.champion else None
@@ -95,9 +95,9 @@ def rollback(
     from pipelines.graph import checking
 
     checking.require_entry(name, "promote")  # it is no flow, and needs no server
-    from pipelines.lifecycle import refusals
+    from pipelines.lifecycle import registry_refusals
 
-    refusals.of_rollback(name, to)
+    registry_refusals.of_rollback(name, to)
     with arguments.importing():
         from flows.rollback import rollback as run
 

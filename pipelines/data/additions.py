@@ -76,51 +76,54 @@ def add(file: Path, name: str) -> Addition:
     entry = params.entry("prepare", name, Prepare)
     if entry.corpus != "custom":
         raise UsageError(f"params.yaml: prepare.{name}: {entry.corpus} is a published corpus; add to one of your own")
-    own, raw = params.options(entry, custom.Params, f"prepare.{name}"), Path(entry.source)
-    addition = _target(file, raw, own, name)
-    task = custom.task(raw, entry.task, own)
-    there = _rows_there(raw, task, own, addition)
-    findings = Findings([reason for reason in own.leave_out if reason != "broken"])
-    _choose(addition, there, task, own, findings)
+    options, raw = params.options(entry, custom.Params, f"prepare.{name}"), Path(entry.source)
+    addition = _target(file, raw, options, name)
+    task = custom.task(raw, entry.task, options)
+    there = _rows_there(raw, task, options, addition)
+    findings = Findings([reason for reason in options.leave_out if reason != "broken"])
+    _choose(addition, there, task, options, findings)
     try:
         findings.require_none()
     except FindingsError as error:
-        if "broken" not in own.leave_out:
+        if "broken" not in options.leave_out:
             raise
         addition.out["are broken"] = error.findings
     if addition.rows:
-        columns = {*own.columns.values(), *([own.split.column] if own.split and own.split.column else [])}
+        columns = {
+            *options.columns.values(),
+            *([options.split.column] if options.split and options.split.column else []),
+        }
         with paths.fresh_file(addition.target) as aside:
-            appending.append(addition.target, aside, addition.form, own, addition.rows, columns, file)
-            _count_after(addition, aside, there, task, own)
+            appending.append(addition.target, aside, addition.form, options, addition.rows, columns, file)
+            _count_after(addition, aside, there, task, options)
     findings.tell(str(file))
     return addition
 
 
-def _target(file: Path, raw: Path, own: Params, name: str) -> Addition:
+def _target(file: Path, raw: Path, options: Params, name: str) -> Addition:
     """The corpus's file of train. Raises UsageError unless both are tables."""
     if not file.is_file():
         raise InputError(f"{file}: no such file")
-    if own.format in FORMATS or "train" not in own.files:
-        why = f"its format is {own.format}" if own.format in FORMATS else "it has no rows of train"
+    if options.format in FORMATS or "train" not in options.files:
+        why = f"its format is {options.format}" if options.format in FORMATS else "it has no rows of train"
         raise UsageError(f"params.yaml: prepare.{name}: {why}; add the new rows to {raw} yourself, then bertline check")
     if raw.resolve().is_relative_to(paths.ARTIFACTS.resolve()):
         raise UsageError(f"params.yaml: prepare.{name}.source: {raw} is written by a stage; add to what that reads")
-    target = raw if raw.is_file() else raw / own.files["train"]
+    target = raw if raw.is_file() else raw / options.files["train"]
     if not target.is_file():
         raise InputError(f"{target}: no such file; params.yaml: prepare.{name} names it")
     if target.resolve() == file.resolve():
         raise UsageError(f"{file}: it is the corpus's own file; name a file with new rows")
-    return Addition(file, target, own.format or target.suffix.lstrip(".").lower())
+    return Addition(file, target, options.format or target.suffix.lstrip(".").lower())
 
 
-def _rows_there(raw: Path, task: Any, own: Params, addition: Addition) -> _There:
+def _rows_there(raw: Path, task: Any, options: Params, addition: Addition) -> _There:
     there = _There({}, {}, [])
-    findings = Findings(own.leave_out)
-    for split in own.splits:
-        for row in custom.checked(raw, task, split, own, findings):
-            text = duplicates.plain(split_rows.text_of(row, own.kind))
-            there.texts[text] = (split, row.get(TARGETS.get(own.kind, "")))
+    findings = Findings(options.leave_out)
+    for split in options.splits:
+        for row in custom.checked(raw, task, split, options, findings):
+            text = duplicates.plain(split_rows.text_of(row, options.kind))
+            there.texts[text] = (split, row.get(TARGETS.get(options.kind, "")))
             there.splits[row["id"]] = split
             addition.before[split] += 1
             if split == "test":
@@ -129,17 +132,17 @@ def _rows_there(raw: Path, task: Any, own: Params, addition: Addition) -> _There
     return there
 
 
-def _choose(addition: Addition, there: _There, task: Any, own: Params, findings: Findings) -> None:
+def _choose(addition: Addition, there: _There, task: Any, options: Params, findings: Findings) -> None:
     """Take the rows that are new. `findings` takes those that the entry cannot have."""
     file, form = addition.file, inspection.form(addition.file)
     if form["format"] not in inspection.TABLES:
         raise InputError(f"{file}: no table; CSV, TSV, JSONL or Parquet is expected")
-    described = own.model_copy(update={"encoding": "utf-8", "delimiter": ",", "files": {"train": ""}, **form})
+    described = options.model_copy(update={"encoding": "utf-8", "delimiter": ",", "files": {"train": ""}, **form})
     fresh: dict[str, _Row] = {}
     for new in _read(file, task, described, findings):
         before = fresh[new.text].target if new.text in fresh else there.texts.get(new.text, ("", None))[1]
-        if own.kind == "span" or (new.text not in fresh and new.text not in there.texts):
-            fresh[new.text if own.kind != "span" else new.place] = new
+        if options.kind == "span" or (new.text not in fresh and new.text not in there.texts):
+            fresh[new.text if options.kind != "span" else new.place] = new
         else:
             addition.leave_out("repeat a text" + " with another target" * (before != new.target), new.place)
     similar = duplicates.similar_to([new.text for new in fresh.values()], there.test)
@@ -152,7 +155,7 @@ def _choose(addition: Addition, there: _There, task: Any, own: Params, findings:
             addition.rows[new.place] = raw[new.place]
             if isinstance(new.target, str) and task.labels and new.target not in task.labels:
                 addition.labels[new.target] += 1
-    if "id" in own.columns:
+    if "id" in options.columns:
         _require_other_ids(addition, [fresh_row.id for fresh_row in fresh.values()], there)
 
 
@@ -177,10 +180,10 @@ def _require_other_ids(addition: Addition, ids: list[str], there: _There) -> Non
         )
 
 
-def _count_after(addition: Addition, aside: Path, there: _There, task: Any, own: Params) -> None:
+def _count_after(addition: Addition, aside: Path, there: _There, task: Any, options: Params) -> None:
     """Read the file as `prepare` will, and count its rows. Raises what `prepare` would raise."""
-    addition.after, findings = addition.before.copy(), Findings(own.leave_out)
-    after = own.model_copy(update={"format": addition.form, "files": {"train": ""}})
+    addition.after, findings = addition.before.copy(), Findings(options.leave_out)
+    after = options.model_copy(update={"format": addition.form, "files": {"train": ""}})
     for split in after.splits:
         addition.after[split] = 0
         labels = tuple({*task.labels, *addition.labels}) if task.labels else ()

@@ -22,7 +22,13 @@ HEAD_BYTES = 1 << 20  # of a file in which its line ends are looked for
 
 
 def append(
-    target: Path, aside: Path, form: str, own: Params, rows: Mapping[str, Record], needed: Collection[str], file: Path
+    target: Path,
+    aside: Path,
+    form: str,
+    options: Params,
+    rows: Mapping[str, Record],
+    needed: Collection[str],
+    file: Path,
 ) -> None:
     """Write the table `target` with more rows to `aside`.
 
@@ -37,20 +43,20 @@ def append(
     if form == "parquet":
         _parquet(target, aside, rows, file)
         return
-    encoding = _encoding(target, own.encoding)
+    encoding = _encoding(target, options.encoding)
     with target.open("rb") as head:
         line_end = "\r\n" if "\r\n".encode(encoding) in head.read(HEAD_BYTES) else "\n"
-    opener = encodings.opener(own.encoding) or plain
-    names = delimiters.header(target, "\t" if form == "tsv" else own.delimiter, opener) if form != "jsonl" else []
+    opener = encodings.opener(options.encoding) or plain
+    names = delimiters.header(target, "\t" if form == "tsv" else options.delimiter, opener) if form != "jsonl" else []
     if names and (lacking := sorted({*needed} - {*names})):
         raise InputError(f"{target}: no column {lacking[0]!r}")
     findings, parts = [], []
     for place, record in rows.items():
         try:
-            parts.append((_line(record, names, form, own.delimiter) + line_end).encode(encoding))
+            parts.append((_line(record, names, form, options.delimiter) + line_end).encode(encoding))
         except UnicodeEncodeError as error:
             letter = shown(error.object[error.start : error.end])
-            findings.append(f"{file}: {place}: {letter} is not in {own.encoding}, the encoding of {target}")
+            findings.append(f"{file}: {place}: {letter} is not in {options.encoding}, the encoding of {target}")
         except ValueError as error:
             findings.append(f"{file}: {place}: {error}")
     if findings:

@@ -15,7 +15,7 @@ from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.graph import checking
 from pipelines.inference.predictor import Predictor
-from pipelines.lifecycle import approval, refusals, service_watch
+from pipelines.lifecycle import approval, registry_refusals, service_watch
 from pipelines.lifecycle.service_watch import Service
 from pipelines.measurement import gate_measurements
 from pipelines.measurement.smoke_answers import SmokeAnswers
@@ -109,7 +109,7 @@ def _versions(
     challenger = registry.version(name, version) if version is not None else registry.get(name, CHALLENGER)
     known = ledger.read(name)
     ledger.settle(name, known)
-    refusals.require_instead_of(name, known, instead_of)
+    registry_refusals.require_instead_of(name, known, instead_of)
     return challenger, registry.find(name, known.champion) if known.champion else None, known
 
 
@@ -119,7 +119,7 @@ def _at_once(
     """The outcome where nothing has to be measured: it is champion already, or was rolled back."""
     if champion and champion.version == challenger.version:
         return Outcome(True, ["nothing to do"], champion)
-    if version is None and (sentence := refusals.taken_back(challenger.name, challenger.version, known)):
+    if version is None and (sentence := registry_refusals.taken_back(challenger.name, challenger.version, known)):
         return Outcome(False, [sentence], champion)
     return None
 
@@ -204,7 +204,7 @@ def rollback(name: str, to: int | None = None, reason: str = "", service: Servic
     if to is None:
         to = _champion_before(name, known)
     else:
-        refusals.require_former(name, to, known)
+        registry_refusals.require_former(name, to, known)
     target = registry.version(name, to)
     require_answer(target)
     Change(name, known, "rollback", target, reason or "no reason was given").enter(service)
@@ -219,7 +219,7 @@ def _champion_before(name: str, known: State) -> int:
         if registry.find(name, number):
             return number
         say(f"{name}: version {number} was champion before, but it was deleted")
-    raise refusals.nothing_before(name, known)
+    raise registry_refusals.nothing_before(name, known)
 
 
 def require_answer(version: registry.Version) -> None:

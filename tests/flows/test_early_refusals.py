@@ -12,7 +12,7 @@ import pytest
 
 import bertline
 from pipelines.core.errors import InputError
-from pipelines.lifecycle import promotion, refusals
+from pipelines.lifecycle import promotion, registry_refusals
 from pipelines.tracking import ledger, registry_snapshot, store
 from tests.support import commands, ledgers, servers, users
 
@@ -66,38 +66,38 @@ def message(call: Callable[..., object], *arguments: object) -> str:
 @pytest.mark.usefixtures("registered")
 def test_the_short_way_has_the_words_of_the_long_one() -> None:
     long = promotion.unmeasured("m", None, None)
-    short = refusals.of_promotion("m", None, None)
+    short = registry_refusals.of_promotion("m", None, None)
     assert long
     assert short
     assert (short.promoted, short.reasons, short.champion) == (False, long.reasons, 1)
     assert short.reasons[0].startswith("refused: m version 2 was champion until ")
-    assert refusals.of_promotion("m", 1, None) == refusals.Answer(True, ["nothing to do"], 1)
-    assert refusals.of_promotion("m", 3, None) is None  # has to be measured
+    assert registry_refusals.of_promotion("m", 1, None) == registry_refusals.Answer(True, ["nothing to do"], 1)
+    assert registry_refusals.of_promotion("m", 3, None) is None  # has to be measured
 
     same = [
-        (promotion.unmeasured, refusals.of_promotion, ("m", 2, 2)),
-        (promotion.unmeasured, refusals.of_promotion, ("none", None, None)),
-        (promotion.rollback, refusals.of_rollback, ("m", None)),
-        (promotion.rollback, refusals.of_rollback, ("m", 1)),
-        (promotion.rollback, refusals.of_rollback, ("m", 4)),
-        (promotion.rollback, refusals.of_rollback, ("none", None)),
+        (promotion.unmeasured, registry_refusals.of_promotion, ("m", 2, 2)),
+        (promotion.unmeasured, registry_refusals.of_promotion, ("none", None, None)),
+        (promotion.rollback, registry_refusals.of_rollback, ("m", None)),
+        (promotion.rollback, registry_refusals.of_rollback, ("m", 1)),
+        (promotion.rollback, registry_refusals.of_rollback, ("m", 4)),
+        (promotion.rollback, registry_refusals.of_rollback, ("none", None)),
     ]
     for slow, quick, arguments in same:
         assert message(quick, *arguments) == message(slow, *arguments)
-    assert "no registered model 'none'; there are: m" in message(refusals.of_rollback, "none", None)
+    assert "no registered model 'none'; there are: m" in message(registry_refusals.of_rollback, "none", None)
 
 
 @pytest.mark.usefixtures("registered")
 def test_what_is_not_in_order_takes_the_long_way() -> None:
     client = store.connect()
     client.delete_registered_model_alias("m", "champion")  # which the long way mends
-    assert refusals.of_promotion("m", 1, None) is None
-    refusals.of_rollback("m", 4)
+    assert registry_refusals.of_promotion("m", 1, None) is None
+    registry_refusals.of_rollback("m", 4)
     ledger.settle("m", ledger.read("m"))
     client.delete_model_version("m", "1")
-    assert refusals.of_promotion("m", None, None) is None
+    assert registry_refusals.of_promotion("m", None, None) is None
     client.delete_model_version("m.ledger", "3")
-    refusals.of_rollback("m", 4)
+    registry_refusals.of_rollback("m", 4)
 
 
 def test_a_store_that_is_read_otherwise_is_left_to_mlflow(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,24 +26,24 @@ def shell(line: str, place: Path) -> str:
 
 def test_a_project_of_ones_own_prepares_rows_and_a_clone_pulls_them(tmp_path: Path) -> None:
     shell("bertline init own && cd own && git commit -qm begin", tmp_path)
-    own = tmp_path / "own"
-    assert not {"pipelines", "flows", "samples"} & {path.name for path in own.iterdir()}
-    assert all(value == {} for value in yaml.safe_load((own / "params.yaml").read_text()).values())
-    tickets.write(own / "tickets.csv", "en", "cp932", ";")
-    shell("bertline new tickets.csv --yes && bertline check", own)
-    first = shell("bertline run encode@tickets", own)
+    project = tmp_path / "own"
+    assert not {"pipelines", "flows", "samples"} & {path.name for path in project.iterdir()}
+    assert all(value == {} for value in yaml.safe_load((project / "params.yaml").read_text()).values())
+    tickets.write(project / "tickets.csv", "en", "cp932", ";")
+    shell("bertline new tickets.csv --yes && bertline check", project)
+    first = shell("bertline run encode@tickets", project)
     assert "nothing to do" not in first
-    assert "nothing to do" in shell("bertline run encode@tickets", own)
-    assert "up to date" in shell("dvc status encode@tickets", own)
-    assert "up to date" in shell("bertline why encode@tickets", own)
-    assert "'prepare@tickets'" in (own / "dvc.lock").read_text() or "prepare@tickets:" in (own / "dvc.lock").read_text()
-    shell("git add . && git commit -qm tickets && dvc push -q encode@tickets prepare@tickets", own)
+    assert "nothing to do" in shell("bertline run encode@tickets", project)
+    assert "up to date" in shell("dvc status encode@tickets", project)
+    assert "up to date" in shell("bertline why encode@tickets", project)
+    assert "prepare@tickets" in (project / "dvc.lock").read_text()
+    shell("git add . && git commit -qm tickets && dvc push -q encode@tickets prepare@tickets", project)
 
     shell("git clone -q own second && cd second && dvc pull -q encoders encode@tickets prepare@tickets", tmp_path)
     second = tmp_path / "second"
-    files = [path.relative_to(own) for path in (own / "artifacts/encoded").rglob("*.parquet")]
+    files = [path.relative_to(project) for path in (project / "artifacts/encoded").rglob("*.parquet")]
     assert files
-    assert all((second / file).read_bytes() == (own / file).read_bytes() for file in files)
+    assert all((second / file).read_bytes() == (project / file).read_bytes() for file in files)
     assert "nothing to do" in shell("bertline run encode@tickets", second)
 
 
