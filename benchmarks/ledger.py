@@ -34,7 +34,7 @@ def fill(count: int) -> None:
         event = ledger_events.Event(
             str(number), "promote", version, champion, after, digest, "me", "it passed", {"findings": findings}
         )
-        tags = {ledger.TAG: event.text()}
+        tags = {ledger_events.TAG: event.text()}
         client.create_model_version("m.ledger", f"models:/m/{version}", tags=tags, await_creation_for=0)
         after, digest, champion = number, ledger_events.digest(event.text()), version
 

@@ -14,6 +14,7 @@ from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
+from pipelines.tracking import store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,6 +46,8 @@ def version(model: str) -> "Version":
     parts = NAME.fullmatch(model)
     if not parts:
         raise UsageError(f"{model}: a registered model is written NAME, NAME@ALIAS or NAME@NUMBER")
+    if not store.is_there():  # known before MLflow is imported
+        raise store.nothing_registered()
     from pipelines.tracking import registry
 
     name, alias = parts.groups()

@@ -11,6 +11,11 @@ from pipelines.core.errors import InputError, UsageError, choices, shown
 from pipelines.core.task import Task
 
 KINDS = ("single", "pair", "regression")
+OTHERS = {  # kind -> how a model of it is trained
+    "span": "write the questions as SQuAD's JSON, then `bertline new FILE` and `bertline run`",
+    "tagging": "write the rows in CoNLL's columns, then `bertline new FILE` and `bertline run`",
+    "choice": "write the rows as a table and their entries by hand (docs/adding.md), then `bertline run`",
+}
 LEAST = 2  # rows of a split
 
 
@@ -33,6 +38,8 @@ def read(frame: Any, columns: Columns, kind: str, dev: Any, seed: int) -> tuple[
         raise UsageError(f"dev: {dev}; a share from 0 to 1 is expected, or a table")
     labels = _values(frame, columns.label)
     kind = kind or _kind(labels, columns)
+    if kind in OTHERS:
+        raise UsageError(f"train: kind {kind} is trained from a file: {OTHERS[kind]}")
     if kind not in KINDS:
         raise UsageError(choices("kind to train", kind, KINDS))
     if kind == "pair" and not columns.text_pair:

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from flows.cli.arguments import group
+from flows.cli.completion import of_sections
 from flows.cli.panels import MAKE, listed
 from pipelines.core.errors import InputError, UsageError, printable
 
 cli = group()
+CORPORA = of_sections("prepare")
 PARAMS = Path("params.yaml")  # params.FILE; a shell's completion imports this module, and must not wait
 
 
@@ -50,6 +52,47 @@ def new(
     if into != params.FILE:
         print(f"next: bertline use {into}")
     print(f"next: bertline check, then: bertline run evaluate@{name} baseline@{added['baseline'][0]}")
+
+
+@cli.command(**listed(MAKE, "bertline init tickets", "bertline init tickets --remote /srv/dvc"))
+def init(
+    folder: Annotated[Path, typer.Argument(help="a folder that is new or empty")],
+    remote: Annotated[Path | None, typer.Option(help="the folder of DVC's remote; by default FOLDER.remote")] = None,
+) -> None:
+    """Make an empty project of your own: params.yaml, the graph, small encoders, git, DVC with a local remote.
+
+    It needs neither the samples nor the code of this checkout; `bertline` of this installation works in it.
+    """
+    from pipelines.graph import new_project
+
+    for sentence in new_project.create(folder, remote or folder.with_name(f"{folder.name}.remote")):
+        print(printable(sentence))
+    print(f"next: cd {folder}; git commit -m begin; bertline new FILE")
+
+
+@cli.command(**listed(MAKE, "bertline add tickets-march.csv --to tickets"))
+def add(
+    file: Annotated[Path, typer.Argument(help="a CSV, TSV, JSONL or Parquet file with the columns of the corpus")],
+    to: Annotated[str, typer.Option("--to", help="an entry of prepare whose corpus is custom", autocompletion=CORPORA)],
+) -> None:
+    """Append the new rows of FILE to a corpus of your own.
+
+    Rows that repeat a text of the corpus, and rows similar to one of its test, are left out and counted. A row that the
+    entry cannot have, such as one with an unknown label, is an error, and then nothing is added.
+    """
+    from pipelines.core import params
+    from pipelines.data import additions
+    from pipelines.graph import checking
+
+    checking.require_entry(to, "prepare")
+    addition = additions.add(file, to)
+    print("\n".join(map(printable, additions.sentences(addition))))
+    if not addition.rows:
+        return
+    if addition.target.with_name(f"{addition.target.name}.dvc").exists():
+        print(f"next: dvc add {addition.target}")
+    print(f"next: bertline run {' '.join(additions.stages(to, params.read()))}")
+    print(f"which prepares, encodes, trains and scores {to} anew; entries of other corpora stay as they are")
 
 
 def _named(words: list[str]) -> tuple[list[Path], str]:

@@ -1,5 +1,6 @@
 """The commands of registered models: retrain, promote, roll back, and where a version came from."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,27 +45,29 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes, else end with status 3."""
-    outcome = _promoted(name, version, instead_of, reason, service)
-    print_answer(
-        {
-            "model": name,
-            "promoted": outcome.promoted,
-            "changed": outcome.changed,
-            "champion": outcome.champion.version if outcome.champion else None,
-            "reasons": outcome.reasons,
-        },
-        as_json,
-        _outcome,
-    )
-    if not outcome.promoted:
+    answer = _promoted(name, version, instead_of, reason, service)
+    print_answer(answer, as_json, _outcome)
+    if not answer["promoted"]:
         raise typer.Exit(REFUSED)
 
 
-def _promoted(name: str, version: int | None, instead_of: int | None, reason: str, service: str) -> Any:
-    """The outcome; a refusal that needs no measurement does not wait for Prefect."""
+def _promoted(name: str, version: int | None, instead_of: int | None, reason: str, service: str) -> dict[str, Any]:
+    """The answer; one that the registry's content decides waits neither for MLflow nor for Prefect."""
     from pipelines.graph import checking
 
     checking.require_entry(name, "promote")
+    from pipelines.lifecycle import registry_refusals
+
+    answer = {"model": name, "promoted": False, "changed": False}
+    if early := registry_refusals.of_promotion(name, version, instead_of):
+        return answer | asdict(early)
+    outcome = _measured(name, version, instead_of, reason, service)
+    champion = outcome.champion.version if outcome.champion else None
+    return answer | asdict(outcome) | {"champion": champion}
+
+
+def _measured(name: str, version: int | None, instead_of: int | None, reason: str, service: str) -> Any:
+    """The outcome of a promotion; one that needs no measurement does not wait for Prefect."""
     with arguments.importing():
         from pipelines.lifecycle import promotion
     if outcome := promotion.unmeasured(name, version, instead_of):
@@ -92,6 +95,9 @@ def rollback(
     from pipelines.graph import checking
 
     checking.require_entry(name, "promote")  # it is no flow, and needs no server
+    from pipelines.lifecycle import registry_refusals
+
+    registry_refusals.of_rollback(name, to)
     with arguments.importing():
         from flows.rollback import rollback as run
 

@@ -85,6 +85,22 @@ def together(texts: Sequence[str], groups: Sequence[str] = ()) -> list[int]:
     return [root(i) for i in range(len(texts))]
 
 
+def similar_to(texts: Sequence[str], others: Sequence[str]) -> list[bool]:
+    """For each text, whether it is similar to one of the others, of which the first MAX_COMPARED are compared."""
+    from datasketch import MinHashLSH
+
+    index = MinHashLSH(threshold=SIMILARITY, num_perm=PERMUTATIONS)
+    sketches = {text: _sketch(text) for text in [*dict.fromkeys(others)][:MAX_COMPARED] if len(text) >= NGRAM}
+    for text, sketch in sketches.items():
+        index.insert(text, sketch)
+
+    def is_similar(text: str) -> bool:
+        sketch = _sketch(text)
+        return any(sketch.jaccard(sketches[other]) >= SIMILARITY for other in index.query(sketch))
+
+    return [text in sketches or (len(text) >= NGRAM and is_similar(text)) for text in texts]
+
+
 def _similar(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Pairs of texts that share most of their character 5-grams."""
     from datasketch import MinHashLSH

@@ -68,7 +68,7 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
         seen.keys |= {"source": str(first.parent), "files": {_split(file): file.name for file in files}}
         if len(seen.keys["files"]) < len(files):
             raise InputError(f"{first.parent}: two files of one split; names say train, dev or test")
-    seen.keys |= _form(first)
+    seen.keys |= form(first)
     if first.is_file() and seen.keys["format"] in TABLES:
         seen.keys |= _table(first, seen, text, label)
     _count(seen)
@@ -82,8 +82,8 @@ def _split(file: Path) -> str:
     raise InputError(f"{file}: its name does not say which split it is; rename it to train, dev or test")
 
 
-def _form(file: Path) -> dict[str, Any]:
-    """The keys format, kind, encoding and delimiter of a file or folder."""
+def form(file: Path) -> dict[str, Any]:
+    """The keys format, kind, encoding and delimiter of a file or folder. Raises InputError if it has no known form."""
     suffix = file.suffix.lstrip(".").lower()
     if file.is_dir():
         if not any(file.glob("*/*.txt")):

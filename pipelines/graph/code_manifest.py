@@ -19,7 +19,7 @@ import yaml
 
 from pipelines.core import paths
 from pipelines.core.errors import UsageError, choices
-from pipelines.graph.import_closure import ROOT, Closure, closure, parsed, plugin_files
+from pipelines.graph.import_closure import ROOT, Closure, closure, here, parsed, plugin_files
 
 FILE = "dvc.yaml"
 STAGE = "code"
@@ -28,14 +28,17 @@ COMMAND = re.compile(r"python -m (pipelines\.stages\.\w+)")
 LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores"}
 
 
-def stages(root: Path = ROOT, imported: dict[str, list[str]] | None = None) -> dict[str, Closure]:
+def stages(
+    root: Path = ROOT, imported: dict[str, list[str]] | None = None, graph: Path | None = None
+) -> dict[str, Closure]:
     """Map each stage of dvc.yaml to the import closure of its module, which is the same for every entry.
 
     Args:
         imported: the cache of imports, as in `closure`.
+        graph: the dvc.yaml; by default that of `root`.
     """
     imported = {} if imported is None else imported
-    listed = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))["stages"]
+    listed = yaml.safe_load((graph or root / FILE).read_text(encoding="utf-8"))["stages"]
     commands = {name: COMMAND.match(first(entry.get("do", entry)["cmd"])) for name, entry in listed.items()}
     modules = {name: match[1].replace(".", "/") + ".py" for name, match in commands.items() if match}
     return {name: closure(file, root, imported) for name, file in modules.items()}
@@ -56,10 +59,10 @@ def of_plugin(package: str, plugin: str) -> Path:
     return paths.CODE / package.rpartition(".")[2] / f"{plugin}.txt"
 
 
-def manifests(root: Path = ROOT) -> dict[Path, str]:
+def manifests(root: Path = ROOT, graph: Path | None = None) -> dict[Path, str]:
     """Map the path of each manifest to the text that it should have."""
     imported: dict[str, list[str]] = {}
-    closures = stages(root, imported)
+    closures = stages(root, imported, graph)
     texts = {of_stage(name): text(followed.files, root) for name, followed in closures.items()}
     for package in sorted({plugins.package for followed in closures.values() for plugins in followed.named}):
         for file in plugin_files(package, root):
@@ -150,7 +153,7 @@ def runs(code: Closure, entry: Mapping[str, Any], root: Path = ROOT, where: str 
 
 def main() -> None:
     """Run the stage `code`: write the manifests of the checkout, and print which files changed."""
-    was, texts = set("".join(written().values()).splitlines()), manifests(Path())
+    was, texts = set("".join(written().values()).splitlines()), manifests(here(), Path(FILE))
     write(texts)
     now = set("".join(texts.values()).splitlines())
     changed = sorted({line.partition(" ")[2] for line in was ^ now}) if was else []

@@ -21,7 +21,8 @@ class CodeSnapshot:
     """The code at the start of a run. A stage does not start if the code that it imports was edited since."""
 
     def __init__(self) -> None:
-        self.closures, self.values = code_manifest.stages(Path()), params.read()
+        self.root, self.values = import_closure.here(), params.read()
+        self.closures = code_manifest.stages(self.root, graph=Path(code_manifest.FILE))
         self.found: dict[str, set[str]] = {}
         self.seen: dict[str, str] = {}  # the digest of each file
 
@@ -32,9 +33,11 @@ class CodeSnapshot:
             entry = (self.values.get(section) or {}).get(key) or {}
             code = self.closures.get(section)
             self.found[name] = (
-                code_manifest.runs(code, entry, Path(), f"{params.FILE}: {name.replace('@', '.')}") if code else set()
+                code_manifest.runs(code, entry, self.root, f"{params.FILE}: {name.replace('@', '.')}")
+                if code
+                else set()
             )
-            self.seen |= {file: _digest(file) for file in self.found[name] if file not in self.seen}
+            self.seen |= {file: _digest(self.root / file) for file in self.found[name] if file not in self.seen}
         return self.found[name]
 
     def resources(self, name: str) -> resources.Resources:
@@ -44,17 +47,17 @@ class CodeSnapshot:
 
     def modules(self, name: str) -> tuple[str, ...]:
         """The modules that the stage imports and that may be imported before a fork."""
-        return ahead(sorted(self.files(name)), Path())
+        return ahead(sorted(self.files(name)), self.root)
 
     def check(self, name: str) -> None:
         """Raise InputError if a file that the stage imports was edited since the run began."""
         for file in sorted(self.files(name)):
-            if _digest(file) != self.seen[file]:
+            if _digest(self.root / file) != self.seen[file]:
                 raise InputError(f"{file} was edited while the graph ran; run again, with the code as it is now")
 
 
-def _digest(file: str) -> str:
+def _digest(file: Path) -> str:
     try:
-        return code_manifest.digest(Path(file))
+        return code_manifest.digest(file)
     except FileNotFoundError:
         return ""

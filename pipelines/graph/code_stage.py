@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.graph import code_manifest, dvc_steps
+from pipelines.graph import code_manifest, dvc_steps, import_closure
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CodeStage:
         """Find the stage `code` among DVC's stages, and compute its manifests."""
         for stage in stages:
             if stage.addressing == code_manifest.STAGE:
-                texts = code_manifest.manifests(Path())
+                texts = code_manifest.manifests(import_closure.here(), Path(code_manifest.FILE))
                 return cls(stage, {path.as_posix(): text for path, text in texts.items()})
         return cls()
 

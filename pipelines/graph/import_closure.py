@@ -66,6 +66,11 @@ def closure(start: str, root: Path = ROOT, imported: dict[str, list[str]] | None
     return Closure({path: by for path, by in files.items() if _imports(root / path).holds_code}, frozenset(named))
 
 
+def here() -> Path:
+    """The folder with the code that runs in the working folder: the checkout that it is, else the installed one."""
+    return Path() if Path("pipelines/stages").is_dir() else ROOT
+
+
 def copy(start: str, to: Path, root: Path = ROOT) -> Path:
     """Copy the closure of the file `start`, and the packages above it, into `to`; returns the copy of `start`."""
     files = [root / file for file in closure(start, root).files]

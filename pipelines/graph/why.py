@@ -184,12 +184,13 @@ class _Chains:
 
     def __init__(self, stage: Any) -> None:
         section, _, key = stage.addressing.partition("@")
-        self.closure = code_manifest.stages(Path()).get(section)
+        root = import_closure.here()
+        self.closure = code_manifest.stages(root, graph=Path(code_manifest.FILE)).get(section)
         entry = (params.read().get(section) or {}).get(key) or {}
         named = self.closure.named if self.closure else ()
         self.plugins = {
             f"{section}.{key}.{plugins.key}": import_closure.closure(
-                f"{plugins.package.replace('.', '/')}/{entry[plugins.key]}.py", Path()
+                f"{plugins.package.replace('.', '/')}/{entry[plugins.key]}.py", root
             )
             for plugins in named
         }

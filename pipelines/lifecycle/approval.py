@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from pipelines.core.errors import UsageError
 from pipelines.tracking import ledger, registry, version_tags
+from pipelines.tracking.registry_snapshot import CHALLENGER
 
 APPROVED = "approved"  # the tag that the gate reads; the others say who set it
 BY = "approved_by"
@@ -15,7 +16,7 @@ def approve(name: str, number: int | None, reason: str = "") -> registry.Version
 
     Raises InputError if there is no such version, UsageError if the reason is longer than a tag.
     """
-    version = registry.version(name, number) if number is not None else registry.get(name, registry.CHALLENGER)
+    version = registry.version(name, number) if number is not None else registry.get(name, CHALLENGER)
     at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
     who = f"{ledger.actor()} at {at}{f': {reason}' if reason else ''}"
     if len(who) > version_tags.DESCRIBED:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core import params, resources
-from pipelines.core.errors import InputError, UsageError, choices, one_line
+from pipelines.core.errors import InputError, UsageError, one_line
 from pipelines.core.progress import say
 from pipelines.entries.baseline import Baseline
 from pipelines.entries.evaluate import Evaluate
@@ -15,12 +15,13 @@ from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.graph import checking
 from pipelines.inference.predictor import Predictor
-from pipelines.lifecycle import approval, service_watch
+from pipelines.lifecycle import approval, registry_refusals, service_watch
 from pipelines.lifecycle.service_watch import Service
 from pipelines.measurement import gate_measurements
 from pipelines.measurement.smoke_answers import SmokeAnswers
 from pipelines.tracking import ledger, ledger_events, ledger_notes, registry, version_tags
 from pipelines.tracking.ledger_events import State
+from pipelines.tracking.registry_snapshot import CHALLENGER
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,10 @@ def _versions(
     name: str, version: int | None, instead_of: int | None
 ) -> tuple[registry.Version, registry.Version | None, State]:
     """The challenger, the champion if there is one, and the ledger, which is settled."""
-    challenger = registry.version(name, version) if version is not None else registry.get(name, registry.CHALLENGER)
+    challenger = registry.version(name, version) if version is not None else registry.get(name, CHALLENGER)
     known = ledger.read(name)
     ledger.settle(name, known)
-    if instead_of is not None and known.champion != instead_of:
-        raise InputError(f"{name}: its champion is version {known.champion or 'none'}, not {instead_of}")
+    registry_refusals.require_instead_of(name, known, instead_of)
     return challenger, registry.find(name, known.champion) if known.champion else None, known
 
 
@@ -119,8 +119,8 @@ def _at_once(
     """The outcome where nothing has to be measured: it is champion already, or was rolled back."""
     if champion and champion.version == challenger.version:
         return Outcome(True, ["nothing to do"], champion)
-    if version is None and (taken_back := _taken_back(challenger, known)):
-        return Outcome(False, [taken_back], champion)
+    if version is None and (sentence := registry_refusals.taken_back(challenger.name, challenger.version, known)):
+        return Outcome(False, [sentence], champion)
     return None
 
 
@@ -162,18 +162,6 @@ def example_rows(version: registry.Version) -> list[dict[str, Any]]:
     return SmokeAnswers.read(path).rows if path else registry.example(version)
 
 
-def _taken_back(challenger: registry.Version, known: ledger.State) -> str:
-    """A sentence if it was champion and a rollback went behind it; "" otherwise."""
-    places = [place for place, entry in enumerate(known.entries) if entry.event.version == challenger.version]
-    if not places or challenger.version in known.champions:
-        return ""
-    back = next(entry.event for entry in known.entries[places[-1] :] if entry.event.action == "rollback")
-    return (
-        f"refused: {challenger} was champion until {back.actor} rolled it back ({back.reason}); "
-        f"--version {challenger.version} promotes it anyway"
-    )
-
-
 def _decide(
     challenger: registry.Version, champion: registry.Version | None, entry: Evaluate, rules: Promote,
     measurements: Measurements,
@@ -210,15 +198,13 @@ def baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:
 def rollback(name: str, to: int | None = None, reason: str = "", service: Service | None = None) -> registry.Version:
     """Give `name` back to the champion before this one, or to the one with the number `to`, if it still answers."""
     checking.require_entry(name, "promote")
+    registry.aliases_of(name)  # a name that is not registered is refused as such
     known = ledger.read(name)
     ledger.settle(name, known)
-    been = {entry.event.version for entry in known.entries}
     if to is None:
         to = _champion_before(name, known)
-    elif to not in been:
-        raise InputError(f"{name}: {choices('former champion', to, been)}; use `bertline promote` for a new one")
-    elif to == known.champion:
-        raise InputError(f"{name}: version {to} is the champion already")
+    else:
+        registry_refusals.require_former(name, to, known)
     target = registry.version(name, to)
     require_answer(target)
     Change(name, known, "rollback", target, reason or "no reason was given").enter(service)
@@ -233,7 +219,7 @@ def _champion_before(name: str, known: State) -> int:
         if registry.find(name, number):
             return number
         say(f"{name}: version {number} was champion before, but it was deleted")
-    raise InputError(f"{name}: no champion before version {known.champion or 'none'} to roll back to")
+    raise registry_refusals.nothing_before(name, known)
 
 
 def require_answer(version: registry.Version) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from pipelines.core.errors import UsageError, one_line
 from pipelines.tracking import registry
-from pipelines.tracking.ledger import CHAMPION
+from pipelines.tracking.ledger_events import CHAMPION
 
 SECONDS = 120.0  # to wait for the first answer of the new version
 AFTER_SECONDS = 2.0  # to go on after it

@@ -13,6 +13,7 @@ from pipelines.entries.watch import Watch
 from pipelines.evaluation import drift
 from pipelines.graph import executor, why
 from pipelines.tracking import ledger, registry, store
+from pipelines.tracking.registry_snapshot import CHALLENGER
 
 RAN = 5  # the last stages that are listed
 FOLDERS = ("artifacts", ".dvc/cache", "state/mlflow", "state")
@@ -59,7 +60,7 @@ def champions() -> list[dict[str, Any]]:
 def _champion(name: str, versions: list[int]) -> dict[str, Any]:
     state = ledger.read(name)
     made = state.entries[-1] if state.entries else None
-    challenger = registry.aliases_of(name).get(registry.CHALLENGER)
+    challenger = registry.aliases_of(name).get(CHALLENGER)
     return {
         "model": name,
         "champion": state.champion,

@@ -6,7 +6,7 @@ from typing import Any
 from pipelines.core.errors import printable
 from pipelines.lifecycle import approval
 from pipelines.reports.run_tables import aligned
-from pipelines.tracking import ledger, registry
+from pipelines.tracking import ledger, ledger_events, registry
 
 HEADER = ("version", "alias", "commit", "runtime", "gate", "approved by")
 
@@ -18,10 +18,10 @@ def listed(name: str) -> list[dict[str, Any]]:
     """
     aliases: dict[int, list[str]] = {}
     for alias, number in registry.aliases_of(name).items():
-        if alias != ledger.CHAMPION:
+        if alias != ledger_events.CHAMPION:
             aliases.setdefault(int(number), []).append(alias)
     if champion := ledger.champion(name):
-        aliases.setdefault(champion, []).append(ledger.CHAMPION)
+        aliases.setdefault(champion, []).append(ledger_events.CHAMPION)
     return [_row(version, sorted(aliases.get(version.version, []))) for version in registry.versions(name)]
 
 

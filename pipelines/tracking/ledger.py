@@ -8,8 +8,6 @@ user who may write NAME but not NAME.ledger can register versions, but cannot pr
 
 import contextlib
 import getpass
-import hashlib
-import itertools
 import os
 import socket
 import uuid
@@ -21,22 +19,14 @@ from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
-from pydantic import TypeAdapter, ValidationError
 
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
-from pipelines.tracking import ledger_events, store, users
-from pipelines.tracking.ledger_events import Action, Event, Kept, State
+from pipelines.tracking import ledger_cache, ledger_events, store, users
+from pipelines.tracking.ledger_events import CHAMPION, END, SUFFIX, TAG, Action, Event, Kept, State
 
-CHAMPION = "champion"  # the alias
-SUFFIX = ".ledger"
-TAG = "event"  # the tag of a version of NAME.ledger that holds the event
-END = "end"  # the tag of NAME.ledger that records its last event, as no later event refers to that one
 PAGE = 10_000  # events in one request
-CACHE = Path("state/ledger")
-MOST_EVENTS = 2**31  # the registry's version numbers are smaller
-_KEPT = TypeAdapter(list[Kept])
 TRIES = 100  # to set the alias while others promote
 
 
@@ -45,7 +35,7 @@ def read(name: str) -> State:
 
     The state's `damage` also reports if the last event that this checkout has read before has changed.
     """
-    client, known = store.connect(), _cached(_cache(name))
+    client, known = store.connect(), ledger_cache.events(_cache(name))
     with store.explained(f"{name}: the ledger cannot be read"):
         noted = _noted(client, name)  # read before the events, as another event may be written meanwhile
         state = ledger_events.replay(_fetch(client, name))
@@ -68,7 +58,7 @@ def _latest(name: str) -> State:
     client = store.connect()
     with store.explained(f"{name}: the ledger cannot be read"):
         file = _cache(name)
-        known = _cached(file)
+        known = ledger_cache.events(file)
         records = _onward(client, name, known)
     if records != known:
         with contextlib.suppress(InputError, OSError):  # another process writes it too, or the folder is read-only
@@ -93,22 +83,11 @@ def note_end(client: MlflowClient, name: str, records: Sequence[Kept]) -> None:
 
 
 def _cache(name: str) -> Path:
-    """The file that caches the events of the ledger of `name`."""
-    return CACHE / f"{hashlib.sha256(f'{store.uri()} {name}'.encode()).hexdigest()[:16]}.json"
+    return ledger_cache.file(store.uri(), name)
 
 
 def _not_as_before(event: Kept) -> str:
     return f"event {event.number} was changed or removed after it was read here"
-
-
-def _cached(file: Path) -> list[Kept]:
-    """The events in a cache file; empty if the file is missing or damaged."""
-    try:
-        records = _KEPT.validate_python(json_file.read(file))
-    except (InputError, ValidationError, OSError):
-        return []
-    rising = all(a.number < b.number for a, b in itertools.pairwise(records))
-    return records if rising and all(0 < record.number < MOST_EVENTS for record in records) else []
 
 
 def _onward(client: MlflowClient, name: str, known: Sequence[Kept]) -> list[Kept]:

@@ -8,6 +8,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+CHAMPION = "champion"  # the alias of the version that a ledger says
+SUFFIX = ".ledger"  # of a ledger's name, after the model's
+TAG = "event"  # the tag of a version of NAME.ledger that holds the event
+END = "end"  # the tag of NAME.ledger that records its last event, as no later event refers to that one
 Action = Literal["promote", "rollback"]
 Number = Annotated[int, Field(ge=1, le=2**31 - 1)]  # of a version, as MLflow's databases keep it
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipelines.tracking import ledger, store
-from pipelines.tracking.ledger_events import Event
+from pipelines.tracking.ledger_events import SUFFIX, TAG, Event
 
 
 def add(name: str, event: Event, served: dict[str, Any]) -> None:
@@ -18,5 +18,5 @@ def add(name: str, event: Event, served: dict[str, Any]) -> None:
     client = store.connect()
     with store.explained(f"{name}: how the service took up version {event.version} was not recorded"):
         source = f"models:/{name}/{event.version}"
-        client.create_model_version(name + ledger.SUFFIX, source, tags={ledger.TAG: note.text()}, await_creation_for=0)
+        client.create_model_version(name + SUFFIX, source, tags={TAG: note.text()}, await_creation_for=0)
         ledger.note_end(client, name, ledger.read(name).kept)

@@ -18,13 +18,13 @@ from pipelines.core import json_file, provenance
 from pipelines.core.errors import InputError, choices
 from pipelines.core.progress import say
 from pipelines.tracking import files, ledger, pyfunc, store
-from pipelines.tracking.ledger import CHAMPION
+from pipelines.tracking.ledger_events import CHAMPION, SUFFIX
+from pipelines.tracking.registry_snapshot import CHALLENGER
 
 MLMODEL = "MLmodel"  # MLflow's description of a version
 PROFILE = "profile"  # the artifact that drift is measured against
 SMOKE = "smoke"  # the artifact with rows and the answers that the version gave them
 PAGE = 1000  # versions in one request
-CHALLENGER = "challenger"  # the alias of the version that was registered last
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
 TEACHERS = "teachers"  # the tag with the registered versions that a version was made from, as JSON
 RUNTIME = "runtime"  # the tag with the runtime that serves the version
@@ -135,7 +135,7 @@ def _log(client: MlflowClient, name: str, tags: dict[str, str], **model: Any) ->
 
 def get(name: str, alias: str) -> Version:
     """The version of `name` with `alias`; the ledger decides which is champion. Raises InputError if there is none."""
-    client, held = store.connect(), aliases_of(name)
+    client, held = store.existing(), aliases_of(name)
     aliases = {alias_name: int(number) for alias_name, number in held.items() if alias_name != CHAMPION}
     if champion := ledger.champion(name):
         aliases[CHAMPION] = champion
@@ -147,14 +147,14 @@ def get(name: str, alias: str) -> Version:
 
 def aliases_of(name: str) -> dict[str, str]:
     """The aliases of `name` in MLflow. Raises InputError, with the existing names, if there is no such model."""
-    client = store.connect()
+    client = store.existing()
     with store.explained(f"{name}: its aliases cannot be read"):
         try:
             return dict(client.get_registered_model(name).aliases)
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
-            names = [m.name for m in client.search_registered_models() if not m.name.endswith(ledger.SUFFIX)]
+            names = [m.name for m in client.search_registered_models() if not m.name.endswith(SUFFIX)]
             raise InputError(f"{store.shown()}: {choices('registered model', name, names)}") from None
 
 
@@ -164,19 +164,22 @@ def _version(client: MlflowClient, name: str, number: int) -> Version:
 
 def version(name: str, number: int) -> Version:
     """A version by its number. Raises InputError if there is none."""
+    client = store.existing()
     with store.explained(f"{name}: no version {number}"):
-        return _version(store.connect(), name, number)
+        return _version(client, name, number)
 
 
 def find(name: str, number: int) -> Version | None:
     """A version by its number; None if it was deleted."""
-    client = store.connect()
+    client = store.existing()
     with store.explained(f"{name} version {number} cannot be read"):
         return _version(client, name, number) if ledger.has_version(client, name, number) else None
 
 
 def versions(name: str = "") -> list[Version]:
     """Every version of a registered model, or of all of them, the oldest of a model first."""
+    if not store.is_there():
+        return []
     client = store.connect()
     registered: list[Version] = []
     token = None
@@ -190,7 +193,7 @@ def versions(name: str = "") -> list[Version]:
             )
         registered += [Version(entry.name, int(entry.version), dict(entry.tags)) for entry in page]
         token = page.token or ""
-    return [version for version in registered if not version.name.endswith(ledger.SUFFIX)]
+    return [version for version in registered if not version.name.endswith(SUFFIX)]
 
 
 def made_from(stages: list[dict[str, Any]], md5: str) -> list[dict[str, Any]]:

@@ -22,13 +22,27 @@ def uri() -> str:
     """The tracking store's address."""
     if address := os.environ.get("MLFLOW_TRACKING_URI"):
         return address
-    HOME.mkdir(parents=True, exist_ok=True)
     return _local()
 
 
 def is_there() -> bool:
     """Return whether a store is named, or was made in this checkout; `connect` would make one."""
     return "MLFLOW_TRACKING_URI" in os.environ or (HOME / "mlflow.db").is_file()
+
+
+def nothing_registered() -> InputError:
+    """The refusal of a question about registered models where no store is named and none was made."""
+    return InputError(
+        f"{HOME}: no model is registered in this checkout; `bertline retrain NAME` registers one, "
+        "or let MLFLOW_TRACKING_URI name the store"
+    )
+
+
+def existing() -> "MlflowClient":
+    """The client of a store that exists, for reading. Raises InputError where `connect` would create the store."""
+    if not is_there():
+        raise nothing_registered()
+    return connect()
 
 
 def without_passwords(text: str) -> str:
@@ -49,6 +63,8 @@ def connect() -> "MlflowClient":
     _say_less()
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # with MLflow's default of 7 it takes minutes to fail
     place = uri()
+    if place == _local():
+        HOME.mkdir(parents=True, exist_ok=True)
     mlflow.set_tracking_uri(place)  # this also sets MLFLOW_TRACKING_URI for child processes
     with explained("MLflow's store does not answer"):
         client = mlflow.MlflowClient()

@@ -44,6 +44,7 @@ RUN_BY = {
     "python -m pipelines.stages.finetune headlines": WALK,
     "bertline use params/livedoor.yaml": USE,
     "bertline new my/tickets.csv": "tests/flows/test_new.py::test_a_dirty_file_is_told_and_written",
+    "bertline init FOLDER": "tests/flows/test_init.py::test_a_project_of_ones_own_prepares_rows_and_a_clone_pulls_them",
 }
 # what the house calls things, and what users meet in params.yaml
 TERMS = """corpus, task, kind, rows, encoded, encoder, head, pooling, strategy, run, model folder, teacher, student,

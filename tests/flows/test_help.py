@@ -93,9 +93,10 @@ def test_names_are_completed_and_damaged_files_complete_nothing(checkout: Path) 
     Path("state/mlflow").mkdir(parents=True, exist_ok=True)
     completion.local_versions.DATABASE.unlink(missing_ok=True)
     with sqlite3.connect(completion.local_versions.DATABASE) as database:
-        database.execute("CREATE TABLE model_versions (name TEXT, version INTEGER)")
-        rows = [("headlines", 1), ("headlines", 2), ("headlines.ledger", 1)]
-        database.executemany("INSERT INTO model_versions VALUES (?, ?)", rows)
+        database.execute("CREATE TABLE model_versions (name TEXT, version INTEGER, current_stage TEXT)")
+        rows = [("headlines", 1, None), ("headlines", 2, "None"), ("headlines.ledger", 1, "None")]
+        rows += [("headlines", 3, "Deleted_Internal")]
+        database.executemany("INSERT INTO model_versions VALUES (?, ?, ?)", rows)
     database.close()
     assert completed("promote t") == ["tickets"]
     assert completed("diff o") == ["one", "other"]

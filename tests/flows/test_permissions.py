@@ -13,7 +13,7 @@ from mlflow.server.auth.client import AuthServiceClient
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from pipelines.core.errors import InputError
-from pipelines.tracking import files, ledger, registry, store
+from pipelines.tracking import files, ledger, ledger_cache, ledger_events, registry, store
 from tests.support import ledgers, servers, tiny, users
 from tests.support.places import CODE
 
@@ -212,12 +212,14 @@ def test_a_changed_ledger_end_is_reported_by_a_fresh_checkout(attacked: str, mon
     version, client = registry.version(attacked, 1), store.connect()
     ledger.append(attacked, ledger.read(attacked), "promote", 1, "again", content=registry.content(version))
     assert ledger.read(attacked).damage == ()
-    text = client.get_model_version(f"{attacked}.ledger", "2").tags[ledger.TAG]
+    text = client.get_model_version(f"{attacked}.ledger", "2").tags[ledger_events.TAG]
     changes = (
-        lambda: client.set_model_version_tag(f"{attacked}.ledger", "2", ledger.TAG, text.replace("again", "anew")),
+        lambda: client.set_model_version_tag(
+            f"{attacked}.ledger", "2", ledger_events.TAG, text.replace("again", "anew")
+        ),
         lambda: client.delete_model_version(f"{attacked}.ledger", "2"),
     )
     for change in changes:
         change()
-        shutil.rmtree(ledger.CACHE, ignore_errors=True)
+        shutil.rmtree(ledger_cache.FOLDER, ignore_errors=True)
         assert ledger.read(attacked).damage == ("event 2, which was the last one, was changed or removed",)

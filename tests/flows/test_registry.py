@@ -15,7 +15,7 @@ from pipelines.entries.evaluate import Evaluate
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import history
 from pipelines.measurement import behaviour_checks, gate_measurements
-from pipelines.tracking import ledger, registry, store
+from pipelines.tracking import ledger, ledger_cache, registry, store
 from tests.support import tiny
 from tests.support.places import CODE
 
@@ -235,7 +235,7 @@ def test_a_cached_ledger_is_not_read_again_and_is_verified(registered: Path) -> 
         client.create_model_version("tiny", "s3://nowhere/m", await_creation_for=0)
         ledger.append("tiny", ledger.read("tiny"), "promote", number, "a test")
         assert ledger.champion("tiny") == number
-    (file,) = ledger.CACHE.iterdir()
+    (file,) = ledger_cache.FOLDER.iterdir()
     whole = file.read_text()
     for wrong in ("{", "[[1, 2]]", whole.replace('"action', '"auction'), "[]"):
         file.write_text(wrong)

@@ -7,12 +7,14 @@ from contextlib import closing
 from pathlib import Path
 
 import mlflow
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mlflow import MlflowClient
 from packaging.requirements import Requirement
 
+import bertline
 from flows import retrain
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
@@ -120,7 +122,10 @@ def test_every_reader_opens_the_runtime_that_the_version_was_registered_with(
     assert served
     assert all(isinstance(predictor.runtime, opened) for predictor in served)
 
-    opened_version = mlflow.pyfunc.load_model("models:/tiny/1").unwrap_python_model()
+    pyfunc = mlflow.pyfunc.load_model("models:/tiny/1")
+    labels = [pyfunc.predict(rows)["label"].tolist() for rows in (pd.Series(["犬"], name="text"), [{"text": "犬"}])]
+    assert labels[0] == labels[1] == [bertline.load("tiny").predict("犬")]
+    opened_version = pyfunc.unwrap_python_model()
     assert opened_version.predictor.runtime.__class__.__name__ == opened.__name__
     opened_version = mlflow.pyfunc.load_model("models:/tiny/1", model_config={"runtime": other}).unwrap_python_model()
     assert opened_version.predictor.runtime.__class__.__name__ != opened.__name__

@@ -16,7 +16,7 @@ from pipelines.evaluation import drift
 from pipelines.graph import dvc_steps, executor
 from pipelines.lifecycle import window_drift
 from pipelines.measurement import drift_profile
-from pipelines.tracking import ledger
+from pipelines.tracking import ledger_cache
 from tests.fuzz import files, mutate, seeds
 
 Run = Callable[[], object]
@@ -93,7 +93,7 @@ CACHES: dict[Path, tuple[Any, Callable[[], Any]]] = {
     Path("kept/rwlock"): ({"read": {"a": [{"pid": 2**22 - 1, "cmd": "x"}]}, "write": {}}, _locks),
     Path("kept/ledger.json"): (
         [[1, 2, "{}"], [2, 3, "{}"]],
-        lambda: [*map(tuple, ledger._cached(Path("kept/ledger.json")))],
+        lambda: [*map(tuple, ledger_cache.events(Path("kept/ledger.json")))],
     ),
     DONE: ({"states": [2, 3, "float32"]}, _outputs),
     KEPT: (None, lambda: window_drift.kept_lines(KEPT, STATES)),

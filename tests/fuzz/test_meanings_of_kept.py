@@ -27,7 +27,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import ONNX_FILE
 from pipelines.lifecycle import window_drift
 from pipelines.measurement import drift_profile
-from pipelines.tracking import ledger
+from pipelines.tracking import ledger_cache
 from pipelines.training.batches import Encoded
 from tests.fuzz import seeds
 from tests.support import own_formats
@@ -198,7 +198,7 @@ def test_a_damaged_cache_is_rebuilt(content: bytes | None, place: Path, monkeypa
     assert json.loads(prefect_events.TOLD.read_text())["drift it"] == "w"
     damage(prefect_settings.PIDS / "prefect")
     assert prefect_settings.running("prefect") is None
-    assert ledger._cached(damage(Path("kept/ledger.json"))) == []
+    assert ledger_cache.events(damage(Path("kept/ledger.json"))) == []
     damage(executor.SECONDS)
     assert executor.seconds() in ({}, {"write": 3})
     dvc_steps._remove_stale_locks(lock := damage(Path("kept/rwlock")))

@@ -56,21 +56,28 @@ def parse(raw: Path, task: Task, split: str, params: Params) -> Iterator[dict[st
     Raises FindingsError after the last row, if others are wrong: a repeated id, a cell of the wrong type, an unknown
     label, a record with too few fields. A file that cannot be read as rows raises InputError.
     """
-    path, ids, findings = _path(raw, split, params), set(), Findings(params.leave_out)
+    findings = Findings(params.leave_out)
+    yield from checked(raw, task, split, params, findings)
+    findings.tell(str(_path(raw, split, params)))
+    findings.require_none()
+
+
+def checked(raw: Path, task: Task, split: str, params: Params, findings: Findings) -> Iterator[dict[str, Any]]:
+    """Rows of one split that the task can have; `findings` takes the others. Raises InputError if there is no row."""
+    path, ids = _path(raw, split, params), set()
     for at, row, _ in _rows(raw, split, params, findings):
-        complaint = f"the id {row['id']!r} occurs twice" if row["id"] in ids else _complaint(row, task, params)
+        sentence = f"the id {row['id']!r} occurs twice" if row["id"] in ids else complaint(row, task, params)
         ids.add(row["id"])
-        if complaint:
-            findings.note(InputError(f"{path}: {at}: {complaint}"))
+        if sentence:
+            findings.note(InputError(f"{path}: {at}: {sentence}"))
         else:
             yield row
-    findings.tell(str(path))
-    findings.require_none()
     if not ids:
+        findings.require_none()
         raise InputError(f"{path}: no rows in it")
 
 
-def _complaint(row: Record, task: Task, params: Params) -> str:
+def complaint(row: Record, task: Task, params: Params) -> str:
     """A sentence on the target or the choices of a row that the task cannot have; "" for any other row."""
     labelled = row.get("entities") if params.kind == "tagging" else [{"label": row.get("label")}]
     for label in [entity["label"] for entity in labelled or []] if task.labels else []:

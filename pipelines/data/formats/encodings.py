@@ -78,7 +78,9 @@ def reads_as(path: Path) -> str:
     beyond = sum(byte > 127 for byte in content) / len(content)
     if likeliest and (beyond > MANY or KANA.search(texts[likeliest])):
         return likeliest
-    return WESTERN if beyond < MANY and _text(content, WESTERN) is not None else ""
+    if beyond < MANY and _text(content, WESTERN) is not None:
+        return WESTERN
+    return likeliest  # such as a Japanese header above English cells
 
 
 def _text(content: bytes, name: str) -> str | None:

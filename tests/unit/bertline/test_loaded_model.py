@@ -141,7 +141,7 @@ def test_what_a_model_cannot_do_is_said(models: Path, checkout: Path) -> None:
         r"the text has no \[MASK\]": lambda: encoder.fill_mask("a"),
         "nowhere/here: no such folder": lambda: bertline.load("nowhere/here"),
         "no config.json; it is not a model folder": lambda: bertline.load(models),
-        "no registered model 'nothing'": lambda: bertline.load("nothing@champion"),
+        "no model is registered in this checkout": lambda: bertline.load("nothing@champion"),
         "no input column 'txt'": lambda: export.predict([{"text": "a"}], txt="a"),
         "text: names of columns need a table": lambda: export.predict(["a"], text="a"),
     }

@@ -45,6 +45,7 @@ def test_an_encoding_is_told_by_its_bytes(tmp_path: Path) -> None:
         ("résumé, naïve".encode("cp1252"), "cp1252"),
         (b"plain", "utf-8"),
         (bytes(range(256)), ""),
+        (("番号,text\n" + "1,plain words in English\n" * 20).encode("cp932"), "cp932"),
         ("件名,分類\n".encode("cp932"), "cp932"),
         (("あ" * 700_000).encode(), "utf-8"),  # the sample ends within a character
     ]:

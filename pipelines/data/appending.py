@@ -1,0 +1,111 @@
+"""Append records to a table in its own form: encoding, delimiter, columns, line ends. Its bytes stay as they are."""
+
+import codecs
+import csv
+import io
+import json
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.core import tables
+from pipelines.core.errors import FindingsError, InputError, shown
+from pipelines.data.formats import delimiters, encodings
+from pipelines.data.formats.records import Record, plain
+from pipelines.data.own_params import Params
+
+HEAD_BYTES = 1 << 20  # of a file in which its line ends are looked for
+
+
+def append(
+    target: Path,
+    aside: Path,
+    form: str,
+    options: Params,
+    rows: Mapping[str, Record],
+    needed: Collection[str],
+    file: Path,
+) -> None:
+    """Write the table `target` with more rows to `aside`.
+
+    Cells of columns that the new rows lack are empty; columns that the table lacks are not written.
+
+    Args:
+        rows: place in `file` -> the record.
+        needed: columns that the table and the new rows must have.
+
+    Raises FindingsError for cells that the table's encoding or form cannot hold.
+    """
+    if form == "parquet":
+        _parquet(target, aside, rows, file)
+        return
+    encoding = _encoding(target, options.encoding)
+    with target.open("rb") as head:
+        line_end = "\r\n" if "\r\n".encode(encoding) in head.read(HEAD_BYTES) else "\n"
+    opener = encodings.opener(options.encoding) or plain
+    names = delimiters.header(target, "\t" if form == "tsv" else options.delimiter, opener) if form != "jsonl" else []
+    if names and (lacking := sorted({*needed} - {*names})):
+        raise InputError(f"{target}: no column {lacking[0]!r}")
+    findings, parts = [], []
+    for place, record in rows.items():
+        try:
+            parts.append((_line(record, names, form, options.delimiter) + line_end).encode(encoding))
+        except UnicodeEncodeError as error:
+            letter = shown(error.object[error.start : error.end])
+            findings.append(f"{file}: {place}: {letter} is not in {options.encoding}, the encoding of {target}")
+        except ValueError as error:
+            findings.append(f"{file}: {place}: {error}")
+    if findings:
+        raise FindingsError(findings)
+    shutil.copyfile(target, aside)
+    with aside.open("r+b") as out:
+        end = line_end[-1].encode(encoding)
+        out.seek(-len(end), io.SEEK_END)
+        if out.read() != end:
+            out.write(line_end.encode(encoding))
+        out.writelines(parts)
+
+
+def _encoding(target: Path, name: str) -> str:
+    """The encoding of bytes in the midst of a file, which begin with no byte order mark."""
+    plain_name = codecs.lookup(name).name
+    if plain_name == "utf-8-sig":
+        return "utf-8"
+    if plain_name != "utf-16":
+        return plain_name
+    with target.open("rb") as file:
+        return "utf-16-be" if file.read(2) == codecs.BOM_UTF16_BE else "utf-16-le"
+
+
+def _line(record: Record, names: list[str], form: str, delimiter: str) -> str:
+    """A record as a line of the form, without its end."""
+    if form == "jsonl":
+        return json.dumps(record, ensure_ascii=False, default=str)
+    cells = [_cell(record.get(name)) for name in names]
+    if form == "tsv":
+        if any(c in cell for cell in cells for c in "\t\r\n"):
+            raise ValueError("a cell has a tab or a line end, which TSV cannot hold")
+        return "\t".join(cells)
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerow(cells)  # it quotes both
+    return text.getvalue().removesuffix("\r\n")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _parquet(target: Path, aside: Path, rows: Mapping[str, Record], file: Path) -> None:
+    schema = tables.open_parquet(target).schema_arrow
+    cells = [{name: record.get(name) for name in schema.names} for record in rows.values()]
+    try:
+        added = pa.Table.from_pylist(cells, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(f"{file}: its cells do not fit the columns of {target}: {error}") from None
+    pq.write_table(pa.concat_tables([pq.read_table(target), added]), aside)

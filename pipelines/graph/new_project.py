@@ -1,0 +1,78 @@
+"""A project of one's own: an empty params.yaml, the graph and small encoders, in git, and in DVC with a remote."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines.core import params
+from pipelines.core.errors import InputError, one_line
+from pipelines.data import recipes
+from pipelines.graph import code_manifest, import_closure, new_entries
+
+FILES = (code_manifest.FILE, ".dvcignore")  # as they are in this checkout
+ENCODERS = Path("encoders")
+IGNORED = """/.venv
+/artifacts/*
+/state
+__pycache__/
+"""
+HEAD = "# The params of this project. `bertline new FILE` writes entries for a corpus of your own.\n\n"
+LEFT_OUT = ("DVC_", "GIT_")  # variables of a command that runs inside a stage or a hook
+
+
+def create(folder: Path, remote: Path) -> Iterator[str]:
+    """Make an empty project in `folder`, which is new or empty, and yield a sentence for each step.
+
+    Raises InputError if the folder holds files, or if git or DVC fails; what was made until then stays.
+
+    Args:
+        remote: the folder that `dvc push` writes to; made if it does not exist.
+    """
+    if folder.exists() and (not folder.is_dir() or any(entry.name != ".git" for entry in folder.iterdir())):
+        raise InputError(f"{folder}: not empty; name a new folder")
+    root = import_closure.ROOT
+    encoders = [root / path for path in recipes.ENCODERS.values()]
+    for path in (root / code_manifest.FILE, *encoders):
+        if not path.exists():
+            raise InputError(f"{path}: missing; bertline init needs the checkout that bertline was installed from")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        shutil.copyfile(root / name, folder / name)
+    sections = "".join(f"{section}: {{}}\n" for section in new_entries.SECTIONS)
+    (folder / params.FILE).write_text(HEAD + sections, encoding="utf-8")
+    (folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
+    for path in encoders:
+        shutil.copytree(path, folder / ENCODERS / path.name)
+    yield f"{folder}: params.yaml without entries, dvc.yaml, {' and '.join(path.name for path in encoders)}"
+    remote.mkdir(parents=True, exist_ok=True)
+    run = _Run(folder)
+    if not (folder / ".git").exists():
+        run("git", "init", "--quiet")
+    place = os.path.relpath(remote.resolve(), folder.resolve())  # a clone beside this folder finds it too
+    for line in ("init", "config core.analytics false", f"remote add --default local {place}", "add encoders", "push"):
+        run("dvc", *line.split(" "), "--quiet")
+    run("git", "add", ".")
+    yield f"{remote}: the remote of `dvc push` and `dvc pull`, which holds the encoders"
+
+
+class _Run:
+    """Commands in a folder. One that fails raises InputError with its last line."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith(LEFT_OUT)}
+
+    def __call__(self, *command: str) -> None:
+        try:
+            subprocess.run(
+                command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=True, timeout=600
+            )
+        except FileNotFoundError:
+            raise InputError(f"{command[0]}: not installed, or its folder is not in PATH") from None
+        except subprocess.SubprocessError as error:
+            said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+            raise InputError(
+                f"{self.folder}: {' '.join(command[:3])}: {one_line(said[-1] if said else error)}"
+            ) from None

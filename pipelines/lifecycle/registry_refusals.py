@@ -1,0 +1,110 @@
+"""Refusals of a promotion or a rollback: those that the registry's content alone decides, before MLflow is imported."""
+
+from dataclasses import dataclass
+
+from pipelines.core import params
+from pipelines.core.errors import InputError, choices
+from pipelines.entries.evaluate import Evaluate
+from pipelines.entries.promote import Promote
+from pipelines.tracking import ledger_cache, ledger_events, registry_snapshot, store
+from pipelines.tracking.ledger_events import CHAMPION, State
+from pipelines.tracking.registry_snapshot import CHALLENGER, Snapshot
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a promotion that needs no measurement, as `promotion.Outcome` has it."""
+
+    promoted: bool
+    reasons: list[str]
+    champion: int | None
+
+
+def of_promotion(name: str, version: int | None, instead_of: int | None) -> Answer | None:
+    """The answer to `promote` if the registry's content decides it; None if a measurement, or MLflow, is needed.
+
+    Raises InputError, with the sentence of the long way, for a model, version or alias that does not exist.
+    """
+    rules = params.entry("promote", name, Promote)
+    params.entry("evaluate", rules.run, Evaluate)
+    snapshot = registry_snapshot.read(name)
+    if not snapshot:
+        return None
+    aliases = require_model(name, snapshot)
+    if version is None and CHALLENGER not in aliases:
+        raise InputError(f"{name}: {choices('alias', CHALLENGER, aliases)}")
+    number = aliases[CHALLENGER] if version is None else version
+    state = _sound(name, snapshot)
+    if not state or number not in snapshot.versions:
+        return None
+    require_instead_of(name, state, instead_of)
+    if state.champion and state.champion not in snapshot.versions:
+        return None
+    if state.champion == number:
+        return Answer(True, ["nothing to do"], number)
+    if version is None and (sentence := taken_back(name, number, state)):
+        return Answer(False, [sentence], state.champion)
+    return None
+
+
+def of_rollback(name: str, to: int | None) -> None:
+    """Raise InputError, with the sentence of the long way, if the ledger has nothing to roll back to."""
+    snapshot = registry_snapshot.read(name)
+    if not snapshot:
+        return
+    require_model(name, snapshot)
+    if state := _sound(name, snapshot):
+        if to is not None:
+            require_former(name, to, state)
+        elif not set(state.champions[:-1]) - {state.champion}:
+            raise nothing_before(name, state)
+
+
+def require_model(name: str, snapshot: Snapshot) -> dict[str, int]:
+    """The aliases of the model. Raises InputError, with the names of those that exist, if there is none."""
+    if not store.is_there():
+        raise store.nothing_registered()
+    if snapshot.aliases is None:
+        raise InputError(f"{store.shown()}: {choices('registered model', name, snapshot.names)}")
+    return snapshot.aliases
+
+
+def _sound(name: str, snapshot: Snapshot) -> State | None:
+    """The ledger's state; None if it is damaged or the alias is elsewhere, which the long way reports and mends."""
+    state = ledger_events.replay(snapshot.events)
+    known = ledger_cache.events(ledger_cache.file(store.uri(), name))
+    changed = (known and known[-1] not in state.kept) or ledger_events.missing(state.kept, snapshot.end)
+    aliased = (snapshot.aliases or {}).get(CHAMPION)
+    return None if state.damage or changed or aliased != state.champion else state
+
+
+def require_instead_of(name: str, state: State, instead_of: int | None) -> None:
+    """Raise InputError if another version than `instead_of` is champion."""
+    if instead_of is not None and state.champion != instead_of:
+        raise InputError(f"{name}: its champion is version {state.champion or 'none'}, not {instead_of}")
+
+
+def taken_back(name: str, number: int, state: State) -> str:
+    """A sentence if the version was champion and a rollback went behind it; "" otherwise."""
+    places = [place for place, entry in enumerate(state.entries) if entry.event.version == number]
+    if not places or number in state.champions:
+        return ""
+    back = next(entry.event for entry in state.entries[places[-1] :] if entry.event.action == "rollback")
+    return (
+        f"refused: {name} version {number} was champion until {back.actor} rolled it back ({back.reason}); "
+        f"--version {number} promotes it anyway"
+    )
+
+
+def require_former(name: str, to: int, state: State) -> None:
+    """Raise InputError if version `to` never was champion, or is it now."""
+    been = {entry.event.version for entry in state.entries}
+    if to not in been:
+        raise InputError(f"{name}: {choices('former champion', to, been)}; use `bertline promote` for a new one")
+    if to == state.champion:
+        raise InputError(f"{name}: version {to} is the champion already")
+
+
+def nothing_before(name: str, state: State) -> InputError:
+    """The refusal of a rollback without a former champion."""
+    return InputError(f"{name}: no champion before version {state.champion or 'none'} to roll back to")

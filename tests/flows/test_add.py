@@ -1,0 +1,168 @@
+"""`bertline add`: new rows of a table join a corpus of one's own, and what must not join it is counted and named."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.core import params
+from pipelines.data.corpora import custom
+from tests.support import commands, tickets
+
+ENTRY = """prepare:
+  mine: {{corpus: custom, source: {source}, {more}}}
+evaluate: {{mine: {{task: mine}}, other: {{task: none}}}}
+baseline: {{mine-baseline: {{task: mine}}}}
+"""
+SPLIT = "split: {test: 0.2, seed: 1}"
+
+
+def entry(source: str, more: str = SPLIT) -> None:
+    Path("params.yaml").write_text(ENTRY.format(source=source, more=more), encoding="utf-8")
+
+
+def table(
+    file: str, rows: list[tuple[str, ...]], encoding: str = "utf-8", delimiter: str = ",", end: str = "\n"
+) -> Path:
+    with Path(file).open("w", encoding=encoding, newline="") as out:
+        csv.writer(out, delimiter=delimiter, lineterminator=end).writerows(rows)
+    return Path(file)
+
+
+def added(file: str, status: int = 0) -> str:
+    ended = commands.bertline("add", file, "--to", "mine").require(status)
+    return ended.err if status else ended.out
+
+
+def splits(source: str) -> dict[str, str]:
+    """The split of each text, as prepare reads the file."""
+    own = params.options(params.entry("prepare", "mine", _entry()), custom.Params, "")
+    raw, task = Path(source), custom.task(Path(source), "", own)
+    return {row["text"]: split for split in own.splits for row in custom.parse(raw, task, split, own)}
+
+
+def _entry() -> type:
+    from pipelines.entries.prepare import Prepare
+
+    return Prepare
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "end"),
+    [("utf-8", ",", "\n"), ("cp932", ";", "\r\n"), ("utf-16", "\t", "\r\n"), ("utf-8-sig", ",", "\r\n")],
+)
+def test_new_rows_join_in_the_files_own_form(encoding: str, delimiter: str, end: str) -> None:
+    rows = tickets.texts("ja", 120)
+    mine = table("mine.csv", [("day", "text", "label"), *(("1", *row) for row in rows)], encoding, delimiter, end)
+    last = end.encode({"utf-16": "utf-16-le", "utf-8-sig": "utf-8"}.get(encoding, encoding))
+    mine.write_bytes(mine.read_bytes().removesuffix(last))
+    written = json.dumps(delimiter)
+    entry("mine.csv", f"encoding: {encoding}, delimiter: {written}, {SPLIT}")
+    before, was = mine.read_bytes(), splits("mine.csv")
+    fresh = [('お支払い、"領収書"', "billing"), ("改行\nのある文です", "bug"), *tickets.texts("ja", 30, seed=7)]
+    table("march.csv", [("label", "text", "who"), *((label, text, "x") for text, label in fresh)], delimiter=";")
+    output = added("march.csv")
+    now = splits("mine.csv")
+    assert mine.read_bytes().startswith(before)
+    assert {*now} - {*was} == {text for text, _ in fresh}
+    assert f"mine.csv: {len(fresh)} rows are added; train {list(was.values()).count('train')} -> " in output
+    assert "next: bertline run evaluate@mine baseline@mine-baseline\n" in output
+    with mine.open(encoding=encoding, newline="") as file:
+        records = list(csv.reader(file, delimiter=delimiter))
+    assert records[121] == ["", *fresh[0]]
+    assert len({*map(len, records)}) == 1
+    assert f"{len(fresh)} rows repeat a text" in added("march.csv")  # a second time
+
+
+@pytest.mark.usefixtures("checkout")
+def test_what_must_not_join_is_counted_and_named() -> None:
+    rows = tickets.texts("en", 90)
+    table("train.csv", [("text", "label"), *rows[:60]])
+    table("test.csv", [("text", "label"), *rows[60:]])
+    entry(".", "files: {train: train.csv, test: test.csv}")
+    near = f"{rows[70][0]}!"
+    fresh = [("a quite new text about a refund", "billing"), ("a second new one, which freezes", "freezing")]
+    march = [rows[3], (rows[4][0], "other"), (near, rows[70][1]), fresh[0], fresh[0], fresh[1]]
+    table("march.csv", [("text", "label"), *march])
+    output = added("march.csv").splitlines()
+    assert output[:5] == [
+        "march.csv: 2 rows repeat a text, and are left out: line 2, line 6",
+        "march.csv: 1 rows repeat a text with another target, and are left out: line 3",
+        "march.csv: 1 rows are similar to a row of the test, and are left out: line 4",
+        "march.csv: 1 rows have the label 'freezing', which is new",
+        "train.csv: 2 rows are added; train 60 -> 62, test 30 -> 30",
+    ]
+    assert not any("compare no score" in line for line in output)
+    assert Path("train.csv").read_text().endswith("\n" + "".join(f"{','.join(row)}\n" for row in [
+        (fresh[0][0], "billing"), ('"a second new one, which freezes"', "freezing")]))  # fmt: skip
+    Path("train.csv.dvc").touch()
+    table("april.csv", [("text", "label"), ("the price of an order is wrong", "billing")])
+    assert "next: dvc add train.csv\n" in added("april.csv")
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_row_that_the_entry_cannot_have_stops_all() -> None:
+    table("mine.csv", [("text", "label", "n"), *((*row, str(i)) for i, row in enumerate(tickets.texts("en", 60)))])
+    before = Path("mine.csv").read_bytes()
+    entry("mine.csv", f"labels: [billing, bug, how-to], columns: {{id: n}}, encoding: cp932, {SPLIT}")
+    wrong = [("new text one", "bugg", "80"), ("new text two €", "bug", "81"), ("new text three", "", "82")]
+    table("march.csv", [("text", "label", "n"), *wrong])
+    assert "march.csv: line 2: no label 'bugg' (did you mean 'bug'?)" in added("march.csv", status=1)
+    table("march.csv", [("text", "label", "n"), *wrong[1:]])
+    assert "march.csv: line 2: '€' is not in cp932, the encoding of mine.csv" in added("march.csv", status=1)
+    table("march.csv", [("text", "label", "n"), ("new text four", "bug", "7")])
+    assert "1 ids occur twice or are in mine.csv already, such as '7'" in added("march.csv", status=1)
+    table("march.csv", [("body", "label", "n"), ("new text four", "bug", "90")])
+    assert "no column 'text'" in added("march.csv", status=1)
+    assert Path("mine.csv").read_bytes() == before
+    assert not [*Path().glob("*.partial"), *Path().glob(".*.partial")]
+    entry("mine.csv", f"labels: [billing, bug, how-to], leave_out: [broken], {SPLIT}")
+    table("march.csv", [("text", "label", "n"), wrong[0], ("new text five", "bug", "90")])
+    output = added("march.csv")
+    assert "1 rows are broken, and are left out: march.csv: line 2: no label 'bugg'" in output
+    assert "mine.csv: 1 rows are added" in output
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize("form", ["tsv", "jsonl", "parquet"])
+def test_other_tables_take_rows_of_a_csv(form: str) -> None:
+    rows = [{"text": text, "label": label, "more": i} for i, (text, label) in enumerate(tickets.texts("en", 60))]
+    mine = Path(f"mine.{form}")
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), mine)
+    elif form == "jsonl":
+        mine.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        table(
+            mine.name,
+            [("text", "label", "more"), *(tuple(map(str, row.values())) for row in rows)],
+            "utf-8",
+            "\t",
+        )
+    entry(mine.name)
+    table("march.csv", [("text", "label"), ("the receipt of march", "billing")])
+    assert f"mine.{form}: 1 rows are added" in added("march.csv")
+    assert "the receipt of march" in splits(mine.name)
+    if form == "tsv":
+        table("march.csv", [("text", "label"), ("a tab\tinside", "bug")])
+        assert "a cell has a tab or a line end, which TSV cannot hold" in added("march.csv", status=1)
+
+
+@pytest.mark.usefixtures("checkout")
+def test_what_takes_no_rows_says_so() -> None:
+    table("mine.csv", [("text", "label"), *tickets.texts("en", 60)])
+    Path("march.xlsx").write_bytes(b"PK")
+    Path("faq.json").write_text('{"data": []}')
+    entry("mine.csv")
+    assert "a workbook; save its sheet as CSV UTF-8" in added("march.xlsx", status=1)
+    assert "no table; CSV, TSV, JSONL or Parquet is expected" in added("faq.json", status=1)
+    assert "it is the corpus's own file" in added("mine.csv", status=2)
+    assert "missing.csv: no such file" in added("missing.csv", status=1)
+    entry("faq.json", "kind: span, format: squad")
+    assert "its format is squad; add the new rows to faq.json yourself" in added("mine.csv", status=2)
+    Path("params.yaml").write_text("prepare: {mine: {corpus: glue, source: x, task: sst2}}")
+    assert "glue is a published corpus; add to one of your own" in added("mine.csv", status=2)
