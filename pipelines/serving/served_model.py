@@ -100,7 +100,10 @@ class ServedModel:
             arrays = {name: pa.array(values, fields.field(name).type) for name, values in columns.items()}
         except (pa.ArrowException, TypeError):
             raise InputError("a column holds lists where text is expected, or text where lists are expected") from None
-        rows = predictors.inputs(pa.table(arrays), task).drop_columns(["id"])
+        if task.kind == "choice" or arrays.keys() != set(self.inputs):
+            rows = predictors.inputs(pa.table(arrays), task).drop_columns(["id"])
+        else:  # nothing else can be wrong, as `limits.check` has seen every value
+            rows = pa.RecordBatch.from_arrays([arrays[name] for name in self.inputs], names=self.inputs)
         if self.task.kind == fill_mask.KIND:
             _check_masks(columns["text"])
         return rows
