@@ -46,7 +46,9 @@ async def predictions(request: Request, model: ServedModel, columns: dict[str, l
         if not work.done() and seconds > UNWATCHED_SECONDS:
             await _while_connected(request, work, seconds - UNWATCHED_SECONDS)
         if work.done():
-            return work.result()
+            answered = work.result()
+            request_work.note(model.name, answered.model.version.version, rows)  # a canary may have answered
+            return answered
         raise TimeoutError(f"no answer within {seconds:g} s; the service is busy, or the deadline is too short")
     finally:
         work.cancel()
