@@ -56,7 +56,7 @@ class Load:
 
     def __init__(self, address: str, path: str, bodies: list[bytes]) -> None:
         url = urlsplit(address)
-        self.host, self.port = url.hostname, url.port
+        self.host, self.port = url.hostname or "", url.port or 80
         head = f"POST {path} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Type: application/json\r\nContent-Length: "
         self.requests = [head.encode() + f"{len(body)}\r\n\r\n".encode() + body for body in bodies]
         self.seconds: list[float] = []  # of answered requests

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -58,11 +59,16 @@ def serve(
     beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts)
     with service(sources, http_service.Settings(host, port, known, hosts, form, conditions, *beside)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
-        for name in sources:
-            print(f"{name} answers at {address}/predict/{name}", flush=True)
-        print(f"{address}/docs describes the service; Ctrl-C stops it", flush=True)
-        while True:
-            signal.pause()
+        _wait(sources, address)
+
+
+def _wait(names: Iterable[str], address: str) -> NoReturn:
+    """Print where models answer, and wait for a signal."""
+    for name in names:
+        print(f"{name} answers at {address}/predict/{name}", flush=True)
+    print(f"{address}/docs describes the service; Ctrl-C stops it", flush=True)
+    while True:
+        signal.pause()
 
 
 def _end(*_: Any) -> NoReturn:

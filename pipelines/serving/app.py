@@ -57,13 +57,10 @@ def application(
     # routes of their own are matched faster than included routers
     routes = [route for protocol in protocols for route in protocol.routes(catalogue).routes]
     api.router.routes.extend(routes)
-    # what is named last here sees a request first
-    api.outer = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
-    api.outer = RefuseEarly(api.outer, RouteTable(routes), catalogue, refusals)
-    api.outer = RequireKey(api.outer, keys or Keys(), refusals)
-    api.outer = RequireHost(api.outer, hosts, refusals)
-    api.outer = Counted(api.outer, metrics)
-    api.outer = Logged(api.outer, log_format)
+    direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
+    early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
+    allowed = RequireHost(RequireKey(early, keys or Keys(), refusals), hosts, refusals)
+    api.outer = Logged(Counted(allowed, metrics), log_format)
 
     @api.get("/docs", include_in_schema=False)
     async def docs() -> Any:

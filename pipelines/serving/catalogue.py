@@ -196,11 +196,17 @@ class Catalogue:
         A version that has failed its trial since `models` were read stays replaced by the former one.
         """
         with self._swap:
-            new = {
-                name: self._models[name] if model.trial and model.trial.failed and name in self._models else model
-                for name, model in models.items()
-            }
+            new = {name: self._latest(name, model) for name, model in models.items()}
             self._models = self._models | new if keep else new
+
+    def _latest(self, name: str, model: ServedModel) -> ServedModel:
+        """The model to answer as `name` when `model` was read or opened, while the catalogue could change."""
+        current = self._models.get(name)
+        if not current:
+            return model
+        if current.batcher is model.batcher or (model.trial and model.trial.failed):
+            return current
+        return replace(model, **side_versions.kept(current, model))
 
     def _opened(self, name: str, source: Source) -> dict[str, ServedModel]:
         """The models of this source by name: those that are served already, if nothing but its alias has changed."""
@@ -253,8 +259,7 @@ class Catalogue:
 
         helps = current and (current.task.kind, current.inputs) == (model.task.kind, model.inputs)
         former = replace(current, trial=None, canary=None, shadow=None) if current and helps else None
-        beside = side_versions.kept(current, version) if current and helps else {}
-        return replace(model, digest=digest, trial=Trial(former, go_back) if former else None, **beside)
+        return replace(model, digest=digest, trial=Trial(former, go_back) if former else None)
 
     def _go_back(self, name: str, trial: Trial, version: registry.Version, cause: str) -> None:
         """Let the former version answer again, if the one on trial still does."""

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import InputError
+from pipelines.serving.admission import BusyError
 from pipelines.serving.disagreements import Disagreements, decision
 
 if TYPE_CHECKING:
     from pipelines.serving.served_model import Answered, ServedModel
-    from pipelines.tracking.registry import Version
 
 KEY, RANDOM = CHOSEN_BY = ("key", "random")
 LEAST_FAILURES, FAILED_SHARE = 3, 0.05  # of the requests; fewer failures do not end a canary
@@ -33,10 +33,12 @@ def chosen(share: float, by: str, key: str, salt: str) -> bool:
     return bool(key) and int.from_bytes(digest[:8], "big") < share * 2**64
 
 
-def kept(current: "ServedModel", version: "Version") -> dict[str, Any]:
-    """The canary and the shadow of a model that `version` replaces; they end if they are this version."""
+def kept(current: "ServedModel", new: "ServedModel") -> dict[str, Any]:
+    """The canary and the shadow of a model that `new` replaces, but those that are this version or take other rows."""
+    if (current.version.name, current.task.kind, current.inputs) != (new.version.name, new.task.kind, new.inputs):
+        return {}
     beside: dict[str, Canary | Shadow | None] = {"canary": current.canary, "shadow": current.shadow}
-    return {name: side for name, side in beside.items() if side and side.model.version != version}
+    return {name: side for name, side in beside.items() if side and side.model.version != new.version}
 
 
 class Canary:
@@ -64,7 +66,9 @@ class Canary:
         self.requests += 1
         try:
             answered = await self.model.answer(columns, key)
-        except InputError:  # the request is wrong, or there are too many
+        except BusyError:  # the other version may have room
+            return await other.answer_alone(columns, key)
+        except InputError:  # the request is wrong
             raise
         except Exception as error:  # of any type, as the runtime's own share no class
             answered = await other.answer_alone(columns, key)
