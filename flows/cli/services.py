@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -14,6 +15,10 @@ from flows.local import prefect_settings
 
 cli = group()
 SLOWDOWN = "most time of a new version for its smoke rows, as a multiple of the current one's; 0: no limit"
+BESIDE = "SOURCE[:SHARE]"
+CANARY = "a version that answers a share of its model's requests, by default 0.05"
+SHADOW = "a version that reads a share of them, by default all; its answers are only compared"
+DISAGREEMENTS = "a folder for what shadows answer otherwise, in Parquet; rows as digests"
 MODEL_MB = "most megabytes of a new version's files; 0: what fits in the free memory"
 
 
@@ -33,6 +38,10 @@ def serve(
     slowdown: Annotated[float, typer.Option("--max-slowdown", min=0, help=SLOWDOWN)] = 5.0,
     model_mb: Annotated[float, typer.Option("--max-model-mb", min=0, help=MODEL_MB)] = 0.0,
     log_format: Annotated[str, typer.Option(help="a line a request on stderr: json, text, off")] = "",
+    canary: Annotated[list[str] | None, typer.Option(metavar=BESIDE, help=CANARY)] = None,
+    shadow: Annotated[list[str] | None, typer.Option(metavar=BESIDE, help=SHADOW)] = None,
+    disagreements: Annotated[Path | None, typer.Option(help=DISAGREEMENTS)] = None,
+    texts: Annotated[bool, typer.Option("--store-texts", help="with --disagreements: with the rows' texts")] = False,
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
@@ -46,14 +55,20 @@ def serve(
     known = http_service.keys_for(host, keys, without_keys)
     hosts = () if known.keys or without_keys else http_service.LOOPBACK
     conditions = Conditions(slowdown, model_mb)
-    settings = http_service.Settings(host, port, known, hosts, http_service.log_format(log_format), conditions)
-    with service(sources, settings) as address:
+    form = http_service.log_format(log_format)
+    beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts)
+    with service(sources, http_service.Settings(host, port, known, hosts, form, conditions, *beside)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
-        for name in sources:
-            print(f"{name} answers at {address}/predict/{name}", flush=True)
-        print(f"{address}/docs describes the service; Ctrl-C stops it", flush=True)
-        while True:
-            signal.pause()
+        _wait(sources, address)
+
+
+def _wait(names: Iterable[str], address: str) -> NoReturn:
+    """Print where models answer, and wait for a signal."""
+    for name in names:
+        print(f"{name} answers at {address}/predict/{name}", flush=True)
+    print(f"{address}/docs describes the service; Ctrl-C stops it", flush=True)
+    while True:
+        signal.pause()
 
 
 def _end(*_: Any) -> NoReturn:

@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,11 +17,12 @@ from typing import Any
 import uvicorn
 
 from pipelines.core.errors import InputError, UsageError, choices
-from pipelines.serving import request_log
+from pipelines.serving import request_log, rollouts
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certification import Conditions
 from pipelines.serving.connections import Connection
+from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
 
@@ -42,6 +43,23 @@ class Settings:
     hosts: tuple[str, ...] = ()  # the only names in a Host header that are answered; by default all
     log_format: str = request_log.OFF
     conditions: Conditions = field(default_factory=Conditions)  # for versions that replace others
+    canaries: dict[str, tuple[Source, float]] = field(default_factory=dict)  # see rollouts.parsed
+    shadows: dict[str, tuple[Source, float]] = field(default_factory=dict)
+    disagreements: Disagreements | None = None  # takes what shadows answer otherwise
+
+
+def beside(
+    sources: dict[str, Source], runtime: str, canaries: Iterable[str], shadows: Iterable[str],
+    disagreements: Path | None, texts: bool,
+) -> tuple[dict[str, tuple[Source, float]], dict[str, tuple[Source, float]], Disagreements | None]:  # fmt: skip
+    """The last three fields of `Settings`, from the options of `bertline serve`. Raises UsageError."""
+    if texts and not disagreements:
+        raise UsageError("--store-texts: name a folder with --disagreements")
+    if disagreements and not shadows:
+        raise UsageError("--disagreements: there is no shadow; name one with --shadow")
+    answering = rollouts.parsed(canaries, sources, runtime, rollouts.CANARY_SHARE)
+    reading = rollouts.parsed(shadows, sources, runtime, rollouts.SHADOW_SHARE)
+    return answering, reading, Disagreements(disagreements, texts) if disagreements else None
 
 
 @contextmanager
@@ -56,6 +74,11 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
     listener = _listener(host, settings.port)
     with closing(listener), closing(catalogue):
         catalogue.serve(sources)
+        catalogue.disagreements = settings.disagreements
+        for name, (source, share) in settings.canaries.items():
+            rollouts.put_canary(catalogue, name, source, share)
+        for name, (source, share) in settings.shadows.items():
+            rollouts.put_shadow(catalogue, name, source, share)
         server = http_server(application(catalogue, settings.keys, settings.hosts, settings.log_format))
         # in a thread, as uvicorn in the main thread takes over the signals
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
@@ -88,6 +111,8 @@ def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None)
     from pipelines.serving import deployment  # Ray takes seconds to import
 
     settings = settings or Settings()
+    if settings.canaries or settings.shadows:
+        raise UsageError("replicas in Ray Serve have no canaries and shadows; leave out --ray")
     for source in sources.values():
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
     require_free(settings.host, settings.port)

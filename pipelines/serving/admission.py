@@ -15,6 +15,7 @@ from pipelines.serving import request_work
 from pipelines.serving.request_work import Work
 
 WAIT_SECONDS = 5.0  # a request is refused if the requests before it need longer than this
+LATE = 2  # times as long as that a request waits at most; the model got slower after it was admitted
 
 
 class BusyError(InputError):
@@ -35,6 +36,7 @@ class Part:
     cost: int = field(compare=False)  # see row_batcher.costs
     answer: Future[list[dict[str, object]]] = field(compare=False)  # one prediction for each row
     work: Work | None = field(compare=False, default=None)  # of its request, for the log
+    latest: float = field(compare=False, default=math.inf)  # when it has to begin, on the monotonic clock
 
 
 class FairQueue:
@@ -67,21 +69,31 @@ class FairQueue:
         tag = max(self._now, self._ends.get(key, 0.0)) if key else self._now
         if work := request_work.current():
             work.wait()
+        latest = time.monotonic() + LATE * self.wait_seconds
         for batch, cost, answer in zip(rows, costs, answers, strict=True):
-            heapq.heappush(self._parts, Part(tag, next(self._numbers), batch, cost, answer, work))
+            heapq.heappush(self._parts, Part(tag, next(self._numbers), batch, cost, answer, work, latest))
+            latest = math.inf  # a request that has begun is finished
             tag += cost
             self.waiting += cost
         if key:
             self._ends = {name: end for name, end in self._ends.items() if end > self._now} | {key: tag}
 
     def take(self, budget: int) -> list[Part]:
-        """Remove the next parts: at least one, then as many as fit in `budget`. Parts without a client are dropped."""
+        """Remove the next parts: at least one, then as many as fit in `budget`.
+
+        Parts without a client are dropped, and requests that have waited far too long are refused.
+        """
         taken: list[Part] = []
+        now = time.monotonic()
         while self._parts and (not taken or self._parts[0].cost <= budget):
             part = heapq.heappop(self._parts)
             self.waiting -= part.cost
             self._now = max(self._now, part.tag)
-            if not part.answer.done():  # a client that hung up, or whose deadline passed, has cancelled it
+            if part.answer.done():  # a client that hung up, or whose deadline passed, has cancelled it
+                continue
+            if now > part.latest:
+                part.answer.set_exception(BusyError(max(1.0, self.waiting / self.rate - self.wait_seconds)))
+            else:
                 taken.append(part)
                 budget -= part.cost
         return taken

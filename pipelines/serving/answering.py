@@ -15,6 +15,7 @@ from pipelines.serving.problems import ClientGoneError, Problem
 from pipelines.serving.served_model import Answered, ServedModel
 
 TIMEOUT = "x-request-timeout-seconds"
+UNWATCHED_SECONDS = 0.1  # most answers come before it is worth to look whether the client is there
 MOST_SECONDS = 60.0  # the longest deadline, and the default
 
 
@@ -40,17 +41,17 @@ async def predictions(request: Request, model: ServedModel, columns: dict[str, l
     rows = max(map(len, columns.values()), default=0)
     request_work.note(model.name, model.version.version, rows)
     work = asyncio.ensure_future(model.answer(columns, key=request.scope.get("state", {}).get("key", "")))
-    gone = asyncio.ensure_future(_disconnected(request))
     try:
-        await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({work}, timeout=min(seconds, UNWATCHED_SECONDS))
+        if not work.done() and seconds > UNWATCHED_SECONDS:
+            await _while_connected(request, work, seconds - UNWATCHED_SECONDS)
         if work.done():
-            return work.result()
-        if gone.done():
-            raise ClientGoneError
+            answered = work.result()
+            request_work.note(model.name, answered.model.version.version, rows)  # a canary may have answered
+            return answered
         raise TimeoutError(f"no answer within {seconds:g} s; the service is busy, or the deadline is too short")
     finally:
         work.cancel()
-        gone.cancel()
 
 
 def deadline(request: Request) -> float:
@@ -65,6 +66,17 @@ def deadline(request: Request) -> float:
     if not 0 < seconds < math.inf:
         raise InputError(f"the header {TIMEOUT}: {text[:40]!r} is not a positive number of seconds")
     return min(seconds, MOST_SECONDS)
+
+
+async def _while_connected(request: Request, work: asyncio.Future[Any], seconds: float) -> None:
+    """Wait for `work`, at most so many seconds. Raises ClientGoneError if the client closes the connection before."""
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done() and not work.done():
+            raise ClientGoneError
+    finally:
+        gone.cancel()
 
 
 async def _disconnected(request: Request) -> None:

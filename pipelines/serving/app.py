@@ -13,6 +13,8 @@ from starlette.requests import Request
 from pipelines.core import plugins
 from pipelines.serving import bodies, docs_page, openapi
 from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.direct_routes import DirectRoutes, RouteTable
+from pipelines.serving.early_refusals import RefuseEarly
 from pipelines.serving.hosts import RequireHost
 from pipelines.serving.keys import Keys, RequireKey
 from pipelines.serving.refusals import Refusals
@@ -20,6 +22,19 @@ from pipelines.serving.request_log import OFF, Logged
 from pipelines.serving.request_metrics import Counted, Metrics
 
 PROTOCOLS = "pipelines.serving.protocols"
+
+
+class _Service(FastAPI):
+    """FastAPI behind the layers that every request passes; those for predictions do not reach its router."""
+
+    outer: Any  # the first layer, an ASGI application
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await (self.outer if scope["type"] == "http" else self.inner)(scope, receive, send)
+
+    async def inner(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer as FastAPI does."""
+        await super().__call__(scope, receive, send)
 
 
 def application(
@@ -34,20 +49,18 @@ def application(
     """
     metrics = Metrics(catalogue)
     # FastAPI's own pages load scripts from another host
-    api = FastAPI(title="bertline", description=ABOUT, version="1", docs_url=None, redoc_url=None)
+    api = _Service(title="bertline", description=ABOUT, version="1", docs_url=None, redoc_url=None)
     protocols = [plugins.load(PROTOCOLS, name) for name in plugins.names(PROTOCOLS)]
     shapes = {prefix: protocol.refusal for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
     refusals = Refusals(shapes)
-    # the middleware that is added last runs first
-    api.add_middleware(bodies.LimitedBodies, refusals=refusals)
-    api.add_middleware(RequireKey, keys=keys or Keys(), refusals=refusals)
-    api.add_middleware(RequireHost, names=hosts, refusals=refusals)
-    api.add_middleware(Counted, metrics=metrics)
-    api.add_middleware(Logged, form=log_format)
     api.include_router(metrics.routes())
-    # routes of their own are matched faster than included routers, and the first ones fastest
+    # routes of their own are matched faster than included routers
     routes = [route for protocol in protocols for route in protocol.routes(catalogue).routes]
-    api.router.routes.extend(sorted(routes, key=lambda route: getattr(route, "methods", None) != {"POST"}))
+    api.router.routes.extend(routes)
+    direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
+    early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
+    allowed = RequireHost(RequireKey(early, keys or Keys(), refusals), hosts, refusals)
+    api.outer = Logged(Counted(allowed, metrics), log_format)
 
     @api.get("/docs", include_in_schema=False)
     async def docs() -> Any:

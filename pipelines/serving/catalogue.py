@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import NamedTuple
 from pipelines.core import provenance
 from pipelines.core.errors import InputError, choices, one_line
 from pipelines.core.progress import say
-from pipelines.serving import certification, served_model
+from pipelines.serving import certification, served_model, side_versions
 from pipelines.serving.certification import Conditions, RefusedError
+from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.model_sources import Source
 from pipelines.serving.refused_versions import RefusedVersions
 from pipelines.serving.served_model import ServedModel
+from pipelines.serving.side_versions import Canary, Shadow
 from pipelines.serving.trial import Trial
 from pipelines.tracking import registry
 
@@ -41,6 +44,9 @@ class Catalogue:
         self._logged: dict[str, str] = {}  # name -> the last logged reason why its version could not be opened
         self._refused: dict[str, Refused] = {}  # name -> the version that does not answer
         self._refusals = RefusedVersions()
+        self.swaps: Counter[tuple[str, str]] = Counter()  # (name, `answers`, `refused` or `went_back`)
+        self.ended: dict[str, Refused] = {}  # name -> the last canary that ended by itself
+        self.disagreements: Disagreements | None = None  # takes what shadows answer otherwise; else it is only counted
         self._lock = threading.RLock()  # held while models are opened, and while the catalogue changes
         self._swap = threading.Lock()  # held while `_models` is replaced, which the event loop may wait for
         self._stop = threading.Event()
@@ -95,6 +101,40 @@ class Catalogue:
         """Stop to follow the aliases, and end the threads after their last batch."""
         self._stop.set()
         self._pool.shutdown(wait=False)
+        if self.disagreements:
+            self.disagreements.close()
+
+    def open_beside(self, name: str, source: Source) -> tuple[ServedModel, Callable[[str], None]]:
+        """Open a version to stand beside the one that answers as `name`, as carefully as one that replaces it.
+
+        Returns the version, and what to call with the cause if it fails later, so that it is not opened again.
+        Raises InputError if it does not open, is the one that answers, or takes other rows.
+        """
+        self._require_changeable()
+        with self._lock:
+            current = self[name]
+            if source.folder or not current.version.version:
+                raise InputError(f"{name}: a folder has no other versions; register the model")
+            version = source.version()
+            if version == current.version:
+                raise InputError(f"{version} answers already")
+            self._refusals.forget(version.name)
+            folder = registry.folder(version, source.runtime)
+            digest = provenance.contents(folder)
+            model = certification.certified(name, version, folder, source.runtime, self._pool, current, self.conditions)
+            if (current.task.kind, current.inputs) != (model.task.kind, model.inputs):
+                raise InputError(f"{version} is of kind {model.task.kind}, {current.version} of {current.task.kind}")
+
+        def refuse(cause: str) -> None:
+            self._refusals.add(version, source.runtime, folder, digest, RefusedError(f"it {cause}"))
+
+        return replace(model, digest=digest), refuse
+
+    def change(self, name: str, **beside: Canary | Shadow | None) -> None:
+        """Set the canary or the shadow of the model with this name; each request sees the change or does not."""
+        with self._swap:
+            if current := self._models.get(name):
+                self._models = self._models | {name: replace(current, **beside)}  # type: ignore[arg-type]
 
     def __getitem__(self, name: str) -> ServedModel:
         """The model with this name. Raises UnknownModelError."""
@@ -156,11 +196,17 @@ class Catalogue:
         A version that has failed its trial since `models` were read stays replaced by the former one.
         """
         with self._swap:
-            new = {
-                name: self._models[name] if model.trial and model.trial.failed and name in self._models else model
-                for name, model in models.items()
-            }
+            new = {name: self._latest(name, model) for name, model in models.items()}
             self._models = self._models | new if keep else new
+
+    def _latest(self, name: str, model: ServedModel) -> ServedModel:
+        """The model to answer as `name` when `model` was read or opened, while the catalogue could change."""
+        current = self._models.get(name)
+        if not current:
+            return model
+        if current.batcher is model.batcher or (model.trial and model.trial.failed):
+            return current
+        return replace(model, **side_versions.kept(current, model))
 
     def _opened(self, name: str, source: Source) -> dict[str, ServedModel]:
         """The models of this source by name: those that are served already, if nothing but its alias has changed."""
@@ -176,6 +222,8 @@ class Catalogue:
         else:
             former = current if current and current.version.name == version.name else None
             models = [self._certified(name, version, source.runtime, former)]
+            if current:
+                self.swaps[name, "answers"] += 1
         say(
             f"{version} opened in {time.monotonic() - start:.1f} s as {', '.join(model.name for model in models)}; "
             f"a row's outputs differ by {models[0].row_difference:.1g} beside other rows"
@@ -199,7 +247,10 @@ class Catalogue:
         except InputError as error:
             if isinstance(error, RefusedError) and digest:
                 self._refusals.add(version, runtime, folder, digest, error)
-            self._refused[name] = Refused(version.version, one_line(error))
+            refused = Refused(version.version, one_line(error))
+            if self._refused.get(name) != refused:  # it is looked at again and again
+                self.swaps[name, "refused"] += 1
+            self._refused[name] = refused
             raise InputError(str(error) if str(version) in str(error) else f"{version} is refused: {error}") from error
 
         def go_back(trial: Trial, cause: str) -> None:
@@ -207,7 +258,7 @@ class Catalogue:
             self._go_back(name, trial, version, cause)
 
         helps = current and (current.task.kind, current.inputs) == (model.task.kind, model.inputs)
-        former = replace(current, trial=None) if current and helps else None
+        former = replace(current, trial=None, canary=None, shadow=None) if current and helps else None
         return replace(model, digest=digest, trial=Trial(former, go_back) if former else None)
 
     def _go_back(self, name: str, trial: Trial, version: registry.Version, cause: str) -> None:
@@ -218,6 +269,7 @@ class Catalogue:
             if not former or not current or current.trial is not trial:
                 return
             self._models = self._models | {name: former}
+        self.swaps[name, "went_back"] += 1
         self._refused[name] = Refused(version.version, f"it {cause}")
         self._logged[name] = f"{version} is refused: it {cause}"
         say(f"{former.version} answers again as {name}: {version} {cause}")

@@ -26,7 +26,14 @@ class Metrics:
             "bertline_request_seconds", "Seconds from a request's first byte to its answer.", ["route"],
             buckets=SECONDS, registry=self.registry,
         )  # fmt: skip
+        self._of_route: dict[str, Histogram] = {}  # the parts of `seconds`, as to look one up costs more than to count
         self.registry.register(self)
+
+    def observe(self, route: str, seconds: float) -> None:
+        """Note the seconds of a request."""
+        if not (histogram := self._of_route.get(route)):
+            histogram = self._of_route[route] = self.seconds.labels(route)
+        histogram.observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
         """The numbers that the queues and the middleware count."""
@@ -50,6 +57,28 @@ class Metrics:
             batches.add_metric(names, batcher.batches)
             busy.add_metric(names, batcher.seconds)
         yield from (waiting, rate, rows, batches, busy)
+        yield from self._swaps()
+
+    def _swaps(self) -> Iterator[Metric]:
+        """The counts of versions that replaced others, and of those that stand beside them."""
+        swaps = CounterMetricFamily(
+            "bertline_swaps", "Versions that answer now, were refused, went back, or ended as canaries.",
+            labels=["model", "outcome"],
+        )  # fmt: skip
+        for (name, outcome), count in sorted(self.catalogue.swaps.items()):
+            swaps.add_metric([name, outcome], count)
+        labels = ["model", "version", "result"]
+        canary = CounterMetricFamily("bertline_canary_requests", "Requests for canaries.", labels=labels)
+        shadow = CounterMetricFamily("bertline_shadow_rows", "Rows that shadows read.", labels=labels)
+        for model in self.catalogue:
+            if side := model.canary:
+                names = [model.name, str(side.model.version.version)]
+                canary.add_metric([*names, "answered"], side.requests - side.failures)
+                canary.add_metric([*names, "failed"], side.failures)
+            if reader := model.shadow:
+                for result, count in sorted(reader.rows.items()):
+                    shadow.add_metric([model.name, str(reader.model.version.version), result], count)
+        yield from (swaps, canary, shadow)
 
     def routes(self) -> APIRouter:
         router = APIRouter()
@@ -84,4 +113,4 @@ class Counted:
         finally:
             route = getattr(scope.get("route"), "path", "")  # empty for a path that no route has
             self.metrics.responses[route, status, scope.get("state", {}).get("key", "")] += 1
-            self.metrics.seconds.labels(route).observe(time.perf_counter() - start)
+            self.metrics.observe(route, time.perf_counter() - start)

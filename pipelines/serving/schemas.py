@@ -85,10 +85,28 @@ class Health(BaseModel):
 
 
 class Refused(BaseModel):
-    """A version that has the alias of the model, and gets no request."""
+    """A version that gets no request, though it has the alias of the model or was its canary."""
 
     version: int
     reason: str
+
+
+class Canary(BaseModel):
+    """A version that answers a share of the requests."""
+
+    version: int
+    share: float
+    by: str
+    requests: int
+    failures: int  # the other version answered instead
+
+
+class Shadow(BaseModel):
+    """A version that reads a share of the requests; its answers are only compared."""
+
+    version: int
+    share: float
+    rows: dict[str, int]  # by agreed, differed, failed, skipped
 
 
 class Model(BaseModel):
@@ -104,3 +122,6 @@ class Model(BaseModel):
     row_difference: float
     digest: str  # sha256 of the files that answer; empty for a folder that is not registered
     refused: Refused | None = None
+    canary: Canary | None = None
+    ended_canary: Refused | None = None  # the last canary, if it ended by itself
+    shadow: Shadow | None = None

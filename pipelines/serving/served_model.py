@@ -1,6 +1,7 @@
 """A model that the service answers with: a version, its predictor and its queue."""
 
 import os
+import time
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
 from pipelines.serving.row_batcher import RowBatcher
+from pipelines.serving.side_versions import Canary, Shadow
 from pipelines.serving.trial import Trial
 from pipelines.tracking import registry
 
@@ -49,6 +51,8 @@ class ServedModel:
     row_difference: float  # the largest difference of a row's logits alone and in company; 0.0 if exact
     digest: str = ""  # of the files that it was opened from
     trial: Trial | None = field(default=None, compare=False)  # of a version that replaced another
+    canary: Canary | None = field(default=None, compare=False)  # answers a share of this one's requests
+    shadow: Shadow | None = field(default=None, compare=False)  # reads a share of them
 
     @classmethod
     def open(cls, name: str, version: registry.Version, folder: Path, runtime: str, pool: Executor) -> "ServedModel":
@@ -100,7 +104,10 @@ class ServedModel:
             arrays = {name: pa.array(values, fields.field(name).type) for name, values in columns.items()}
         except (pa.ArrowException, TypeError):
             raise InputError("a column holds lists where text is expected, or text where lists are expected") from None
-        rows = predictors.inputs(pa.table(arrays), task).drop_columns(["id"])
+        if task.kind == "choice" or arrays.keys() != set(self.inputs):
+            rows = predictors.inputs(pa.table(arrays), task).drop_columns(["id"])
+        else:  # nothing else can be wrong, as `limits.check` has seen every value
+            rows = pa.RecordBatch.from_arrays([arrays[name] for name in self.inputs], names=self.inputs)
         if self.task.kind == fill_mask.KIND:
             _check_masks(columns["text"])
         return rows
@@ -121,7 +128,20 @@ class ServedModel:
         return await self.batcher.predict(self.rows(columns), key)
 
     async def answer(self, columns: dict[str, list[Any]], key: str = "") -> Answered:
-        """The predictions as by `predict`. In its trial a version that fails is helped by the former one."""
+        """The predictions as by `predict`, by this version or by its canary; its shadow gets a copy."""
+        canary = self.canary
+        if canary and canary.takes(key):
+            return await canary.answer(self, columns, key)
+        start = time.perf_counter()
+        answered = await self.answer_alone(columns, key)
+        if canary:
+            canary.note(time.perf_counter() - start, ours=False)
+        if self.shadow:
+            self.shadow.mirror(columns, answered)
+        return answered
+
+    async def answer_alone(self, columns: dict[str, list[Any]], key: str = "") -> Answered:
+        """The predictions without canary and shadow. In its trial a version that fails is helped by the former one."""
         former = self.trial.former if self.trial else None
         if not self.trial or not former:
             return Answered(self, await self.predict(columns, key))

@@ -319,3 +319,23 @@ def test_the_log_of_a_failure_has_no_text_of_the_request(
     assert "test_admission.py:" in log
     assert "a request failed: the model returns NaN" in log
     assert "private" not in log
+
+
+def test_what_has_waited_twice_as_long_as_it_may_is_refused_but_not_what_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, loop = [0.0], asyncio.new_event_loop()
+    monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
+    queue = FairQueue(rate=1000.0, wait_seconds=5.0)
+    begun = [loop.create_future() for _ in range(2)]
+    queue.put([batch("begun0"), batch("begun1")], [100, 100], begun)
+    assert [part.rows.column("text")[0].as_py() for part in queue.take(0)] == ["begun0"]
+    late, fresh = loop.create_future(), loop.create_future()
+    queue.put([batch("late")], [100], [late])
+    now[0] = 9.0
+    queue.put([batch("fresh")], [100], [fresh])
+    now[0] = 10.1
+    assert order(queue) == [["fresh"], ["begun1"]]
+    assert isinstance(late.exception(), BusyError)
+    assert (len(queue), queue.waiting, fresh.done()) == (0, 0, False)
+    loop.close()

@@ -92,6 +92,7 @@ class Model:
     def __init__(self, number: int, error: Exception | None = None) -> None:
         self.number, self.error = number, error
         self.trial: Trial | None = None
+        self.canary = self.shadow = None
 
     async def predict(self, columns: Any, key: str = "") -> list[dict[str, Any]]:
         if self.error:
@@ -100,6 +101,9 @@ class Model:
 
     async def answer(self, columns: Any, key: str = "") -> Any:
         return await ServedModel.answer(cast(Any, self), columns, key)
+
+    async def answer_alone(self, columns: Any, key: str = "") -> Any:
+        return await ServedModel.answer_alone(cast(Any, self), columns, key)
 
 
 def ask(new: Model, count: int) -> list[int]:

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.serving import tensor_bodies
+from pipelines.serving.admission import FairQueue
 from pipelines.serving.app import application
 from pipelines.serving.keys import Keys
 from tests.support import compressed, served, tensor_requests
@@ -266,9 +267,12 @@ def test_a_missing_key_is_an_error_of_the_protocol(service: Service) -> None:
     assert (forbidden.status_code, list(forbidden.json())) == (403, ["error"])
 
 
+ROOM = SimpleNamespace(queue=FairQueue(rate=1.0))  # in which nothing waits
+
+
 def test_a_model_that_predicts_no_rows_is_404() -> None:
     models = served.catalogue({})
-    models._models = {"e": SimpleNamespace(name="e", task=Task("e", "text"))}  # type: ignore[dict-item]
+    models._models = {"e": SimpleNamespace(name="e", task=Task("e", "text"), batcher=ROOM)}  # type: ignore[dict-item]
     client = TestClient(application(models))
     for answer in (client.get("/v2/models/e"), client.post("/v2/models/e/infer", json={"inputs": []})):
         assert answer.status_code == 404

@@ -1,7 +1,7 @@
-"""Add, replace, refresh and remove models while the service runs, with a key of the scope admin."""
+"""Add, replace, refresh and remove models, their canaries and shadows, with a key of the scope admin."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 
 from pipelines.core.errors import InputError
-from pipelines.serving import request_bodies, schemas
+from pipelines.serving import request_bodies, rollouts, schemas
 from pipelines.serving.answering import respond
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import NAME, Source
@@ -34,7 +34,29 @@ class NewModel(BaseModel):
     runtime: str = Field("", max_length=20)  # onnx or torch; by default that of the version's tag
 
 
-BODY = {"requestBody": {"required": True, "content": {JSON: {"schema": NewModel.model_json_schema()}}}}
+New = TypeVar("New", bound=NewModel)
+
+
+class NewShadow(NewModel):
+    """A version that reads a share of a model's requests."""
+
+    share: float = Field(rollouts.SHADOW_SHARE, gt=0, le=1)
+
+
+class NewCanary(NewModel):
+    """A version that answers a share of a model's requests."""
+
+    share: float = Field(rollouts.CANARY_SHARE, gt=0, le=1)
+    # `key`: an API key always meets the canary or never does, and requests without a key never do
+    by: Literal["random", "key"] = "random"
+
+
+def _body(schema: type[NewModel]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema.model_json_schema()}}}}
+
+
+BODY = _body(NewModel)
+ANSWERS: dict[str, Any] = {"response_model": schemas.Model, "responses": RESPONSES}
 
 
 def routes(catalogue: Catalogue) -> APIRouter:
@@ -50,6 +72,26 @@ def routes(catalogue: Catalogue) -> APIRouter:
     async def delete(name: str) -> Any:
         """Stop serving a model; requests that it has begun are answered."""
         return await respond(_delete(catalogue, name), plain.detail)
+
+    @router.put("/models/{name}/canary", openapi_extra=_body(NewCanary), **ANSWERS)
+    async def put_canary(name: str, request: Request) -> Any:
+        """Let a version answer a share of the requests; it ends by itself if it fails or is slow."""
+        return await respond(_put_canary(catalogue, name, request), plain.detail)
+
+    @router.put("/models/{name}/shadow", openapi_extra=_body(NewShadow), **ANSWERS)
+    async def put_shadow(name: str, request: Request) -> Any:
+        """Let a version read a share of the requests; its answers are compared with those that are sent."""
+        return await respond(_put_shadow(catalogue, name, request), plain.detail)
+
+    @router.delete("/models/{name}/canary", status_code=204, response_model=None, responses=RESPONSES)
+    async def delete_canary(name: str) -> Any:
+        """Let the model answer all of its requests again."""
+        return await respond(_end(catalogue, name, "canary"), plain.detail)
+
+    @router.delete("/models/{name}/shadow", status_code=204, response_model=None, responses=RESPONSES)
+    async def delete_shadow(name: str) -> Any:
+        """Let no version read the requests any longer."""
+        return await respond(_end(catalogue, name, "shadow"), plain.detail)
 
     @router.post("/models/{name}/refresh", response_model=schemas.Model, responses=RESPONSES)
     async def refresh(name: str) -> Any:
@@ -68,14 +110,41 @@ async def _refresh(catalogue: Catalogue, name: str) -> schemas.Model:
 async def _put(catalogue: Catalogue, name: str, request: Request) -> schemas.Model:
     if not NAME.fullmatch(name):
         raise InputError("a name has letters, digits, _, - and . only")
+    body = await _read(NewModel, request)
+    await asyncio.to_thread(catalogue.add, name, Source.parse(body.source, body.runtime))
+    return plain.described(catalogue[name], catalogue)
+
+
+async def _put_canary(catalogue: Catalogue, name: str, request: Request) -> schemas.Model:
+    catalogue[name]  # an unknown name is reported before anything in the body
+    body = await _read(NewCanary, request)
+    source = Source.parse(body.source, body.runtime)
+    await asyncio.to_thread(rollouts.put_canary, catalogue, name, source, body.share, body.by)
+    return plain.described(catalogue[name], catalogue)
+
+
+async def _put_shadow(catalogue: Catalogue, name: str, request: Request) -> schemas.Model:
+    catalogue[name]
+    body = await _read(NewShadow, request)
+    source = Source.parse(body.source, body.runtime)
+    await asyncio.to_thread(rollouts.put_shadow, catalogue, name, source, body.share)
+    return plain.described(catalogue[name], catalogue)
+
+
+async def _end(catalogue: Catalogue, name: str, what: str) -> Response:
+    rollouts.remove(catalogue, name, what)
+    return Response(status_code=204)
+
+
+async def _read(schema: type[New], request: Request) -> New:
+    """The version in a body. Raises InputError."""
     try:
-        body = NewModel.model_validate_json(await request.body())
+        body = schema.model_validate_json(await request.body())
     except ValidationError as error:
         raise InputError(request_bodies.sentence(error)) from None
     if "=" in body.source:
         raise InputError("source: a registered model is expected; folders are named when the service starts")
-    await asyncio.to_thread(catalogue.add, name, Source.parse(body.source, body.runtime))
-    return plain.described(catalogue[name], catalogue)
+    return body
 
 
 async def _delete(catalogue: Catalogue, name: str) -> Response:

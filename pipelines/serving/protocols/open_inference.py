@@ -8,7 +8,7 @@ github.com/kserve/open-inference-protocol, github.com/triton-inference-server/se
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
@@ -203,6 +203,8 @@ async def _metadata(catalogue: Catalogue, name: str, version: str = "") -> Respo
 
 async def _infer(catalogue: Catalogue, request: Request, name: str, version: str = "") -> Response:
     model = _served(catalogue, name, version)
+    if version:  # the client wants this one and no other
+        model = replace(model, canary=None)
     sent, binary = tensor_bodies.parsed(await request.body(), request.headers.get(tensor_bodies.LENGTH))
     columns = tensor_bodies.columns(sent, binary, model)
     outputs = tensor_bodies.returned(sent, model.task)

@@ -15,6 +15,7 @@ from pipelines.serving.answering import respond
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
+from pipelines.serving.side_versions import Canary, Shadow
 
 PREFIXES = ("/predict", "/models", "/model", "/health")
 JSON = "application/json"
@@ -74,7 +75,7 @@ def routes(catalogue: Catalogue) -> APIRouter:
 
 
 def described(model: ServedModel, catalogue: Catalogue) -> schemas.Model:
-    refused = catalogue.refused(model.name)
+    refused, ended = catalogue.refused(model.name), catalogue.ended.get(model.name)
     return schemas.Model(
         name=model.name,
         source=catalogue.source(model.name),
@@ -86,8 +87,20 @@ def described(model: ServedModel, catalogue: Catalogue) -> schemas.Model:
         max_length=model.predictor.max_length,
         row_difference=model.row_difference,
         digest=model.digest,
-        refused=schemas.Refused(version=refused.version, reason=refused.reason) if refused else None,
+        refused=schemas.Refused(**refused._asdict()) if refused else None,
+        canary=_canary(model.canary) if model.canary else None,
+        ended_canary=schemas.Refused(**ended._asdict()) if ended else None,
+        shadow=_shadow(model.shadow) if model.shadow else None,
     )
+
+
+def _canary(canary: Canary) -> schemas.Canary:
+    counts = {"requests": canary.requests, "failures": canary.failures}
+    return schemas.Canary(version=canary.model.version.version, share=canary.share, by=canary.by, **counts)
+
+
+def _shadow(shadow: Shadow) -> schemas.Shadow:
+    return schemas.Shadow(version=shadow.model.version.version, share=shadow.share, rows=dict(shadow.rows))
 
 
 async def _described(catalogue: Catalogue, name: str) -> schemas.Model:

@@ -1,0 +1,197 @@
+"""Canaries answer their share and end when they fail; shadows change no answer, and what they differ in is kept."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.core.errors import UsageError
+from pipelines.inference.predictor import Predictor
+from pipelines.serving import rollouts, side_versions
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.disagreements import Disagreements, digest
+from pipelines.serving.keys import Keys
+from pipelines.serving.model_sources import Source
+from pipelines.serving.served_model import ServedModel
+from pipelines.serving.side_versions import KEY, RANDOM, Canary, Shadow, chosen
+from pipelines.tracking.registry import Version
+from tests.support import poisoned, raw_http, served, stores, tiny
+
+ADMIN = {"Authorization": "Bearer 0123456789abcdef", "Content-Type": "application/json"}
+ROW = {"text": "犬"}
+BODIES: dict[str, dict[str, Any]] = {  # a request of each protocol for the same row
+    "/predict/tiny": {"rows": [ROW]},
+    "/hf/tiny": {"inputs": "犬"},
+    "/invocations/tiny": {"dataframe_records": [ROW]},
+    "/v2/models/tiny/infer": {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["犬"]}]},
+}
+
+
+@pytest.fixture
+def address(checkout: Path) -> Iterator[str]:
+    """A service with version 1 of `tiny`, beside which the registry has a good one, a NaN one and one that errs."""
+    stores.place_in(checkout)
+    versions = poisoned.Versions(poisoned.first(checkout), checkout / "made")
+    assert [versions.upload(kind) for kind in ("good", "NaN", "later")] == [2, 3, 4]
+    catalogue = Catalogue()
+    catalogue.serve({"tiny": Source("tiny")})
+    keys = Keys.parse(["operator 0123456789abcdef predict,admin", "shop fedcba9876543210"], "keys")
+    with served.serving(catalogue, keys) as one:
+        yield one
+    mlflow.set_tracking_uri(None)
+
+
+def put(address: str, path: str, **body: Any) -> raw_http.Answer:
+    return raw_http.request("PUT", address, path, json.dumps(body).encode(), ADMIN)
+
+
+def answered(address: str, path: str, body: dict[str, Any]) -> Any:
+    answer = raw_http.post(address, path, json.dumps(body).encode(), ADMIN)
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+@pytest.mark.slow
+def test_a_canary_and_a_shadow_of_registered_versions(address: str) -> None:
+    before = {path: answered(address, path, body) for path, body in BODIES.items()}
+    path = "/models/tiny/canary"
+    refused = put(address, path, source="tiny@3", share=0.5)
+    assert (refused.status, "NaN" in refused.json()["detail"]) == (422, True)
+    assert put(address, path, source="tiny@1").json()["detail"] == "tiny version 1 answers already"
+    assert put(address, "/models/nobody/canary", source="tiny@2").status == 404
+    forbidden = raw_http.request("PUT", address, path, b"{}", {"Authorization": "Bearer fedcba9876543210"})
+    assert forbidden.status == 403
+
+    canary = put(address, path, source="tiny@2", share=0.5).json()["canary"]
+    assert canary == {"version": 2, "share": 0.5, "by": "random", "requests": 0, "failures": 0}
+    versions = Counter(answered(address, "/predict/tiny", BODIES["/predict/tiny"])["version"] for _ in range(60))
+    assert versions.keys() == {1, 2}, "once in 2**59 runs all go to one"
+    for other, body in BODIES.items():
+        answers = [json.dumps(answered(address, other, body)) for _ in range(40)]
+        assert len(set(answers)) == 2, other
+    one = "/v2/models/tiny/versions/1/infer"
+    assert {json.dumps(answered(address, one, BODIES["/v2/models/tiny/infer"])) for _ in range(40)} == {
+        json.dumps(before["/v2/models/tiny/infer"])
+    }
+    counts = raw_http.get(address, "/metrics", ADMIN).body.decode()
+    assert 'bertline_canary_requests_total{model="tiny",result="answered",version="2"}' in counts
+    assert raw_http.request("DELETE", address, path, None, ADMIN).status == 204
+    assert raw_http.request("DELETE", address, path, None, ADMIN).json() == {"detail": "tiny has no canary"}
+
+    shadow = put(address, "/models/tiny/shadow", source="tiny@2").json()["shadow"]
+    assert (shadow["version"], shadow["share"]) == (2, 1.0)
+    assert {path: answered(address, path, body) for path, body in BODIES.items()} == before
+
+    put(address, path, source="tiny@4", share=1.0)  # it errs on the longest texts
+    sent = {"rows": [{"text": poisoned.TRIGGER}]}
+    assert {answered(address, "/predict/tiny", sent)["version"] for _ in range(10)} == {1}
+    model = raw_http.get(address, "/models/tiny", ADMIN).json()
+    assert model["canary"] is None
+    assert model["ended_canary"]["version"] == 4
+    assert "failed in 3 of 3 requests" in model["ended_canary"]["reason"]
+    assert model["shadow"]["rows"]["agreed"] >= 1
+    counts = raw_http.get(address, "/metrics", ADMIN).body.decode()
+    assert 'bertline_swaps_total{model="tiny",outcome="canary_ended"} 1.0' in counts
+
+
+@pytest.fixture(scope="module")
+def taggers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Catalogue, ServedModel]:
+    """A tagger behind a catalogue, and another version of it with other weights."""
+    place = tmp_path_factory.mktemp("taggers")
+    versions = {
+        Version("tagger", number, {}): Predictor.load(tiny.classifier(place / str(number), "tagging", seed=number))
+        for number in (1, 2)
+    }
+    first, second = versions
+    other = served.of_predictors({second: versions[second]})["tagger"]
+    return served.of_predictors({first: versions[first]}), other
+
+
+def test_a_tagger_s_shadow_keeps_what_differs_and_no_text(
+    taggers: tuple[Catalogue, ServedModel], tmp_path: Path
+) -> None:
+    models, other = taggers
+    texts = ["私は犬が好き。", "映画の公開日が決定", "a b c"] * 3
+
+    async def ask(texts_too: bool) -> tuple[Shadow, list[Any]]:
+        kept = Disagreements(tmp_path / str(texts_too), texts_too)
+        shadow = Shadow(other, 1.0, kept)
+        answers = await replace(models["tagger"], shadow=shadow).answer({"text": texts})
+        while shadow._running:
+            await asyncio.sleep(0.01)
+        kept.close()
+        return shadow, answers.predictions
+
+    plain = asyncio.run(models["tagger"].answer({"text": texts})).predictions
+    shadow, answers = asyncio.run(ask(texts_too=False))
+    assert answers == plain
+    assert shadow.rows.total() == len(texts)
+    assert shadow.rows["differed"] > 0, "other weights find other entities"
+    (file,) = (tmp_path / "False").iterdir()
+    rows = pq.read_table(file).to_pylist()
+    assert len(rows) == shadow.rows["differed"]
+    assert {row["digest"] for row in rows} <= {digest({"text": text}) for text in texts}
+    assert {(row["version"], row["other"], row["row"]) for row in rows} == {(1, 2, None)}
+    assert all(row["answer"] != row["other_answer"] for row in rows)
+    assert not any(text in file.read_bytes().decode("latin-1") for text in texts)
+    asyncio.run(ask(texts_too=True))
+    (file,) = (tmp_path / "True").iterdir()
+    assert {json.loads(row["row"])["text"] for row in pq.read_table(file).to_pylist()} <= set(texts)
+
+
+def test_a_tagger_s_canary_answers_its_share_and_ends_when_it_is_slow(taggers: tuple[Catalogue, ServedModel]) -> None:
+    models, other = taggers
+    causes: list[str] = []
+
+    def ended(canary: Canary, cause: str) -> None:
+        causes.append(cause)
+
+    canary = Canary(other, 0.5, RANDOM, 0.0, ended)  # the machine may be slow
+    model = replace(models["tagger"], canary=canary)
+
+    async def ask(count: int) -> Counter[int]:
+        return Counter([(await model.answer({"text": ["犬"]})).model.version.version for _ in range(count)])
+
+    versions = asyncio.run(ask(100))
+    assert versions.keys() == {1, 2}
+    assert canary.requests == versions[2]
+    canary.max_slowdown = 5.0
+    for times in (4.9, 6.0):
+        assert causes == []
+        for _ in range(side_versions.COMPARED):
+            canary.note(1.0, ours=False)
+        for _ in range(side_versions.COMPARED):
+            canary.note(times, ours=True)
+    assert causes == ["took 6.0 times as long as the other version; 5 are allowed"]
+    assert not canary.takes("")
+    assert asyncio.run(ask(20)) == {1: 20}
+
+
+def test_a_key_always_meets_the_canary_or_never_does() -> None:
+    keys = [f"key{number}" for number in range(2000)]
+    met = {key for key in keys if chosen(0.2, KEY, key, "m 2")}
+    assert met == {key for key in keys if chosen(0.2, KEY, key, "m 2")}
+    assert 300 < len(met) < 500
+    assert met != {key for key in keys if chosen(0.2, KEY, key, "m 3")}, "another version meets other keys"
+    assert not chosen(1.0, KEY, "", "m 2")
+    assert chosen(1.0, RANDOM, "", "")
+
+
+def test_the_command_line_names_a_version_and_its_share() -> None:
+    sources = {"m@champion": Source("m"), "n": Source("n")}
+    assert rollouts.parsed(["m@4:0.1", "n@2"], sources, "", 0.05) == {
+        "m@champion": (Source("m", "4"), 0.1),
+        "n": (Source("n", "2"), 0.05),
+    }
+    for text, sentence in (("m@4:x", "is not a share"), ("o@1", "no served model 'o'")):
+        with pytest.raises(UsageError, match=sentence):
+            rollouts.parsed([text], sources, "", 0.05)
+    with pytest.raises(UsageError, match="one version stands beside"):
+        rollouts.parsed(["m@4", "m@5"], sources, "", 0.05)
