@@ -14,10 +14,10 @@ from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
-from pipelines.scoring import durable, job_record, manifest, partition_scoring, partitions
+from pipelines.scoring import durable, earlier_answers, job_record, manifest, partition_scoring, partitions
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
-from pipelines.scoring.partition_scoring import ChangedError
+from pipelines.scoring.partition_scoring import ChangedError, PieceScorer
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.quarantine import Limit
 from pipelines.tracking import registry
@@ -28,11 +28,15 @@ LONGEST = 1_000_000  # characters of an input: a model reads some hundred tokens
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a job. `prefix` and `longest` decide on the answers; a job keeps those that it began with."""
+    """The options of a job. `prefix` and `longest` decide on the answers; a job keeps those that it began with.
+
+    `since` is the folder of an earlier job, whose answers are taken over for rows that it has answered.
+    """
 
     prefix: str = ""
     max_bad: str = MAX_BAD
     longest: int = LONGEST
+    since: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ class Outcome:
         bad = f", {done['quarantined']:,} bad rows in {self.target}/_quarantine" if done["quarantined"] else ""
         if not self.scored_now:
             return f"{self.target}: already finished, nothing to do: {rows} scored by {model}{bad}"
-        return f"{rows} scored by {model} into {self.target}{bad}"
+        taken = done[manifest.MEASURED]["taken_over"]
+        over = f", {taken:,} of them taken over from an earlier job" if taken else ""
+        return f"{rows} scored by {model} into {self.target}{over}{bad}"
 
 
 OnPartition = Callable[[Entry], None]
@@ -101,6 +107,9 @@ def begin(
     limit: Limit,
 ) -> Job:
     """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
+    since = str(Path(options.since).resolve()) if options.since else ""
+    if since:
+        earlier_answers.finished(Path(since))
     task = Task.load(folder)
     added = partition_scoring.added(task.kind, options.prefix)
     with progress("checking", len(files), "partitions") as advance:
@@ -108,7 +117,7 @@ def begin(
     job_record.require_few_bad(source, planned, limit)
     digest = provenance.contents(folder)
     name, number, at = version.name, version.version, str(source.resolve())
-    job = Job(job_record.FORMAT, at, name, number, digest, options.prefix, options.longest, planned)
+    job = Job(job_record.FORMAT, at, name, number, digest, options.prefix, options.longest, planned, since)
     job.write(target, target / job_record.PARTIAL)
     return job
 
@@ -121,6 +130,8 @@ def _require_same(job: Job, target: Path, source: Path, model: str, options: Opt
         "prefix": options.prefix,
         "longest": options.longest,
     }
+    if options.since:
+        current["since"] = str(Path(options.since).resolve())
     for name, value in current.items():
         began = getattr(job, name)
         if began != value:
@@ -178,6 +189,9 @@ def _scored(
     by_name = {partition.name: partition for partition in files}
     numbers = {one.name: number for number, one in enumerate(job.partitions, start=1)}
     predictor, entries = Predictor.load(folder), dict[str, Entry]()
+    aside = target / job_record.PARTIAL
+    earlier = earlier_answers.collect(job, predictor.task, aside / "answers") if job.since else None
+    scorer = PieceScorer(predictor, job, earlier=earlier)
     total = sum(one.rows for one in job.partitions)
     before = done = total - sum(one.rows for one in todo)
     with progress("scoring", total, "rows", before) as advance:
@@ -188,16 +202,17 @@ def _scored(
                 advance(start + rows, note)
 
             try:
-                entry = partition_scoring.score(job, one, by_name[one.name], predictor, target, advanced)
+                scored = partition_scoring.score(scorer, one, by_name[one.name], target, aside, advanced)
             except ChangedError:
                 others[one.name] = "changed"
                 continue
             name = f"{numbers[one.name]:06d}"
-            manifest.write(target, name, entry, target / job_record.PARTIAL)
-            entries[name] = entry
+            scored.publish(target)
+            manifest.write(target, name, scored.entry, aside)
+            entries[name] = scored.entry
             done += one.rows
             if on_partition:
-                on_partition(entry)
+                on_partition(scored.entry)
     for name in others:
         todo[:] = [one for one in todo if one.name != name]
     return entries

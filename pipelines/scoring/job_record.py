@@ -52,6 +52,7 @@ class Job:
     prefix: str
     longest: int  # the most characters of an input
     partitions: list[Planned]
+    since: str = ""  # an absolute path: the folder of an earlier job, whose answers are taken over
 
     @property
     def params(self) -> dict[str, Any]:
