@@ -31,6 +31,7 @@ def score(
     since: Annotated[
         Path | None, typer.Option(help="an earlier job's folder; rows that it answered are not scored again")
     ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="processes that score files of the folder side by side")] = 1,
     replay_quarantine: Annotated[bool, typer.Option(help="SOURCE has mended rows of the job in TARGET")] = False,
 ) -> None:
     """Score the rows of a file or a folder with the champion; an interrupted job of a folder goes on."""
@@ -40,13 +41,13 @@ def score(
         print(printable(replay.run(source, target, name).sentence()))
         return
     if source.is_dir() or source.suffix.lower() in (".csv", ".jsonl"):
-        options = {"prefix": prefix, "since": str(since or "")}
+        options = {"prefix": prefix, "since": str(since or ""), "workers": workers}
         options |= {"max_bad": max_bad} if max_bad else {}
         options |= {"longest": max_characters} if max_characters else {}
         _score_folder(name, source, target, as_json, options)
         return
-    if max_bad or max_characters or since or as_json:
-        names = "--max-bad, --max-characters, --since and --json"
+    if max_bad or max_characters or since or workers > 1 or as_json:
+        names = "--max-bad, --max-characters, --since, --workers and --json"
         raise UsageError(f"{names} are for folders, CSV and JSONL, not one Parquet file")
     prefect_settings.before_a_flow()
     from flows.score import score as run
