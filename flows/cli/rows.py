@@ -65,6 +65,38 @@ def _score_folder(name: str, source: Path, target: Path, as_json: bool, options:
     print(durable.canonical(outcome.summary).decode() if as_json else printable(outcome.sentence()))
 
 
+@cli.command(
+    **listed(SERVE, "bertline jobs scored/", "bertline jobs scored/ --cancel", "bertline jobs scored/ --resume")
+)
+def jobs(
+    place: Annotated[Path, typer.Argument(help="a folder with jobs below it, or that of one job")],
+    cancel: Annotated[bool, typer.Option("--cancel", help="the job in PLACE ends at its next piece")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="the job in PLACE goes on with the arguments it had")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the scoring jobs below a folder; cancel or resume one."""
+    from pipelines.scoring import job_list
+
+    if cancel and resume:
+        raise UsageError("--cancel and --resume are one or the other")
+    if resume:
+        job = job_list.required(place)
+        options = {"prefix": job.prefix, "longest": job.longest, "workers": job.workers}
+        _score_folder(job.model, Path(job.source), place, as_json, options)
+        return
+    if cancel:
+        job_list.cancel(place)
+        print(f"{place}: its job ends at its next piece")
+        return
+    print_answer(
+        [job.answer() for job in job_list.below(place)],
+        as_json,
+        lambda answer: printable(job_list.plain(answer), keep="\n"),
+    )
+
+
 @cli.command(**listed(SERVE, "bertline verify scored/"))
 def verify(
     target: Annotated[Path, typer.Argument(help="the folder of a scoring job")],

@@ -100,7 +100,7 @@ def run(
         else:
             version = registry.get(model, alias)
             folder = registry.folder(version)
-            job = begin(source, files, target, version, folder, options, limit)
+            job = begin(source, files, target, version, folder, options, limit, workers)
         outcome = finish(job, files, target, folder, workers, on_partition)
         shutil.rmtree(aside, ignore_errors=True)
     return outcome
@@ -114,6 +114,7 @@ def begin(
     folder: Path,
     options: Options,
     limit: Limit,
+    workers: int = 1,
 ) -> Job:
     """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
     since = str(Path(options.since).resolve()) if options.since else ""
@@ -126,7 +127,8 @@ def begin(
     job_record.require_few_bad(source, planned, limit)
     digest = provenance.contents(folder)
     name, number, at = version.name, version.version, str(source.resolve())
-    job = Job(job_record.FORMAT, at, name, number, digest, options.prefix, options.longest, planned, since)
+    facts = (at, name, number, digest, options.prefix, options.longest)
+    job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now())
     job.write(target, target / job_record.PARTIAL)
     return job
 

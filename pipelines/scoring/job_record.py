@@ -54,6 +54,8 @@ class Job:
     longest: int  # the most characters of an input
     partitions: list[Planned]
     since: str = ""  # an absolute path: the folder of an earlier job, whose answers are taken over
+    workers: int = 1  # processes at its begin, for a run that resumes it
+    begun: str = ""  # UTC, ISO 8601; it decides nothing
 
     @property
     def params(self) -> dict[str, Any]:

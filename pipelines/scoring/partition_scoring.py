@@ -136,7 +136,11 @@ def score(
                 "quarantine_digest": provenance.sha256(bad_file),
             }
     entry[manifest.MEASURED] = manifest.measured(
-        good, time.monotonic() - began, time.process_time() - cpu_began, scorer.taken - taken_before
+        good,
+        time.monotonic() - began,
+        time.process_time() - cpu_began,
+        scorer.taken - taken_before,
+        manifest.now(),
     )
     return Scored(entry, rows_file, bad_file)
 
