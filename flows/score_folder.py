@@ -19,11 +19,13 @@ def score_folder(
     prefix: str = "",
     max_bad: str = job.MAX_BAD,
     longest: int = job.LONGEST,
+    since: str = "",
+    workers: int = 1,
     as_json: bool = False,
 ) -> job.Outcome:
     """Score the files of `source` into the folder `target`; with `as_json`, a line of JSON is printed for each."""
-    options = job.Options(prefix, max_bad, longest)
-    return job.run(Path(source), Path(target), name, alias, options, _print if as_json else None)
+    options = job.Options(prefix, max_bad, longest, since)
+    return job.run(Path(source), Path(target), name, alias, options, _print if as_json else None, workers)
 
 
 def _print(entry: Entry) -> None:

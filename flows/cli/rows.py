@@ -1,7 +1,7 @@
 """The commands that score rows: a file, the windows of a job, and their drift."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +28,10 @@ def score(
     ] = "",
     max_characters: Annotated[int, typer.Option(min=0, help="a longer input is a bad row; 0: 1,000,000")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print a line of JSON for each finished partition")] = False,
+    since: Annotated[
+        Path | None, typer.Option(help="an earlier job's folder; rows that it answered are not scored again")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="processes that score files of the folder side by side")] = 1,
     replay_quarantine: Annotated[bool, typer.Option(help="SOURCE has mended rows of the job in TARGET")] = False,
 ) -> None:
     """Score the rows of a file or a folder with the champion; an interrupted job of a folder goes on."""
@@ -37,34 +41,60 @@ def score(
         print(printable(replay.run(source, target, name).sentence()))
         return
     if source.is_dir() or source.suffix.lower() in (".csv", ".jsonl"):
-        _score_folder(name, source, target, prefix, max_bad, max_characters, as_json)
+        options = {"prefix": prefix, "since": str(since or ""), "workers": workers}
+        options |= {"max_bad": max_bad} if max_bad else {}
+        options |= {"longest": max_characters} if max_characters else {}
+        _score_folder(name, source, target, as_json, options)
         return
-    if max_bad or max_characters or as_json:
-        raise UsageError("--max-bad, --max-characters and --json are for folders, CSV and JSONL, not one Parquet file")
+    if max_bad or max_characters or since or workers > 1 or as_json:
+        names = "--max-bad, --max-characters, --since, --workers and --json"
+        raise UsageError(f"{names} are for folders, CSV and JSONL, not one Parquet file")
     prefect_settings.before_a_flow()
     from flows.score import score as run
 
     print(f"{run(name, str(source), str(target), prefix=prefix):,} rows scored into {target}")
 
 
-def _score_folder(
-    name: str, source: Path, target: Path, prefix: str, max_bad: str, longest: int, as_json: bool
-) -> None:
+def _score_folder(name: str, source: Path, target: Path, as_json: bool, options: dict[str, Any]) -> None:
     """Score partition by partition, and print the outcome: a sentence, or the summary as JSON."""
     prefect_settings.before_a_flow()
     from flows.score_folder import score_folder as run
-    from pipelines.scoring import durable, job
+    from pipelines.scoring import durable
 
-    outcome = run(
-        name,
-        str(source),
-        str(target),
-        prefix=prefix,
-        max_bad=max_bad or job.MAX_BAD,
-        longest=longest or job.LONGEST,
-        as_json=as_json,
-    )
+    outcome = run(name, str(source), str(target), as_json=as_json, **options)
     print(durable.canonical(outcome.summary).decode() if as_json else printable(outcome.sentence()))
+
+
+@cli.command(
+    **listed(SERVE, "bertline jobs scored/", "bertline jobs scored/ --cancel", "bertline jobs scored/ --resume")
+)
+def jobs(
+    place: Annotated[Path, typer.Argument(help="a folder with jobs below it, or that of one job")],
+    cancel: Annotated[bool, typer.Option("--cancel", help="the job in PLACE ends at its next piece")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="the job in PLACE goes on with the arguments it had")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the scoring jobs below a folder; cancel or resume one."""
+    from pipelines.scoring import job_list
+
+    if cancel and resume:
+        raise UsageError("--cancel and --resume are one or the other")
+    if resume:
+        job = job_list.required(place)
+        options = {"prefix": job.prefix, "longest": job.longest, "workers": job.workers}
+        _score_folder(job.model, Path(job.source), place, as_json, options)
+        return
+    if cancel:
+        job_list.cancel(place)
+        print(f"{place}: its job ends at its next piece")
+        return
+    print_answer(
+        [job.answer() for job in job_list.below(place)],
+        as_json,
+        lambda answer: printable(job_list.plain(answer), keep="\n"),
+    )
 
 
 @cli.command(**listed(SERVE, "bertline verify scored/"))

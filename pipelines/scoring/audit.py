@@ -63,8 +63,8 @@ def audit(target: Path) -> Audit:
             entries[file.stem] = manifest.read_entry(file)
         except InputError as error:
             findings.append(str(error))
-    summary = _summary(target, entries, findings)
-    findings += _plan_findings(job, entries)
+    summary, wrong = summary_findings(target, entries)
+    findings += [*wrong, *plan_findings(job, entries)]
     inputs = 0
     by_source: dict[str, list[Entry]] = {}
     for entry in entries.values():
@@ -88,21 +88,20 @@ def _input(job: Job, planned: Planned) -> Path:
     return paths.below(source, planned.name) if source.is_dir() else source
 
 
-def _summary(target: Path, entries: dict[str, Entry], findings: list[str]) -> dict[str, Any]:
-    """The summary of the job, compared with the entries."""
+def summary_findings(target: Path, entries: dict[str, Entry]) -> tuple[dict[str, Any], list[str]]:
+    """The summary of the job, and where it is not that of the entries."""
     path = target / manifest.SUMMARY
     if not path.is_file():
-        findings.append(f"{path}: missing; the job is not finished")
-        return {}
-    summary = json_file.mapping(path)
+        return {}, [f"{path}: missing; the job is not finished"]
+    summary, findings = json_file.mapping(path), []
     again = manifest.summary(entries.values()) if entries else {}
     for name in again.keys() | summary.keys():
         if name != manifest.MEASURED and summary.get(name) != again.get(name):
             findings.append(f"{path}: {name} is {summary.get(name)!r}; the entries give {again.get(name)!r}")
-    return summary
+    return summary, findings
 
 
-def _plan_findings(job: Job, entries: dict[str, Entry]) -> Iterator[str]:
+def plan_findings(job: Job, entries: dict[str, Entry]) -> Iterator[str]:
     """Partitions of the job's record that no entry names, or several do, or another version scored."""
     planned = {one.name for one in job.partitions}
     count = dict.fromkeys(planned, 0)

@@ -5,6 +5,7 @@ A partition is done when the manifest names it. All before that is written aside
 
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,12 @@ from pipelines.core import json_file, paths, provenance
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
-from pipelines.inference.predictor import Predictor
-from pipelines.scoring import durable, job_record, manifest, partition_scoring, partitions
+from pipelines.scoring import durable, earlier_answers, job_record, manifest, partition_scoring, partitions, scorers
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
-from pipelines.scoring.partition_scoring import ChangedError
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.quarantine import Limit
+from pipelines.scoring.scorers import Work
 from pipelines.tracking import registry
 
 MAX_BAD = "1%"
@@ -28,11 +28,15 @@ LONGEST = 1_000_000  # characters of an input: a model reads some hundred tokens
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a job. `prefix` and `longest` decide on the answers; a job keeps those that it began with."""
+    """The options of a job. `prefix` and `longest` decide on the answers; a job keeps those that it began with.
+
+    `since` is the folder of an earlier job, whose answers are taken over for rows that it has answered.
+    """
 
     prefix: str = ""
     max_bad: str = MAX_BAD
     longest: int = LONGEST
+    since: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,22 +55,32 @@ class Outcome:
         bad = f", {done['quarantined']:,} bad rows in {self.target}/_quarantine" if done["quarantined"] else ""
         if not self.scored_now:
             return f"{self.target}: already finished, nothing to do: {rows} scored by {model}{bad}"
-        return f"{rows} scored by {model} into {self.target}{bad}"
+        taken = done[manifest.MEASURED]["taken_over"]
+        over = f", {taken:,} of them taken over from an earlier job" if taken else ""
+        return f"{rows} scored by {model} into {self.target}{over}{bad}"
 
 
 OnPartition = Callable[[Entry], None]
 
 
 def run(
-    source: Path, target: Path, model: str, alias: str, options: Options, on_partition: OnPartition | None = None
+    source: Path,
+    target: Path,
+    model: str,
+    alias: str,
+    options: Options,
+    on_partition: OnPartition | None = None,
+    workers: int = 1,
 ) -> Outcome:
     """Score every partition of `source` into the folder `target`, or go on where an earlier run of the job ended.
 
     Args:
         alias: the version of a new job; a job that has begun keeps its version.
         on_partition: called with the entry of each partition that this run finishes.
+        workers: processes that score partitions side by side, and share the threads of this one.
 
-    Raises InputError if the job is another's, another process runs it, too many rows are bad, or its input changed.
+    Raises InputError if the job is cancelled or another's, another process runs it, too many rows are bad, or its
+    input changed.
     """
     files, limit = partitions.among(source), Limit(options.max_bad)
     job = job_record.read(target)
@@ -76,6 +90,7 @@ def run(
         aside = target / job_record.PARTIAL
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
+        (target / job_record.CANCEL).unlink(missing_ok=True)
         job = job_record.read(target)  # another process may have begun it meanwhile
         if job:
             _require_same(job, target, source, model, options)
@@ -85,8 +100,8 @@ def run(
         else:
             version = registry.get(model, alias)
             folder = registry.folder(version)
-            job = begin(source, files, target, version, folder, options, limit)
-        outcome = finish(job, files, target, folder, on_partition)
+            job = begin(source, files, target, version, folder, options, limit, workers)
+        outcome = finish(job, files, target, folder, workers, on_partition)
         shutil.rmtree(aside, ignore_errors=True)
     return outcome
 
@@ -99,8 +114,12 @@ def begin(
     folder: Path,
     options: Options,
     limit: Limit,
+    workers: int = 1,
 ) -> Job:
     """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
+    since = str(Path(options.since).resolve()) if options.since else ""
+    if since:
+        earlier_answers.finished(Path(since))
     task = Task.load(folder)
     added = partition_scoring.added(task.kind, options.prefix)
     with progress("checking", len(files), "partitions") as advance:
@@ -108,7 +127,8 @@ def begin(
     job_record.require_few_bad(source, planned, limit)
     digest = provenance.contents(folder)
     name, number, at = version.name, version.version, str(source.resolve())
-    job = Job(job_record.FORMAT, at, name, number, digest, options.prefix, options.longest, planned)
+    facts = (at, name, number, digest, options.prefix, options.longest)
+    job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now())
     job.write(target, target / job_record.PARTIAL)
     return job
 
@@ -121,6 +141,8 @@ def _require_same(job: Job, target: Path, source: Path, model: str, options: Opt
         "prefix": options.prefix,
         "longest": options.longest,
     }
+    if options.since:
+        current["since"] = str(Path(options.since).resolve())
     for name, value in current.items():
         began = getattr(job, name)
         if began != value:
@@ -140,7 +162,12 @@ def _require_unchanged_model(job: Job, version: registry.Version, folder: Path, 
 
 
 def finish(
-    job: Job, files: list[Partition], target: Path, folder: Path, on_partition: OnPartition | None = None
+    job: Job,
+    files: list[Partition],
+    target: Path,
+    folder: Path,
+    workers: int = 1,
+    on_partition: OnPartition | None = None,
 ) -> Outcome:
     """Score what the manifest does not name yet, then write the manifest of the whole job."""
     entries = manifest.read(target)
@@ -149,7 +176,7 @@ def finish(
         others = job_record.changed(job, files, done, advance)
     todo = [one for one in job.partitions if one.name not in done and one.name not in others]
     if todo:
-        entries |= _scored(job, todo, files, target, folder, others, on_partition)
+        entries |= _scored(job, todo, files, target, folder, others, workers, on_partition)
     if others:
         names = partitions.listed([f"{name} ({what})" for name, what in others.items()])
         scored = sum(entry["kind"] == manifest.PARTITION for entry in entries.values())
@@ -172,32 +199,31 @@ def _scored(
     target: Path,
     folder: Path,
     others: dict[str, str],
+    workers: int,
     on_partition: OnPartition | None,
 ) -> dict[str, Entry]:
-    """Score partitions one after the other; those that change meanwhile are added to `others`."""
-    by_name = {partition.name: partition for partition in files}
+    """Score partitions, publish each and name it in the manifest; those that change meanwhile are added to `others`."""
     numbers = {one.name: number for number, one in enumerate(job.partitions, start=1)}
-    predictor, entries = Predictor.load(folder), dict[str, Entry]()
+    entries = dict[str, Entry]()
     total = sum(one.rows for one in job.partitions)
-    before = done = total - sum(one.rows for one in todo)
+    before = total - sum(one.rows for one in todo)
+    work = Work(job, folder, target, list(todo), {partition.name: partition for partition in files})
     with progress("scoring", total, "rows", before) as advance:
-        for number, one in enumerate(todo, start=1):
-            note, start = f"partition {number:,} of {len(todo):,}", done
 
-            def advanced(rows: int, start: int = start, note: str = note) -> None:
-                advance(start + rows, note)
+        def advanced(rows: int, note: str) -> None:
+            job_record.require_not_cancelled(target)
+            advance(before + rows, note)
 
-            try:
-                entry = partition_scoring.score(job, one, by_name[one.name], predictor, target, advanced)
-            except ChangedError:
-                others[one.name] = "changed"
-                continue
-            name = f"{numbers[one.name]:06d}"
-            manifest.write(target, name, entry, target / job_record.PARTIAL)
-            entries[name] = entry
-            done += one.rows
-            if on_partition:
-                on_partition(entry)
-    for name in others:
-        todo[:] = [one for one in todo if one.name != name]
+        with closing(scorers.scored(work, workers, advanced)) as results:
+            for one, result in results:
+                if not result:
+                    others[one.name] = "changed"
+                    todo.remove(one)
+                    continue
+                name = f"{numbers[one.name]:06d}"
+                result.publish(target)
+                manifest.write(target, name, result.entry, target / job_record.PARTIAL)
+                entries[name] = result.entry
+                if on_partition:
+                    on_partition(result.entry)
     return entries

@@ -23,6 +23,7 @@ from pipelines.scoring.quarantine import Limit
 FILE = "_job.json"
 LOCK = "_lock"
 PARTIAL = "_partial"  # the folder of files that are being written
+CANCEL = "_cancel"  # a file that asks the job to end at its next piece
 FORMAT = 1
 
 Count = Annotated[int, Field(ge=0)]
@@ -52,6 +53,9 @@ class Job:
     prefix: str
     longest: int  # the most characters of an input
     partitions: list[Planned]
+    since: str = ""  # an absolute path: the folder of an earlier job, whose answers are taken over
+    workers: int = 1  # processes at its begin, for a run that resumes it
+    begun: str = ""  # UTC, ISO 8601; it decides nothing
 
     @property
     def params(self) -> dict[str, Any]:
@@ -88,6 +92,12 @@ def require_own_place(source: Path, target: Path) -> None:
     begun = FILE in names  # another process has begun the job just now
     if (names - {LOCK, PARTIAL} and not begun) or (target.exists() and not target.is_dir()):
         raise InputError(f"{target}: exists, and is not the folder of a scoring job; name another")
+
+
+def require_not_cancelled(target: Path) -> None:
+    """Raise InputError if somebody has cancelled the job in `target`."""
+    if (target / CANCEL).exists():
+        raise InputError(f"{target}: cancelled; what is finished stays: bertline jobs {target} --resume goes on")
 
 
 def plan(

@@ -5,6 +5,7 @@ docs/decisions/020-the-scoring-manifest.md describes the files.
 
 import hashlib
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,8 @@ def summary(entries: Iterable[Entry]) -> dict[str, Any]:
     counts = {name: sum(entry[name] for entry in partitions) for name in ("rows", "scored", "quarantined")}
     first: Entry = partitions[0] if partitions else {}
     took = {name: sum(entry[MEASURED][name] for entry in entries) for name in TIMES}
+    taken = sum(entry[MEASURED].get("taken_over", 0) for entry in entries)
+    ended = max((entry[MEASURED].get("ended", "") for entry in entries), default="")
     return {
         "format": FORMAT,
         "partitions": len(partitions),
@@ -103,15 +106,29 @@ def summary(entries: Iterable[Entry]) -> dict[str, Any]:
         "quarantined": counts["quarantined"] - replayed,
         **{name: first.get(name) for name in ("model", "version", "model_digest")},
         "root": root(entries),
-        MEASURED: measured(counts["scored"] + replayed, **took),
+        MEASURED: measured(counts["scored"] + replayed, **took, taken_over=taken, ended=ended),
     }
 
 
-def measured(rows: int, seconds: float, cpu_seconds: float) -> dict[str, float]:
-    """The time that rows took, the rate, and the cost: seconds of a core for a million rows."""
+def now() -> str:
+    """The time, UTC, in ISO 8601. It is for people: no time decides anything."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def measured(
+    rows: int, seconds: float, cpu_seconds: float, taken_over: int = 0, ended: str = ""
+) -> dict[str, float | str]:
+    """The time that rows took, the rate, and the cost: seconds of a core for a million rows.
+
+    Args:
+        taken_over: how many of the rows have the answer of an earlier job.
+        ended: when they were done.
+    """
     return {
         "seconds": round(seconds, 3),
         "cpu_seconds": round(cpu_seconds, 3),
         "rows_per_second": round(rows / seconds, 1) if seconds else 0.0,
         "cpu_seconds_per_million_rows": round(cpu_seconds / rows * 1e6, 1) if rows else 0.0,
+        "taken_over": taken_over,
+        "ended": ended,
     }

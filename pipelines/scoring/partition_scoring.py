@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.core import paths, provenance
+from pipelines.core import paths, provenance, schema
 from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
-from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine
+from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine, row_digests
+from pipelines.scoring.earlier_answers import EarlierAnswers
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partitions import Partition
@@ -21,6 +23,7 @@ STAMP = ("model_name", "model_version", "model_digest", "row_number", "status")
 SCORED = "scored"
 ROWS, BYTES = 2048, 2 << 20  # of what is scored together
 GROUP_BYTES = 8 << 20  # of a row group in memory
+ANSWER_BYTES = 256  # about those of an answer and the columns that say whose it is
 
 
 class ChangedError(InputError):
@@ -33,13 +36,22 @@ def added(kind: str, prefix: str) -> list[str]:
 
 
 class PieceScorer:
-    """Adds predictions, the model, the row's number and its status to pieces of a partition."""
+    """Adds predictions, the model, the row's number and its status to pieces of a partition.
 
-    def __init__(self, predictor: Predictor, job: Job, status: str = SCORED) -> None:
-        self.predictor, self.job, self.status = predictor, job, status
+    `earlier` has answers that are taken over; `taken` counts them.
+    """
+
+    def __init__(
+        self, predictor: Predictor, job: Job, status: str = SCORED, earlier: EarlierAnswers | None = None
+    ) -> None:
+        self.predictor, self.job, self.status, self.earlier, self.taken = predictor, job, status, earlier, 0
+        types = schema.PREDICTIONS[predictor.task.kind]
+        self.answer_schema = pa.schema(
+            [(n, types.field(n).type) for n in batch_scoring.answer_columns(predictor.task.kind)]
+        )
 
     def __call__(self, piece: Piece) -> pa.Table:
-        answers = self.predictor.predict(piece.inputs)
+        answers = self._answers(piece.inputs)
         stamps = [
             (pa.string(), self.job.model),
             (pa.int64(), self.job.version),
@@ -47,8 +59,7 @@ class PieceScorer:
             (pa.int64(), piece.numbers),
             (pa.string(), self.status),
         ]
-        names = batch_scoring.answer_columns(self.predictor.task.kind)
-        arrays = [answers.column(name) for name in names]
+        arrays: list[pa.Array | pa.ChunkedArray] = list(answers.columns)
         for kind, value in stamps:
             several = isinstance(value, np.ndarray)
             arrays.append(pa.array(value if several else [value] * len(piece.numbers), kind))
@@ -57,23 +68,59 @@ class PieceScorer:
             rows = rows.append_column(name, column)
         return rows
 
+    def _answers(self, inputs: pa.Table) -> pa.Table:
+        """The answers for rows in one chunk, so that the file is the same whether they are taken over or not."""
+        if not (self.earlier and len(inputs)):
+            return self._predicted(inputs).combine_chunks()
+        places = self.earlier.places(row_digests.digests(inputs))
+        old, new = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
+        self.taken += len(old)
+        parts = [self._predicted(inputs.take(new))] if len(new) else []
+        if len(old):
+            parts.append(self.earlier.answers(places[old]).cast(self.answer_schema))
+        return pa.concat_tables(parts).take(np.argsort(np.concatenate([new, old]))).combine_chunks()
+
+    def _predicted(self, inputs: pa.Table) -> pa.Table:
+        return self.predictor.predict(inputs).select(self.answer_schema.names).cast(self.answer_schema)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A partition that is scored into files which are not published yet; its entry for the manifest."""
+
+    entry: Entry
+    rows_file: Path
+    bad_file: Path
+
+    def publish(self, target: Path) -> None:
+        """Publish the bad rows, then the answers; the manifest names them after that."""
+        output = paths.below(target, self.entry["output"])
+        with durable.written(output):
+            if self.entry.get("quarantine"):
+                durable.publish(self.bad_file, paths.below(target, self.entry["quarantine"]))
+            durable.publish(self.rows_file, output)
+
 
 def score(
-    job: Job, planned: Planned, partition: Partition, predictor: Predictor, target: Path, advance: Callable[[int], None]
-) -> Entry:
-    """Score a partition and publish it; returns its entry for the manifest, which is not written yet.
+    scorer: PieceScorer,
+    planned: Planned,
+    partition: Partition,
+    target: Path,
+    aside: Path,
+    advance: Callable[[int], None],
+) -> Scored:
+    """Score a partition of the job in `target` into files in the folder `aside`.
 
-    Raises ChangedError, and publishes nothing, if the partition is not what it was when the job began.
+    Raises ChangedError if the partition is not what it was when the job began.
     """
-    began, cpu_began = time.monotonic(), time.process_time()
-    aside = target / job_record.PARTIAL
+    began, cpu_began, taken_before = time.monotonic(), time.process_time(), scorer.taken
+    job, task = scorer.job, scorer.predictor.task
     rows_file, bad_file = aside / "rows.parquet", aside / "bad.jsonl"
-    stream = pieces.read(partition, predictor.task, job.longest, planned.forms)
-    output = paths.below(target, partition.output)
-    with durable.written(output):
+    stream = pieces.read(partition, task, job.longest, planned.forms)
+    with durable.written(paths.below(target, partition.output)):
         try:
-            fields = pieces.scored_schema(partition, predictor.task, planned.forms)
-            good, bad = write(PieceScorer(predictor, job), fields, stream, rows_file, bad_file, planned.name, advance)
+            fields = pieces.scored_schema(partition, task, planned.forms)
+            good, bad = write(scorer, fields, stream, rows_file, bad_file, planned.name, advance)
         except (InputError, OSError, pa.ArrowException):
             if job_record.is_changed(planned, partition):
                 raise ChangedError(f"{partition.path}: it changed while it was scored") from None
@@ -84,12 +131,18 @@ def score(
         entry = stamped(job, manifest.PARTITION, planned.name, planned.digest, rows_file, partition.output)
         entry |= {"rows": planned.rows, "scored": good, "quarantined": bad}
         if bad:
-            name = quarantine.place(planned.name)
-            entry |= {"quarantine": name, "quarantine_digest": provenance.sha256(bad_file)}
-            durable.publish(bad_file, paths.below(target, name))
-        durable.publish(rows_file, output)
-    entry[manifest.MEASURED] = manifest.measured(good, time.monotonic() - began, time.process_time() - cpu_began)
-    return entry
+            entry |= {
+                "quarantine": quarantine.place(planned.name),
+                "quarantine_digest": provenance.sha256(bad_file),
+            }
+    entry[manifest.MEASURED] = manifest.measured(
+        good,
+        time.monotonic() - began,
+        time.process_time() - cpu_began,
+        scorer.taken - taken_before,
+        manifest.now(),
+    )
+    return Scored(entry, rows_file, bad_file)
 
 
 def stamped(job: Job, kind: str, source: str, digest: str, rows_file: Path, output: str) -> Entry:
@@ -120,20 +173,22 @@ def write(
     """Score pieces into a Parquet file and a file of bad rows; returns the numbers of both."""
     empty = fields.empty_table()
     inputs = pieces.empty_inputs(scorer.predictor.task)
-    schema = scorer(Piece(empty, inputs, np.zeros(0, np.int64), [])).schema.with_metadata(fields.metadata)
-    good = bad = 0
+    fields_written = scorer(Piece(empty, inputs, np.zeros(0, np.int64), [])).schema.with_metadata(fields.metadata)
+    good = bad = size = 0
     pending: list[pa.Table] = []
     with (
-        pq.ParquetWriter(rows_file, schema, compression="zstd") as writer,
+        pq.ParquetWriter(rows_file, fields_written, compression="zstd") as writer,
         bad_file.open("w", encoding="utf-8", newline="\n") as bad_lines,
     ):
         for piece in pieces.joined(stream, ROWS, BYTES):
             bad_lines.writelines(quarantine.line(source, one) for one in piece.bad)
-            pending.append(scorer(piece).cast(schema))
+            pending.append(scorer(piece).cast(fields_written))
             good, bad = good + len(piece.numbers), bad + len(piece.bad)
-            if sum(table.nbytes for table in pending) >= GROUP_BYTES:
+            # of the input alone: answers that are taken over may have other buffers, and the file is the same
+            size += piece.rows.nbytes + ANSWER_BYTES * len(piece.numbers)
+            if size >= GROUP_BYTES:
                 writer.write_table(pa.concat_tables(pending))
-                pending = []
+                pending, size = [], 0
             advance(good + bad)
         if pending:
             writer.write_table(pa.concat_tables(pending))

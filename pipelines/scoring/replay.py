@@ -158,7 +158,9 @@ def _scored(
         durable.publish(file, paths.below(target, output))
     count = len(piece.numbers)
     entry |= {"rows": count, "scored": count, "quarantined": 0}
-    entry[manifest.MEASURED] = manifest.measured(count, time.monotonic() - began, time.process_time() - cpu_began)
+    entry[manifest.MEASURED] = manifest.measured(
+        count, time.monotonic() - began, time.process_time() - cpu_began, ended=manifest.now()
+    )
     return entry
 
 

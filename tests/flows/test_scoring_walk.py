@@ -37,7 +37,7 @@ def lines(checkout: Path) -> Iterator[list[str]]:
 
 @pytest.mark.timeout(900)
 def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
-    assert len(lines) == 6
+    assert len(lines) == 8
 
     def stop(entry: manifest.Entry) -> None:
         raise StoppedError
@@ -64,5 +64,15 @@ def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
     assert (entry["source"], entry["scored"], summary["quarantined"]) == ("rows.csv", 3, 1)
     assert "new_label" in pq.read_schema("other/rows.csv.parquet").names
     assert pq.read_table("scored/day=1", partitioning=None).num_rows == 20
+    tonight = pq.read_table("incoming/day=1/more.parquet", partitioning=None).to_pylist()
+    Path("tonight").mkdir()
+    pq.write_table(pa.Table.from_pylist([{"text": "new"}, *tonight]), "tonight/rows.parquet")
+    over = "into scored-tonight, 16 of them taken over from an earlier job"
+    assert run(lines[6]) == f"17 rows in 1 partitions scored by tiny version 1 {over}\n"
+    assert [line.split(", ")[0] for line in run(lines[7]).splitlines()] == [
+        "other: finished",
+        "scored: finished",
+        "scored-tonight: finished",
+    ]
     refused = commands.bertline("score tiny incoming/day=1/more.parquet one.parquet --max-bad 1").require(2)
     assert "are for folders, CSV and JSONL, not one Parquet file" in refused.err

@@ -14,14 +14,14 @@ from tests.support import champion
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory: pytest.TempPathFactory) -> Iterator[registry.Version]:
-    """The champion `tiny` in a store of its own, which is the working folder of all tests of the file."""
+    """The champion `tiny`, exported, in a store of its own, which is the working folder of all tests of the file."""
     place, before = tmp_path_factory.mktemp("store"), Path.cwd()
     with pytest.MonkeyPatch.context() as patch:
         for name in SETTINGS:
             patch.delenv(name, raising=False)
         os.chdir(place)
         try:
-            yield champion.registered(place)
+            yield champion.registered(place, exported=True)
         finally:
             os.chdir(before)
             mlflow.set_tracking_uri(None)

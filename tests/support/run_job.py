@@ -1,4 +1,4 @@
-"""Run a scoring job without Prefect: `python -m tests.support.run_job SOURCE TARGET [KILL_AT]`.
+"""Run a scoring job without Prefect: `python -m tests.support.run_job SOURCE TARGET [KILL_AT [WORKERS]]`.
 
 It prints a line for each finished partition. With KILL_AT it kills itself with SIGKILL before the KILL_AT-th time that
 it opens, makes, renames or removes a file of TARGET. At its end it writes the number of these times to stderr.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core.stage import one_sentence
-from pipelines.scoring import job
+from pipelines.scoring import job, manifest
 
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir"}  # `open` comes before each fsync too
 
@@ -32,11 +32,14 @@ def watch(target: str, kill_at: int) -> list[int]:
 
 if __name__ == "__main__":
     source, target, kill_at = sys.argv[1], sys.argv[2], int((sys.argv[3:] or ["0"])[0])
+    workers = int((sys.argv[4:] or ["1"])[0])
     events = watch(target, kill_at)
     with one_sentence("run_job"):
         options = job.Options(max_bad="100%")
-        outcome = job.run(
-            Path(source), Path(target), "tiny", "champion", options, lambda entry: print(entry["source"], flush=True)
-        )
+
+        def say(entry: manifest.Entry) -> None:
+            print(entry["source"], flush=True)
+
+        outcome = job.run(Path(source), Path(target), "tiny", "champion", options, say, workers)
         print(outcome.sentence())
         print(events[0], file=sys.stderr)

@@ -1,0 +1,176 @@
+"""Answers of an earlier job, found by the digests of their rows; on disk, so that memory does not grow with them.
+
+Two files of keys are sorted by digest, and one file has the answers as the earlier job wrote them. All are mapped into
+memory, of which the system keeps what is used.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core import paths, provenance, tables
+from pipelines.core.errors import InputError
+from pipelines.core.progress import progress, say
+from pipelines.core.task import Task
+from pipelines.scoring import audit, batch_scoring, columns, job_record, manifest, row_checks, row_digests
+from pipelines.scoring.job_record import Job
+from pipelines.scoring.manifest import Entry
+
+BATCH_ROWS = 1 << 16  # answers in a batch of the file
+PIECE_ROWS = 2048  # rows that are read at once
+BUCKET_ROWS = 1 << 21  # keys that are sorted at once
+MAX_BITS = 8  # of a digest for its bucket: more buckets are more open files than a process may have
+KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("place", "<u8")])
+REST = np.dtype([("low", "<u8"), ("place", "<u8")])
+HIGHS, RESTS, ANSWERS = "highs", "rests", "answers.arrow"
+
+
+class EarlierAnswers:
+    """The answers in a folder that `collect` has written; several processes may open it at once."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._highs, self._rests = np.zeros(0, "<u8"), np.zeros(0, REST)
+        if (place / HIGHS).stat().st_size:
+            self._highs, self._rests = np.memmap(place / HIGHS, "<u8", "r"), np.memmap(place / RESTS, REST, "r")
+            self._answers = pa.ipc.open_file(pa.memory_map(str(place / ANSWERS)))
+
+    def places(self, digests: np.ndarray) -> np.ndarray:
+        """The places of the answers for rows, (n,) int64; -1 for a row that the earlier job has not answered."""
+        if not len(self._highs):
+            return np.full(len(digests), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._highs, digests[:, 0]), len(self._highs) - 1)
+        rests = self._rests[at]
+        same = (self._highs[at] == digests[:, 0]) & (rests["low"] == digests[:, 1])
+        return np.where(same, rests["place"].astype(np.int64), -1)
+
+    def answers(self, places: np.ndarray) -> pa.Table:
+        """The answers at places, (n,) in their order; n is at least 1."""
+        batches, rows = np.divmod(places, BATCH_ROWS)
+        order = np.argsort(batches, kind="stable")
+        parts = []
+        for number in np.unique(batches):
+            chosen = order[np.searchsorted(batches[order], number) : np.searchsorted(batches[order], number, "right")]
+            parts.append(self._answers.get_batch(int(number)).take(pa.array(rows[chosen])))
+        return pa.Table.from_batches(parts).take(pa.array(np.argsort(order)))
+
+
+def collect(job: Job, task: Task, place: Path) -> EarlierAnswers | None:
+    """Collect the answers of the job in `job.since` into the folder `place`; None, with a message, if they cannot be.
+
+    Answers in a file whose bytes are not those that were written are left out. Raises InputError if a file changes
+    while it is read.
+    """
+    target = Path(job.since)
+    try:
+        earlier, entries = finished(target)
+    except InputError as error:
+        say(f"all rows are scored: {error}")
+        return None
+    if earlier.model_digest != job.model_digest:
+        say(
+            f"all rows are scored: the answers in {target} are of {earlier.model} version {earlier.version}, "
+            f"this job is of {job.model} version {job.version}"
+        )
+        return None
+    place.mkdir()
+    rows = sum(entry["scored"] for entry in entries)
+    with _Collector(place, rows) as collector, progress("collecting", rows, "answers") as advance:
+        for entry in entries:
+            _collect_file(target, earlier, entry, task, collector)
+            advance(collector.count)
+    return EarlierAnswers(place)
+
+
+def finished(target: Path) -> tuple[Job, list[Entry]]:
+    """The job in `target` and its entries. Raises InputError unless it is finished and its manifest is as written."""
+    earlier = job_record.read(target)
+    if not earlier:
+        raise InputError(f"{target}: not the folder of a scoring job; no answers can be taken over")
+    entries = manifest.read(target)
+    if findings := [*audit.summary_findings(target, entries)[1], *audit.plan_findings(earlier, entries)]:
+        raise InputError(f"{target}: no answers can be taken over: {findings[0]}; see `bertline verify {target}`")
+    return earlier, list(entries.values())
+
+
+def _collect_file(target: Path, earlier: Job, entry: Entry, task: Task, collector: "_Collector") -> None:
+    """Collect the answers of one file, which is digested before and after it is read."""
+    file = paths.below(target, entry["output"])
+    if not (file.is_file() and provenance.sha256(file) == entry["output_digest"]):
+        say(f"{file}: its bytes are not those that were written; none of its answers are taken over")
+        return
+    names = {f"{earlier.prefix}{name}": name for name in batch_scoring.answer_columns(task.kind)}
+    wanted = [*columns.inputs(task.kind), *names]
+    for batch in tables.unchecked_batches(file, wanted, PIECE_ROWS):
+        rows = pa.Table.from_batches([batch])
+        answers = rows.select(list(names)).rename_columns(list(names.values()))
+        collector.add(row_digests.digests(row_checks.inputs(rows, task)), answers)
+    if provenance.sha256(file) != entry["output_digest"]:
+        raise InputError(f"{file}: it changed while its answers were taken over; run the job again")
+
+
+class _Collector:
+    """Writes answers in their order, and their keys into buckets by digest, which it sorts at its end."""
+
+    def __init__(self, place: Path, rows: int) -> None:
+        self.place, self.count = place, 0
+        self.bits = min(MAX_BITS, max(0, (rows // BUCKET_ROWS).bit_length()))
+        self._pending: list[pa.Table] = []
+        self._writer: pa.RecordBatchFileWriter | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> "_Collector":
+        names = [self.place / f"bucket-{number:03d}" for number in range(1 << self.bits)]
+        self._files = [self._open.enter_context(name.open("wb")) for name in names]
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        with self._open:
+            if not any(failure):
+                self._write(last=True)
+        if not any(failure):
+            self._sort()
+
+    def add(self, digests: np.ndarray, answers: pa.Table) -> None:
+        """Add rows with their answers."""
+        keys = np.empty(len(digests), KEY)
+        keys["high"], keys["low"] = digests[:, 0], digests[:, 1]
+        keys["place"] = np.arange(self.count, self.count + len(digests))
+        buckets = keys["high"] >> np.uint64(64 - self.bits) if self.bits else np.zeros(len(keys), np.uint64)
+        for number in np.unique(buckets):
+            keys[buckets == number].tofile(self._files[int(number)])
+        self._pending.append(answers)
+        self.count += len(digests)
+        self._write()
+
+    def _write(self, last: bool = False) -> None:
+        """Write pending answers in batches of exactly BATCH_ROWS rows, but for the last."""
+        rows = sum(len(table) for table in self._pending)
+        if not self._pending or (rows < BATCH_ROWS and not last):
+            return
+        together = pa.concat_tables(self._pending).combine_chunks()
+        if not self._writer:
+            self._writer = pa.ipc.new_file(str(self.place / ANSWERS), together.schema)
+            self._open.enter_context(self._writer)
+        whole = rows if last else rows // BATCH_ROWS * BATCH_ROWS
+        self._writer.write_table(together.slice(0, whole), max_chunksize=BATCH_ROWS)
+        self._pending = [together.slice(whole)] if whole < rows else []
+
+    def _sort(self) -> None:
+        """Write the keys in the order of their digests; of rows with the same digest the first stays."""
+        with (self.place / HIGHS).open("wb") as highs, (self.place / RESTS).open("wb") as rests:
+            for keys in self._buckets():
+                keys = keys[np.lexsort((keys["place"], keys["low"], keys["high"]))]
+                first = np.ones(len(keys), bool)
+                first[1:] = (keys["high"][1:] != keys["high"][:-1]) | (keys["low"][1:] != keys["low"][:-1])
+                keys["high"][first].tofile(highs)
+                keys[["low", "place"]][first].astype(REST).tofile(rests)
+
+    def _buckets(self) -> Iterator[np.ndarray]:
+        """The keys of each bucket; its file is removed."""
+        for file in sorted(self.place.glob("bucket-*")):
+            yield np.fromfile(file, KEY)
+            file.unlink()
