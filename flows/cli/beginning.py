@@ -82,10 +82,11 @@ def add(
     """
     from pipelines.core import params
     from pipelines.data import additions
+    from pipelines.entries.prepare import Prepare
     from pipelines.graph import checking
 
     checking.require_entry(to, "prepare")
-    addition = additions.add(file, to)
+    addition = additions.add(file, to, params.entry("prepare", to, Prepare))
     print("\n".join(map(printable, additions.sentences(addition))))
     if not addition.rows:
         return

@@ -65,7 +65,7 @@ class _Row(NamedTuple):
     target: Any
 
 
-def add(file: Path, name: str) -> Addition:
+def add(file: Path, name: str, entry: Prepare) -> Addition:
     """Append the new rows of a table to the corpus of the entry `prepare.<name>`, whose other lines stay as they are.
 
     Left out are rows whose text the corpus or an earlier new row has, and rows similar to one of the test.
@@ -73,7 +73,6 @@ def add(file: Path, name: str) -> Addition:
     Raises FindingsError for rows that the entry cannot have, InputError for a file or a corpus that is no table, and
     if nothing is left to add. The corpus's file is replaced at once, or not at all.
     """
-    entry = params.entry("prepare", name, Prepare)
     if entry.corpus != "custom":
         raise UsageError(f"params.yaml: prepare.{name}: {entry.corpus} is a published corpus; add to one of your own")
     options, raw = params.options(entry, custom.Params, f"prepare.{name}"), Path(entry.source)

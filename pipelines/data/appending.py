@@ -50,18 +50,32 @@ def append(
     names = delimiters.header(target, "\t" if form == "tsv" else options.delimiter, opener) if form != "jsonl" else []
     if names and (lacking := sorted({*needed} - {*names})):
         raise InputError(f"{target}: no column {lacking[0]!r}")
+    parts = _encoded(rows, names, form, options, line_end, encoding, f"the encoding of {target}", file)
+    shutil.copyfile(target, aside)
+    _write_after(aside, parts, line_end, encoding)
+
+
+def _encoded(
+    rows: Mapping[str, Record], names: list[str], form: str, options: Params, line_end: str, encoding: str,
+    whose: str, file: Path,
+) -> list[bytes]:  # fmt: skip
+    """The lines of new rows. Raises FindingsError for those that the encoding or the form cannot hold."""
     findings, parts = [], []
     for place, record in rows.items():
         try:
             parts.append((_line(record, names, form, options.delimiter) + line_end).encode(encoding))
         except UnicodeEncodeError as error:
             letter = shown(error.object[error.start : error.end])
-            findings.append(f"{file}: {place}: {letter} is not in {options.encoding}, the encoding of {target}")
+            findings.append(f"{file}: {place}: {letter} is not in {options.encoding}, {whose}")
         except ValueError as error:
             findings.append(f"{file}: {place}: {error}")
     if findings:
         raise FindingsError(findings)
-    shutil.copyfile(target, aside)
+    return parts
+
+
+def _write_after(aside: Path, parts: list[bytes], line_end: str, encoding: str) -> None:
+    """Write lines at the end of a file, whose last line may lack its end."""
     with aside.open("r+b") as out:
         end = line_end[-1].encode(encoding)
         out.seek(-len(end), io.SEEK_END)
