@@ -169,7 +169,9 @@ def test_a_tagger_s_canary_answers_its_share_and_ends_when_it_is_slow(taggers: t
             canary.note(1.0, ours=False)
         for _ in range(side_versions.COMPARED):
             canary.note(times, ours=True)
-    assert causes == ["took 6.0 times as long as the other version; 5 are allowed"]
+    (cause,) = causes  # once half of the answers that count are the slow ones
+    assert cause.startswith("took 5.")
+    assert cause.endswith(" times as long as the other version; 5 are allowed")
     assert not canary.takes("")
     assert asyncio.run(ask(20)) == {1: 20}
 
