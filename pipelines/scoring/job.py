@@ -93,10 +93,7 @@ def run(
         (target / job_record.CANCEL).unlink(missing_ok=True)
         job = job_record.read(target)  # another process may have begun it meanwhile
         if job:
-            _require_same(job, target, source, model, options)
-            version = registry.version(job.model, job.version)
-            folder = registry.folder(version)
-            _require_unchanged_model(job, version, folder, alias)
+            folder = _resumed(job, target, source, model, alias, options)
         else:
             version = registry.get(model, alias)
             folder = registry.folder(version)
@@ -104,6 +101,15 @@ def run(
         outcome = finish(job, files, target, folder, workers, on_partition)
         shutil.rmtree(aside, ignore_errors=True)
     return outcome
+
+
+def _resumed(job: Job, target: Path, source: Path, model: str, alias: str, options: Options) -> Path:
+    """The model's folder of a job that has begun. Raises InputError if it is another job, or the model has changed."""
+    _require_same(job, target, source, model, options)
+    version = registry.version(job.model, job.version)
+    folder = registry.folder(version)
+    _require_unchanged_model(job, version, folder, alias)
+    return folder
 
 
 def begin(

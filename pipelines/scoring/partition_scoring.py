@@ -131,17 +131,10 @@ def score(
         entry = stamped(job, manifest.PARTITION, planned.name, planned.digest, rows_file, partition.output)
         entry |= {"rows": planned.rows, "scored": good, "quarantined": bad}
         if bad:
-            entry |= {
-                "quarantine": quarantine.place(planned.name),
-                "quarantine_digest": provenance.sha256(bad_file),
-            }
-    entry[manifest.MEASURED] = manifest.measured(
-        good,
-        time.monotonic() - began,
-        time.process_time() - cpu_began,
-        scorer.taken - taken_before,
-        manifest.now(),
-    )
+            digest = provenance.sha256(bad_file)
+            entry |= {"quarantine": quarantine.place(planned.name), "quarantine_digest": digest}
+    took = (time.monotonic() - began, time.process_time() - cpu_began)
+    entry[manifest.MEASURED] = manifest.measured(good, *took, scorer.taken - taken_before, manifest.now())
     return Scored(entry, rows_file, bad_file)
 
 

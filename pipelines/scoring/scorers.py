@@ -1,4 +1,4 @@
-"""What scores the partitions of a job: this process, or several side by side. Only this process publishes and records.
+"""Scorers of a job's partitions: this process, or several side by side. Only this process publishes and records.
 
 A process that is killed leaves nothing but files aside; its partition is scored again by another one. Processes end
 when the one that started them does.
@@ -63,7 +63,7 @@ def scored(work: Work, workers: int, advance: Rows) -> Results:
     `advance` is called after each piece, and may raise. Raises InputError if processes are killed again and again.
     """
     workers = min(workers, len(work.todo))
-    results = _side_by_side(work, workers, advance) if workers > 1 else _here(work, advance)
+    results = _by_processes(work, workers, advance) if workers > 1 else _here(work, advance)
     for planned, result in results:
         yield planned, result
         if result:
@@ -103,7 +103,7 @@ def _earlier(work: Work) -> EarlierAnswers | None:
     return earlier_answers.collect(work.job, Task.load(work.folder), work.aside / ANSWERS)
 
 
-def _side_by_side(work: Work, workers: int, advance: Rows) -> Results:
+def _by_processes(work: Work, workers: int, advance: Rows) -> Results:
     """Score in processes; when one is killed, all are started anew for what is not finished."""
     has_earlier = _earlier(work) is not None
     rows: Any = RawArray("q", len(work.todo) + 1)  # scored so far of each partition; the last is 1 when all shall stop
@@ -153,7 +153,7 @@ def _pool(work: Work, workers: int, has_earlier: bool, rows: Any) -> ProcessPool
 
 
 class _Worker:
-    """What a process has loaded, for the partitions that it is to score."""
+    """The model and the job that a process has loaded, for the partitions that it is to score."""
 
     scorer: PieceScorer
     target: Path
