@@ -11,7 +11,7 @@ import signal
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ WAITING = 2  # partitions for each process that are scored or wait
 POLL_SECONDS = 0.2
 ANSWERS = "answers"  # the folder of an earlier job's answers among the files aside
 
-Results = Iterator[tuple[Planned, Scored | None]]  # None: the partition changed while it was scored
+Results = Generator[tuple[Planned, Scored | None], None, None]  # None: the partition changed while it was scored
 Rows = Callable[[int, str], None]  # takes the rows that are scored so far, and a note
 
 
