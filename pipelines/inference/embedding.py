@@ -37,10 +37,11 @@ class States(runtimes.Torch):
     def logits(self, inputs: runtimes.Inputs) -> np.ndarray:
         import torch
 
+        from pipelines.acceleration import precision
         from pipelines.models import backbones
 
         encoder = backbones.encoder(self.model)
-        with torch.inference_mode():
+        with torch.inference_mode(), precision.autocast(self.precision):
             tensors = {name: torch.from_numpy(array).to(self.device) for name, array in inputs.items()}
             return encoder(**backbones.inputs(encoder, tensors)).last_hidden_state.float().cpu().numpy()
 
@@ -63,6 +64,7 @@ class Embedder(Predictor):
         runtime: str = "",
         accelerate: bool = True,
         threads: int = 0,
+        precision: str = runtimes.FP32,
         pooling: str = "mean",
         normalize: bool = False,
     ) -> "Embedder":
@@ -73,7 +75,7 @@ class Embedder(Predictor):
             normalize: make each vector's length 1.
         """
         folder = OpenedFolder.of(folder)
-        return cls(states(encoder_of(folder), folder, KIND, runtime, accelerate), folder, pooling, normalize)
+        return cls(states(encoder_of(folder), folder, KIND, runtime, accelerate, precision), folder, pooling, normalize)
 
     def encode(self, rows: Rows) -> pa.RecordBatch:
         """The sequence of each text: [CLS] text [SEP], cut to `max_length`."""
@@ -101,7 +103,14 @@ def unit(vector: Any) -> np.ndarray:
     return (wide / (np.linalg.norm(wide) or 1.0)).astype(np.float32)
 
 
-def states(model: Any, folder: OpenedFolder, kind: str, runtime: str = "", accelerate: bool = True) -> States:
+def states(
+    model: Any,
+    folder: OpenedFolder,
+    kind: str,
+    runtime: str = "",
+    accelerate: bool = True,
+    precision: str = runtimes.FP32,
+) -> States:
     """The runtime of the encoder inside `model`. Raises InputError if `runtime` is one that has no encoders.
 
     Args:
@@ -114,7 +123,9 @@ def states(model: Any, folder: OpenedFolder, kind: str, runtime: str = "", accel
         raise InputError(f"{folder}: an encoder runs by torch, not by {runtime}")
     if accelerate:
         apply.to_predictions(backbones.encoder(model))
-    return States.of(model, Task(folder.path.name, kind))  # type: ignore[return-value]
+    opened = States.of(model, Task(folder.path.name, kind))
+    opened.precision = precision
+    return opened  # type: ignore[return-value]
 
 
 def encoder_of(folder: OpenedFolder) -> Any:

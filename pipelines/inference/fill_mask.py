@@ -14,6 +14,7 @@ from pipelines.inference import embedding
 from pipelines.inference.decoding import Outputs
 from pipelines.inference.embedding import TEXT
 from pipelines.inference.predictor import Predictor, inputs
+from pipelines.inference.runtimes import FP32
 
 KIND = "fill_mask"
 MASK = "[MASK]"
@@ -38,7 +39,13 @@ class MaskFiller(Predictor):
 
     @classmethod
     def load(
-        cls, folder: Folder, runtime: str = "", accelerate: bool = True, threads: int = 0, top: int = TOP
+        cls,
+        folder: Folder,
+        runtime: str = "",
+        accelerate: bool = True,
+        threads: int = 0,
+        precision: str = FP32,
+        top: int = TOP,
     ) -> "MaskFiller":
         """The encoder in `folder`, by torch. Raises InputError if it has no masked-token head."""
         folder = OpenedFolder.of(folder)
@@ -47,7 +54,7 @@ class MaskFiller(Predictor):
             raise InputError(
                 f"{folder}: the encoder has no masked-token head; pretraining keeps one, fine-tuning does not"
             )
-        return cls(embedding.states(model, folder, KIND, runtime, accelerate), folder, top)
+        return cls(embedding.states(model, folder, KIND, runtime, accelerate, precision), folder, top)
 
     def encode(self, rows: Rows) -> pa.RecordBatch:
         """The sequence of each text. Raises InputError for a text without [MASK], or with more than `max_length`."""

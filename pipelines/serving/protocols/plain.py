@@ -87,9 +87,9 @@ def described(model: ServedModel, catalogue: Catalogue) -> schemas.Model:
         max_length=model.predictor.max_length,
         row_difference=model.row_difference,
         digest=model.digest,
-        refused=schemas.Refused(**refused._asdict()) if refused else None,
+        refused=schemas.Refused(version=refused.version, reason=refused.reason) if refused else None,
         canary=_canary(model.canary) if model.canary else None,
-        ended_canary=schemas.Refused(**ended._asdict()) if ended else None,
+        ended_canary=schemas.Refused(version=ended.version, reason=ended.reason) if ended else None,
         shadow=_shadow(model.shadow) if model.shadow else None,
     )
 
