@@ -96,7 +96,6 @@ def test_four_first_hours(shell: Shell) -> None:
     for line in others:
         assert answer["label"] in shell.run(line)
 
-    shell.run("cp ~/march.csv .")
     operator = {line: shell.run(line) for line in walk("Operator")}
     assert "champion" in operator["bertline status"]
     assert (shell.place / "scored").is_dir()
