@@ -2,11 +2,10 @@
 
 import os
 import random
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import pytest
 
 from pipelines.core.errors import InputError
 from pipelines.tracking import ledger, registry
-from tests.support import servers, stores, tiny
+from tests.support import disks, servers, stores, tiny
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -32,21 +31,6 @@ def require_whole(version: registry.Version) -> None:
     assert registry.get("m", "challenger") == version
     weights = registry.folder(version) / "model.safetensors"
     assert weights.read_bytes() == Path("model/model.safetensors").read_bytes()
-
-
-@contextmanager
-def small_disk(place: Path) -> Iterator[Path]:
-    """Mount a file system of ROOM bytes; skips the test if the user may not (only root may)."""
-    place.mkdir(parents=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", place], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("this user may not mount a small disk")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def fill(place: Path, leave: int) -> Path:
@@ -76,7 +60,7 @@ def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
             yield from served(server, Fault(s3.kill, s3.start), monkeypatch)
             return
         here = request.param == "disk"
-        disk = stack.enter_context(small_disk(checkout / ("state/mlflow/artifacts" if here else "artefacts")))
+        disk = stack.enter_context(disks.small(checkout / ("state/mlflow/artifacts" if here else "artefacts"), ROOM))
         full = Fault(lambda: fill(disk, 2**15), (disk / "ballast").unlink)
         if here:
             stores.place_in(checkout)

@@ -1,4 +1,4 @@
-"""The walks of docs/first-hour.md, in their order, in one project: exactly the commands, with fewer epochs."""
+"""The walks of docs/first-hour.md, in their order, in one project: exactly the commands; the model trains less."""
 
 import csv
 import json
@@ -71,7 +71,7 @@ def test_four_first_hours(shell: Shell) -> None:
     for line in engineer:
         output[line] = shell.run(line)
         if line.startswith("bertline new"):
-            fewer_epochs(shell.place / "params.yaml")
+            train_less(shell.place / "params.yaml")
     assert "tickets-baseline" in output["bertline table"]
     assert "rows are added; train" in output["bertline add ~/march.csv --to tickets"]
     assert "tickets.csv" in output["bertline why prepare@tickets"]
@@ -101,7 +101,11 @@ def test_four_first_hours(shell: Shell) -> None:
     assert (shell.place / "scored").is_dir()
 
 
-def fewer_epochs(file: Path) -> None:
+def train_less(file: Path) -> None:
+    """Train for fewer epochs, and accept a model that is below its baseline because of it."""
     text = file.read_text(encoding="utf-8")
-    assert yaml.safe_load(text)["finetune"]["tickets"]["epochs"] > EPOCHS
-    file.write_text(re.sub(r"epochs: \d+", f"epochs: {EPOCHS}", text), encoding="utf-8")
+    text = re.sub(r"epochs: \d+", f"epochs: {EPOCHS}", text)
+    file.write_text(re.sub(r"at_least: 0\.0\b", "at_least: 0.0, beats: false", text), encoding="utf-8")
+    params = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert params["finetune"]["tickets"]["epochs"] == EPOCHS
+    assert params["promote"]["tickets"]["beats"] is False

@@ -13,6 +13,7 @@ from dvc.repo import Repo
 
 from pipelines.core.errors import InputError
 from pipelines.graph import executor, why
+from tests.support import disks
 
 Write = Callable[..., None]
 MEET = "touch {me}; for i in $(seq 100); do test -e {you} && exec touch {me}.txt; sleep 0.1; done; exit 3"
@@ -238,6 +239,18 @@ def test_a_full_disk_is_named(graph: Write) -> None:
     graph({"big": stage("head -c 9 /dev/zero > /dev/full", outs=("out.txt",))})
     with pytest.raises(InputError, match=r"big failed: .*No space left on device"):
         executor.run()
+
+
+@pytest.mark.parametrize("room", [1 << 20, 64 << 10])
+def test_a_full_disk_of_the_cache_fails_the_run_and_loses_nothing(graph: Write, room: int) -> None:
+    graph({"big": stage("head -c 3000000 /dev/urandom > out.txt", outs=("out.txt",))})
+    with disks.small(Path(".dvc/cache"), room):
+        with pytest.raises(InputError, match="No space left on device"):
+            executor.run()
+        assert not Path("dvc.lock").exists()
+    executor.run()
+    assert Path("out.txt").stat().st_size == 3_000_000
+    assert "out.txt" in Path("dvc.lock").read_text()
 
 
 def test_code_that_was_edited_while_the_graph_ran_is_not_run(workspace: Path) -> None:
