@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from pipelines.core.errors import InputError, shown
 
 ARTIFACTS = Path("artifacts")  # relative: a stage runs at the root of its checkout, as DVC does
 CODE = ARTIFACTS / "code"
+LOCK_TRIES, LOCK_SECONDS = 10, 0.05  # whoever looks for a writer holds its lock for a moment
 
 
 def below(folder: Path, name: str) -> Path:
@@ -194,12 +196,36 @@ def sole_writer(folder: Path, name: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     held = os.open(below(folder, name), os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _taken(held):
+            raise InputError(f"{folder}: another process is writing it; wait until it ends, or stop it")
         yield
-    except BlockingIOError:
-        raise InputError(f"{folder}: another process is writing it; wait until it ends, or stop it") from None
     finally:
         os.close(held)
+
+
+def _taken(held: int) -> bool:
+    """Take the lock of a descriptor; False if another process keeps it for longer than `has_writer` does."""
+    for _ in range(LOCK_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(LOCK_SECONDS)
+    return False
+
+
+def has_writer(folder: Path, name: str) -> bool:
+    """Return whether a process holds the lock in `folder / name` (see `sole_writer`)."""
+    try:
+        held = os.open(below(folder, name), os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(held)
+    return False
 
 
 def _locked(target: Path, partial: Path, create: Callable[[], None], access: int) -> int | None:

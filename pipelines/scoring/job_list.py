@@ -1,13 +1,12 @@
 """The scoring jobs below a folder: their states, what they have done, and how fast; and how one is cancelled."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file
+from pipelines.core import json_file, paths
 from pipelines.core.errors import InputError
 from pipelines.scoring import job_record, manifest
 
@@ -89,17 +88,7 @@ def required(target: Path) -> job_record.Job:
 
 def is_under_way(target: Path) -> bool:
     """Return whether a process holds the lock of the job in `target`."""
-    try:
-        held = os.open(target / job_record.LOCK, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(held)
-    return False
+    return paths.has_writer(target, job_record.LOCK)
 
 
 def cancel(target: Path) -> None:
