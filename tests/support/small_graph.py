@@ -58,6 +58,8 @@ def small(file: Path) -> None:
         "compress": ("headlines-int8",),
         "baseline": ("headlines-svm",),
         "evaluate": ("headlines", "headlines-frozen", "headlines-int8"),
+        "export": ("headlines",),
+        "promote": ("headlines",),
     }.items():
         params[section] = {name: params[section][name] for name in names}
     for encoding in params["encode"].values():
