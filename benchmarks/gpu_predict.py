@@ -116,9 +116,9 @@ class Contenders:
         self.folder, self.source, self.target = model(place / "model"), place / "in", place / "out"
         self.rows, self.size = pa.table({"text": texts(count)}), size
         self.source.mkdir()
-        each = count // JOB_FILES
+        file_rows = count // JOB_FILES
         for number in range(JOB_FILES):
-            pq.write_table(self.rows.slice(number * each, each), self.source / f"{number}.parquet")
+            pq.write_table(self.rows.slice(number * file_rows, file_rows), self.source / f"{number}.parquet")
         self.predictors = {precision: Predictor.load(self.folder, precision=precision) for precision in PRECISIONS}
         self.small = Predictor.load(self.folder)
         self.small.batch_tokens = FEW

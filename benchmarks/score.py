@@ -14,10 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import harness
 
@@ -113,23 +111,12 @@ def bookkeeping(folder: Path, source: Path, target: Path) -> None:
         manifest.write(target, f"{number:06d}", entry, target / job_record.PARTIAL)
 
 
-def in_turn(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of a core of each contender, once each in every round."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repeats):
-        for name, work in contenders.items():
-            start = time.process_time()
-            work()
-            seconds[name].append(time.process_time() - start)
-    return seconds
-
-
 def rounds(folder: Path, place: Path, repeats: int) -> dict[str, list[float]]:
     """Seconds of a core of the loop, the job and its parts; those of jobs are without the loading of the model."""
     source, target = place / "in", place / "out"
     predictor = Predictor.load(folder)
     scored(folder, source, target)
-    seconds = in_turn(
+    seconds = harness.in_turn(
         {
             "load": lambda: Predictor.load(folder),
             "bare": lambda: bare(predictor, source, place / "bare.parquet"),
@@ -139,6 +126,7 @@ def rounds(folder: Path, place: Path, repeats: int) -> dict[str, list[float]]:
             "verify": lambda: audit.audit(target),
         },
         repeats,
+        time.process_time,
     )
     for name in ("job", "changed"):
         seconds[name] = [taken - load for taken, load in zip(seconds[name], seconds["load"], strict=True)]

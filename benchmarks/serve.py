@@ -101,7 +101,7 @@ def rate_claim(name: str, aim: float | None, ours: list[float], peer: list[float
 
 
 def overload(address: str, bodies: Path, peak: float, seconds: float) -> list[harness.Claim]:
-    """What is answered when more is due than the service can do.
+    """Claims about the answers when more requests are due than the service can do.
 
     The load generator shares the machine; where it sends late, the name of a claim says so.
     """

@@ -21,7 +21,7 @@ def load(model: str | Path, runtime: str = "", threads: int = 0, precision: str 
     Args:
         runtime: "onnx" or "torch"; by default that of the version's tag, or of the folder.
         threads: of one call in ONNX Runtime; 0: as many as there are cores.
-        precision: "fp32"; or "bf16" for torch on a GPU, which is faster and rounds scores in their third digit.
+        precision: "fp32"; or "bf16" for torch, whose scores are less exact. It is meant for GPUs.
     """
     from bertline import loaded_model
 

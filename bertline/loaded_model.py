@@ -82,7 +82,7 @@ class LoadedModel:
     ) -> None:
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; name a model folder, or a registered model as NAME@ALIAS")
-        self.folder, self._registered, self._runtime = folder, registered, runtime
+        self.folder, self._registered, self._runtime, self._precision = folder, registered, runtime, precision
         self.name = registered.name if registered else ""
         self.version = registered.version if registered else None
         opened = OpenedFolder(folder)
@@ -158,7 +158,7 @@ class LoadedModel:
         for text in rows.table.column("text").to_pylist():
             require_mask(text)
         if top not in self._fillers:
-            self._fillers[top] = MaskFiller.load(self._encoder_folder(), top=top)
+            self._fillers[top] = MaskFiller.load(self._encoder_folder(), precision=self._precision, top=top)
         guesses = self._fillers[top].predict(rows.table).column("guesses").to_pylist()
         filled = [[[Guess(g["piece"], g["score"]) for g in mask] for mask in masks] for masks in guesses]
         return _one(filled, rows)
@@ -222,7 +222,7 @@ class LoadedModel:
             self._embedders[pooling, normalize] = (
                 Embedder(opened.runtime, folder, pooling, normalize)
                 if opened
-                else Embedder.load(folder, pooling=pooling, normalize=normalize)
+                else Embedder.load(folder, precision=self._precision, pooling=pooling, normalize=normalize)
             )
         return self._embedders[pooling, normalize]
 

@@ -72,7 +72,6 @@ class _Run:
         except FileNotFoundError:
             raise InputError(f"{command[0]}: not installed, or its folder is not in PATH") from None
         except subprocess.SubprocessError as error:
-            said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-            raise InputError(
-                f"{self.folder}: {' '.join(command[:3])}: {one_line(said[-1] if said else error)}"
-            ) from None
+            lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+            last = one_line(lines[-1] if lines else error)
+            raise InputError(f"{self.folder}: {' '.join(command[:3])}: {last}") from None

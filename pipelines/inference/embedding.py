@@ -121,6 +121,7 @@ def states(
 
     if runtime not in ("", "torch"):
         raise InputError(f"{folder}: an encoder runs by torch, not by {runtime}")
+    runtimes.require_precision(precision, "torch", folder)
     if accelerate:
         apply.to_predictions(backbones.encoder(model))
     opened = States.of(model, Task(folder.path.name, kind))

@@ -97,7 +97,8 @@ class Torch:
         with torch.inference_mode(), precision.autocast(self.precision):
             here = {name: torch.from_numpy(array) for name, array in inputs.items()}
             there = {name: sent(tensor, self.device) for name, tensor in here.items()}
-            sequence_packing.expect(self.model, there, here)
+            if self.device.type == "cuda":
+                sequence_packing.expect(self.model, there, here)
             return heads.outputs(self.model, self.task.kind, there).float().cpu().numpy()
 
 
@@ -172,6 +173,13 @@ def load(
     runtime = runtime or ("onnx" if (folder / ONNX_FILE).is_file() else "torch")
     if runtime not in RUNTIMES:
         raise UsageError(choices("runtime", runtime, RUNTIMES))
+    require_precision(precision, runtime, folder)
+    return RUNTIMES[runtime](folder, accelerate, threads, precision)
+
+
+def require_precision(precision: str, runtime: str, folder: Folder) -> None:
+    """Raise UsageError if there is no such precision, or if `runtime` does not have it."""
     if precision not in PRECISIONS:
         raise UsageError(choices("precision", precision, PRECISIONS))
-    return RUNTIMES[runtime](folder, accelerate, threads, precision)
+    if precision == BF16 and runtime != "torch":
+        raise UsageError(f"{folder}: the runtime {runtime} has no bf16; name the runtime torch and a model's folder")

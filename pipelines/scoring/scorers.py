@@ -146,9 +146,9 @@ def _deaths(work: Work, numbers: list[int]) -> str:
 
 def _pool(work: Work, workers: int, has_earlier: bool, rows: Any) -> ProcessPoolExecutor:
     """Processes that have loaded the model; they share this one's threads."""
-    each = max(1, (threads.used() or len(os.sched_getaffinity(0))) // workers)
+    worker_threads = max(1, (threads.used() or len(os.sched_getaffinity(0))) // workers)
     place = work.aside / ANSWERS if has_earlier else None
-    arguments = (replace(work.job, partitions=[]), work.folder, work.target, each, place, rows)
+    arguments = (replace(work.job, partitions=[]), work.folder, work.target, worker_threads, place, rows)
     return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, arguments)
 
 

@@ -133,8 +133,8 @@ class _Rest:
             self.connection.close()
 
     def _versions(self, name: str) -> list[Any]:
-        found = self.ask("model-versions/search", filter=f"name='{name}'", max_results=str(MOST))
-        return list(found.get("model_versions", []))
+        answer = self.ask("model-versions/search", filter=f"name='{name}'", max_results=str(MOST))
+        return list(answer.get("model_versions", []))
 
 
 def _tags(version: dict[str, Any]) -> dict[str, str]:

@@ -39,9 +39,9 @@ def added(file: str, status: int = 0) -> str:
 
 def splits(source: str) -> dict[str, str]:
     """The split of each text, as prepare reads the file."""
-    own = params.options(params.entry("prepare", "mine", _entry()), custom.Params, "")
-    raw, task = Path(source), custom.task(Path(source), "", own)
-    return {row["text"]: split for split in own.splits for row in custom.parse(raw, task, split, own)}
+    options = params.options(params.entry("prepare", "mine", _entry()), custom.Params, "")
+    raw, task = Path(source), custom.task(Path(source), "", options)
+    return {row["text"]: split for split in options.splits for row in custom.parse(raw, task, split, options)}
 
 
 def _entry() -> type:

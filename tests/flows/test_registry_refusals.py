@@ -1,4 +1,4 @@
-"""What the registry alone decides is answered without importing MLflow, in the words of the long way."""
+"""Refusals that the registry alone decides come without importing MLflow, in the words of the long way."""
 
 import json
 import shutil

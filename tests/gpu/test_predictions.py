@@ -1,11 +1,19 @@
 """Predictions by torch on a GPU: bf16 without padding beside fp32, and batches that are too large for its memory."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import (
+    BertConfig,
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 from pipelines.acceleration import apply
 from pipelines.core.errors import UsageError
@@ -42,6 +50,27 @@ def test_bf16_predicts_without_padding_what_fp32_predicts(family: str, calls: li
     assert calls == [int(batch["attention_mask"].sum())] * 2 * SHAPE["num_hidden_layers"]
 
 
+KINDS = {"regression": BertForSequenceClassification, "tagging": BertForTokenClassification}
+KINDS |= {"span": BertForQuestionAnswering, "choice": BertForMultipleChoice}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_predicts_without_padding_what_padded_rows_predict(kind: str, calls: list[int]) -> None:
+    torch.manual_seed(1)
+    labels = {"regression": 1, "span": 2}.get(kind, 3)
+    config = BertConfig(vocab_size=90, num_labels=labels, initializer_range=0.05, **SHAPE)
+    plain: Any = KINDS[kind](config).eval()
+    task = Task("rows", kind, ("B-a", "I-a", "O"), "accuracy")
+    batch, packed = inputs(), runtimes.Torch.of(copy.deepcopy(plain), task)
+    packed.precision = runtimes.BF16 if CUDA else runtimes.FP32
+    packed.accelerations = apply.to_predictions(packed.model, in_bf16=True)
+    apart = np.abs(packed.logits(batch) - runtimes.Torch.of(plain, task).logits(batch))
+    if apart.ndim == 3:  # outputs at padding are not used
+        apart = apart[batch["attention_mask"].astype(bool)]
+    assert apart.max() < DISTANCE
+    assert calls == [int(batch["attention_mask"].sum())] * SHAPE["num_hidden_layers"]
+
+
 def test_a_batch_larger_than_the_memory_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     opened, batch = runtime(), inputs()
     expected, compute, sizes = opened.logits(batch), opened._logits, list[int]()
@@ -68,6 +97,9 @@ def test_a_row_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatc
         opened.logits(inputs())
 
 
-def test_an_unknown_precision_is_named() -> None:
+def test_a_precision_that_cannot_be_is_named() -> None:
+    folder = OpenedFolder.of(Path("nowhere"))
     with pytest.raises(UsageError, match="no precision 'fp16'"):
-        runtimes.load(OpenedFolder.of(Path("nowhere")), "torch", precision="fp16")
+        runtimes.load(folder, "torch", precision="fp16")
+    with pytest.raises(UsageError, match="the runtime onnx has no bf16"):
+        runtimes.load(folder, "onnx", precision="bf16")

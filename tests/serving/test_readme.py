@@ -91,8 +91,8 @@ def said(*words: str) -> str:
 def check_where_the_champion_came_from() -> None:
     assert "it passed the gate" in said("history", "entailment")
     assert said("lineage", "model", "entailment@champion").startswith("entailment version 1, the champion, of")
-    found = json.loads(said("lineage", "model", "entailment@champion", "--json"))
-    stages = {stage["stage"]: stage for stage in found["stages"]}
+    lineage = json.loads(said("lineage", "model", "entailment@champion", "--json"))
+    stages = {stage["stage"]: stage for stage in lineage["stages"]}
     assert next(iter(stages)) == "prepare@entailment"
     assert {"prepare@entailment", "encode@entailment", "finetune@entailment", "export@entailment"} == set(stages)
     assert all(stage["run"] for stage in stages.values())
@@ -140,7 +140,7 @@ def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
     with subprocess.Popen(["bash", "-c", with_environment(f"{serve} --port {port}")]) as server:
         try:
             wait_for(f"http://127.0.0.1:{port}/health", 180)
-            found = json.loads(shell(request.replace(":8000/", f":{port}/")).stdout)
+            answered = json.loads(shell(request.replace(":8000/", f":{port}/")).stdout)
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(60)
@@ -150,5 +150,5 @@ def test_the_way_from_a_clone_to_an_answer(clone: Path) -> None:
     assert [each for each in left if not each.startswith(expected)] == []
     check_that_no_secret_was_written(clone)
     told = json.loads(answer)
-    assert (found["model"], found["version"]) == (told["model"], told["version"])
-    assert [sorted(one) for one in found["predictions"]] == [sorted(one) for one in told["predictions"]]
+    assert (answered["model"], answered["version"]) == (told["model"], told["version"])
+    assert [sorted(one) for one in answered["predictions"]] == [sorted(one) for one in told["predictions"]]

@@ -26,7 +26,8 @@ def context_of(checkout: Path, kind: str = "single", family: str = "bert", cache
     teacher, data = model_and_rows(kind, family, checkout)
     with fitting("compress", "t", Resources(cache_gb=cache_gb)) as fit:
         rows: Any = Data(data, None, 0)
-        return Context(teacher, TASKS[kind], rows, None, None, 1, fit, checkout / "cache", None)  # type: ignore[arg-type]
+        nothing: Any = None
+        return Context(teacher, TASKS[kind], rows, nothing, None, 1, fit, checkout / "cache", None)
 
 
 def without_teacher(batch: Batch) -> Batch:
