@@ -3,8 +3,8 @@
 The model is encoders/mini-ja with a new head, exported, in one thread; rows are titles of the samples with a number, so
 that no two are the same. Contenders take turns over the same Parquet files. The bare loop takes 32 rows as they come,
 checks nothing, and writes one file. A job reads all rows twice, digests them, and flushes every file. Times are seconds
-of a core, so that other programs on the machine count little; those of several processes are seconds of a clock. What
-loading the model takes is measured in each round and left out.
+of a core, so that other programs on the machine count little. What loading the model takes is measured in each round
+and left out. benchmarks/score_processes.py compares several processes with one.
 """
 
 import multiprocessing
@@ -138,9 +138,6 @@ def claims_of(folder: Path, place: Path, rows: int, repeats: int) -> tuple[list[
     seconds = rounds(folder, place, repeats)
     small_cpu, small_mb = in_new_process(folder, place / "in", place / "small-out")
     large_cpu, large_mb = in_new_process(folder, place / "large", place / "large-out")
-    clock = harness.in_turn(
-        {str(n): lambda n=n: scored(folder, place / "large", place / "workers", workers=n) for n in (1, 2)}, 1
-    )
     load = statistics.median(seconds["load"])
     growth = (large_cpu - load) / (small_cpu - load) / LARGE
     claims = [
@@ -151,10 +148,8 @@ def claims_of(folder: Path, place: Path, rows: int, repeats: int) -> tuple[list[
         at_most("cost_of_a_row_of_10_times_as_many", 1.05, growth),
         at_most("memory_of_10_times_as_many_rows_gb", 1.5, large_mb / 1024),
         at_most("memory_of_10_times_as_many_rows_vs_fewer", 1.1, large_mb / small_mb),
-        harness.ratio("two_processes_vs_one_by_the_clock", 1.8, clock["1"], clock["2"]),
     ]
     facts = {f"{name}_cpu_seconds": round(statistics.median(taken), 3) for name, taken in seconds.items()}
-    facts |= {f"{n}_processes_clock_seconds": round(taken[0], 1) for n, taken in clock.items()}
     facts["rows_per_second_of_a_core"] = round(rows / statistics.median(seconds["job"]))
     return claims, facts | {"small_mb": round(small_mb), "large_mb": round(large_mb)}
 
