@@ -5,7 +5,9 @@ from pathlib import Path
 from prefect import flow
 
 from flows.failure_hook import HOOKS
-from pipelines.scoring import durable, job
+from flows.local import code_commit
+from pipelines.core.canonical_json import canonical
+from pipelines.scoring import job
 from pipelines.scoring.manifest import Entry
 from pipelines.tracking import registry
 
@@ -22,11 +24,15 @@ def score_folder(
     since: str = "",
     workers: int = 1,
     as_json: bool = False,
+    receipts: str = "",
 ) -> job.Outcome:
-    """Score the files of `source` into the folder `target`; with `as_json`, a line of JSON is printed for each."""
-    options = job.Options(prefix, max_bad, longest, since)
+    """Score the files of `source` into the folder `target`; with `as_json`, a line of JSON is printed for each.
+
+    `receipts` is a file of keys: each answer has a receipt.
+    """
+    options = job.Options(prefix, max_bad, longest, since, receipts, code_commit.current())
     return job.run(Path(source), Path(target), name, alias, options, _print if as_json else None, workers)
 
 
 def _print(entry: Entry) -> None:
-    print(durable.canonical(entry).decode(), flush=True)
+    print(canonical(entry).decode(), flush=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import beginning, comparisons, graph, models, rows, searches, services, texts, upkeep
+from flows.cli import beginning, comparisons, graph, models, rows, searches, services, texts, upkeep, verifying
 from flows.cli.arguments import INTERRUPTED
 from flows.cli.panels import DEBUG, Commands
 from flows.local import prefect_settings
@@ -18,7 +18,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="bertline: text in, dependable models out.",
 )
-for commands in (beginning, graph, comparisons, searches, models, texts, rows, services, upkeep):
+for commands in (beginning, graph, comparisons, searches, models, texts, rows, verifying, services, upkeep):
     cli.add_typer(commands.cli)
 
 

@@ -11,6 +11,7 @@ from flows.local import prefect_settings
 from pipelines.core.errors import UsageError, printable
 
 cli = group()
+RECEIPTS = "a file of keys (bertline receipt-key): each answer has a receipt that the last one signs"
 
 
 @cli.command(
@@ -33,21 +34,24 @@ def score(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="processes that score files of the folder side by side")] = 1,
     replay_quarantine: Annotated[bool, typer.Option(help="SOURCE has mended rows of the job in TARGET")] = False,
+    receipts: Annotated[Path | None, typer.Option(help=RECEIPTS)] = None,
 ) -> None:
     """Score the rows of a file or a folder with the champion; an interrupted job of a folder goes on."""
     if replay_quarantine:
+        from flows.local import code_commit
         from pipelines.scoring import replay
 
-        print(printable(replay.run(source, target, name).sentence()))
+        print(printable(replay.run(source, target, name, code_commit.current()).sentence()))
         return
     if source.is_dir() or source.suffix.lower() in (".csv", ".jsonl"):
         options = {"prefix": prefix, "since": str(since or ""), "workers": workers}
+        options |= {"receipts": str(receipts)} if receipts else {}
         options |= {"max_bad": max_bad} if max_bad else {}
         options |= {"longest": max_characters} if max_characters else {}
         _score_folder(name, source, target, as_json, options)
         return
-    if max_bad or max_characters or since or workers > 1 or as_json:
-        names = "--max-bad, --max-characters, --since, --workers and --json"
+    if max_bad or max_characters or since or workers > 1 or as_json or receipts:
+        names = "--max-bad, --max-characters, --since, --workers, --receipts and --json"
         raise UsageError(f"{names} are for folders, CSV and JSONL, not one Parquet file")
     prefect_settings.before_a_flow()
     from flows.score import score as run
@@ -59,10 +63,10 @@ def _score_folder(name: str, source: Path, target: Path, as_json: bool, options:
     """Score partition by partition, and print the outcome: a sentence, or the summary as JSON."""
     prefect_settings.before_a_flow()
     from flows.score_folder import score_folder as run
-    from pipelines.scoring import durable
+    from pipelines.core.canonical_json import canonical
 
     outcome = run(name, str(source), str(target), as_json=as_json, **options)
-    print(durable.canonical(outcome.summary).decode() if as_json else printable(outcome.sentence()))
+    print(canonical(outcome.summary).decode() if as_json else printable(outcome.sentence()))
 
 
 @cli.command(
@@ -95,20 +99,6 @@ def jobs(
         as_json,
         lambda answer: printable(job_list.plain(answer), keep="\n"),
     )
-
-
-@cli.command(**listed(SERVE, "bertline verify scored/"))
-def verify(
-    target: Annotated[Path, typer.Argument(help="the folder of a scoring job")],
-    as_json: AsJson = False,
-) -> None:
-    """Prove from a scoring job's files that no row is lost, doubled or changed."""
-    from pipelines.scoring import audit
-
-    result = audit.audit(target)
-    print_answer(result.answer(), as_json, lambda answer: printable(audit.plain(answer), keep="\n"))
-    if not result.ok:
-        raise typer.Exit(1)
 
 
 @cli.command(**listed(SERVE, "bertline backfill score nightly --from 2026-11-01 --to 2026-11-07"))

@@ -19,6 +19,7 @@ BESIDE = "SOURCE[:SHARE]"
 CANARY = "a version that answers a share of its model's requests, by default 0.05"
 SHADOW = "a version that reads a share of them, by default all; its answers are only compared"
 DISAGREEMENTS = "a folder for what shadows answer otherwise, in Parquet; rows as digests"
+RECEIPTS = "a file of keys: each answer of the plain protocol has a receipt"
 MODEL_MB = "most megabytes of a new version's files; 0: what fits in the free memory"
 
 
@@ -42,6 +43,7 @@ def serve(
     shadow: Annotated[list[str] | None, typer.Option(metavar=BESIDE, help=SHADOW)] = None,
     disagreements: Annotated[Path | None, typer.Option(help=DISAGREEMENTS)] = None,
     texts: Annotated[bool, typer.Option("--store-texts", help="with --disagreements: with the rows' texts")] = False,
+    receipts: Annotated[Path | None, typer.Option(help=RECEIPTS)] = None,
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
@@ -56,7 +58,7 @@ def serve(
     hosts = () if known.keys or without_keys else http_service.LOOPBACK
     conditions = Conditions(slowdown, model_mb)
     form = http_service.log_format(log_format)
-    beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts)
+    beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts, receipts)
     with service(sources, http_service.Settings(host, port, known, hosts, form, conditions, *beside)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         _wait(sources, address)

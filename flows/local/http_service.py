@@ -16,7 +16,10 @@ from typing import Any
 
 import uvicorn
 
+from flows.local import code_commit
 from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.inference.receipt_keys import ReceiptKeys
+from pipelines.inference.receipts import Signer
 from pipelines.serving import request_log, rollouts
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
@@ -30,6 +33,7 @@ VARIABLE = "BERTLINE_KEYS"  # lines as of a file of keys, or with a semicolon be
 LOG_VARIABLE = "BERTLINE_LOG_FORMAT"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BACKLOG = 2048  # connections that wait to be accepted
+Share = tuple[Source, float]
 DRAIN_SECONDS = 20  # for requests in flight when the service stops
 
 
@@ -43,23 +47,35 @@ class Settings:
     hosts: tuple[str, ...] = ()  # the only names in a Host header that are answered; by default all
     log_format: str = request_log.OFF
     conditions: Conditions = field(default_factory=Conditions)  # for versions that replace others
-    canaries: dict[str, tuple[Source, float]] = field(default_factory=dict)  # see rollouts.parsed
-    shadows: dict[str, tuple[Source, float]] = field(default_factory=dict)
+    canaries: dict[str, Share] = field(default_factory=dict)  # see rollouts.parsed
+    shadows: dict[str, Share] = field(default_factory=dict)
     disagreements: Disagreements | None = None  # takes what shadows answer otherwise
+    signer: Signer | None = None  # of a receipt for each answer
 
 
 def beside(
     sources: dict[str, Source], runtime: str, canaries: Iterable[str], shadows: Iterable[str],
-    disagreements: Path | None, texts: bool,
-) -> tuple[dict[str, tuple[Source, float]], dict[str, tuple[Source, float]], Disagreements | None]:  # fmt: skip
-    """The last three fields of `Settings`, from the options of `bertline serve`. Raises UsageError."""
+    disagreements: Path | None, texts: bool, receipts: Path | None = None,
+) -> tuple[dict[str, Share], dict[str, Share], Disagreements | None, Signer | None]:  # fmt: skip
+    """The last four fields of `Settings`, from the options of `bertline serve`. Raises UsageError."""
     if texts and not disagreements:
         raise UsageError("--store-texts: name a folder with --disagreements")
     if disagreements and not shadows:
         raise UsageError("--disagreements: there is no shadow; name one with --shadow")
     answering = rollouts.parsed(canaries, sources, runtime, rollouts.CANARY_SHARE)
     reading = rollouts.parsed(shadows, sources, runtime, rollouts.SHADOW_SHARE)
-    return answering, reading, Disagreements(disagreements, texts) if disagreements else None
+    differing = Disagreements(disagreements, texts) if disagreements else None
+    return answering, reading, differing, signer(receipts, sources)
+
+
+def signer(path: Path | None, sources: dict[str, Source]) -> Signer | None:
+    """The signer of receipts, with the last key of the file. Raises UsageError for a model that has no version."""
+    if not path:
+        return None
+    for name, source in sources.items():
+        if source.folder:
+            raise UsageError(f"--receipts: {name} is a folder, and receipts name a version; register the model")
+    return Signer(ReceiptKeys.read(path).current, code_commit.current())
 
 
 @contextmanager
@@ -74,7 +90,7 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
     listener = _listener(host, settings.port)
     with closing(listener), closing(catalogue):
         catalogue.serve(sources)
-        catalogue.disagreements = settings.disagreements
+        catalogue.disagreements, catalogue.signer = settings.disagreements, settings.signer
         for name, (source, share) in settings.canaries.items():
             rollouts.put_canary(catalogue, name, source, share)
         for name, (source, share) in settings.shadows.items():
@@ -111,8 +127,8 @@ def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None)
     from pipelines.serving import deployment  # Ray takes seconds to import
 
     settings = settings or Settings()
-    if settings.canaries or settings.shadows:
-        raise UsageError("replicas in Ray Serve have no canaries and shadows; leave out --ray")
+    if settings.canaries or settings.shadows or settings.signer:
+        raise UsageError("replicas in Ray Serve have no canaries, shadows and receipts; leave out --ray")
     for source in sources.values():
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
     require_free(settings.host, settings.port)

@@ -5,9 +5,9 @@ import secrets
 from pathlib import Path
 
 from pipelines.core.errors import InputError
+from pipelines.core.secret_file import OTHERS, OWNER_ONLY
 
 FILE = Path("state/prefect.key")
-OWNER_ONLY = 0o600
 
 
 def read_or_make() -> str:
@@ -23,7 +23,7 @@ def read_or_make() -> str:
         pass
     finally:
         aside.unlink(missing_ok=True)
-    if FILE.stat().st_mode & 0o077:
+    if FILE.stat().st_mode & OTHERS:
         raise InputError(f"{FILE}: other users can read it; run `bertline down`, remove it, and run `bertline up`")
     return read()
 

@@ -61,9 +61,9 @@ class SmokeAnswers:
         allowed = 0.0 if exact else TOLERANCE
         for number, (before, now) in enumerate(zip(self.answers, answers, strict=True)):
             for name, value in before.items():
-                if name in now and _same(value, now[name], allowed):
+                if name in now and same(value, now[name], allowed):
                     continue
-                near = not exact and name == "label" and _same(before.get("scores"), now.get("scores"), allowed)
+                near = not exact and name == "label" and same(before.get("scores"), now.get("scores"), allowed)
                 if not near:
                     shown = "has other numbers" if isinstance(value, float | list) else f"is not {str(value)[:40]!r}"
                     return f"{name} of smoke row {number} {shown}, as it was at its registration"
@@ -85,12 +85,12 @@ def _release(library: str) -> str:
     return metadata.version(library)
 
 
-def _same(before: Any, now: Any, allowed: float) -> bool:
+def same(before: Any, now: Any, allowed: float) -> bool:
     """Return whether two values of an answer are equal; a number that is not finite equals none."""
     if isinstance(before, list) and isinstance(now, list):
-        return len(before) == len(now) and all(_same(a, b, allowed) for a, b in zip(before, now, strict=True))
+        return len(before) == len(now) and all(same(a, b, allowed) for a, b in zip(before, now, strict=True))
     if isinstance(before, dict) and isinstance(now, dict):
-        return before.keys() == now.keys() and all(_same(before[name], now[name], allowed) for name in before)
+        return before.keys() == now.keys() and all(same(before[name], now[name], allowed) for name in before)
     if isinstance(before, float) and isinstance(now, float):
         return bool(np.isfinite(now)) and abs(before - now) <= allowed
     return bool(before == now)

@@ -10,11 +10,6 @@ from typing import Any
 from pipelines.core.errors import InputError, one_line
 
 
-def canonical(value: Any) -> bytes:
-    """The one way to write a value as JSON: equal values give equal bytes, and so equal digests."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-
-
 def write_json(target: Path, aside: Path, value: Any) -> None:
     """Write a JSON file; after a crash it is whole or not there. `aside` is a folder on the same file system."""
     partial = aside / f"{target.name}.json"

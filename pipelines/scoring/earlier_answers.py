@@ -15,7 +15,8 @@ from pipelines.core import paths, provenance, tables
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
-from pipelines.scoring import audit, batch_scoring, columns, job_record, manifest, row_checks, row_digests
+from pipelines.inference import row_digests
+from pipelines.scoring import audit, batch_scoring, columns, job_record, manifest, row_checks
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
 
@@ -75,6 +76,10 @@ def collect(job: Job, task: Task, place: Path) -> EarlierAnswers | None:
             f"all rows are scored: the answers in {target} are of {earlier.model} version {earlier.version}, "
             f"this job is of {job.model} version {job.version}"
         )
+        return None
+    if job.receipts and not (earlier.receipts and earlier.commit == job.commit):
+        code = f"the commit {earlier.commit}" if earlier.receipts else "code that no receipt names"
+        say(f"all rows are scored: the answers in {target} are of {code}, the receipts of this job are of {job.commit}")
         return None
     place.mkdir()
     rows = sum(entry["scored"] for entry in entries)

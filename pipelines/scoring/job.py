@@ -14,6 +14,7 @@ from pipelines.core import json_file, paths, provenance
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
+from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.scoring import durable, earlier_answers, job_record, manifest, partition_scoring, partitions, scorers
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
@@ -30,13 +31,16 @@ LONGEST = 1_000_000  # characters of an input: a model reads some hundred tokens
 class Options:
     """The options of a job. `prefix` and `longest` decide on the answers; a job keeps those that it began with.
 
-    `since` is the folder of an earlier job, whose answers are taken over for rows that it has answered.
+    `since` is the folder of an earlier job, whose answers are taken over for rows that it has answered. `receipts` is a
+    file of keys; with it each answer has a receipt, which names `commit`, that of the code that runs.
     """
 
     prefix: str = ""
     max_bad: str = MAX_BAD
     longest: int = LONGEST
     since: str = ""
+    receipts: str = ""
+    commit: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,11 @@ def run(
 def _resumed(job: Job, target: Path, source: Path, model: str, alias: str, options: Options) -> Path:
     """The model's folder of a job that has begun. Raises InputError if it is another job, or the model has changed."""
     _require_same(job, target, source, model, options)
+    if job.receipts and job.commit != options.commit and not (target / manifest.SUMMARY).is_file():
+        raise InputError(
+            f"{target}: its receipts name the commit {job.commit or '(none)'}, and the code is of "
+            f"{options.commit or '(none)'} now; check that commit out again, or score into another folder"
+        )
     version = registry.version(job.model, job.version)
     folder = registry.folder(version)
     _require_unchanged_model(job, version, folder, alias)
@@ -123,18 +132,20 @@ def begin(
     workers: int = 1,
 ) -> Job:
     """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
-    since = str(Path(options.since).resolve()) if options.since else ""
+    since, receipts = (str(Path(name).resolve()) if name else "" for name in (options.since, options.receipts))
+    key = ReceiptKeys.read(Path(receipts)).current.id if receipts else ""
     if since:
         earlier_answers.finished(Path(since))
     task = Task.load(folder)
-    added = partition_scoring.added(task.kind, options.prefix)
+    added = partition_scoring.added(task.kind, options.prefix, bool(receipts))
     with progress("checking", len(files), "partitions") as advance:
         planned = job_record.plan(files, task, options.longest, added, advance)
     job_record.require_few_bad(source, planned, limit)
     digest = provenance.contents(folder)
     name, number, at = version.name, version.version, str(source.resolve())
     facts = (at, name, number, digest, options.prefix, options.longest)
-    job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now())
+    signed = (receipts, key, options.commit) if receipts else ()
+    job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now(), *signed)
     job.write(target, target / job_record.PARTIAL)
     return job
 
@@ -147,8 +158,9 @@ def _require_same(job: Job, target: Path, source: Path, model: str, options: Opt
         "prefix": options.prefix,
         "longest": options.longest,
     }
-    if options.since:
-        current["since"] = str(Path(options.since).resolve())
+    for name in ("since", "receipts"):
+        if path := getattr(options, name):
+            current[name] = str(Path(path).resolve())
     for name, value in current.items():
         began = getattr(job, name)
         if began != value:
@@ -213,7 +225,7 @@ def _scored(
     entries = dict[str, Entry]()
     total = sum(one.rows for one in job.partitions)
     before = total - sum(one.rows for one in todo)
-    work = Work(job, folder, target, list(todo), {partition.name: partition for partition in files})
+    work = Work(job, folder, target, list(todo), {partition.name: partition for partition in files}, job.signer())
     with progress("scoring", total, "rows", before) as advance:
 
         def advanced(rows: int, note: str) -> None:

@@ -14,6 +14,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pipelines.core import json_file, provenance, tables
 from pipelines.core.errors import MAX_PRINTED, InputError, one_line, sentence
 from pipelines.core.task import Task
+from pipelines.inference.receipt_keys import ReceiptKeys
+from pipelines.inference.receipts import Signer
 from pipelines.scoring import columns, durable, partitions, pieces
 from pipelines.scoring.columns import Forms
 from pipelines.scoring.partitions import Partition
@@ -56,11 +58,21 @@ class Job:
     since: str = ""  # an absolute path: the folder of an earlier job, whose answers are taken over
     workers: int = 1  # processes at its begin, for a run that resumes it
     begun: str = ""  # UTC, ISO 8601; it decides nothing
+    receipts: str = ""  # an absolute path: the file of keys, if its answers have receipts
+    receipt_key: str = ""  # the id of the key that signs them
+    commit: str = ""  # of the code that they name
 
     @property
     def params(self) -> dict[str, Any]:
-        """The params that the answers depend on."""
-        return {"prefix": self.prefix, "longest": self.longest}
+        """The params that the files of the answers depend on."""
+        signed = {"receipt_key": self.receipt_key, "commit": self.commit} if self.receipts else {}
+        return {"prefix": self.prefix, "longest": self.longest, **signed}
+
+    def signer(self) -> Signer | None:
+        """The signer of its receipts; None if it has none. Raises InputError if its key is not there."""
+        if not self.receipts:
+            return None
+        return Signer(ReceiptKeys.read(Path(self.receipts)).require(self.receipt_key), self.commit)
 
     def write(self, target: Path, aside: Path) -> None:
         durable.write_json(target / FILE, aside, asdict(self))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core import json_file
+from pipelines.core.canonical_json import canonical
 from pipelines.core.errors import InputError
 from pipelines.scoring import durable
 
@@ -40,7 +41,7 @@ FIELDS: dict[str, type] = {
 
 def key(source_digest: str, model_digest: str, params: dict[str, Any]) -> str:
     """The digest of a piece of work: of its input, its model and its params."""
-    return hashlib.sha256(durable.canonical([source_digest, model_digest, params])).hexdigest()
+    return hashlib.sha256(canonical([source_digest, model_digest, params])).hexdigest()
 
 
 def facts(entry: Entry) -> Entry:
@@ -51,7 +52,7 @@ def facts(entry: Entry) -> Entry:
 def root(entries: Iterable[Entry]) -> str:
     """The Merkle root of entries, sorted by their outputs (RFC 6962, section 2.1: 0 before a leaf, 1 before a node)."""
     ordered = sorted(entries, key=lambda entry: entry["output"])
-    level = [hashlib.sha256(b"\0" + durable.canonical(facts(entry))).digest() for entry in ordered]
+    level = [hashlib.sha256(b"\0" + canonical(facts(entry))).digest() for entry in ordered]
     if not level:
         return hashlib.sha256(b"").hexdigest()
     while len(level) > 1:

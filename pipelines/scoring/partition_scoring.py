@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 
 from pipelines.core import paths, provenance, schema
 from pipelines.core.errors import InputError
+from pipelines.inference import receipts, row_digests
 from pipelines.inference.predictor import Predictor
-from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine, row_digests
+from pipelines.inference.receipts import Signer, Stamp
+from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine
 from pipelines.scoring.earlier_answers import EarlierAnswers
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
@@ -30,21 +32,28 @@ class ChangedError(InputError):
     """A partition was changed while it was scored."""
 
 
-def added(kind: str, prefix: str) -> list[str]:
-    """The names of the columns that a job adds."""
-    return [f"{prefix}{name}" for name in (*batch_scoring.answer_columns(kind), *STAMP)]
+def added(kind: str, prefix: str, signed: bool = False) -> list[str]:
+    """The names of the columns that a job adds; `signed`: its answers have receipts."""
+    more = (receipts.COLUMN,) if signed else ()
+    return [f"{prefix}{name}" for name in (*batch_scoring.answer_columns(kind), *STAMP, *more)]
 
 
 class PieceScorer:
     """Adds predictions, the model, the row's number and its status to pieces of a partition.
 
-    `earlier` has answers that are taken over; `taken` counts them.
+    `earlier` has answers that are taken over; `taken` counts them. `signer` adds a receipt to each row.
     """
 
     def __init__(
-        self, predictor: Predictor, job: Job, status: str = SCORED, earlier: EarlierAnswers | None = None
+        self,
+        predictor: Predictor,
+        job: Job,
+        status: str = SCORED,
+        earlier: EarlierAnswers | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self.predictor, self.job, self.status, self.earlier, self.taken = predictor, job, status, earlier, 0
+        self.signer, self.stamp = signer, Stamp(predictor.task.kind, job.model, job.version, job.model_digest)
         types = schema.PREDICTIONS[predictor.task.kind]
         self.answer_schema = pa.schema(
             [(n, types.field(n).type) for n in batch_scoring.answer_columns(predictor.task.kind)]
@@ -63,8 +72,11 @@ class PieceScorer:
         for kind, value in stamps:
             several = isinstance(value, np.ndarray)
             arrays.append(pa.array(value if several else [value] * len(piece.numbers), kind))
-        rows = piece.rows
-        for name, column in zip(added(self.predictor.task.kind, self.job.prefix), arrays, strict=True):
+        if self.signer:
+            signed = self.signer.receipts(self.stamp, piece.inputs, answers.to_pylist())
+            arrays.append(pa.array(signed, receipts.TYPE, size=len(piece.numbers)))
+        rows, names = piece.rows, added(self.predictor.task.kind, self.job.prefix, bool(self.signer))
+        for name, column in zip(names, arrays, strict=True):
             rows = rows.append_column(name, column)
         return rows
 

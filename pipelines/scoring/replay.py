@@ -5,7 +5,7 @@ A mended row is a line of JSON with the `source` and `row` of a quarantine file,
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.core import paths, provenance, tables
+from pipelines.core.canonical_json import canonical
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
@@ -44,10 +45,11 @@ class Replay:
         return f"{self.scored:,} mended rows scored into {self.target}; {left}{bad}"
 
 
-def run(mended: Path, target: Path, model: str) -> Replay:
+def run(mended: Path, target: Path, model: str, commit: str = "") -> Replay:
     """Score the mended rows of a file of JSON lines into new files of the job in `target`.
 
-    Rows that were replayed before are left out, so a replay may be repeated. Raises InputError, and scores nothing, if
+    Rows that were replayed before are left out, so a replay may be repeated. If the job's answers have receipts, those
+    of these rows name `commit`, that of the code that runs. Raises InputError, and scores nothing, if
     the job is not finished, or a line is no row of its quarantine.
     """
     with paths.sole_writer(target, job_record.LOCK):
@@ -59,12 +61,14 @@ def run(mended: Path, target: Path, model: str) -> Replay:
         folder = registry.folder(version)
         if provenance.contents(folder) != job.model_digest:
             raise InputError(f"{version}: its files are others than when the job began")
-        predictor = Predictor.load(folder) if by_source else None
+        signer = job.signer()
+        signer = replace(signer, commit=commit) if signer else None
+        scorer = PieceScorer(Predictor.load(folder), job, STATUS, signer=signer) if by_source else None
         scored, bad = 0, list[str]()
         for source, rows in sorted(by_source.items()):
-            assert predictor
+            assert scorer
             planned = next(one for one in job.partitions if one.name == source)
-            entry = _scored(job, planned, rows, predictor, target, entries, bad)
+            entry = _scored(scorer, planned, rows, target, entries, bad)
             if entry:
                 name = _name(entries)
                 manifest.write(target, name, entry, aside)
@@ -128,21 +132,21 @@ def _replayed(target: Path, job: Job, entries: list[Entry]) -> Iterator[int]:
 
 
 def _scored(
-    job: Job,
+    scorer: PieceScorer,
     planned: Planned,
     rows: dict[int, Any],
-    predictor: Predictor,
     target: Path,
     entries: dict[str, Entry],
     bad: list[str],
 ) -> Entry | None:
     """Score the mended rows of one partition into a file beside its answers; `bad` gets sentences about others."""
     began, cpu_began = time.monotonic(), time.process_time()
+    job, task = scorer.job, scorer.predictor.task
     first = next(e for e in entries.values() if e["source"] == planned.name and e["kind"] == manifest.PARTITION)
     stored = tables.open_parquet(paths.below(target, first["output"])).schema_arrow
-    added = partition_scoring.added(predictor.task.kind, job.prefix)
+    added = partition_scoring.added(task.kind, job.prefix, bool(job.receipts))
     fields = pa.schema([field for field in stored if field.name not in added], stored.metadata)
-    piece = _piece(rows, fields, planned, predictor.task, job.longest)
+    piece = _piece(rows, fields, planned, task, job.longest)
     bad += [f"row {one.row} of {planned.name}: {one.sentence}" for one in piece.bad]
     if not len(piece.numbers):
         return None
@@ -152,7 +156,6 @@ def _scored(
         raise InputError(f"{target}: an answer of the job has the name {output} already")
     file, bad_file = (target / job_record.PARTIAL / name for name in ("replay.parquet", "replay.jsonl"))
     with durable.written(target / output):
-        scorer = PieceScorer(predictor, job, STATUS)
         partition_scoring.write(scorer, fields, iter([piece]), file, bad_file, planned.name, lambda done: None)
         entry = partition_scoring.stamped(job, manifest.REPLAY, planned.name, planned.digest, file, output)
         durable.publish(file, paths.below(target, output))
@@ -168,7 +171,7 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
     """The mended rows as a piece with the columns of the partition's answers."""
     good, bad = list[Record](), list[Bad]()
     for number, values in sorted(rows.items()):
-        record = Record(number, values, durable.canonical(values)[:1000], 0)
+        record = Record(number, values, canonical(values)[:1000], 0)
         fault = pieces.input_fault(record, task)
         if fault:
             bad.append(fault)

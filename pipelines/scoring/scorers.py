@@ -23,6 +23,7 @@ from pipelines.core import threads
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
+from pipelines.inference.receipts import Signer
 from pipelines.scoring import earlier_answers, job_record, partition_scoring, partitions
 from pipelines.scoring.earlier_answers import EarlierAnswers
 from pipelines.scoring.job_record import Job, Planned
@@ -51,6 +52,7 @@ class Work:
     target: Path
     todo: list[Planned]
     by_name: dict[str, Partition]
+    signer: Signer | None = None
 
     @property
     def aside(self) -> Path:
@@ -72,7 +74,7 @@ def scored(work: Work, workers: int, advance: Rows) -> Results:
 
 def _here(work: Work, advance: Rows) -> Results:
     predictor = Predictor.load(work.folder)
-    scorer = PieceScorer(predictor, work.job, earlier=_earlier(work))
+    scorer = PieceScorer(predictor, work.job, earlier=_earlier(work), signer=work.signer)
     before = 0
     for number, one in enumerate(work.todo, start=1):
         note, start = f"partition {number:,} of {len(work.todo):,}", before
@@ -148,7 +150,7 @@ def _pool(work: Work, workers: int, has_earlier: bool, rows: Any) -> ProcessPool
     """Processes that have loaded the model; they share this one's threads."""
     worker_threads = max(1, (threads.used() or len(os.sched_getaffinity(0))) // workers)
     place = work.aside / ANSWERS if has_earlier else None
-    arguments = (replace(work.job, partitions=[]), work.folder, work.target, worker_threads, place, rows)
+    arguments = (replace(work, job=replace(work.job, partitions=[]), todo=[], by_name={}), worker_threads, place, rows)
     return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, arguments)
 
 
@@ -160,14 +162,15 @@ class _Worker:
     rows: Any
 
 
-def _begin(job: Job, folder: Path, target: Path, count: int, earlier: Path | None, rows: Any) -> None:
+def _begin(work: Work, count: int, earlier: Path | None, rows: Any) -> None:
     """Begin a process: it ends with the one that started it, which alone hears Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     threads.use(count)
     answers = EarlierAnswers(earlier) if earlier else None
-    _Worker.scorer = PieceScorer(Predictor.load(folder, threads=count), job, earlier=answers)
-    _Worker.target, _Worker.rows = target, rows
+    predictor = Predictor.load(work.folder, threads=count)
+    _Worker.scorer = PieceScorer(predictor, work.job, earlier=answers, signer=work.signer)
+    _Worker.target, _Worker.rows = work.target, rows
 
 
 def _end_with_parent() -> None:

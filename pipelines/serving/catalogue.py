@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pipelines.core import provenance
 from pipelines.core.errors import InputError, choices, one_line
 from pipelines.core.progress import say
+from pipelines.inference.receipts import Signer
 from pipelines.serving import certification, served_model, side_versions
 from pipelines.serving.certification import Conditions, RefusedError
 from pipelines.serving.disagreements import Disagreements
@@ -46,6 +47,7 @@ class Catalogue:
         self._refusals = RefusedVersions()
         self.swaps: Counter[tuple[str, str]] = Counter()  # (name, `answers`, `refused` or `went_back`)
         self.ended: dict[str, Refused] = {}  # name -> the last canary that ended by itself
+        self.signer: Signer | None = None  # of a receipt for each answer of the plain protocol
         self.disagreements: Disagreements | None = None  # takes what shadows answer otherwise; else it is only counted
         self._lock = threading.RLock()  # held while models are opened, and while the catalogue changes
         self._swap = threading.Lock()  # held while `_models` is replaced, which the event loop may wait for

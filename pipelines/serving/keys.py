@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipelines.core import secret_file
 from pipelines.core.errors import InputError, choices
 from pipelines.serving.problems import Problem
 from pipelines.serving.refusals import Refusals
@@ -38,13 +39,7 @@ class Keys:
 
         Raises InputError with every line that is wrong, but without its key.
         """
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: the keys cannot be read ({error})") from None
-        if path.stat().st_mode & 0o077:
-            raise InputError(f"{path}: other users may read the keys; run `chmod 600 {path}`")
-        return cls.parse(lines, str(path))
+        return cls.parse(secret_file.lines(path), str(path))
 
     @classmethod
     def parse(cls, lines: list[str], place: str) -> "Keys":

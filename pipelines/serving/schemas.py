@@ -44,6 +44,20 @@ class Guess(BaseModel):
     score: float  # its probability
 
 
+class Receipt(BaseModel):
+    """The proof, for who has the key, that a version answered a row with this answer; see `bertline verify`."""
+
+    key: str
+    kind: str
+    model: str
+    version: int
+    model_digest: str
+    commit: str
+    input: str  # sha256 of the row's inputs
+    answer: str  # sha256 of the answer
+    hmac: str  # HMAC-SHA256 of all the others
+
+
 class Prediction(BaseModel):
     """The prediction for one row; it has only the fields of the model's kind of rows."""
 
@@ -59,6 +73,7 @@ class Prediction(BaseModel):
     vector: list[float] | None = None  # kind embedding
     tokens: int | None = None  # the number of tokens that were read
     guesses: list[list[Guess]] | None = None  # kind fill_mask: a list for each [MASK]
+    receipt: Receipt | None = None  # of a service that was started with --receipts
 
 
 class Answer(BaseModel):

@@ -17,6 +17,7 @@ from pipelines.core.task import Task
 from pipelines.inference import embedding, fill_mask
 from pipelines.inference import predictor as predictors
 from pipelines.inference.predictor import Predictor
+from pipelines.inference.receipts import Receipt, Signer, Stamp
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
 from pipelines.serving.row_batcher import RowBatcher
@@ -111,6 +112,13 @@ class ServedModel:
         if self.task.kind == fill_mask.KIND:
             _check_masks(columns["text"])
         return rows
+
+    def signed(self, signer: Signer, columns: dict[str, list[Any]], predictions: list[dict[str, Any]]) -> list[Receipt]:
+        """The receipts of predictions that this version has made for rows; a job gives the same."""
+        stamp = Stamp(self.task.kind, self.version.name, self.version.version, self.digest)
+        fields = schema.ROWS[self.task.kind]
+        inputs = pa.table({name: pa.array(columns[name], fields.field(name).type) for name in self.inputs})
+        return list(signer.receipts(stamp, inputs, predictions))
 
     async def predict(self, columns: dict[str, list[Any]], key: str = "") -> list[dict[str, Any]]:
         """The predictions for rows, in their order.

@@ -37,7 +37,7 @@ def lines(checkout: Path) -> Iterator[list[str]]:
 
 @pytest.mark.timeout(900)
 def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
-    assert len(lines) == 8
+    assert len(lines) == 11
 
     def stop(entry: manifest.Entry) -> None:
         raise StoppedError
@@ -74,5 +74,14 @@ def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
         "scored: finished",
         "scored-tonight: finished",
     ]
+    assert re.fullmatch(r"receipts\.key: key-1-\w{8} signs receipts from now on\n", run(lines[8]))
+    assert run(lines[9]).endswith("version 1 into signed, 1 bad rows in signed/_quarantine\n")
+    verified = run(lines[10]).splitlines()
+    assert re.fullmatch(r"19 receipts checked: 19 by tiny version 1; signed with key-1-\w{8}", verified[1])
+    assert verified[2].startswith("19 answers predicted again, all equal within 0.0001")
+    values = pq.read_table("signed/day=1/more.parquet", partitioning=None).to_pylist()
+    pq.write_table(pa.Table.from_pylist([values[0] | {"text": "!"}, *values[1:]]), "touched.parquet")
+    touched = commands.bertline("verify touched.parquet --keys receipts.key --json").require(1)
+    assert json.loads(touched.out)["findings"] == ["touched.parquet: row 0: its text was touched (text)"]
     refused = commands.bertline("score tiny incoming/day=1/more.parquet one.parquet --max-bad 1").require(2)
     assert "are for folders, CSV and JSONL, not one Parquet file" in refused.err

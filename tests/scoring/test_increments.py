@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.core.errors import InputError
-from pipelines.scoring import audit, earlier_answers, job, manifest, row_digests
+from pipelines.inference import row_digests
+from pipelines.scoring import audit, earlier_answers, job, manifest
 from pipelines.tracking import registry
 from tests.support import tiny
 

@@ -110,9 +110,14 @@ async def _described(catalogue: Catalogue, name: str) -> schemas.Model:
 async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response:
     model = catalogue[name] if name else catalogue.first()
     sent = parsed(await request.body())
-    model, predictions = await answering.predictions(request, model, columns(sent.rows, model.inputs))
+    by_column = columns(sent.rows, model.inputs)
+    model, predictions = await answering.predictions(request, model, by_column)
+    signer = catalogue.signer if model.version.version else None  # a folder is no version
+    receipts = model.signed(signer, by_column, predictions) if signer else None
     with_scores = sent.scores
-    for row in predictions:
+    for number, row in enumerate(predictions):
+        if receipts:
+            row["receipt"] = receipts[number]
         scores = row.pop("scores", None)
         if scores and with_scores:
             row["scores"] = dict(zip(model.task.labels, scores, strict=True))

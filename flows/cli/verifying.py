@@ -1,0 +1,47 @@
+"""The commands that verify answers, and the one that makes the keys of their receipts."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.arguments import AsJson, group, print_answer
+from flows.cli.panels import SERVE, listed
+from pipelines.core.errors import printable
+
+cli = group()
+
+
+@cli.command(
+    **listed(
+        SERVE,
+        "bertline verify scored/",
+        "bertline verify scored/ --keys receipts.key --replay",
+        "bertline verify answers.parquet --keys receipts.key",
+    )
+)
+def verify(
+    target: Annotated[Path, typer.Argument(help="the folder of a scoring job; with --keys or --replay any Parquet")],
+    keys: Annotated[Path | None, typer.Option(help="a file of keys: check the receipt of every row")] = None,
+    replay: Annotated[bool, typer.Option("--replay", help="predict again by the versions that rows name")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prove from files of answers that no row is lost, doubled or changed; name every row that was touched."""
+    from pipelines.scoring import verification
+
+    result = verification.verify(target, keys, replay)
+    print_answer(result.answer(), as_json, lambda _: printable(result.plain(), keep="\n"))
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+@cli.command("receipt-key", **listed(SERVE, "bertline receipt-key receipts.key"))
+def receipt_key(
+    file: Annotated[Path, typer.Argument(help="the file of keys, made for you alone where there is none")],
+    name: Annotated[str, typer.Argument(help="of the key; by default key-1, key-2 and so on")] = "",
+) -> None:
+    """Add a key to a file; it signs receipts from now on, and the older ones verify theirs."""
+    from pipelines.inference import receipt_keys
+
+    key = receipt_keys.make(file, name)
+    print(printable(f"{file}: {key.id} signs receipts from now on"))

@@ -1,0 +1,36 @@
+"""Files of secrets, which their owner alone may read."""
+
+import os
+from pathlib import Path
+
+from pipelines.core.errors import InputError
+
+OWNER_ONLY = 0o600
+OTHERS = 0o077  # the permissions that others must not have
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a file of keys. Raises InputError if it cannot be read, or if other users may read it too."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: the keys cannot be read ({error})") from None
+    if path.stat().st_mode & OTHERS:
+        raise InputError(f"{path}: other users may read the keys; run `chmod 600 {path}`")
+    return text.splitlines()
+
+
+def append(path: Path, line: str) -> None:
+    """Add a line to a file of keys, which is made for its owner alone; the line is on the disk when this returns."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+        try:
+            size = os.fstat(held).st_size
+            begins = size == 0 or os.pread(held, 1, size - 1) == b"\n"  # somebody may have edited the file
+            os.write(held, f"{'' if begins else chr(10)}{line}\n".encode())
+            os.fsync(held)
+        finally:
+            os.close(held)
+    except OSError as error:
+        raise InputError(f"{path}: the key cannot be written ({error.strerror})") from None

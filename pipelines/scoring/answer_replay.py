@@ -1,0 +1,131 @@
+"""Answers predicted again by the version that they name, and each row whose answer differs by a bit."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.core import provenance
+from pipelines.core.canonical_json import canonical
+from pipelines.core.errors import InputError, one_line, shown
+from pipelines.core.progress import progress
+from pipelines.inference import runtimes
+from pipelines.inference.predictor import Predictor
+from pipelines.measurement import smoke_answers
+from pipelines.scoring import answer_rows, pieces, row_checks
+from pipelines.scoring.answer_rows import AnswerRows
+from pipelines.scoring.receipt_check import MODEL
+from pipelines.tracking import registry
+
+TORCH_DIFFERENCE = 1e-4  # of a number by torch, which depends on the rows beside; an export has the same bits
+ANY_LENGTH = 1 << 62  # a job has left out longer rows already
+Stamp = tuple[Any, ...]  # the values of MODEL
+
+
+@dataclass
+class Replayed:
+    """The number of rows that were predicted again; a sentence for each that differs, or could not be."""
+
+    rows: int = 0
+    findings: list[str] = field(default_factory=list)
+    by_torch: bool = False  # some, so that numbers within TORCH_DIFFERENCE count as equal
+
+    def sentence(self) -> str:
+        """The replay in words."""
+        equal = f"equal within {TORCH_DIFFERENCE}, as torch computes some" if self.by_torch else "equal to the bit"
+        return f"{self.rows:,} answers predicted again" + ("" if self.findings else f", all {equal}")
+
+
+def replay(place: Path) -> Replayed:
+    """Predict every row in `place`, a Parquet file or a folder of them, by the version in its columns.
+
+    Raises InputError if there is no such file. Everything else that is wrong is a finding.
+    """
+    replayed, files, models = Replayed(), answer_rows.files(place), _Models()
+    with progress("predicting again", len(files), "files") as advance:
+        for number, file in enumerate(files, start=1):
+            for rows in answer_rows.read(file, replayed.findings):
+                stamps = list(zip(*map(rows.values, MODEL), strict=True))
+                for stamp in dict.fromkeys(stamps):
+                    places = np.array([i for i, other in enumerate(stamps) if other == stamp])
+                    _replay(rows, places, stamp, models, replayed)
+            advance(number)
+    return replayed
+
+
+def _replay(rows: AnswerRows, places: np.ndarray, stamp: Stamp, models: "_Models", replayed: Replayed) -> None:
+    """Predict the rows at `places`, which have the same stamp, and compare."""
+    try:
+        predictor = models.opened(stamp)
+        task = predictor.task
+        part = rows.rows.take(places)
+        row_checks.require_columns(part.schema, task)
+        whole, numbers, bad = row_checks.without_broken_text(part, places, task)
+        piece = pieces.checked(whole, numbers, bad, task, ANY_LENGTH)
+        again = predictor.predict(piece.inputs).to_pylist() if len(piece.numbers) else []
+    except (InputError, pa.ArrowException) as error:
+        where = rows.place(int(places[0]))
+        replayed.findings.append(f"{where} and {len(places) - 1:,} more of this version: {one_line(error)}")
+        return
+    by_torch = isinstance(predictor.runtime, runtimes.Torch)
+    replayed.by_torch |= by_torch
+    replayed.rows += len(piece.numbers)
+    replayed.findings += [f"{rows.place(one.row)}: its text cannot be predicted: {one.sentence}" for one in piece.bad]
+    answers = rows.answers(task.kind)
+    for number, now in zip(piece.numbers, again, strict=True):
+        if other := difference(answers[number], now, TORCH_DIFFERENCE if by_torch else 0.0):
+            replayed.findings.append(
+                f"{rows.place(int(number))}: {stamp[0]} version {stamp[1]} answers otherwise: {other}"
+            )
+
+
+def difference(before: dict[str, Any], now: dict[str, Any], allowed: float) -> str:
+    """The fields of an answer that differ, each with its old and its new value; "" if none does."""
+    others = [name for name in before if not _same(before[name], now[name], allowed)]
+    return ", ".join(f"{name} {shown(before[name])} -> {shown(now[name])}" for name in others)
+
+
+def _same(before: Any, now: Any, allowed: float) -> bool:
+    if allowed:
+        return smoke_answers.same(before, now, allowed)
+    try:
+        return canonical(before) == canonical(now)
+    except (TypeError, ValueError):
+        return False
+
+
+class _Models:
+    """The versions that rows name, each opened once."""
+
+    def __init__(self) -> None:
+        self._opened: dict[Stamp, Predictor | InputError] = {}
+
+    def opened(self, stamp: Stamp) -> Predictor:
+        """The predictor of a version. Raises InputError if it is not there, or its files are others."""
+        if stamp not in self._opened:
+            try:
+                self._opened[stamp] = _opened(*stamp)
+            except InputError as error:
+                self._opened[stamp] = error
+        opened = self._opened[stamp]
+        if isinstance(opened, InputError):
+            raise opened
+        return opened
+
+
+def _opened(name: Any, number: Any, digest: Any) -> Predictor:
+    if not (isinstance(name, str) and type(number) is int):
+        raise InputError(f"{shown(name)} version {shown(number)}: no version of a model")
+    version = registry.version(name, number)
+    for runtime in ("", *runtimes.RUNTIMES):  # the tag that says which runtime serves it may have changed since
+        try:
+            folder = registry.folder(version, runtime)
+        except InputError:
+            if not runtime:
+                raise
+            continue
+        if provenance.contents(folder) == digest:
+            return Predictor.load(folder)
+    raise InputError(f"{version}: its files are others than those with the digest {shown(digest)}")

@@ -1,0 +1,135 @@
+"""The check of receipts: each row whose text, answer or model was touched since its receipt was signed."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipelines.core import schema
+from pipelines.core.errors import shown
+from pipelines.core.progress import progress
+from pipelines.inference import receipts
+from pipelines.inference.receipt_keys import ReceiptKeys
+from pipelines.inference.receipts import Receipt
+from pipelines.scoring import answer_rows
+from pipelines.scoring.answer_rows import AnswerRows
+
+MODEL = ("model_name", "model_version", "model_digest")  # columns
+OF_MODEL = ("model", "version", "model_digest")  # the fields of a receipt that these columns must agree with
+
+
+@dataclass
+class Checked:
+    """The rows with receipts that were checked, by the model and by the key of the receipt; a sentence a finding."""
+
+    rows: int = 0
+    models: Counter[str] = field(default_factory=Counter)
+    keys: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+    def answer(self) -> dict[str, Any]:
+        """The counts for a program."""
+        return {"rows": self.rows, "models": dict(self.models), "keys": dict(self.keys)}
+
+    def sentence(self) -> str:
+        """The counts in words."""
+        models = ", ".join(f"{count:,} by {model}" for model, count in sorted(self.models.items()))
+        keys = ", ".join(sorted(self.keys))
+        return f"{self.rows:,} receipts checked{f': {models}; signed with {keys}' if models else ''}"
+
+
+def check(place: Path, keys: ReceiptKeys, prefix: str | None = None) -> Checked:
+    """Check the receipts of every row in `place`, a Parquet file or a folder of them.
+
+    Args:
+        prefix: of the answers that must have receipts; by default those that have them, of which there must be some.
+
+    Raises InputError if there is no such file. Everything else that is wrong is a finding.
+    """
+    checked, files = Checked(), answer_rows.files(place)
+    with progress("checking receipts", len(files), "files") as advance:
+        for number, file in enumerate(files, start=1):
+            sets = signed = 0
+            for rows in answer_rows.read(file, checked.findings):
+                has = f"{rows.prefix}{receipts.COLUMN}" in rows.rows.column_names
+                sets, signed = sets + 1, signed + has
+                if rows.prefix == prefix or (prefix is None and has):
+                    _check(rows, keys, checked)
+            if sets and not signed:
+                checked.findings.append(f"{file}: no column {receipts.COLUMN}; its answers have no receipts")
+            advance(number)
+    return checked
+
+
+def _check(rows: AnswerRows, keys: ReceiptKeys, checked: Checked) -> None:
+    """Check rows of one set of answers."""
+    digests = _Digests(rows)
+    stamps = list(zip(*map(rows.values, MODEL), strict=True))
+    for number, receipt in enumerate(rows.values(receipts.COLUMN)):
+        faults = list(_faults(number, receipt, stamps[number], digests, keys))
+        checked.rows += 1
+        checked.findings += [f"{rows.place(number)}: {fault}" for fault in faults]
+        if not faults:
+            checked.models[f"{receipt['model']} version {receipt['version']}"] += 1
+            checked.keys[receipt["key"]] += 1
+
+
+def _faults(number: int, receipt: Any, stamp: tuple[Any, ...], digests: "_Digests", keys: ReceiptKeys) -> Iterator[str]:
+    """The faults of one row; those of its text, answer and model only if its receipt is the one that was signed."""
+    if problem := _unsigned(receipt, keys):
+        yield problem
+        return
+    kind = receipt["kind"]
+    if digests.inputs(kind)[number] != receipt["input"]:
+        yield f"its text was touched ({', '.join(schema.INPUTS[kind])})"
+    if digests.answers(kind)[number] != receipt["answer"]:
+        yield "its answer was touched"
+    if stamp != tuple(receipt[name] for name in OF_MODEL):
+        signed = f"{receipt['model']} version {receipt['version']}, files {receipt['model_digest'][:12]}"
+        held = f"{shown(stamp[0])} version {shown(stamp[1])}, files {shown(stamp[2])[:13]}"
+        yield f"its model was touched: the receipt is of {signed}; the row has {held}"
+
+
+def _unsigned(receipt: Any, keys: ReceiptKeys) -> str:
+    """The reason why a receipt proves nothing; "" if one of the keys has signed it."""
+    if not isinstance(receipt, dict) or set(receipt) != set(receipts.FIELDS) or None in receipt.values():
+        return "its receipt is missing or damaged"
+    key = keys.find(receipt["key"]) if isinstance(receipt["key"], str) else None
+    if not key:
+        return f"its receipt is of the key {shown(receipt['key'])}, which {keys.place} does not have"
+    try:
+        signed = receipts.is_signed(receipt, key)
+    except (TypeError, ValueError):  # a text that is no UTF-8
+        signed = False
+    return "" if signed else f"its receipt was touched: its HMAC is not that of the key {key.id}"
+
+
+class _Digests:
+    """The digests of rows as they are now; "" where a row has no text or no answer to digest."""
+
+    def __init__(self, rows: AnswerRows) -> None:
+        self._rows = rows
+        self._inputs: dict[str, list[str]] = {}
+        self._answers: dict[str, list[str]] = {}
+
+    def inputs(self, kind: str) -> list[str]:
+        """The digests of the rows' inputs, for a task of this kind."""
+        if kind not in self._inputs:
+            self._inputs[kind] = [
+                receipts.input_digest(row) if row is not None else "" for row in self._rows.inputs(kind)
+            ]
+        return self._inputs[kind]
+
+    def answers(self, kind: str) -> list[str]:
+        """The digests of the rows' answers, for a task of this kind."""
+        if kind not in self._answers:
+            self._answers[kind] = [_digest(answer) for answer in self._rows.answers(kind)]
+        return self._answers[kind]
+
+
+def _digest(answer: Receipt) -> str:
+    try:
+        return receipts.answer_digest(answer)
+    except (TypeError, ValueError):
+        return ""

@@ -1,0 +1,62 @@
+"""The verification of answers: the audit of their job, their receipts, and their replay."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.inference.receipt_keys import ReceiptKeys
+from pipelines.scoring import answer_replay, audit, job_record, receipt_check
+from pipelines.scoring.answer_replay import Replayed
+from pipelines.scoring.audit import Audit
+from pipelines.scoring.receipt_check import Checked
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The results; None for what was not asked for, or is not possible without a job."""
+
+    audit: Audit | None
+    receipts: Checked | None
+    replay: Replayed | None
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence for each finding."""
+        return [line for part in (self.audit, self.receipts, self.replay) if part for line in part.findings]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def answer(self) -> dict[str, Any]:
+        """The verification for a program."""
+        answer = self.audit.answer() if self.audit else {}
+        answer |= {"ok": self.ok, "findings": self.findings}
+        if self.receipts:
+            answer["receipts"] = self.receipts.answer()
+        if self.replay:
+            answer["replayed"] = self.replay.rows
+        return answer
+
+    def plain(self) -> str:
+        """The verification for a person."""
+        lines = [audit.plain(self.audit.answer())] if self.audit else []
+        for part in (self.receipts, self.replay):
+            if part:
+                lines += [*part.findings, part.sentence()]
+        return "\n".join(lines)
+
+
+def verify(target: Path, keys: Path | None = None, replay: bool = False) -> Verification:
+    """Audit the job in `target`, if it is the folder of one; check receipts by `keys`; predict again if `replay`.
+
+    Raises InputError if `target` is no folder of a job, and neither keys nor a replay make it a file of answers.
+    """
+    known = ReceiptKeys.read(keys) if keys else None
+    job = job_record.read(target)
+    audited = audit.audit(target) if job or not (keys or replay) else None
+    return Verification(
+        audited,
+        receipt_check.check(target, known, job.prefix if job else None) if known else None,
+        answer_replay.replay(target) if replay else None,
+    )
