@@ -1,19 +1,25 @@
-"""The walks of docs/first-hour.md, in their order, in one project: exactly the commands; the model trains less."""
+"""The walks of docs/first-hour.md, in their order, in one project: exactly the commands; the model trains less.
+
+What is `bertline` alone runs in this process, since its imports take longer than most commands.
+"""
 
 import csv
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import pytest
 import yaml
 
 from flows.local.http_service import free_port, wait_for
 from tests.conftest import PREFECT
-from tests.support import tickets
+from tests.support import commands, tickets
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -31,53 +37,52 @@ def walk(heading: str) -> list[str]:
     return lines
 
 
-class Shell:
-    """A shell whose folder stays from one command to the next."""
-
-    def __init__(self, home: Path) -> None:
-        self.place = home
-        self.environment = os.environ | IDENTITY | {"HOME": str(home), "PREFECT_HOME": str(PREFECT)}
-        self.environment["PATH"] = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
-        for name in ("MLFLOW_TRACKING_URI", "PREFECT_API_URL", "PYTHONPATH"):
-            self.environment.pop(name, None)
-
-    def run(self, line: str) -> str:
-        if line.startswith("cd "):
-            self.place /= line.removeprefix("cd ")
-            return ""
-        ended = subprocess.run(
-            ["bash", "-c", line], cwd=self.place, env=self.environment, capture_output=True, text=True, check=False
-        )
-        assert ended.returncode in MAY_FAIL.get(line, (0,)), f"{line}\n{ended.stdout}{ended.stderr}"
-        return ended.stdout
-
-    def start(self, line: str) -> subprocess.Popen[str]:
-        quiet = subprocess.DEVNULL
-        return subprocess.Popen(line.split(), cwd=self.place, env=self.environment, stdout=quiet, text=True)
+def run(line: str) -> str:
+    """The output of a line in a shell whose folder stays from one line to the next."""
+    if line.startswith("cd "):
+        os.chdir(line.removeprefix("cd "))
+        return ""
+    if line.startswith("bertline "):
+        words = [os.path.expanduser(word) for word in shlex.split(line)[1:]]
+        command = commands.bertline(*words)
+        status, out, err = command.status, command.out, command.err
+    else:
+        shell = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+        status, out, err = shell.returncode, shell.stdout, shell.stderr
+    assert status in MAY_FAIL.get(line, (0,)), f"{line}\n{out}{err}"
+    return out
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def home(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A home with a file of tickets, and one of those of March."""
     for name, rows, seed in (("tickets", 300, 1), ("march", 30, 5)):
-        with (tmp_path / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+        with Path(f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("text", "label"), *tickets.texts("en", rows, seed)])
-    return Shell(tmp_path)
+    for name, value in IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOME", str(checkout))
+    monkeypatch.setenv("PREFECT_HOME", str(PREFECT))
+    monkeypatch.setenv("PATH", f"{ROOT / '.venv/bin'}:{os.environ['PATH']}")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    yield
+    mlflow.set_tracking_uri(None)
 
 
-def test_four_first_hours(shell: Shell) -> None:
+@pytest.mark.usefixtures("home")
+def test_four_first_hours() -> None:
     engineer = iter(walk("Data engineer"))
     output = {}
     for line in engineer:
-        output[line] = shell.run(line)
+        output[line] = run(line)
         if line.startswith("bertline new"):
-            train_less(shell.place / "params.yaml")
+            train_less(Path("params.yaml"))
     assert "tickets-baseline" in output["bertline table"]
     assert "rows are added; train" in output["bertline add ~/march.csv --to tickets"]
     assert "tickets.csv" in output["bertline why prepare@tickets"]
-    assert shell.run("git status --porcelain") == ""
+    assert run("git status --porcelain") == ""
 
-    owner = {line: shell.run(line) for line in walk("Model owner")}
+    owner = {line: run(line) for line in walk("Model owner")}
     assert owner["bertline retrain tickets"] == "tickets version 1 is the challenger\n"
     promoted = owner['bertline promote tickets --reason "the first version"']
     assert promoted.endswith("tickets version 1 is the champion\n")
@@ -85,20 +90,20 @@ def test_four_first_hours(shell: Shell) -> None:
 
     serve, ask, *others = walk("Application developer")
     port = free_port()
-    service = shell.start(f"{serve} --port {port}")
+    service = subprocess.Popen([*shlex.split(serve), "--port", str(port)], stdout=subprocess.DEVNULL)
     try:
         wait_for(f"http://127.0.0.1:{port}/health", 300)
-        (answer,) = json.loads(shell.run(ask.replace(":8000", f":{port}")))["predictions"]
+        (answer,) = json.loads(run(ask.replace(":8000", f":{port}")))["predictions"]
     finally:
         service.send_signal(signal.SIGINT)
         service.wait(60)
     assert answer["label"] in tickets.LABELS
     for line in others:
-        assert answer["label"] in shell.run(line)
+        assert answer["label"] in run(line)
 
-    operator = {line: shell.run(line) for line in walk("Operator")}
+    operator = {line: run(line) for line in walk("Operator")}
     assert "champion" in operator["bertline status"]
-    assert (shell.place / "scored").is_dir()
+    assert Path("scored").is_dir()
 
 
 def train_less(file: Path) -> None:
