@@ -20,6 +20,7 @@ from pipelines.serving.keys import Keys, RequireKey
 from pipelines.serving.refusals import Refusals
 from pipelines.serving.request_log import OFF, Logged
 from pipelines.serving.request_metrics import Counted, Metrics
+from pipelines.serving.spans import Spans
 
 PROTOCOLS = "pipelines.serving.protocols"
 
@@ -38,7 +39,11 @@ class _Service(FastAPI):
 
 
 def application(
-    catalogue: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = (), log_format: str = OFF
+    catalogue: Catalogue,
+    keys: Keys | None = None,
+    hosts: tuple[str, ...] = (),
+    log_format: str = OFF,
+    spans: Spans | None = None,
 ) -> FastAPI:
     """The application that answers with the models of `catalogue`.
 
@@ -46,6 +51,7 @@ def application(
         keys: the API keys that requests need; none by default.
         hosts: the only names in a Host header that are answered; by default all.
         log_format: of the lines of requests on standard error (`request_log.FORMATS`).
+        spans: OpenTelemetry's, of requests.
     """
     metrics = Metrics(catalogue)
     # FastAPI's own pages load scripts from another host
@@ -60,7 +66,7 @@ def application(
     direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
     early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
     allowed = RequireHost(RequireKey(early, keys or Keys(), refusals), hosts, refusals)
-    api.outer = Logged(Counted(allowed, metrics), log_format)
+    api.outer = Logged(Counted(allowed, metrics), log_format, spans=spans)
 
     @api.get("/docs", include_in_schema=False)
     async def docs() -> Any:
