@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 
 from pipelines.core.errors import InputError, UsageError, choices
-from pipelines.serving import request_log, rollouts
+from pipelines.serving import request_log, rollouts, spans
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certification import Conditions
@@ -28,6 +28,7 @@ from pipelines.serving.model_sources import Source
 
 VARIABLE = "BERTLINE_KEYS"  # lines as of a file of keys, or with a semicolon between them
 LOG_VARIABLE = "BERTLINE_LOG_FORMAT"
+OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BACKLOG = 2048  # connections that wait to be accepted
 DRAIN_SECONDS = 20  # for requests in flight when the service stops
@@ -46,6 +47,7 @@ class Settings:
     canaries: dict[str, tuple[Source, float]] = field(default_factory=dict)  # see rollouts.parsed
     shadows: dict[str, tuple[Source, float]] = field(default_factory=dict)
     disagreements: Disagreements | None = None  # takes what shadows answer otherwise
+    exporter: str = ""  # of OpenTelemetry's spans (`spans.exported`)
 
 
 def beside(
@@ -79,7 +81,8 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
             rollouts.put_canary(catalogue, name, source, share)
         for name, (source, share) in settings.shadows.items():
             rollouts.put_shadow(catalogue, name, source, share)
-        server = http_server(application(catalogue, settings.keys, settings.hosts, settings.log_format))
+        traced = spans.exported(settings.exporter)
+        server = http_server(application(catalogue, settings.keys, settings.hosts, settings.log_format, traced))
         # in a thread, as uvicorn in the main thread takes over the signals
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
         thread.start()
@@ -88,6 +91,8 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
         finally:
             server.should_exit = True
             thread.join()
+            if traced:
+                traced.close()
 
 
 def http_server(app: Any, **more: Any) -> uvicorn.Server:
@@ -111,20 +116,27 @@ def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None)
     from pipelines.serving import deployment  # Ray takes seconds to import
 
     settings = settings or Settings()
-    if settings.canaries or settings.shadows:
-        raise UsageError("replicas in Ray Serve have no canaries and shadows; leave out --ray")
+    if settings.disagreements:
+        raise UsageError("--disagreements: replicas in Ray Serve only count them; leave it out, or --ray")
     for source in sources.values():
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
+    beside = {"canary": _numbered(settings.canaries), "shadow": _numbered(settings.shadows)}
     require_free(settings.host, settings.port)
     with deployment.started(settings.host, settings.port or free_port(settings.host)) as address:
         models = {name: str(source) for name, source in sources.items()}
         runtime = next(iter(sources.values())).runtime
-        config = {"models": models, "runtime": runtime, **asdict(settings.conditions)}
-        deployment.run(config, settings.keys, settings.hosts, settings.log_format)
+        config = {"models": models, "runtime": runtime, **beside, **asdict(settings.conditions)}
+        deployment.run(config, settings.keys, settings.hosts, settings.log_format, settings.exporter)
+        deployment.warn_of_listeners(address)
         try:
             yield address
         finally:
             deployment.drain()
+
+
+def _numbered(beside: dict[str, tuple[Source, float]]) -> list[str]:
+    """Versions and shares for the config of replicas, by number: an alias may move before the next replica starts."""
+    return [f"{source.model}@{source.version().version}:{share}" for source, share in beside.values()]
 
 
 def log_format(chosen: str = "") -> str:
@@ -140,6 +152,16 @@ def log_format(chosen: str = "") -> str:
     if name not in request_log.FORMATS:
         place = "--log-format" if chosen else LOG_VARIABLE
         raise UsageError(f"{place}: {choices('format', name, request_log.FORMATS)}")
+    return name
+
+
+def exporter() -> str:
+    """The exporter of spans that OpenTelemetry's variables name; empty if they name none. Raises UsageError."""
+    default = "otlp" if any(os.environ.get(name) for name in OTLP_VARIABLES) else "none"
+    name = os.environ.get("OTEL_TRACES_EXPORTER") or default
+    if name == "none" or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return ""
+    spans.require_exporter(name)
     return name
 
 
