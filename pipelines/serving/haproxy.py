@@ -6,9 +6,11 @@ RAY_SERVE_HAPROXY_BINARY_PATH names the command `bertline-haproxy`, which runs `
 and becomes HAProxy.
 """
 
+import ctypes
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import NamedTuple, NoReturn
 BIND = "BERTLINE_HAPROXY_BIND"  # the service's address, as HAProxy writes it; by default the one in the configuration
 BINARY = "RAY_SERVE_HAPROXY_BINARY_PATH"
 CLOSED = ("frontend prometheus", "listen stats")  # sections that are left out
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux; it outlives exec
 MAP = "refusals.map"
 FRONT = "frontend http_frontend"
 FRONTS = (FRONT, "frontend grpc_frontend")  # the sections that may listen
@@ -64,6 +67,8 @@ def main() -> NoReturn:
     config.with_name(MAP).write_text(refusal_map(), encoding="utf-8")
     text = rewritten(config.read_text(encoding="utf-8"), config.parent, os.environ.get(BIND, ""))
     config.write_text(text, encoding="utf-8")
+    # Ray Serve's process that starts HAProxy may be killed, and then nobody would stop it
+    ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGTERM)
     os.environ.pop(BINARY, None)  # it names this command
     binary = get_haproxy_binary()
     os.execv(binary, [binary, *arguments])

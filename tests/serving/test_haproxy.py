@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -143,6 +145,24 @@ def test_refusals_pass_and_a_deadline_reaches_the_application_alone(short: Path)
         "?1",
         "one.example",
     )
+
+
+STARTER = """
+import subprocess, sys, time
+print(subprocess.Popen(sys.argv[1:], stderr=subprocess.DEVNULL).pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_it_ends_with_the_process_that_started_it(short: Path) -> None:
+    port = free_port()
+    words = [ray_proxy.command(), "-db", "-f", str(written(short, port, free_port()))]
+    with subprocess.Popen([sys.executable, "-c", STARTER, *words], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout
+        started = psutil.Process(int(starter.stdout.readline()))
+        servers.wait_until(lambda: listens(port), "HAProxy listens", 30)
+        starter.kill()
+    assert psutil.wait_procs([started], 20)[1] == []
 
 
 def test_a_section_that_listens_and_is_not_known_is_refused(tmp_path: Path) -> None:
