@@ -60,17 +60,14 @@ def application(
     shapes = {prefix: protocol.refusal for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
     refusals = Refusals(shapes)
     api.include_router(metrics.routes())
-    # routes of their own are matched faster than included routers
     routes = [route for protocol in protocols for route in protocol.routes(catalogue).routes]
-    api.router.routes.extend(routes)
+    api.router.routes.extend(routes)  # they are matched faster than included routers
     direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
     early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
     allowed = RequireHost(RequireKey(early, keys or Keys(), refusals), hosts, refusals)
     api.outer = Logged(Counted(allowed, metrics), log_format, spans=spans)
 
-    @api.get("/docs", include_in_schema=False)
-    async def docs() -> Any:
-        return docs_page.response()
+    api.get("/docs", include_in_schema=False)(_docs)
 
     @api.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Any:
@@ -81,6 +78,10 @@ def application(
     errors = {prefix: protocol.ERROR for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
     api.openapi = lambda: openapi.described(api, errors)  # type: ignore[method-assign]
     return api
+
+
+async def _docs() -> Any:
+    return docs_page.response()
 
 
 PHRASES = {status.phrase for status in HTTPStatus}  # the sentences of Starlette's router

@@ -17,23 +17,23 @@ def reachable(own_port: int) -> list[str]:
     """
     deadline = time.monotonic() + SECONDS
     while True:
-        found = _found()
-        if any(port == own_port for _, _, port in found) or time.monotonic() > deadline:
+        listening = _listening()
+        if any(port == own_port for _, _, port in listening) or time.monotonic() > deadline:
             return sorted(
-                f"{name} at {ip}:{port}" for name, ip, port in found if port != own_port and not is_loopback(ip)
+                f"{name} at {ip}:{port}" for name, ip, port in listening if port != own_port and not is_loopback(ip)
             )
         time.sleep(0.1)
 
 
-def _found() -> set[tuple[str, str, int]]:
+def _listening() -> set[tuple[str, str, int]]:
     """The name of the process, the address and the port of each listener."""
-    found = set()
+    listening = set()
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             for connection in process.net_connections("inet"):
                 if connection.status == psutil.CONN_LISTEN:
-                    found.add((process.name().partition(".")[0], connection.laddr.ip, connection.laddr.port))
-    return found
+                    listening.add((process.name().partition(".")[0], connection.laddr.ip, connection.laddr.port))
+    return listening
 
 
 def is_loopback(address: str) -> bool:

@@ -64,13 +64,13 @@ def settings(host: str, port: int) -> Iterator[None]:
             "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": place,
             "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{place}/server-state",
         }
-        own = {
+        places = {
             haproxy.BINARY: command(),
             haproxy.BIND: f"ipv6@{host}:{port}" if ":" in host else f"{host}:{port}",
             "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(_free_port()),
             "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",  # HAProxy on this machine hears of it at once
         }
-        os.environ.update(SETTINGS | before | files | own)
+        os.environ.update(SETTINGS | before | files | places)
         try:
             yield
         finally:
