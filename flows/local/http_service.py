@@ -20,7 +20,7 @@ from flows.local import code_commit
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
-from pipelines.serving import request_log, rollouts
+from pipelines.serving import request_log, rollouts, spans
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certification import Conditions
@@ -31,6 +31,7 @@ from pipelines.serving.model_sources import Source
 
 VARIABLE = "BERTLINE_KEYS"  # lines as of a file of keys, or with a semicolon between them
 LOG_VARIABLE = "BERTLINE_LOG_FORMAT"
+OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BACKLOG = 2048  # connections that wait to be accepted
 Share = tuple[Source, float]
@@ -51,13 +52,14 @@ class Settings:
     shadows: dict[str, Share] = field(default_factory=dict)
     disagreements: Disagreements | None = None  # takes what shadows answer otherwise
     signer: Signer | None = None  # of a receipt for each answer
+    exporter: str = ""  # of OpenTelemetry's spans (`spans.exported`)
 
 
 def beside(
     sources: dict[str, Source], runtime: str, canaries: Iterable[str], shadows: Iterable[str],
     disagreements: Path | None, texts: bool, receipts: Path | None = None,
 ) -> tuple[dict[str, Share], dict[str, Share], Disagreements | None, Signer | None]:  # fmt: skip
-    """The last four fields of `Settings`, from the options of `bertline serve`. Raises UsageError."""
+    """The fields of `Settings` from `canaries` to `signer`, by the options of `bertline serve`. Raises UsageError."""
     if texts and not disagreements:
         raise UsageError("--store-texts: name a folder with --disagreements")
     if disagreements and not shadows:
@@ -95,7 +97,8 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
             rollouts.put_canary(catalogue, name, source, share)
         for name, (source, share) in settings.shadows.items():
             rollouts.put_shadow(catalogue, name, source, share)
-        server = http_server(application(catalogue, settings.keys, settings.hosts, settings.log_format))
+        traced = spans.exported(settings.exporter)
+        server = http_server(application(catalogue, settings.keys, settings.hosts, settings.log_format, traced))
         # in a thread, as uvicorn in the main thread takes over the signals
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
         thread.start()
@@ -104,6 +107,8 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
         finally:
             server.should_exit = True
             thread.join()
+            if traced:
+                traced.close()
 
 
 def http_server(app: Any, **more: Any) -> uvicorn.Server:
@@ -127,20 +132,29 @@ def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None)
     from pipelines.serving import deployment  # Ray takes seconds to import
 
     settings = settings or Settings()
-    if settings.canaries or settings.shadows or settings.signer:
-        raise UsageError("replicas in Ray Serve have no canaries, shadows and receipts; leave out --ray")
+    if settings.disagreements:
+        raise UsageError("--disagreements: replicas in Ray Serve only count them; leave it out, or --ray")
+    if settings.signer:
+        raise UsageError("--receipts: replicas in Ray Serve sign none; leave it out, or --ray")
     for source in sources.values():
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
+    beside = {"canary": _numbered(settings.canaries), "shadow": _numbered(settings.shadows)}
     require_free(settings.host, settings.port)
     with deployment.started(settings.host, settings.port or free_port(settings.host)) as address:
         models = {name: str(source) for name, source in sources.items()}
         runtime = next(iter(sources.values())).runtime
-        config = {"models": models, "runtime": runtime, **asdict(settings.conditions)}
-        deployment.run(config, settings.keys, settings.hosts, settings.log_format)
+        config = {"models": models, "runtime": runtime, **beside, **asdict(settings.conditions)}
+        deployment.run(config, settings.keys, settings.hosts, settings.log_format, settings.exporter)
+        deployment.warn_of_listeners(address)
         try:
             yield address
         finally:
             deployment.drain()
+
+
+def _numbered(beside: dict[str, tuple[Source, float]]) -> list[str]:
+    """Versions and shares for the config of replicas, by number: an alias may move before the next replica starts."""
+    return [f"{source.model}@{source.version().version}:{share}" for source, share in beside.values()]
 
 
 def log_format(chosen: str = "") -> str:
@@ -156,6 +170,16 @@ def log_format(chosen: str = "") -> str:
     if name not in request_log.FORMATS:
         place = "--log-format" if chosen else LOG_VARIABLE
         raise UsageError(f"{place}: {choices('format', name, request_log.FORMATS)}")
+    return name
+
+
+def exporter() -> str:
+    """The exporter of spans that OpenTelemetry's variables name; empty if they name none. Raises UsageError."""
+    default = "otlp" if any(os.environ.get(name) for name in OTLP_VARIABLES) else "none"
+    name = os.environ.get("OTEL_TRACES_EXPORTER") or default
+    if name == "none" or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return ""
+    spans.require_exporter(name)
     return name
 
 

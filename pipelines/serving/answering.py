@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from pipelines.core.errors import InputError
 from pipelines.serving import problems, request_work
+from pipelines.serving.haproxy import DEADLINE, TIMEOUT
 from pipelines.serving.problems import ClientGoneError, Problem
 from pipelines.serving.served_model import Answered, ServedModel
 
-TIMEOUT = "x-request-timeout-seconds"
 UNWATCHED_SECONDS = 0.1  # most answers come before it is worth to look whether the client is there
 MOST_SECONDS = 60.0  # the longest deadline, and the default
 
@@ -56,7 +56,7 @@ async def predictions(request: Request, model: ServedModel, columns: dict[str, l
 
 def deadline(request: Request) -> float:
     """The seconds that the client waits. Raises InputError for a header that is not a positive number."""
-    text = request.headers.get(TIMEOUT)
+    text = request.headers.get(TIMEOUT, request.headers.get(DEADLINE))
     if text is None:
         return MOST_SECONDS
     try:

@@ -20,6 +20,7 @@ from pipelines.serving.keys import Keys, RequireKey
 from pipelines.serving.refusals import Refusals
 from pipelines.serving.request_log import OFF, Logged
 from pipelines.serving.request_metrics import Counted, Metrics
+from pipelines.serving.spans import Spans
 
 PROTOCOLS = "pipelines.serving.protocols"
 
@@ -38,7 +39,11 @@ class _Service(FastAPI):
 
 
 def application(
-    catalogue: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = (), log_format: str = OFF
+    catalogue: Catalogue,
+    keys: Keys | None = None,
+    hosts: tuple[str, ...] = (),
+    log_format: str = OFF,
+    spans: Spans | None = None,
 ) -> FastAPI:
     """The application that answers with the models of `catalogue`.
 
@@ -46,6 +51,7 @@ def application(
         keys: the API keys that requests need; none by default.
         hosts: the only names in a Host header that are answered; by default all.
         log_format: of the lines of requests on standard error (`request_log.FORMATS`).
+        spans: OpenTelemetry's, of requests.
     """
     metrics = Metrics(catalogue)
     # FastAPI's own pages load scripts from another host
@@ -54,17 +60,14 @@ def application(
     shapes = {prefix: protocol.refusal for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
     refusals = Refusals(shapes)
     api.include_router(metrics.routes())
-    # routes of their own are matched faster than included routers
     routes = [route for protocol in protocols for route in protocol.routes(catalogue).routes]
-    api.router.routes.extend(routes)
+    api.router.routes.extend(routes)  # they are matched faster than included routers
     direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
     early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
     allowed = RequireHost(RequireKey(early, keys or Keys(), refusals), hosts, refusals)
-    api.outer = Logged(Counted(allowed, metrics), log_format)
+    api.outer = Logged(Counted(allowed, metrics), log_format, spans=spans)
 
-    @api.get("/docs", include_in_schema=False)
-    async def docs() -> Any:
-        return docs_page.response()
+    api.get("/docs", include_in_schema=False)(_docs)
 
     @api.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Any:
@@ -75,6 +78,10 @@ def application(
     errors = {prefix: protocol.ERROR for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
     api.openapi = lambda: openapi.described(api, errors)  # type: ignore[method-assign]
     return api
+
+
+async def _docs() -> Any:
+    return docs_page.response()
 
 
 PHRASES = {status.phrase for status in HTTPStatus}  # the sentences of Starlette's router

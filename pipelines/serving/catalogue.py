@@ -80,7 +80,7 @@ class Catalogue:
 
         Raises InputError if it cannot be opened.
         """
-        self._require_changeable()
+        self.require_changeable()
         with self._lock:
             self._refusals.forget(source.model)
             self.serve(self._sources | {name: source}, opening=name)
@@ -88,16 +88,17 @@ class Catalogue:
 
     def remove(self, name: str) -> None:
         """Serve a model no longer; requests that it has begun are answered. Raises UnknownModelError."""
-        self._require_changeable()
+        self.require_changeable()
         with self._lock:
             if name not in self._sources:
                 raise UnknownModelError(choices("model", name[:60], self._sources))
             self.serve({other: source for other, source in self._sources.items() if other != name})
             self._refused.pop(name, None)
 
-    def _require_changeable(self) -> None:
+    def require_changeable(self) -> None:
+        """Raise InputError if this catalogue is that of a replica: a request would change one of several."""
         if not self.changeable:
-            raise InputError("this service runs as replicas; change `models` in its config instead")
+            raise InputError("this service runs as replicas; change its config instead")
 
     def close(self) -> None:
         """Stop to follow the aliases, and end the threads after their last batch."""
@@ -112,7 +113,6 @@ class Catalogue:
         Returns the version, and what to call with the cause if it fails later, so that it is not opened again.
         Raises InputError if it does not open, is the one that answers, or takes other rows.
         """
-        self._require_changeable()
         with self._lock:
             current = self[name]
             if source.folder or not current.version.version:

@@ -3,15 +3,18 @@
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pipelines.core.errors import InputError
+from pipelines.core.progress import say
+from pipelines.serving import listeners, ray_proxy
 from pipelines.serving.keys import Keys
 from pipelines.tracking import store
 from pipelines.training import workers
 
 NAME = "bertline"  # the application's name in Serve
+REQUEST_SECONDS = 60  # the application's own limit; behind HAProxy nothing else cuts a request off
 # how long Serve's proxy may take to start; Serve's default of 5 s is too short on a busy machine
 READY = ("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
 
@@ -30,30 +33,49 @@ def started(host: str, port: int) -> Iterator[str]:
     environment = workers.runtime_environment()
     if store.uri() == store.shown():  # replicas run in another folder; they inherit an address that has a password
         environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())
-    ours = workers.start(runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
-    import ray
+    with ExitStack() as ended:
+        behind = _haproxy(ended, host, port)
+        ours = workers.start(runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
+        import ray
+        from ray import serve
+
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
+        running = not ours and bool(serve.status().proxies)  # others may use Serve in this cluster
+        if running and NAME in serve.status().applications:
+            raise InputError(f"RAY_ADDRESS={workers.address()}: this cluster already serves a model; stop it first")
+        try:
+            known = _serve_on("127.0.0.1", port, None) if behind else _serve_on(host, port, REQUEST_SECONDS)
+            yield f"http://{f'[{host}]' if ':' in host else host}:{port}" if behind else known
+        finally:
+            if ours:
+                if behind:
+                    serve.shutdown()  # HAProxy is a process that Ray does not know
+                ray.shutdown()  # this stops Serve too
+            else:
+                drain()
+                if not (running or serve.status().applications):  # other applications may have started since
+                    serve.shutdown()
+
+
+def _haproxy(ended: ExitStack, host: str, port: int) -> bool:
+    """Set the environment for HAProxy until `ended` closes; returns False, and says why, where it cannot be had.
+
+    In a cluster the nodes' own environment decides.
+    """
+    if workers.address() != "local":
+        return False
+    if reason := ray_proxy.unavailable():
+        say(f"Ray Serve's own proxy answers, which is slower than HAProxy: {reason}")
+        return False
+    ended.enter_context(ray_proxy.settings(host, port))
+    return True
+
+
+def _serve_on(host: str, port: int, seconds: int | None) -> str:
+    """Start Serve, which cuts requests off after `seconds`, unless it is there; returns the address of its proxy."""
     from ray import serve
 
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    running = not ours and bool(serve.status().proxies)  # others may use Serve in this cluster
-    if running and NAME in serve.status().applications:
-        raise InputError(f"RAY_ADDRESS={workers.address()}: this cluster already serves a model; stop it first")
-    try:
-        yield _proxy_on(host, port)
-    finally:
-        if ours:
-            ray.shutdown()  # this stops Serve too
-        else:
-            drain()
-            if not (running or serve.status().applications):  # other applications may have started since
-                serve.shutdown()
-
-
-def _proxy_on(host: str, port: int) -> str:
-    """Start Serve's proxy unless there is one; returns its address."""
-    from ray import serve
-
-    serve.start(http_options={"host": host, "port": port, "request_timeout_s": 60})
+    serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds})
     client = serve.context._get_global_client()
     assert client, "Serve was started, so it has a client"
     own = client.http_config  # a running proxy keeps its own options; Serve only logs this
@@ -67,10 +89,18 @@ def drain() -> None:
     serve.delete(NAME)
 
 
-def run(config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = (), log_format: str = "off") -> None:
+def run(
+    config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = (), log_format: str = "off", exporter: str = ""
+) -> None:
     """Run `pipelines.serving.ray_service` on the Serve that `started` has started."""
     from ray import serve
 
     from pipelines.serving.ray_service import deployed
 
-    serve.run(deployed(config, keys, hosts, log_format), name=NAME, route_prefix="/")
+    serve.run(deployed(config, keys, hosts, log_format, exporter), name=NAME, route_prefix="/")
+
+
+def warn_of_listeners(address: str) -> None:
+    """Name each port that other machines reach, and that is not the service's own, if Ray runs on this machine."""
+    if workers.address() == "local" and (found := listeners.reachable(int(address.rpartition(":")[2]))):
+        say(f"other machines reach more than {address}: {', '.join(found)}")

@@ -7,6 +7,7 @@ from typing import Any
 from ray import serve
 
 from pipelines.core.errors import UsageError, choices
+from pipelines.serving import rollouts, spans
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certification import Conditions
@@ -19,13 +20,29 @@ CONNECTIONS = 256  # requests that Ray Serve sends to a replica at a time; slow 
 DRAIN_SECONDS = 20  # for requests in flight when the service stops
 
 
-@serve.deployment(max_ongoing_requests=CONNECTIONS, max_queued_requests=64, graceful_shutdown_timeout_s=DRAIN_SECONDS)
+class Unrouted:
+    """An application without the routes of FastAPI, which Ray Serve would match for the label of each request."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+
+@serve.deployment(
+    max_ongoing_requests=CONNECTIONS,
+    max_queued_requests=64,
+    graceful_shutdown_timeout_s=DRAIN_SECONDS,
+    logging_config={"enable_access_log": False},  # the application has its own
+)
 @serve.ingress()
 class Service:
     """A replica. It replaces its models when their aliases move, or when the config changes."""
 
-    def __init__(self, keys: Keys, hosts: tuple[str, ...], log_format: str = OFF) -> None:
-        self.catalogue, self.keys, self.hosts, self.log_format = Catalogue(changeable=False), keys, hosts, log_format
+    def __init__(self, keys: Keys, hosts: tuple[str, ...], log_format: str = OFF, exporter: str = "") -> None:
+        self.catalogue, self.keys, self.hosts = Catalogue(changeable=False), keys, hosts
+        self.log_format, self.exporter = log_format, exporter
 
     def reconfigure(self, config: dict[str, Any]) -> None:
         """Open the models that `config` names, and start to follow their aliases.
@@ -33,14 +50,18 @@ class Service:
         Args:
             config: {"models": {name in the service: `NAME@ALIAS`}}, or {"model": a registered name, "alias":
                 "champion"} for one; and optionally "runtime": "onnx" or "torch", by default that of a version's tag,
-                and the numbers of `Conditions`.
+                the numbers of `Conditions`, and lists "canary" and "shadow" (`rollouts.settle`).
         """
         limits = {limit.name: config[limit.name] for limit in fields(Conditions) if limit.name in config}
         self.catalogue.conditions = Conditions(**limits)
-        self.catalogue.serve(sources(config))
+        served = sources(config)
+        self.catalogue.serve(served)
+        beside = (config.get("canary", ()), config.get("shadow", ()))
+        rollouts.settle(self.catalogue, served, *beside, config.get("runtime", ""))
 
     def __serve_build_asgi_app__(self) -> Any:
-        return application(self.catalogue, self.keys, self.hosts, self.log_format)
+        made = application(self.catalogue, self.keys, self.hosts, self.log_format, spans.exported(self.exporter))
+        return Unrouted(made)
 
 
 def sources(config: dict[str, Any]) -> dict[str, Source]:
@@ -56,20 +77,23 @@ def app(arguments: dict[str, Any]) -> serve.Application:
 
     Args:
         arguments: as for `Service.reconfigure`; and `keys`, a file of API keys on the machines of the replicas, or
-            `open: true` to answer everybody who reaches the port; and optionally `log_format`: json, text or off.
+            `open: true` to answer everybody who reaches the port; and optionally `log_format`: json, text or off, and
+            `exporter`: that of OpenTelemetry's spans, such as otlp.
     """
     config = dict(arguments)
     path, without = config.pop("keys", ""), config.pop("open", False)
-    log_format = config.pop("log_format", OFF)
+    log_format, exporter = config.pop("log_format", OFF), config.pop("exporter", "")
     if log_format not in FORMATS:
         raise UsageError(f"args: {choices('log_format', log_format, FORMATS)}")
     if not (path or without):
         raise UsageError("args: no keys; name a file of API keys, or write `open: true` to answer everybody")
-    return deployed(config, Keys.read(Path(path)) if path else Keys(), log_format=log_format)
+    if exporter:
+        spans.require_exporter(exporter)
+    return deployed(config, Keys.read(Path(path)) if path else Keys(), log_format=log_format, exporter=exporter)
 
 
 def deployed(
-    config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = (), log_format: str = OFF
+    config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = (), log_format: str = OFF, exporter: str = ""
 ) -> serve.Application:
     """The application with the models of `config` (`Service.reconfigure`), these keys and names of hosts."""
-    return Service.options(user_config=config).bind(keys, hosts, log_format)  # type: ignore[attr-defined]
+    return Service.options(user_config=config).bind(keys, hosts, log_format, exporter)  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ import orjson
 
 from pipelines.serving import request_work
 from pipelines.serving.request_work import Work
+from pipelines.serving.spans import Spans
 
 JSON, TEXT, OFF = FORMATS = ("json", "text", "off")
 HEADER = "x-request-id"
@@ -25,10 +26,12 @@ CAUSES = {
 
 
 class Logged:
-    """An ASGI middleware that gives each request an id, returns it in `x-request-id`, and writes its line."""
+    """An ASGI middleware that gives each request an id, returns it in `x-request-id`, and writes its line and span."""
 
-    def __init__(self, app: Any, form: str = OFF, write: Callable[[str], object] | None = None) -> None:
-        self.app, self.form, self.write = app, form, write or _to_stderr
+    def __init__(
+        self, app: Any, form: str = OFF, write: Callable[[str], object] | None = None, spans: Spans | None = None
+    ) -> None:
+        self.app, self.form, self.write, self.spans = app, form, write or _to_stderr, spans
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -44,10 +47,10 @@ class Logged:
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", encoded)]
             await send(message)
 
-        if self.form == OFF:
+        if self.form == OFF and not self.spans:
             await self.app(scope, receive, named)
             return
-        work = request_work.begin()
+        work, span = request_work.begin(), self.spans.begin(scope) if self.spans else None
         try:
             await self.app(scope, receive, named)
         except Exception:
@@ -55,7 +58,10 @@ class Logged:
             raise
         finally:
             entry = described(scope, name, status, work) | {"ms": round((time.perf_counter() - start) * 1000, 2)}
-            self.write(orjson.dumps(entry).decode() if self.form == JSON else line(entry))
+            if self.form != OFF:
+                self.write(orjson.dumps(entry).decode() if self.form == JSON else line(entry))
+            if self.spans:
+                self.spans.end(span, entry)
 
 
 def request_id(headers: list[tuple[bytes, bytes]]) -> str:

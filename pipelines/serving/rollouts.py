@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.errors import InputError, UsageError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.serving.catalogue import Catalogue, Refused
 from pipelines.serving.model_sources import Source
@@ -54,6 +54,42 @@ def remove(catalogue: Catalogue, name: str, what: str) -> None:
     if not getattr(catalogue[name], what):
         raise InputError(f"{name} has no {what}")
     catalogue.change(name, **{what: None})
+
+
+def settle(
+    catalogue: Catalogue, served: dict[str, Source], canaries: Iterable[str], shadows: Iterable[str], runtime: str = ""
+) -> None:
+    """Let a replica have the canaries and shadows of its service's config, and no others.
+
+    One that cannot be opened is named, and the service goes on without it.
+
+    Args:
+        canaries, shadows: texts as for `parsed`. Each names a version by its number: an alias may move between the
+            starts of two replicas.
+
+    Raises:
+        UsageError: a text names no served model, no number or no share.
+    """
+    for what, put, texts, share in (
+        ("canary", put_canary, canaries, CANARY_SHARE),
+        ("shadow", put_shadow, shadows, SHADOW_SHARE),
+    ):
+        wanted = parsed(texts, served, runtime, share)
+        for name in served:
+            if name not in wanted:
+                catalogue.change(name, **{what: None})
+                continue
+            source, part = wanted[name]
+            if not source.alias.isdigit():
+                raise UsageError(f"{what}: {source} is an alias; replicas need the number of a version")
+            side = getattr(catalogue[name], what)
+            if side and (side.model.version.version, side.share) == (int(source.alias), part):
+                continue
+            catalogue.change(name, **{what: None})
+            try:
+                put(catalogue, name, source, part)
+            except InputError as error:
+                say(f"{name} has no {what}: {one_line(error)}")
 
 
 def parsed(

@@ -136,6 +136,8 @@ READ_ENVIRONMENT = (
     "pipelines/training/workers.py",
     "pipelines/measurement/model_process.py",
     "pipelines/serving/deployment.py",
+    "pipelines/serving/haproxy.py",
+    "pipelines/serving/ray_proxy.py",
     "pipelines/stages/",
     "pipelines/graph/",
     "flows/",

@@ -119,6 +119,7 @@ async def _put_canary(catalogue: Catalogue, name: str, request: Request) -> sche
     catalogue[name]  # an unknown name is reported before anything in the body
     body = await _read(NewCanary, request)
     source = Source.parse(body.source, body.runtime)
+    catalogue.require_changeable()
     await asyncio.to_thread(rollouts.put_canary, catalogue, name, source, body.share, body.by)
     return plain.described(catalogue[name], catalogue)
 
@@ -127,11 +128,13 @@ async def _put_shadow(catalogue: Catalogue, name: str, request: Request) -> sche
     catalogue[name]
     body = await _read(NewShadow, request)
     source = Source.parse(body.source, body.runtime)
+    catalogue.require_changeable()
     await asyncio.to_thread(rollouts.put_shadow, catalogue, name, source, body.share)
     return plain.described(catalogue[name], catalogue)
 
 
 async def _end(catalogue: Catalogue, name: str, what: str) -> Response:
+    catalogue.require_changeable()
     rollouts.remove(catalogue, name, what)
     return Response(status_code=204)
 

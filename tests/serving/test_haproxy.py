@@ -1,0 +1,177 @@
+"""HAProxy with the configuration that Ray Serve writes: it listens at one address, and speaks the protocols."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from ray.serve._private import haproxy as of_ray
+from ray.serve.config import HTTPOptions
+
+from flows.local.http_service import free_port
+from pipelines.core import plugins
+from pipelines.serving import haproxy, ray_proxy
+from pipelines.serving.app import PROTOCOLS
+from pipelines.serving.refusals import Refusals
+from tests.support import raw_http, servers
+
+
+def written(place: Path, port: int, replica: int) -> Path:
+    """The configuration of Ray Serve for one application with one replica."""
+    settings = of_ray.HAProxyConfig(
+        http_options=HTTPOptions(host="127.0.0.1", port=port),
+        socket_path=str(place / "admin.sock"),
+        server_state_base=str(place),
+        server_state_file=str(place / "state"),
+        stats_port=free_port(),
+        metrics_port=free_port(),
+        metrics_enabled=False,
+        has_received_routes=True,
+    )
+    backend = of_ray.BackendConfig(
+        "http-bertline", "/", servers=[of_ray.ServerConfig("one", "127.0.0.1", replica)], app_name="bertline"
+    )
+    api = of_ray.HAProxyApi(settings, {"http-bertline": backend}, str(place / "haproxy.cfg"))
+    api._generate_config_file_internal()
+    return place / "haproxy.cfg"
+
+
+@contextmanager
+def running(config: Path, port: int) -> Iterator[psutil.Process]:
+    """`bertline-haproxy` as Ray Serve starts it."""
+    with (config.parent / "log").open("wb") as log:
+        process = psutil.Popen([ray_proxy.command(), "-db", "-f", str(config)], stdout=log, stderr=log)
+    try:
+        servers.wait_until(lambda: listens(port), "HAProxy listens", 30)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder with a short path, as sockets need one."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="bertline-", dir="/tmp") as place:
+        yield Path(place)
+
+
+def test_it_listens_at_the_services_address_alone_and_speaks_each_protocol(short: Path) -> None:
+    port = free_port()
+    config = written(short, port, free_port())
+    assert config.read_text().count("\n    bind ") + config.read_text().count("\n  bind ") == 3
+    with running(config, port) as process:
+        assert process.name() == "haproxy"
+        listeners = [c.laddr for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        assert [tuple(each) for each in listeners] == [("127.0.0.1", port)]
+        assert (short / "admin.sock").stat().st_mode & 0o077 == 0, "other users may command it"
+        for path, body in bodies().items():
+            answer = raw_http.post(f"http://127.0.0.1:{port}", path, b"{}")
+            assert answer.status == 503
+            assert answer.headers["retry-after"] == "1"
+            assert answer.headers["content-type"] == "application/json"
+            assert answer.json() == body, path
+        with socket.create_connection(("127.0.0.1", port), 60) as wrong:
+            wrong.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")
+            assert wrong.makefile("rb").read().startswith(b"HTTP/1.1 400 ")
+
+
+def bodies() -> dict[str, Any]:
+    """What each protocol says when no replica answers, by one of its paths."""
+    protocols = [plugins.load(PROTOCOLS, name) for name in plugins.names(PROTOCOLS)]
+    shapes = {prefix: protocol.refusal for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
+    assert len(shapes) > 5
+    refusals, problem = Refusals(shapes), (503, haproxy.UNREACHABLE, {})
+    paths = [*(f"{prefix}/a" for prefix in shapes), "/invocations", "/v2", "/", "/other"]
+    return {path: json.loads(refusals.response({"path": path}, *problem).body) for path in paths}
+
+
+class Replica(BaseHTTPRequestHandler):
+    """A replica that answers with the headers that it got."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path == "/-/healthz":
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        body = json.dumps({name.lower(): value for name, value in self.headers.items()}).encode()
+        self.send_response(429)
+        for name, value in {"Content-Length": str(len(body)), "Retry-After": "7", "X-Request-Id": "one"}.items():
+            self.send_header(name, value)
+        self.send_header("X-Request-Id", "two")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """No line."""
+
+
+def test_refusals_pass_and_a_deadline_reaches_the_application_alone(short: Path) -> None:
+    replica = HTTPServer(("127.0.0.1", 0), Replica)
+    thread = threading.Thread(target=replica.serve_forever)
+    thread.start()
+    port = free_port()
+    try:
+        with running(written(short, port, replica.server_port), port):
+            headers = {"x-request-timeout-seconds": "0.5", "Host": "one.example"}
+            answer = raw_http.request("GET", f"http://127.0.0.1:{port}", "/models", b"", headers)
+    finally:
+        replica.shutdown()
+        thread.join()
+        replica.server_close()
+    assert (answer.status, answer.headers["retry-after"], answer.headers["x-request-id"]) == (429, "7", "two")
+    heard = answer.json()
+    assert "x-request-timeout-seconds" not in heard
+    assert (heard[haproxy.DEADLINE], heard["x-request-disconnect-disabled"], heard["host"]) == (
+        "0.5",
+        "?1",
+        "one.example",
+    )
+
+
+STARTER = """
+import subprocess, sys, time
+print(subprocess.Popen(sys.argv[1:], stderr=subprocess.DEVNULL).pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_it_ends_with_the_process_that_started_it(short: Path) -> None:
+    port = free_port()
+    words = [ray_proxy.command(), "-db", "-f", str(written(short, port, free_port()))]
+    with subprocess.Popen([sys.executable, "-c", STARTER, *words], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout
+        started = psutil.Process(int(starter.stdout.readline()))
+        servers.wait_until(lambda: listens(port), "HAProxy listens", 30)
+        starter.kill()
+    assert psutil.wait_procs([started], 20)[1] == []
+
+
+def test_a_section_that_listens_and_is_not_known_is_refused(tmp_path: Path) -> None:
+    config = "global\n    maxconn 1\nfrontend news\n    bind *:1\n"
+    with pytest.raises(ValueError, match="the section `frontend news` listens at \\*:1"):
+        haproxy.rewritten(config, tmp_path)
+
+
+def test_the_address_of_the_service_may_be_another(tmp_path: Path) -> None:
+    config = "frontend http_frontend\n    bind 127.0.0.1:1\nlisten stats\n  bind *:2\n"
+    rewritten = haproxy.rewritten(config, tmp_path, "ipv6@::1:8000")
+    assert [line for line in rewritten.splitlines() if "bind" in line] == ["    bind ipv6@::1:8000"]

@@ -1,0 +1,137 @@
+"""Replicas behind HAProxy: what other machines reach, a canary from the config, and a replica that is killed."""
+
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.local.http_service import free_port
+from pipelines.core.errors import InputError, UsageError
+from pipelines.serving import haproxy, listeners, rollouts
+from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.model_sources import Source
+from pipelines.tracking import registry
+from tests.support import forked, raw_http, tiny
+from tests.support.places import CODE, ROOT
+
+BODY = b'{"rows": [{"text": "x"}]}'
+CLIENTS = 4
+GONE = json.dumps({"detail": haproxy.UNREACHABLE}).encode()
+
+
+@pytest.fixture
+def other(version: registry.Version, checkout: Path) -> registry.Version:
+    """A second version of `tiny`, which is not the champion."""
+    return registry.register("tiny", tiny.classifier(checkout / "other", seed=9), CODE, "single", {"text": "x"}, {})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_one_port_is_open_a_canary_comes_from_the_config_and_a_killed_replica_is_replaced(
+    other: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (checkout / "params.yaml").write_text(tiny.PARAMS)
+    port = free_port()
+    words = ["--host", "0.0.0.0", "--open", "--canary", "tiny@challenger:0.5", "--log-format", "off"]
+    with forked.started("flows.cli", "serve", "tiny", "--ray", "--port", str(port), *words) as process:
+        process.until(lambda: "Ctrl-C" in process.printed())
+        address = f"http://127.0.0.1:{port}"
+        _check_that_one_port_is_open(process.pid, port)
+        assert "other machines reach" not in process.said()
+        versions = Counter(raw_http.post(address, "/predict", BODY).json()["version"] for _ in range(60))
+        assert versions.keys() == {1, 2}, "once in 2**59 runs all go to one"
+        _check_that_a_killed_replica_is_replaced(process.pid, address)
+        canary = raw_http.get(address, "/models/tiny").json()["canary"]
+        assert (canary["version"], canary["share"]) == (2, 0.5), "the new replica has it too"
+
+
+def _check_that_one_port_is_open(pid: int, port: int) -> None:
+    """Of the service and all processes that it started, HAProxy alone listens to other machines, once."""
+    found = set()
+    for each in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+        for connection in each.net_connections("inet"):
+            if connection.status == psutil.CONN_LISTEN:
+                found.add((each.name(), *connection.laddr))
+    assert len(found) > 3
+    assert [each for each in found if not listeners.is_loopback(each[1])] == [("haproxy", "0.0.0.0", port)]
+
+
+def _check_that_a_killed_replica_is_replaced(pid: int, address: str) -> None:
+    """The requests in flight fail, in the protocol's shape; those that come later wait for the new replica."""
+    (replica,) = [p for p in psutil.Process(pid).children(recursive=True) if "ServeReplica" in " ".join(p.cmdline())]
+    seen: list[raw_http.Answer] = []
+    back = threading.Event()
+
+    def ask() -> None:
+        while not back.is_set():
+            try:
+                seen.append(raw_http.post(address, "/predict", BODY))
+            except TimeoutError:  # a busy machine takes minutes to start a replica
+                seen.append(raw_http.Answer(504, {}, GONE))
+
+    clients = [threading.Thread(target=ask) for _ in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    time.sleep(0.5)
+    before = len(seen)
+    replica.kill()
+    replica.wait()
+    deadline = time.monotonic() + 300
+    while not any(answer.status == 200 for answer in seen[before + 2 * CLIENTS :]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    back.set()
+    for client in clients:
+        client.join()
+    failed = [answer for answer in seen if answer.status != 200]
+    assert before > CLIENTS
+    assert seen[-1].status == 200
+    assert len(failed) <= 3 * CLIENTS, Counter(answer.status for answer in seen)
+    assert {answer.status for answer in failed} <= {502, 503, 504}
+    assert {answer.body for answer in failed} <= {GONE}
+
+
+def test_what_other_machines_reach_is_named() -> None:
+    with closing(socket.socket()) as own, closing(socket.socket()) as open_one, closing(socket.socket()) as local:
+        for one, host in ((own, "0.0.0.0"), (open_one, "0.0.0.0"), (local, "127.0.0.1")):
+            one.bind((host, 0))
+            one.listen()
+        named = listeners.reachable(own.getsockname()[1])
+        assert f"at 0.0.0.0:{open_one.getsockname()[1]}" in " ".join(named)
+        assert not any(str(one.getsockname()[1]) in " ".join(named) for one in (own, local))
+    assert listeners.is_loopback("::ffff:127.0.0.1")
+    assert not listeners.is_loopback("::")
+
+
+@pytest.mark.slow
+def test_a_config_begins_and_ends_canaries_and_shadows(
+    other: registry.Version, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTLINE_QUIET", "")
+    served = {"tiny": Source("tiny")}
+    with closing(Catalogue(changeable=False)) as catalogue:
+        catalogue.serve(served)
+        rollouts.settle(catalogue, served, ["tiny@2:0.25"], ["tiny@2"])
+        canary, shadow = catalogue["tiny"].canary, catalogue["tiny"].shadow
+        assert canary
+        assert shadow
+        assert (canary.model.version.version, canary.share, shadow.share) == (2, 0.25, 1.0)
+        rollouts.settle(catalogue, served, ["tiny@2:0.25"], [])
+        assert (catalogue["tiny"].canary, catalogue["tiny"].shadow) == (canary, None), "it goes on, with its counts"
+        rollouts.settle(catalogue, served, ["tiny@2:0.5"], [])
+        changed = catalogue["tiny"].canary
+        assert changed
+        assert changed.share == 0.5
+        rollouts.settle(catalogue, served, ["tiny@7"], [])
+        assert catalogue["tiny"].canary is None
+        assert "tiny has no canary: " in capsys.readouterr().err
+        with pytest.raises(InputError, match="this service runs as replicas"):
+            catalogue.require_changeable()  # as a request does
+        with pytest.raises(UsageError, match="canary: tiny@challenger is an alias"):
+            rollouts.settle(catalogue, served, ["tiny@challenger"], [])
