@@ -26,7 +26,7 @@ def new(
 ) -> None:
     """Look at FILES, say what is in them, and write the entries that make a model of them.
 
-    CSV, TSV, JSONL, Parquet, SQuAD's JSON, CoNLL's columns, or a folder with one folder for each label.
+    CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns, or a folder with one folder for each label.
     `bertline new tickets.csv` writes entries named tickets; `bertline new train.csv test.csv mails` names them mails.
     """
     from pipelines.core import params
@@ -72,7 +72,7 @@ def init(
 
 @cli.command(**listed(MAKE, "bertline add tickets-march.csv --to tickets"))
 def add(
-    file: Annotated[Path, typer.Argument(help="a CSV, TSV, JSONL or Parquet file with the columns of the corpus")],
+    file: Annotated[Path, typer.Argument(help="a CSV, TSV, JSONL, Parquet or xlsx file with the columns of the corpus")],
     to: Annotated[str, typer.Option("--to", help="an entry of prepare whose corpus is custom", autocompletion=CORPORA)],
 ) -> None:
     """Append the new rows of FILE to a corpus of your own.

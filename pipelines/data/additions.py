@@ -113,7 +113,10 @@ def _target(file: Path, raw: Path, options: Params, name: str) -> Addition:
         raise InputError(f"{target}: no such file; params.yaml: prepare.{name} names it")
     if target.resolve() == file.resolve():
         raise UsageError(f"{file}: it is the corpus's own file; name a file with new rows")
-    return Addition(file, target, options.format or target.suffix.lstrip(".").lower())
+    form = options.format or target.suffix.lstrip(".").lower()
+    if form == "xlsx":
+        raise UsageError(f"{target}: a workbook; add the rows in the program that wrote it, then bertline check")
+    return Addition(file, target, form)
 
 
 def _rows_there(raw: Path, task: Any, options: Params, addition: Addition) -> _There:
@@ -135,7 +138,7 @@ def _choose(addition: Addition, there: _There, task: Any, options: Params, findi
     """Take the rows that are new. `findings` takes those that the entry cannot have."""
     file, form = addition.file, inspection.form(addition.file)
     if form["format"] not in inspection.TABLES:
-        raise InputError(f"{file}: no table; CSV, TSV, JSONL or Parquet is expected")
+        raise InputError(f"{file}: no table; CSV, TSV, JSONL, Parquet or xlsx is expected")
     described = options.model_copy(update={"encoding": "utf-8", "delimiter": ",", "files": {"train": ""}, **form})
     fresh: dict[str, _Row] = {}
     for new in _read(file, task, described, findings):

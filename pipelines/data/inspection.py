@@ -15,11 +15,12 @@ from pipelines.core.schema import TARGETS
 from pipelines.data import doubts, duplicates, split_rows, table_columns
 from pipelines.data.corpora import custom
 from pipelines.data.findings import Findings
-from pipelines.data.formats import delimiters, encodings
-from pipelines.data.formats.records import lines, plain, records
+from pipelines.data.formats import delimiters, encodings, workbooks
+from pipelines.data.formats.records import FORMATS, lines, plain, records
 from pipelines.data.own_params import Params
 
-TABLES = ("csv", "tsv", "jsonl", "parquet")
+TABLES = FORMATS  # of records
+BINARY = ("parquet", "xlsx")  # formats without an encoding
 SPLITS = {"train": r"train|学習|訓練", "test": r"test|評価", "dev": r"dev|val"}  # what names of files say
 TAGS = re.compile(r"\S+[ \t](.*[ \t])?(O|[BI]-\S+)$")
 JAPANESE = re.compile("[぀-ヿ㐀-鿿]")
@@ -41,6 +42,7 @@ class Seen:
     again: int = 0  # rows whose text an earlier row has
     similar: int = 0  # rows whose text is similar to another one
     contradictions: list[str] = field(default_factory=list)
+    other_sheets: list[str] = field(default_factory=list)  # of a workbook, with rows
 
     @property
     def kind(self) -> str:
@@ -69,6 +71,8 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
         if len(seen.keys["files"]) < len(files):
             raise InputError(f"{first.parent}: two files of one split; names say train, dev or test")
     seen.keys |= form(first)
+    if seen.keys["format"] == "xlsx" and len(sheets := workbooks.sheets_with_rows(first)) > 1:
+        seen.keys["sheet"], *seen.other_sheets = sheets
     if first.is_file() and seen.keys["format"] in TABLES:
         seen.keys |= _table(first, seen, text, label)
     _count(seen)
@@ -89,10 +93,10 @@ def form(file: Path) -> dict[str, Any]:
         if not any(file.glob("*/*.txt")):
             raise InputError(f"{file}: a folder of a corpus has a folder for each label, with its texts as *.txt")
         return {"format": "folder", "kind": "single", **_encoding(next(file.glob("*/*.txt")))}
-    if suffix in ("xlsx", "xls", "ods"):
-        raise InputError(f"{file}: a workbook; save its sheet as CSV UTF-8, and name that file")
-    if suffix == "parquet":
-        return {"format": "parquet"}
+    if suffix in ("xls", "xlsb", "ods"):
+        raise InputError(f"{file}: a workbook of another form than xlsx; save it as xlsx, and name that file")
+    if suffix in BINARY:
+        return {"format": suffix}
     encoding = _encoding(file)
     if suffix == "json":
         return {"format": "squad", "kind": "span", **encoding}
@@ -106,7 +110,9 @@ def form(file: Path) -> dict[str, Any]:
         units = {"units": "characters"} if all(len(word) == 1 for word in words) else {}
         return {"format": "conll", "kind": "tagging", **encoding, **units}
     if suffix not in ("csv", "txt"):
-        raise InputError(f"{file}: not CSV, TSV, JSONL, Parquet, SQuAD's JSON, CoNLL's columns or a folder per label")
+        raise InputError(
+            f"{file}: not CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns or a folder per label"
+        )
     delimiter = delimiters.likeliest(file, opener)
     return {"format": "csv", **encoding, **({"delimiter": delimiter} if delimiter != "," else {})}
 
@@ -123,7 +129,9 @@ def _table(file: Path, seen: Seen, text: str, label: str) -> dict[str, Any]:
     keys, broken = seen.keys, Findings()
     opener = encodings.opener(keys.get("encoding", "utf-8")) or plain
     table: dict[str, list[Any]] = defaultdict(list)
-    for _, record in records(file, keys["format"], (), opener, keys.get("delimiter", ","), broken.note):
+    for _, record in records(
+        file, keys["format"], (), opener, keys.get("delimiter", ","), broken.note, keys.get("sheet", "")
+    ):
         for name, cell in record.items():
             table[name].append(cell)
     if not table:
@@ -203,9 +211,12 @@ def _name_labels(seen: Seen) -> None:
 def sentences(seen: Seen) -> list[str]:
     """A line for each thing that was seen."""
     keys, total = seen.keys, sum(seen.rows.values())
-    form = f"{keys['format']} in {keys.get('encoding', 'utf-8')}"
+    form = keys["format"] + ("" if keys["format"] in BINARY else f" in {keys.get('encoding', 'utf-8')}")
     form += f", columns separated by {keys['delimiter']!r}" if "delimiter" in keys else ""
+    form += f", sheet {keys['sheet']!r}" if "sheet" in keys else ""
     report = [f"{keys['source']}: {form}; {total:,} rows of kind {seen.kind}, language {keys['language']}"]
+    if seen.other_sheets:
+        report.append(f"sheets that are not read: {', '.join(map(shown, seen.other_sheets))}; `sheet` names another")
     if keys.get("columns"):
         report.append("columns: " + ", ".join(f"{ours} is {theirs!r}" for ours, theirs in keys["columns"].items()))
     if seen.labels:

@@ -24,6 +24,7 @@ OF_TABLES = (
     "label_names",
     "where",
     "delimiter",
+    "sheet",
 )  # options of tables, not of the other formats
 WAYS = ("share", "group", "time")  # of choosing the rows of a split
 
@@ -83,9 +84,12 @@ class Params(Section):
     kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text", "positive_pair"] = "single"
     # split -> file below `source`; "" if `source` is the file
     files: Annotated[dict[Name, str], Field(min_length=1)] = {"train": ""}
-    format: Literal["", "csv", "tsv", "jsonl", "parquet", "squad", "conll", "folder"] = ""  # "": from the file's suffix
+    format: Literal["", "csv", "tsv", "jsonl", "parquet", "xlsx", "squad", "conll", "folder"] = (
+        ""  # "": from the file's suffix
+    )
     encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","  # of CSV
+    sheet: str = ""  # of a workbook (xlsx); empty: the first one with rows
     columns: dict[str, str] = {}
     where: dict[Name, dict[str, str | int | bool]] = {}  # split -> {column of its file: value of the rows to take}
     choice_columns: list[str] = []  # kind choice: the columns of the choices, if there is one per choice
@@ -137,10 +141,12 @@ class Params(Section):
             raise ValueError("labels: one of them is empty or occurs twice")
         if isinstance(self.labels, Labels) and self.labels.rename and self.label_names:
             raise ValueError("label_names: labels.rename does the same; leave one of them out")
-        if self.format in ("tsv", "jsonl", "parquet") and "delimiter" in self.model_fields_set:
+        if self.format in ("tsv", "jsonl", "parquet", "xlsx") and "delimiter" in self.model_fields_set:
             raise ValueError(f"delimiter: has no effect on {self.format}; the format csv has one")
-        if self.format == "parquet" and "encoding" in self.model_fields_set:
-            raise ValueError("encoding: has no effect on parquet; remove it")
+        if self.format in ("parquet", "xlsx") and "encoding" in self.model_fields_set:
+            raise ValueError(f"encoding: has no effect on {self.format}; remove it")
+        if self.format not in ("", "xlsx") and self.sheet:
+            raise ValueError(f"sheet: has no effect on {self.format}; a workbook (xlsx) has sheets")
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Rows of a corpus of your own from the records of a table: CSV, TSV, JSONL or Parquet."""
+"""Rows of a corpus of your own from the records of a table: CSV, TSV, JSONL, Parquet or xlsx."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +67,7 @@ def _records(path: Path, params: Params, columns: list[str], findings: Findings)
             name = "a tab" if other == "\t" else repr(other)
             shown_as = '"\\t"' if other == "\t" else f'"{other}"'
             raise InputError(f"{path}: columns are separated by {name}; write `delimiter: {shown_as}`")
-    yield from records(path, params.format, columns, opener, params.delimiter, findings.note)
+    yield from records(path, params.format, columns, opener, params.delimiter, findings.note, params.sheet)
 
 
 def _row(

@@ -32,6 +32,8 @@ def kind_and_columns(table: Columns, text: str = "", label: str = "") -> tuple[s
         return "span", columns
     if {"text", "entities"} <= {*table}:
         return "tagging", columns
+    if {"text", "choices"} <= {*table}:
+        return "choice", columns
     pair = _named(table, "text_pair") if not text else ""
     columns["text"] = text or (_named(table, "first") if pair else "") or _text(table, {label, *columns.values()})
     if pair:

@@ -20,7 +20,7 @@ SECTIONS = (
     *("finetune", "baseline", "compress", "evaluate", "export", "promote"),
 )
 ORDER = (
-    *("kind", "source", "files", "format", "encoding", "delimiter", "columns", "units", "labels"),
+    *("kind", "source", "files", "format", "encoding", "delimiter", "sheet", "columns", "units", "labels"),
     *("leave_out", "unanswerable", "split", "language"),
 )
 ALONE = "# Entries of one's own; `bertline use {file}` makes this file the active params.yaml.\n\n"

@@ -43,6 +43,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "fugashi": ("pipelines/text/",),
     "matplotlib": ("pipelines/reports/",),
+    "python_calamine": ("pipelines/data/formats/workbooks.py",),
 }
 HEAVY = {
     "torch",

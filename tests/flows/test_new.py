@@ -3,8 +3,11 @@
 import io
 import json
 import re
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -15,7 +18,7 @@ from pipelines.data import inspection
 from pipelines.graph import new_entries
 from pipelines.stages import baseline, encode, evaluate, finetune, prepare
 from tests.conftest import ROOT
-from tests.support import commands, tickets, tiny
+from tests.support import commands, tickets, tiny, workbook_files
 
 OURS = """# my params; this comment stays
 resources: {threads: 1}
@@ -206,8 +209,9 @@ def test_files_that_say_their_splits_are_taken_together(place: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.xlsx", b"PK", "a workbook; save its sheet as CSV UTF-8"),
-        ("a.pdf", b"%PDF text", "not CSV, TSV, JSONL, Parquet"),
+        ("a.xlsx", b"PK", "not a readable workbook"),
+        ("a.ods", b"PK", "a workbook of another form than xlsx; save it as xlsx"),
+        ("a.pdf", b"%PDF text", "not CSV, TSV, JSONL, Parquet, xlsx"),
         ("a.csv", b"text\nx\ny\n", "no column holds labels"),
         ("a.csv", b"a,b\n", "no rows in it"),
         ("a.csv", bytes(range(256)), "no text in a known encoding"),
@@ -220,6 +224,41 @@ def test_a_file_of_no_use_is_refused_in_a_sentence(name: str, content: bytes, me
     assert message in ended.err
     assert ended.err.count("\n") == 1
     assert not Path("params.yaml").exists()
+
+
+def test_a_workbook_is_read_by_its_first_sheet_with_rows(place: Path) -> None:
+    header = ["received", "text", "label"]
+    rows = [[date(2026, 11, 1 + i % 28), f"word {i * i}", i % 2] for i in range(30)] + [[None, None, 1], []]
+    old = [["text", "label"], ["old", 1]]
+    workbook_files.write(Path("tickets.xlsx"), {"Cover": [["Tickets"]], "Open": [header, *rows], "Closed": old})
+    output = new("tickets.xlsx")
+    assert "tickets.xlsx: xlsx, sheet 'Open'; 31 rows of kind single" in output
+    assert "sheets that are not read: 'Closed'; `sheet` names another" in output
+    assert "1 rows without a text are left out: row 32" in output
+    keys = yaml.safe_load(Path("params.yaml").read_text())["prepare"]["tickets"]
+    assert (keys["sheet"], keys["labels"]["names"], "encoding" in keys) == ("Open", ["0", "1"], False)
+    assert "all well-formed" in commands.bertline("check").require(0).out
+    prepare.main("tickets")
+    rows_of = [tables.read(paths.rows("tickets") / f"{split}.parquet") for split in ("train", "test")]
+    assert sum(table.num_rows for table in rows_of) == 30
+    workbook_files.write(Path("more.xlsx"), {"More": [["text", "label"], ["something new", 1]]})
+    ended = commands.bertline("add more.xlsx --to tickets").require(2)
+    assert "tickets.xlsx: a workbook; add the rows in the program that wrote it" in ended.err
+
+
+def test_rows_of_a_workbook_join_a_csv(place: Path) -> None:
+    Path("a.csv").write_text("text,label\n" + "".join(f"word {i * i},{i % 2}\n" for i in range(30)))
+    new("a.csv")
+    workbook_files.write(Path("more.xlsx"), {"Cover": [["x"]], "More": [["text", "label"], ["something new", 1]]})
+    commands.bertline("add more.xlsx --to a").require(0)
+    assert Path("a.csv").read_text().endswith("something new,1\n")
+
+
+def test_parquet_and_choices_are_told(place: Path) -> None:
+    rows = [{"text": f"word {i * i}", "choices": ["a", "b"], "label": str(i % 2)} for i in range(30)]
+    pq.write_table(pa.Table.from_pylist(rows), "endings.parquet")
+    assert "30 rows of kind choice" in new("endings.parquet")
+    assert "all well-formed" in commands.bertline("check").require(0).out
 
 
 def test_columns_may_be_named(place: Path) -> None:

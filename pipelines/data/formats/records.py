@@ -1,4 +1,4 @@
-"""Read records of CSV, TSV, JSONL and Parquet files one at a time; errors name the file and the line."""
+"""Read records of CSV, TSV, JSONL, Parquet and xlsx files one at a time; errors name the file and the line."""
 
 import csv
 import lzma
@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from pipelines.core import json_file, tables
 from pipelines.core.errors import InputError, NoFileError, UnreadableError, choices
+from pipelines.data.formats import workbooks
 
 Record = dict[str, Any]
 Place = str  # "line 12", for errors
@@ -33,11 +34,12 @@ def records(
     opener: Opener = plain,
     delimiter: str = ",",
     note: Note = raise_it,
+    sheet: str = "",
 ) -> Iterator[tuple[Place, Record]]:
-    """The records of `path`; its format is `form` or, if that is empty, its suffix: csv, tsv, jsonl or parquet.
+    """The records of `path`; its format is `form` or, if that is empty, its suffix: one of FORMATS.
 
-    If a Parquet file has all of `columns`, only these columns are read. `note` takes the error of a single record,
-    which is left out then. `delimiter` is that of CSV.
+    If a Parquet file has all of `columns`, only these columns are read; without `columns`, all are. `note` takes the
+    error of a single record, which is left out then. `delimiter` is that of CSV, `sheet` that of a workbook.
     """
     form = form or path.suffix.lstrip(".").lower()
     if form not in FORMATS:
@@ -48,6 +50,8 @@ def records(
         raise InputError(f"{path}: the file is empty")
     if form == "parquet":
         yield from parquet(path, columns)
+    elif form == "xlsx":
+        yield from workbooks.records(path, sheet)
     elif form == "csv":
         yield from csv_(path, opener, delimiter, note)
     elif form == "tsv":
@@ -154,7 +158,7 @@ def jsonl(path: Path, opener: Opener = plain, note: Note = raise_it) -> Iterator
 
 def parquet(path: Path, columns: Collection[str] = ()) -> Iterator[tuple[Place, Record]]:
     names = tables.open_parquet(path).schema_arrow.names
-    chosen = [name for name in names if name in columns] if {*columns} <= {*names} else names
+    chosen = [name for name in names if name in columns] if columns and {*columns} <= {*names} else names
     number = 0
     for batch in tables.read_batches(path, chosen):
         for record in tables.rows(batch, path):
@@ -162,4 +166,4 @@ def parquet(path: Path, columns: Collection[str] = ()) -> Iterator[tuple[Place, 
             yield f"row {number}", record
 
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet")
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "xlsx")
