@@ -127,3 +127,8 @@ def test_a_wrong_name_says_which_there_are() -> None:
         UsageError, match=r"no data.corpora 'livedor' \(did you mean 'livedoor'\?\); there are: codah, "
     ):
         plugins.load(CORPORA, "livedor")
+
+
+@pytest.mark.parametrize("name", ["distilbert", "group_quant", "pkd", "prune_heads", "theseus", "tinybert"])
+def test_a_method_names_its_differences_from_the_paper(name: str) -> None:
+    assert re.search(r"^Differences? from the paper: ", inspect.getdoc(plugins.load(METHODS, name)) or "", re.M)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import yaml
 from typer.testing import CliRunner
 
 from flows import cli, compress
+from pipelines.compression import chains
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.compression.searched import Searched
 from pipelines.core import paths
 from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.evaluate import Evaluate
+from pipelines.evaluation import gates
 from pipelines.evaluation.gates import Measured
 from pipelines.graph import executor
 from pipelines.graph.stage_runner import StageRunner
@@ -83,6 +86,13 @@ def test_a_loss_equal_to_the_budget_is_within_it(write: Write, monkeypatch: pyte
         "onnx",
     )
     assert attempt.keeps(Budget(max_loss=1.0))
+    assert attempt.loss_most == 100 * gates.most_lost(scoring(91), scoring(92), chains.SURE) > 1.0
+
+
+def test_a_student_that_gives_one_answer_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    student = replace(scoring(50), answers=["cat"] * 100)
+    searching = search(monkeypatch, {"big": replace(scoring(92), answers=["cat", "dog"] * 50), "int8": student})
+    assert "it has learned nothing" in searching.attempt(("int8",)).refused
 
 
 def test_an_entry_that_cannot_be_made_or_opened_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

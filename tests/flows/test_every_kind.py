@@ -81,3 +81,16 @@ def test_a_version_of_every_kind_goes_all_the_way(kind: str) -> None:
     assert rollback("it", reason="to see").version == first.version
     assert ledger.champion("it") == 1
     assert "to see" in history.plain(history.history("it"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tagging", "span"], indirect=True)
+def test_the_verdict_of_a_refusal_is_stored(kind: str) -> None:
+    """numpy's numbers are no JSON, in a verdict that refuses as in one that accepts."""
+    entries = yaml.safe_load(Path("params.yaml").read_text())
+    entries["promote"]["it"] |= {"at_least": 1.0}
+    Path("params.yaml").write_text(yaml.safe_dump(entries))
+    register(kind, "first")
+    assert not promote("it").promoted
+    verdict = json.loads(registry.version("it", 1).tags["verdict"])
+    assert {finding["rule"] for finding in verdict["findings"] if not finding["passed"]} == {"at_least"}

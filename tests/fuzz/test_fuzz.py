@@ -52,3 +52,8 @@ def test_a_worker_that_does_not_start_is_reported_once(monkeypatch: pytest.Monke
     (only,) = run.watched(1, range(5))
     assert only["kind"] == "the worker"
     assert only["what"].startswith("the process ended with status 2: ")
+
+
+def test_a_changed_answer_is_counted(place: Path) -> None:
+    outcomes = [{"kind": "model", "number": number, "what": run.result(lambda: "changed")} for number in range(3)]
+    assert run.table(outcomes).splitlines()[-1].split() == ["model", "3", "0", "3", "0", "0"]

@@ -61,6 +61,7 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a number as a name": (edit("task.json", name=3), "name: 3: input should be a valid string"),
     "a key of no meaning": (edit("task.json", lables=[]), "no key 'lables' (did you mean 'labels'?)"),
     "a split that leaves its folder": (edit("task.json", splits=["../x"]), "splits.0: '../x'"),
+    "a submission that leaves its folder": (edit("task.json", submission="../x"), "submission: '../x'"),
     "half a vocabulary": (of_lines("vocab.txt", lambda lines: lines[: len(lines) // 2]), "its config.json says"),
     "a line twice": (of_lines("vocab.txt", lambda lines: [*lines[:9], lines[8], *lines[9:]]), "is on line 9 too"),
     "two lines exchanged": (of_lines("vocab.txt", exchanged), "gives other ids than in training"),

@@ -7,8 +7,9 @@ Only successors train; embeddings, head and the teacher's layers are frozen. The
 with embeddings and head (section 3.2).
 
 The loss is the task's. `soft` adds the teacher's probabilities to the labels; with `soft: 1` they replace the labels.
-The teacher's layers run without dropout, like all frozen layers here. Each stage is a fit of its own, with its own
-learning-rate schedule.
+
+Differences from the paper: each stage is a fit of its own, with its own learning-rate schedule, and the teacher's
+layers run without dropout, like all frozen layers here.
 """
 
 from copy import deepcopy

@@ -105,9 +105,27 @@ def test_check_reports_all_complaints_at_once() -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_the_split_that_chooses_the_weights_does_not_score_them() -> None:
-    with pytest.raises(UsageError, match=r"finetune\.it\.dev: test is the split that evaluate\.it scores"):
-        complaints(finetune={"it": {"data": "mail", "encoder": "e", "dev": "test"}})
+def test_check_prints_the_first_twenty_and_how_many_there_are() -> None:
+    tuned = {f"it-{number}": {"data": "mail", "encoder": "e"} for number in range(25)}
+    complaints(finetune=tuned, evaluate={name: {"task": "mail", "split": "dev"} for name in tuned})
+    refused = commands.bertline("check").require(2)
+    lines = (refused.out + refused.err).splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "bertline: error: params.yaml: 25 wrong names; the first 20 are above"
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("section", "entry"),
+    [
+        ("finetune", {"data": "mail", "encoder": "e", "dev": "test"}),
+        ("compress", {"data": "mail", "teacher": "it", "method": "pkd", "layers": 2, "dev": "test"}),
+    ],
+)
+def test_the_split_that_chooses_the_weights_does_not_score_them(section: str, entry: dict[str, object]) -> None:
+    scored = {"small": {"task": "mail", "split": "test"}}
+    with pytest.raises(UsageError, match=rf"{section}\.small\.dev: test is the split that evaluate\.small scores"):
+        complaints(**{section: {"small": entry}, "evaluate": scored})
 
 
 @pytest.mark.usefixtures("place")
