@@ -33,6 +33,7 @@ def started(host: str, port: int) -> Iterator[str]:
     environment = workers.runtime_environment()
     if store.uri() == store.shown():  # replicas run in another folder; they inherit an address that has a password
         environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())
+    workers.settle()  # before Ray is imported
     with ExitStack() as ended:
         behind = _haproxy(ended, host, port)
         ours = workers.start(runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
@@ -60,9 +61,11 @@ def started(host: str, port: int) -> Iterator[str]:
 def _haproxy(ended: ExitStack, host: str, port: int) -> bool:
     """Set the environment for HAProxy until `ended` closes; returns False, and says why, where it cannot be had.
 
-    In a cluster the nodes' own environment decides.
+    In a cluster, or a Ray that this process has started before, its own environment decides.
     """
-    if workers.address() != "local":
+    import ray
+
+    if workers.address() != "local" or ray.is_initialized():
         return False
     if reason := ray_proxy.unavailable():
         say(f"Ray Serve's own proxy answers, which is slower than HAProxy: {reason}")

@@ -17,7 +17,7 @@ def reachable(own_port: int) -> list[str]:
     """
     deadline = time.monotonic() + SECONDS
     while True:
-        listening = _listening()
+        listening = of(psutil.Process())
         if any(port == own_port for _, _, port in listening) or time.monotonic() > deadline:
             return sorted(
                 f"{name} at {ip}:{port}" for name, ip, port in listening if port != own_port and not is_loopback(ip)
@@ -25,10 +25,10 @@ def reachable(own_port: int) -> list[str]:
         time.sleep(0.1)
 
 
-def _listening() -> set[tuple[str, str, int]]:
-    """The name of the process, the address and the port of each listener."""
+def of(parent: psutil.Process) -> set[tuple[str, str, int]]:
+    """The listeners of a process and its children: the name of the process, the address and the port of each."""
     listening = set()
-    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+    for process in [parent, *parent.children(recursive=True)]:
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             for connection in process.net_connections("inet"):
                 if connection.status == psutil.CONN_LISTEN:

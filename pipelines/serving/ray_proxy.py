@@ -74,8 +74,11 @@ def settings(host: str, port: int) -> Iterator[None]:
         try:
             yield
         finally:
-            os.environ.clear()
-            os.environ.update(before)
+            for name in SETTINGS | files | places:
+                if name in before:
+                    os.environ[name] = before[name]
+                else:
+                    os.environ.pop(name, None)
 
 
 def _free_port() -> int:

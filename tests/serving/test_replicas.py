@@ -54,17 +54,17 @@ def test_one_port_is_open_a_canary_comes_from_the_config_and_a_killed_replica_is
 
 def _check_that_one_port_is_open(pid: int, port: int) -> None:
     """Of the service and all processes that it started, HAProxy alone listens to other machines, once."""
-    found = set()
-    for each in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-        for connection in each.net_connections("inet"):
-            if connection.status == psutil.CONN_LISTEN:
-                found.add((each.name(), *connection.laddr))
-    assert len(found) > 3
-    assert [each for each in found if not listeners.is_loopback(each[1])] == [("haproxy", "0.0.0.0", port)]
+    seen: set[tuple[str, str, int]] = set()
+    own = ("haproxy", "0.0.0.0", port)
+    deadline = time.monotonic() + 60
+    while own not in seen and time.monotonic() < deadline:  # HAProxy may be replaced just now
+        seen = listeners.of(psutil.Process(pid))
+    assert len(seen) > 3
+    assert [each for each in seen if not listeners.is_loopback(each[1])] == [own]
 
 
 def _check_that_a_killed_replica_is_replaced(pid: int, address: str) -> None:
-    """The requests in flight fail, in the protocol's shape; those that come later wait for the new replica."""
+    """The requests in flight fail, or lose their connection; those that come later wait for the new replica."""
     (replica,) = [p for p in psutil.Process(pid).children(recursive=True) if "ServeReplica" in " ".join(p.cmdline())]
     seen: list[raw_http.Answer] = []
     back = threading.Event()
@@ -73,7 +73,7 @@ def _check_that_a_killed_replica_is_replaced(pid: int, address: str) -> None:
         while not back.is_set():
             try:
                 seen.append(raw_http.post(address, "/predict", BODY))
-            except TimeoutError:  # a busy machine takes minutes to start a replica
+            except OSError:  # a closed connection; or a busy machine takes over a minute to start a replica
                 seen.append(raw_http.Answer(504, {}, GONE))
 
     clients = [threading.Thread(target=ask) for _ in range(CLIENTS)]
