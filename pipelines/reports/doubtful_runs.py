@@ -8,7 +8,7 @@ from pipelines.core.errors import shown
 BASELINE = "baseline"  # `how` of the records of baselines
 MORE = "more epochs or a higher learning_rate"
 LITTLE = 0.1  # an F1 of answers or entities below which hardly anything is found
-FEW = "more rows first (docs/log/2026-11-encoders.md has scores by rows), then `batch_size: 4` and more epochs"
+FEW = "more rows, more epochs"
 LARGER = "more rows, another encoder, or the baseline itself"
 
 

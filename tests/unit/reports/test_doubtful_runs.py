@@ -38,5 +38,5 @@ def test_a_tagger_or_a_reader_that_finds_hardly_anything_is_in_doubt() -> None:
         for name, score, kind in (("names", 0.073, "tagging"), ("faq", 0.06, "span"), ("found", 0.4, "span"))
     ]
     names, faq = doubtful_runs.sentences(runs)
-    assert names.startswith("names: it has learned next to nothing: f1 0.073; try more rows first")
-    assert faq.startswith("faq: it has learned next to nothing: f1 0.060; try more rows first")
+    assert names.startswith("names: it has learned next to nothing: f1 0.073; try more rows, more epochs")
+    assert faq.startswith("faq: it has learned next to nothing: f1 0.060; try more rows, more epochs")
