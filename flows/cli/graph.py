@@ -8,7 +8,7 @@ import typer
 from flows.cli import completion
 from flows.cli.arguments import AsJson, Stage, group, print_answer
 from flows.cli.panels import LOOK_AFTER, MAKE, listed
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import InputError, UsageError
 
 cli = group()
 SHOWN = 20  # problems of params.yaml, if there are several
@@ -18,9 +18,17 @@ Targets = Annotated[
 ]
 
 
-@cli.command(**listed(MAKE, "bertline check"))
-def check() -> None:
-    """Check params.yaml: its keys and names, and the files, columns and splits that it names."""
+@cli.command(**listed(MAKE, "bertline check", "bertline check --page findings.html"))
+def check(
+    page: Annotated[Path | None, typer.Option(help="read all rows too, and write all findings as an HTML page")] = None,
+) -> None:
+    """Check params.yaml: its keys and names, and the files, columns and splits that it names.
+
+    With --page every row of corpora of your own is read as well. The status is 1 if there are errors, not for doubts.
+    """
+    if page:
+        _write_findings(page)
+        return
     from pipelines.core import params
     from pipelines.data import references
     from pipelines.graph import checking
@@ -36,6 +44,16 @@ def check() -> None:
     if wrong:
         raise UsageError(f"{params.FILE}: {wrong[0]}")
     print(f"params.yaml: {sum(map(len, sections.values()))} entries, all well-formed")
+
+
+def _write_findings(page: Path) -> None:
+    from pipelines.graph import check_findings
+
+    errors, doubts = check_findings.write(page)
+    sentence = f"{page}: {errors:,} errors and {doubts:,} doubts are on the page"
+    if errors:
+        raise InputError(sentence)
+    print(sentence)
 
 
 @cli.command(**listed(MAKE, "bertline use params/livedoor.yaml"))

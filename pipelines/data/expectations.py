@@ -88,36 +88,44 @@ def check(
     Doubts are always printed, and so is the number of answers that are not the text at their position; with `strict`,
     such answers raise an error.
     """
-    wrong = [*findings, *_unlabelled(report, where)]
+    wrong = [*findings, *unlabelled(report)]
+    _tell_unlabelled(report, where)
     if strict:
         expect = expect.model_copy(update={"max_unmatched": 0.0})
-    unmet = list(_unmet(report, expect))
+    failed = list(unmet(report, expect))
     if expect.warn and not strict:
-        for sentence in unmet:
+        for sentence in failed:
             say(f"{where}: {sentence}")
-        unmet = []
+        failed = []
     for sentence in doubts.sentences(report, expect):
         say(f"{where}: {sentence}")
     for split, numbers in report["splits"].items():
         unmatched = numbers.get("unmatched", {"rows": 0})
         if unmatched["rows"] and expect.max_unmatched == 1:
             say(f"{where}: {split} has {unmatched['rows']} {UNMATCHED}, such as {unmatched['ids']}")
-    if wrong or unmet:
-        raise FindingsError([*wrong, *unmet])
+    if wrong or failed:
+        raise FindingsError([*wrong, *failed])
 
 
-def _unlabelled(report: dict[str, Any], where: str) -> Iterator[str]:
-    """A sentence if a training row has no label; a line is printed for another split with some unlabelled rows."""
+def unlabelled(report: dict[str, Any]) -> Iterator[str]:
+    """A sentence if a training row has no label."""
+    numbers = report["splits"].get("train", {})
+    if (without := numbers.get("unlabelled", {"rows": 0}))["rows"]:
+        what = f"train: {without['rows']:,} of {numbers['rows']:,} rows have no label"
+        yield f"{what}, such as {without['ids']}; training needs a label in every row"
+
+
+def _tell_unlabelled(report: dict[str, Any], where: str) -> None:
+    """Print a line for each split other than train with some unlabelled rows."""
     for split, numbers in report["splits"].items():
         rows, without = numbers["rows"], numbers.get("unlabelled", {"rows": 0})
-        what = f"{split}: {without['rows']:,} of {rows:,} rows have no label"
-        if without["rows"] and split == "train":
-            yield f"{what}, such as {without['ids']}; training needs a label in every row"
-        elif 0 < without["rows"] < rows:
+        if split != "train" and 0 < without["rows"] < rows:
+            what = f"{split}: {without['rows']:,} of {rows:,} rows have no label"
             say(f"{where}: {what}, such as {without['ids']}; the split cannot be scored")
 
 
-def _unmet(report: dict[str, Any], expect: Expect) -> Iterator[str]:
+def unmet(report: dict[str, Any], expect: Expect) -> Iterator[str]:
+    """A sentence for each expectation that is not met."""
     limits = {
         "empty": ("empty texts", expect.max_empty),
         "duplicates": ("duplicate rows", expect.max_duplicates),

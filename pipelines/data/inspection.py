@@ -164,6 +164,8 @@ def _count(seen: Seen) -> None:
     distinct = sorted(first)[: duplicates.MAX_ROWS]
     seen.similar = len(distinct) - len({*duplicates.together(distinct)})
     seen.keys["language"] = "ja" if sum(bool(JAPANESE.search(text)) for text in first) > len(first) / 2 else "en"
+    if seen.kind == "tagging" and seen.keys["format"] in TABLES and seen.keys["language"] == "ja":
+        seen.keys["units"] = "characters"  # no spaces divide its words
     if seen.kind == "span" and seen.labels["unanswerable"]:
         seen.keys["unanswerable"] = True
     _name_labels(seen)

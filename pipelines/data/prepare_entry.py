@@ -14,6 +14,21 @@ from pipelines.entries.prepare import Prepare
 
 def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
     """Write a Parquet file per split, the task and the rows' quality into `out`; `strict`: see `expectations.check`."""
+    task, findings, has_rows = parse(key, entry, out)
+    if findings and not has_rows:  # without rows there is no quality
+        raise FindingsError(findings)
+    task.save(out)
+    quality = expectations.quality(out, task)
+    json_file.write(out / "quality.json", quality)
+    expectations.check(quality, entry.expect, f"prepare {key}", strict, findings)
+    provenance.write(out, "prepare", entry.model_dump(), [Path(entry.source)], ("pyarrow",))
+
+
+def parse(key: str, entry: Prepare, out: Path) -> tuple[Task, list[str], bool]:
+    """Write a Parquet file per split into `out`.
+
+    Returns the task, a sentence for each row that it cannot have, and whether each split has rows.
+    """
     corpus = plugins.load("pipelines.data.corpora", entry.corpus)
     if corpus.TASKS and entry.task not in corpus.TASKS:
         raise UsageError(f"params.yaml: prepare.{key}.task: {choices('task', entry.task, corpus.TASKS)}")
@@ -23,7 +38,7 @@ def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
         raise InputError(f"{raw}: no such file or folder; params.yaml: prepare.{key}.source names it")
     task = _with_splits(corpus.task(raw, entry.task, options), entry.splits, f"params.yaml: prepare.{key}.splits")
     findings: list[str] = []
-    empty = False
+    has_rows = True
     for split in task.splits:
         rows = _sampled(_collecting(corpus.parse(raw, task, split, options), findings), entry.sample)
         parts = tables.batches(rows, schema.ROWS[task.kind])
@@ -33,14 +48,8 @@ def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
             there_are = ", ".join(task.splits)
             raise NoFileError(f"{error}; list under `splits:` those of {there_are} that you have") from None
         say(f"prepare {key}: {split} has {count:,} rows")
-        empty = empty or not count
-    if findings and empty:  # without rows there is no quality
-        raise FindingsError(findings)
-    task.save(out)
-    quality = expectations.quality(out, task)
-    json_file.write(out / "quality.json", quality)
-    expectations.check(quality, entry.expect, f"prepare {key}", strict, findings)
-    provenance.write(out, "prepare", entry.model_dump(), [raw], ("pyarrow",))
+        has_rows = has_rows and bool(count)
+    return task, findings, has_rows
 
 
 def _with_splits(task: Task, names: list[str], where: str) -> Task:

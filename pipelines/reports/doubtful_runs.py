@@ -7,6 +7,8 @@ from pipelines.core.errors import shown
 
 BASELINE = "baseline"  # `how` of the records of baselines
 MORE = "more epochs or a higher learning_rate"
+LITTLE = 0.1  # an F1 of answers or entities below which hardly anything is found
+FEW = "more rows, more epochs"
 LARGER = "more rows, another encoder, or the baseline itself"
 
 
@@ -33,6 +35,8 @@ def _reasons(record: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> I
             f"it has learned nothing: {record['metric']} {_score(record):.3f}, and the most frequent label alone gives "
             f"{chance:.3f}; try {MORE}"
         )
+    elif record["metrics"] and record.get("kind") in ("span", "tagging") and _score(record) < LITTLE:
+        yield f"it has learned next to nothing: {record['metric']} {_score(record):.3f}; try {FEW}, or another encoder"
     losses = [point["loss"] for _, point in record.get("curve") or [] if "loss" in point]
     if len(losses) > 1 and losses[-1] >= losses[0]:
         yield f"its loss did not fall ({losses[0]:.3f} to {losses[-1]:.3f}); try a lower learning_rate, or more epochs"

@@ -18,6 +18,7 @@ th, td { padding: .3rem .8rem; text-align: left; border-bottom: 1px solid var(--
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 figure { display: inline-block; vertical-align: top; margin: 1rem 1.5rem 1rem 0; max-width: 100%; overflow-x: auto; }
 figcaption { color: #6b7280; max-width: 24rem; } svg { max-width: 100%; height: auto; }
+li, p, h1, h2 { overflow-wrap: anywhere; }
 """
 
 

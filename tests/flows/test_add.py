@@ -159,7 +159,7 @@ def test_what_takes_no_rows_says_so() -> None:
     Path("faq.json").write_text('{"data": []}')
     entry("mine.csv")
     assert "not a readable workbook" in added("march.xlsx", status=1)
-    assert "no table; CSV, TSV, JSONL or Parquet is expected" in added("faq.json", status=1)
+    assert "no table; CSV, TSV, JSONL, Parquet or xlsx is expected" in added("faq.json", status=1)
     assert "it is the corpus's own file" in added("mine.csv", status=2)
     assert "missing.csv: no such file" in added("missing.csv", status=1)
     entry("faq.json", "kind: span, format: squad")

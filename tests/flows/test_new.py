@@ -261,6 +261,18 @@ def test_parquet_and_choices_are_told(place: Path) -> None:
     assert "all well-formed" in commands.bertline("check").require(0).out
 
 
+def test_entities_of_japanese_tables_are_tagged_by_character(place: Path) -> None:
+    names = ["田中", "鈴木", "佐藤", "高橋"]
+    rows = [
+        {"text": f"{name}さんは{i}時に来た。", "entities": [{"start": 0, "end": 2, "label": "人名"}]}
+        for i in range(6)
+        for name in names
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), "names.parquet")
+    assert "24 rows of kind tagging, language ja" in new("names.parquet")
+    assert yaml.safe_load(Path("params.yaml").read_text())["prepare"]["names"]["units"] == "characters"
+
+
 def test_columns_may_be_named(place: Path) -> None:
     Path("a.csv").write_text("a,b,c\n" + "".join(f"word {i * i},{i % 2},{i % 3}\n" for i in range(30)))
     new("a.csv", "--label", "c", "--text", "a")

@@ -30,3 +30,13 @@ def test_each_doubt_is_told_with_what_to_try() -> None:
         "low: its macro_f1 is 0.550, below svm2 with 0.700; try more epochs or a higher learning_rate, more rows, "
         "another encoder, or the baseline itself",
     ]
+
+
+def test_a_tagger_or_a_reader_that_finds_hardly_anything_is_in_doubt() -> None:
+    runs = [
+        record(name, score, metric="f1", metrics={"f1": score}, kind=kind)
+        for name, score, kind in (("names", 0.073, "tagging"), ("faq", 0.06, "span"), ("found", 0.4, "span"))
+    ]
+    names, faq = doubtful_runs.sentences(runs)
+    assert names.startswith("names: it has learned next to nothing: f1 0.073; try more rows, more epochs")
+    assert faq.startswith("faq: it has learned next to nothing: f1 0.060; try more rows, more epochs")
