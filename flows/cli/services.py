@@ -103,11 +103,12 @@ def down() -> None:
 def trigger(
     deployment: Annotated[str, typer.Argument(help="FLOW/NAME of prefect.yaml, such as retrain/weekly")],
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated")] = None,
+    queue: Annotated[str, typer.Option(help="a work queue: urgent, scoring or training; by default its own")] = "",
 ) -> None:
     """Run a deployment now, in the worker that `up` started."""
     from flows.trigger import trigger as ask
 
-    print(f"{deployment}: requested the run {ask(deployment, param or [])}; see its log in Prefect's pages")
+    print(f"{deployment}: requested the run {ask(deployment, param or [], queue)}; see its log in Prefect's pages")
 
 
 @cli.command(**listed(MAKE, "bertline quickstart"))
