@@ -59,10 +59,8 @@ def serve(
     conditions = Conditions(slowdown, model_mb)
     form = http_service.log_format(log_format)
     beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts, receipts)
-    exporter = http_service.exporter()
-    with service(
-        sources, http_service.Settings(host, port, known, hosts, form, conditions, *beside, exporter)
-    ) as address:
+    last = (*beside, http_service.exporter())
+    with service(sources, http_service.Settings(host, port, known, hosts, form, conditions, *last)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         _wait(sources, address)
 
