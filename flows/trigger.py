@@ -9,8 +9,10 @@ from flows.local import prefect_settings
 from pipelines.core.errors import InputError, UsageError, one_line
 
 
-def trigger(deployment: str, params: Iterable[str] = ()) -> str:
+def trigger(deployment: str, params: Iterable[str] = (), queue: str = "") -> str:
     """Ask for a run of `deployment` (FLOW/NAME) with params NAME=VALUE; returns the run's name.
+
+    `queue` is a work queue of the pool; by default that of the deployment.
 
     Raises InputError if there is no server, or no such deployment on it.
     """
@@ -23,7 +25,7 @@ def trigger(deployment: str, params: Iterable[str] = ()) -> str:
 
     values = dict(_value(param) for param in params)
     try:
-        run: Any = run_deployment(deployment, parameters=values, timeout=0)
+        run: Any = run_deployment(deployment, parameters=values, timeout=0, work_queue_name=queue or None)
     except ObjectNotFound:
         raise UsageError(f"no deployment {deployment!r}; name one of prefect.yaml, as FLOW/NAME") from None
     except (HTTPError, PrefectHTTPStatusError, OSError, ValueError) as error:

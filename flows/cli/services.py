@@ -59,10 +59,8 @@ def serve(
     conditions = Conditions(slowdown, model_mb)
     form = http_service.log_format(log_format)
     beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts, receipts)
-    exporter = http_service.exporter()
-    with service(
-        sources, http_service.Settings(host, port, known, hosts, form, conditions, *beside, exporter)
-    ) as address:
+    last = (*beside, http_service.exporter())
+    with service(sources, http_service.Settings(host, port, known, hosts, form, conditions, *last)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         _wait(sources, address)
 
@@ -103,11 +101,12 @@ def down() -> None:
 def trigger(
     deployment: Annotated[str, typer.Argument(help="FLOW/NAME of prefect.yaml, such as retrain/weekly")],
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated")] = None,
+    queue: Annotated[str, typer.Option(help="a work queue: urgent, scoring or training; by default its own")] = "",
 ) -> None:
     """Run a deployment now, in the worker that `up` started."""
     from flows.trigger import trigger as ask
 
-    print(f"{deployment}: requested the run {ask(deployment, param or [])}; see its log in Prefect's pages")
+    print(f"{deployment}: requested the run {ask(deployment, param or [], queue)}; see its log in Prefect's pages")
 
 
 @cli.command(**listed(MAKE, "bertline quickstart"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.local import job_deployments, prefect_key
+from flows.local import job_deployments, prefect_key, work_queues
 from flows.local.http_service import require_free, wait_for
 from flows.local.prefect_settings import PIDS, began, running
 from pipelines.core.errors import InputError
@@ -88,9 +88,10 @@ def _start_all(deployments: Path) -> None:
     _start("prefect", [*uvicorn, *address, str(PREFECT_PORT)], f"{PREFECT_API}/health")
     served = ["--backend-store-uri", store.uri(), "--workers", "1"]
     _start("mlflow", [mlflow, "server", *served, *address, str(MLFLOW_PORT)], f"http://127.0.0.1:{MLFLOW_PORT}/health")
-    _run([prefect, "work-pool", "create", "bertline", "--type", "process", "--overwrite"])
+    _run([prefect, "work-pool", "create", work_queues.POOL, "--type", "process", "--overwrite"])
+    work_queues.make_urgent(PREFECT_API, prefect_key.read())
     _run([prefect, "--no-prompt", "deploy", "--all", "--prefect-file", str(deployments)])
-    _start("worker", [prefect, "worker", "start", "--pool", "bertline"], "")
+    _start("worker", [prefect, "worker", "start", "--pool", work_queues.POOL], "")
 
 
 def down() -> list[str]:

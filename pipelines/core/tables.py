@@ -71,9 +71,9 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         names = file.schema_arrow.names
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({one_line(error)})") from None
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{path}: two columns are named {shown(name)}; rename one of them")
+    if len(set(names)) < len(names):
+        name = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InputError(f"{path}: two columns are named {shown(name)}; rename one of them")
     return file
 
 

@@ -37,7 +37,7 @@ class ReceiptKeys:
     @classmethod
     def read(cls, path: Path) -> "ReceiptKeys":
         """The keys of a file. Raises InputError with every line that is wrong, but without its key."""
-        keys, wrong = [], []
+        keys, wrong = list[ReceiptKey](), list[str]()
         for number, line in enumerate(secret_file.lines(path), start=1):
             words = line.split()
             if not words or words[0].startswith("#"):

@@ -39,9 +39,11 @@ def without_broken_text(rows: pa.Table, numbers: np.ndarray, task: Task) -> tupl
     """The rows whose texts are UTF-8 in all columns, their numbers, and the others as bad rows."""
     if _is_valid(rows):
         return rows, numbers, []
-    plain = _without_dictionaries(rows)  # one broken text of a dictionary would break every row
-    good = np.array([_is_valid(plain.slice(i, 1)) for i in range(len(plain))], bool)
-    bad = [Bad.of(int(numbers[i]), "not_utf8", _raw(plain.slice(i, 1), task)) for i in np.flatnonzero(~good)]
+    # one broken text of a dictionary would break every row; a slice would hold what is nested in its neighbours
+    plain = rows.cast(pa.schema([field.with_type(_dense(field.type)) for field in rows.schema]))
+    singles = [plain.take(pa.array([i])) for i in range(len(plain))]
+    good = np.array([_is_valid(single) for single in singles], bool)
+    bad = [Bad.of(int(numbers[i]), "not_utf8", _raw(singles[i], task)) for i in np.flatnonzero(~good)]
     return plain.take(np.flatnonzero(good)).cast(rows.schema), numbers[good], bad
 
 
@@ -53,12 +55,21 @@ def _is_valid(rows: pa.Table) -> bool:
     return True
 
 
-def _without_dictionaries(rows: pa.Table) -> pa.Table:
-    for number, field in enumerate(rows.schema):
-        if pa.types.is_dictionary(field.type):
-            dense = [chunk.dictionary_decode() for chunk in rows.column(number).chunks]
-            rows = rows.set_column(number, field.name, pa.chunked_array(dense, field.type.value_type))
-    return rows
+def _dense(kind: pa.DataType) -> pa.DataType:
+    """The type without dictionaries, at any depth."""
+    if pa.types.is_dictionary(kind):
+        return _dense(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_dense(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_dense(kind.key_type), kind.item_field.with_type(_dense(kind.item_type)))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_dense(kind.value_type)), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_dense(kind.value_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_dense(kind.value_type)))
+    return kind
 
 
 def _raw(row: pa.Table, task: Task) -> bytes:

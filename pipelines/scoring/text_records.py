@@ -105,9 +105,9 @@ def csv_(path: Path) -> tuple[list[str], Iterator[Record | Bad]]:
             "".join(header).encode()
         except (csv.Error, UnicodeError) as error:
             raise InputError(f"{path}: its first line is not a header of CSV in UTF-8 ({one_line(error)})") from None
-    for name in header:
-        if header.count(name) > 1:
-            raise InputError(f"{path}: two columns are named {shown(name)}; rename one of them")
+    if len(set(header)) < len(header):
+        name = next(name for place, name in enumerate(header) if name in header[:place])
+        raise InputError(f"{path}: two columns are named {shown(name)}; rename one of them")
     return header, _csv_records(path, header)
 
 

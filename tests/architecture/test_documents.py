@@ -184,6 +184,7 @@ ELSEWHERE = {
     "bertline up": ("tests/flows/test_services.py", 'bertline(environment, "up")'),
     "bertline down": ("tests/flows/test_services.py", 'bertline(environment, "down")'),
     "bertline trigger score/file": ("tests/flows/test_services.py", '"trigger", "score/file"'),
+    "bertline trigger score-folder/folder": ("tests/flows/test_work_queues.py", 'trigger("score-folder/folder"'),
     "bertline trigger retrain/weekly": ("tests/flows/test_services.py", '"trigger", "score/file"'),
 }
 
@@ -235,7 +236,7 @@ def test_every_term_has_its_source() -> None:
 def test_prefects_deployments_name_real_flows() -> None:
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
     flows = {d["entrypoint"].split(":")[1] for d in deployments}
-    assert flows == {"retrain", "promote", "score", "score_windows", "backfill", "watch", "new_data"}
+    assert flows == {"retrain", "promote", "score", "score_folder", "score_windows", "backfill", "watch", "new_data"}
     code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "flows").glob("*.py"))
     jobs = yaml.safe_load((ROOT / "params.yaml").read_text())["score"]
     for deployment in deployments:
@@ -266,7 +267,7 @@ def test_each_deployment_has_retries_a_time_limit_and_a_failure_hook() -> None:
         assert waits == sorted(waits)
         assert len(waits) == int(again["PREFECT_TASKS_DEFAULT_RETRIES"]) > 1
         assert deployment["concurrency_limit"] == 1
-    assert len(deployments) == 7
+    assert len(deployments) == 8
 
 
 def test_serves_file_is_one_that_ray_takes() -> None:

@@ -147,6 +147,29 @@ def test_mended_rows_are_scored_once_and_the_rest_stays_bad(copied: Path, tmp_pa
     assert any("1 rows are doubled, the first is row 1" in line for line in audit.audit(copied).findings)
 
 
+def test_a_replay_that_is_killed_before_its_entry_is_done_again_and_no_row_stands_twice(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended = tmp_path / "mended.jsonl"
+    lines = [{"source": "c.jsonl", "row": row, "values": {"text": "犬", "n": row}} for row in (1, 2)]
+    mended.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(manifest, "write", killed)
+        replay.run(mended, copied, "tiny")
+    assert audit.audit(copied).findings == [f"{copied}/c.jsonl.replayed-1.parquet: the manifest does not name it"]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(manifest, "summary", killed)  # after its entry, before the summary of the job
+        replay.run(mended, copied, "tiny")
+    assert replay.run(mended, copied, "tiny").scored == 0
+    assert [file.name for file in copied.glob("*.replayed-*")] == ["c.jsonl.replayed-1.parquet"]
+    result = audit.audit(copied)
+    assert (result.findings, result.summary["scored"], result.summary["quarantined"]) == ([], 36, 1)
+
+
 def test_a_mended_row_that_is_none_is_refused(copied: Path, tmp_path: Path) -> None:
     mended = tmp_path / "mended.jsonl"
     for line, sentence in (
