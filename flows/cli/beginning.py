@@ -72,7 +72,9 @@ def init(
 
 @cli.command(**listed(MAKE, "bertline add tickets-march.csv --to tickets"))
 def add(
-    file: Annotated[Path, typer.Argument(help="a CSV, TSV, JSONL, Parquet or xlsx file with the columns of the corpus")],
+    file: Annotated[
+        Path, typer.Argument(help="a CSV, TSV, JSONL, Parquet or xlsx file with the columns of the corpus")
+    ],
     to: Annotated[str, typer.Option("--to", help="an entry of prepare whose corpus is custom", autocompletion=CORPORA)],
 ) -> None:
     """Append the new rows of FILE to a corpus of your own.
