@@ -63,8 +63,7 @@ def serve(
     about = host, port, known, hosts, http_service.log_format(log_format), Conditions(slowdown, model_mb)
     beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts, receipts)
     stored = http_service.stored_days(request_days, request_texts), request_texts
-    settings = http_service.Settings(*about, *beside, http_service.exporter(), *stored)
-    with service(sources, settings) as address:
+    with service(sources, http_service.Settings(*about, *beside, http_service.exporter(), *stored)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         _wait(sources, address)
 

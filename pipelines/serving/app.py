@@ -65,8 +65,7 @@ def application(
     api.router.routes.extend(routes)  # they are matched faster than included routers
     direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
     early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
-    answering = Stored(early, catalogue.store) if catalogue.store else early
-    allowed = RequireHost(RequireKey(answering, keys or Keys(), refusals), hosts, refusals)
+    allowed = RequireHost(RequireKey(Stored(early, catalogue.store), keys or Keys(), refusals), hosts, refusals)
     api.outer = Logged(Counted(allowed, metrics), log_format, spans=spans)
 
     api.get("/docs", include_in_schema=False)(_docs)

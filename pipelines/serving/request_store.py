@@ -147,9 +147,10 @@ class RequestStore:
 class Stored:
     """An ASGI middleware that names the store in the scope of each request, for the one place that answers."""
 
-    def __init__(self, app: Any, store: RequestStore) -> None:
+    def __init__(self, app: Any, store: RequestStore | None) -> None:
         self.app, self.store = app, store
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        scope.setdefault("state", {})["store"] = self.store
+        if self.store:
+            scope.setdefault("state", {})["store"] = self.store
         await self.app(scope, receive, send)
