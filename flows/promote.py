@@ -5,15 +5,18 @@ from prefect import flow, task
 from flows import prefect_events
 from flows.failure_hook import HOOKS
 from flows.local.watched_service import watched
-from pipelines.lifecycle import promotion
+from pipelines.lifecycle import promotion, request_replay
 
-MEASUREMENTS = promotion.Measurements(task(promotion.measure), task(promotion.latency_ratio))
+MEASUREMENTS = promotion.Measurements(
+    task(promotion.measure), task(promotion.latency_ratio), task(request_replay.compare)
+)
 
 
 @flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
 def promote(
-    name: str, version: int | None = None, instead_of: int | None = None, reason: str = "", service: str = ""
-) -> promotion.Outcome:
+    name: str, version: int | None = None, instead_of: int | None = None, reason: str = "", service: str = "",
+    replay_days: int | None = None,
+) -> promotion.Outcome:  # fmt: skip
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
 
     Args:
@@ -21,8 +24,9 @@ def promote(
         instead_of: the version that must be champion now.
         reason: why, for the ledger.
         service: the address of the HTTP service to watch while it takes the new champion up.
+        replay_days: the days whose stored requests challenger and champion answer.
     """
-    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS, watched(service))
+    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS, watched(service), replay_days)
     if outcome.changed and outcome.champion:
         prefect_events.tell("champion", name, version=str(outcome.champion.version))
     return outcome

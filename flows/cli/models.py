@@ -14,6 +14,7 @@ from pipelines.core import paths
 from pipelines.core.errors import UsageError, printable
 
 cli = group()
+REPLAY = "let both answer the stored requests of so many days; say which share would change"
 
 
 @cli.command(**listed(MAKE, "bertline retrain headlines"))
@@ -42,16 +43,19 @@ def promote(
     instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
     reason: Reason = "",
     service: Watched = "",
+    replay: Annotated[int | None, typer.Option(metavar="DAYS", min=1, help=REPLAY)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes, else end with status 3."""
-    answer = _promoted(name, version, instead_of, reason, service)
+    answer = _promoted(name, version, instead_of, reason, service, replay)
     print_answer(answer, as_json, _outcome)
     if not answer["promoted"]:
         raise typer.Exit(REFUSED)
 
 
-def _promoted(name: str, version: int | None, instead_of: int | None, reason: str, service: str) -> dict[str, Any]:
+def _promoted(
+    name: str, version: int | None, instead_of: int | None, reason: str, service: str, replay: int | None
+) -> dict[str, Any]:
     """The answer; one that the registry's content decides waits neither for MLflow nor for Prefect."""
     from pipelines.graph import checking
 
@@ -61,12 +65,14 @@ def _promoted(name: str, version: int | None, instead_of: int | None, reason: st
     answer = {"model": name, "promoted": False, "changed": False}
     if early := registry_refusals.of_promotion(name, version, instead_of):
         return answer | asdict(early)
-    outcome = _measured(name, version, instead_of, reason, service)
+    outcome = _measured(name, version, instead_of, reason, service, replay)
     champion = outcome.champion.version if outcome.champion else None
     return answer | asdict(outcome) | {"champion": champion}
 
 
-def _measured(name: str, version: int | None, instead_of: int | None, reason: str, service: str) -> Any:
+def _measured(
+    name: str, version: int | None, instead_of: int | None, reason: str, service: str, replay: int | None
+) -> Any:
     """The outcome of a promotion; one that needs no measurement does not wait for Prefect."""
     with arguments.importing():
         from pipelines.lifecycle import promotion
@@ -75,7 +81,7 @@ def _measured(name: str, version: int | None, instead_of: int | None, reason: st
     prefect_settings.before_a_flow()
     from flows.promote import promote as run
 
-    return run(name, version, instead_of, reason, service)
+    return run(name, version, instead_of, reason, service, replay)
 
 
 def _outcome(answer: dict[str, Any]) -> str:

@@ -20,6 +20,8 @@ CANARY = "a version that answers a share of its model's requests, by default 0.0
 SHADOW = "a version that reads a share of them, by default all; its answers are only compared"
 DISAGREEMENTS = "a folder for what shadows answer otherwise, in Parquet; rows as digests"
 RECEIPTS = "a file of keys: each answer of the plain protocol has a receipt"
+REQUESTS = "store digests and answers of predicted rows for so many days, in state/requests"
+TEXTS = "with --keep-requests: with the rows' texts, which `bertline promote --replay` needs"
 MODEL_MB = "most megabytes of a new version's files; 0: what fits in the free memory"
 
 
@@ -44,6 +46,8 @@ def serve(
     disagreements: Annotated[Path | None, typer.Option(help=DISAGREEMENTS)] = None,
     texts: Annotated[bool, typer.Option("--store-texts", help="with --disagreements: with the rows' texts")] = False,
     receipts: Annotated[Path | None, typer.Option(help=RECEIPTS)] = None,
+    request_days: Annotated[int | None, typer.Option("--keep-requests", metavar="DAYS", min=1, help=REQUESTS)] = None,
+    request_texts: Annotated[bool, typer.Option("--keep-texts", help=TEXTS)] = False,
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
@@ -56,11 +60,10 @@ def serve(
     service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
     known = http_service.keys_for(host, keys, without_keys)
     hosts = () if known.keys or without_keys else http_service.LOOPBACK
-    conditions = Conditions(slowdown, model_mb)
-    form = http_service.log_format(log_format)
+    about = host, port, known, hosts, http_service.log_format(log_format), Conditions(slowdown, model_mb)
     beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts, receipts)
-    last = (*beside, http_service.exporter())
-    with service(sources, http_service.Settings(host, port, known, hosts, form, conditions, *last)) as address:
+    stored = http_service.stored_days(request_days, request_texts), request_texts
+    with service(sources, http_service.Settings(*about, *beside, http_service.exporter(), *stored)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         _wait(sources, address)
 

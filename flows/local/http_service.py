@@ -28,6 +28,8 @@ from pipelines.serving.connections import Connection
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
+from pipelines.serving.request_store import FOLDER as REQUESTS
+from pipelines.serving.request_store import RequestStore
 
 VARIABLE = "BERTLINE_KEYS"  # lines as of a file of keys, or with a semicolon between them
 LOG_VARIABLE = "BERTLINE_LOG_FORMAT"
@@ -53,6 +55,8 @@ class Settings:
     disagreements: Disagreements | None = None  # takes what shadows answer otherwise
     signer: Signer | None = None  # of a receipt for each answer
     exporter: str = ""  # of OpenTelemetry's spans (`spans.exported`)
+    request_days: int = 0  # the days that predicted rows are stored; 0: they are not
+    request_texts: bool = False  # whether their texts are stored too
 
 
 def beside(
@@ -68,6 +72,13 @@ def beside(
     reading = rollouts.parsed(shadows, sources, runtime, rollouts.SHADOW_SHARE)
     differing = Disagreements(disagreements, texts) if disagreements else None
     return answering, reading, differing, signer(receipts, sources)
+
+
+def stored_days(days: int | None, texts: bool) -> int:
+    """The days that requests are stored; 0 without the option. Raises UsageError for texts without days."""
+    if texts and not days:
+        raise UsageError("--keep-texts: say for how many days with --keep-requests")
+    return days or 0
 
 
 def signer(path: Path | None, sources: dict[str, Source]) -> Signer | None:
@@ -93,6 +104,8 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
     with closing(listener), closing(catalogue):
         catalogue.serve(sources)
         catalogue.disagreements, catalogue.signer = settings.disagreements, settings.signer
+        if settings.request_days:
+            catalogue.store = RequestStore(REQUESTS, settings.request_days, settings.request_texts)
         for name, (source, share) in settings.canaries.items():
             rollouts.put_canary(catalogue, name, source, share)
         for name, (source, share) in settings.shadows.items():
@@ -136,6 +149,8 @@ def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None)
         raise UsageError("--disagreements: replicas in Ray Serve only count them; leave it out, or --ray")
     if settings.signer:
         raise UsageError("--receipts: replicas in Ray Serve sign none; leave it out, or --ray")
+    if settings.request_days:
+        raise UsageError("--keep-requests: replicas in Ray Serve store no requests; leave it out, or --ray")
     for source in sources.values():
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
     beside = {"canary": _numbered(settings.canaries), "shadow": _numbered(settings.shadows)}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -72,8 +72,42 @@ def findings(verdict: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """The comparison of two versions on stored requests.
+
+    Attributes:
+        answers: the number that was compared; a row that was sent twice counts twice.
+        changed: the number of those that differ.
+        effective: the independent rows that `answers` are worth, as rows repeat.
+        sentence: the numbers of answers, rows and days in words, with what could not be replayed.
+    """
+
+    answers: int
+    changed: int
+    effective: float
+    sentence: str
+
+    @property
+    def share(self) -> float:
+        return self.changed / self.answers
+
+    @property
+    def interval(self) -> significance.Interval:
+        return significance.share_interval(self.share, self.effective)
+
+    def numbers(self) -> dict[str, Any]:
+        """The comparison as JSON."""
+        if not self.answers:
+            return {"answers": 0}
+        return {
+            "answers": self.answers, "changed": self.changed, "share": self.share, "interval": list(self.interval),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Decision:
     findings: list[Finding]
+    replay: Replay | None = None
 
     @property
     def passed(self) -> bool:
@@ -85,7 +119,8 @@ class Decision:
 
     def verdict(self) -> dict[str, Any]:
         """The decision as JSON."""
-        return {"passed": self.passed, "findings": [asdict(finding) for finding in self.findings]}
+        verdict = {"passed": self.passed, "findings": [asdict(finding) for finding in self.findings]}
+        return verdict | ({"replay": self.replay.numbers()} if self.replay else {})
 
 
 def decide(
@@ -117,7 +152,7 @@ def decide(
 def without_champion(decision: Decision, deleted: int) -> Decision:
     """The decision on a challenger whose champion was deleted: only the rules about the challenger itself decide."""
     sentence = f"version {deleted}, the champion, was deleted: no rule compares the challenger with it"
-    return Decision([*decision.findings, Finding("champion", 0, 0, True, sentence)])
+    return replace(decision, findings=[*decision.findings, Finding("champion", 0, 0, True, sentence)])
 
 
 def _alone(challenger: Measured, rules: Promote) -> Iterator[Finding]:
@@ -167,6 +202,23 @@ def _against(
         assert latency_ratio is not None, "the rule max_latency_ratio needs both measured in alternation"
         sentence = "latency as a multiple of the champion's, measured in alternation,"
         yield _most("max_latency_ratio", sentence, latency_ratio, rules.max_latency_ratio)
+
+
+def with_replay(decision: Decision, replay: Replay, most: float | None) -> Decision:
+    """The decision with what the replay of stored requests found; the rule `max_changed` is about it if it is set.
+
+    The upper end of the interval decides, so that a few requests do not pass the rule by chance.
+    """
+    sentence, high = f"replay: {replay.sentence}", 1.0
+    if replay.answers:
+        low, high = replay.interval
+        sentence += f"; {replay.share:.2%} of the answers would change, 95% interval {low:.2%} to {high:.2%}"
+    if most is not None:
+        sentence += f"; at most {most:.2%} may change, by the interval's upper end"
+    limit = 1.0 if most is None else most
+    passed = most is None or (replay.answers > 0 and high <= limit)
+    finding = Finding("max_changed", high, limit, passed, sentence)
+    return replace(decision, findings=[*decision.findings, finding], replay=replay)
 
 
 def most_lost(challenger: Measured, champion: Measured, confidence: float) -> float:

@@ -1,5 +1,6 @@
-"""Bootstrap intervals of a score, or of the difference between two scores on the same rows."""
+"""Intervals: by bootstrap of a score or of a difference of two on the same rows; of a share by its formula."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,3 +29,21 @@ def lower_bound(value: OfRows, count: int, confidence: float, samples: int = 100
 def _drawn(value: OfRows, count: int, samples: int, seed: int) -> list[float]:
     generator = seeding.generator(seed, "bootstrap")
     return [value(generator.integers(0, count, count)) for _ in range(samples)]
+
+
+def share_interval(share: float, size: float, z: float = 1.959964) -> Interval:
+    """The score interval of a share among `size` independent draws (Wilson 1927, eq. 5); 95% by default.
+
+    It is wider than a point for a share of 0 or 1 too. `size` may be an effective size (`effective_size`).
+    """
+    centre = (share + z * z / (2 * size)) / (1 + z * z / size)
+    half = z / (1 + z * z / size) * math.sqrt(share * (1 - share) / size + z * z / (4 * size * size))
+    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))  # rounding may pass the share
+
+
+def effective_size(counts: np.ndarray) -> float:
+    """The number of independent draws that draws in clusters of these sizes, (N,), are worth (Kish 1965).
+
+    A row that was sent a hundred times is no hundred rows.
+    """
+    return float(counts.sum()) ** 2 / float((counts.astype(np.float64) ** 2).sum())

@@ -15,7 +15,7 @@ from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.graph import checking
 from pipelines.inference.predictor import Predictor
-from pipelines.lifecycle import approval, registry_refusals, service_watch
+from pipelines.lifecycle import approval, registry_refusals, request_replay, service_watch
 from pipelines.lifecycle.service_watch import Service
 from pipelines.measurement import gate_measurements
 from pipelines.measurement.smoke_answers import SmokeAnswers
@@ -56,11 +56,12 @@ class Measurements:
 
     score: Callable[[registry.Version, Evaluate], gates.Measured] = measure
     latency: Callable[[registry.Version, registry.Version, Evaluate, int], float] = latency_ratio
+    replay: Callable[[registry.Version, registry.Version, int, float], gates.Replay] = request_replay.compare
 
 
 def promote(
     name: str, version: int | None, instead_of: int | None, reason: str, measurements: Measurements = Measurements(),
-    service: Service | None = None,
+    service: Service | None = None, replay_days: int | None = None,
 ) -> Outcome:  # fmt: skip
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
 
@@ -72,6 +73,7 @@ def promote(
         reason: why, for the ledger.
         measurements: the functions that measure versions.
         service: the HTTP service that is to be watched while it takes the new champion up.
+        replay_days: of stored requests that both answer; by default only if there is the rule `max_changed`.
     """
     rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
@@ -80,6 +82,7 @@ def promote(
         return outcome
     content = registry.content(challenger)  # before it is measured: what is entered is what was there then
     decision = _decide(challenger, champion, entry, rules, measurements)
+    decision = _replayed(decision, challenger, champion, rules, measurements, replay_days)
     if known.champion and not champion:
         decision = gates.without_champion(decision, known.champion)
     verdict = {"gate": rules.gate, **decision.verdict()}
@@ -176,6 +179,17 @@ def _decide(
     return gates.decide(
         measurements.score(challenger, entry), measurements.score(champion, entry), rules, ratio, scores
     )
+
+
+def _replayed(
+    decision: gates.Decision, challenger: registry.Version, champion: registry.Version | None, rules: Promote,
+    measurements: Measurements, days: int | None,
+) -> gates.Decision:  # fmt: skip
+    """The decision with the replay of stored requests, if it is asked for and there is a champion."""
+    if not champion or rules.gate == "off" or (days is None and rules.max_changed is None):
+        return decision
+    replay = measurements.replay(challenger, champion, days or rules.replay_days, rules.tolerance)
+    return gates.with_replay(decision, replay, rules.max_changed)
 
 
 def baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:

@@ -48,6 +48,8 @@ async def predictions(request: Request, model: ServedModel, columns: dict[str, l
         if work.done():
             answered = work.result()
             request_work.note(model.name, answered.model.version.version, rows)  # a canary may have answered
+            if store := request.scope.get("state", {}).get("store"):  # a RequestStore
+                store.add(columns, answered)
             return answered
         raise TimeoutError(f"no answer within {seconds:g} s; the service is busy, or the deadline is too short")
     finally:

@@ -20,6 +20,7 @@ from pipelines.serving.keys import Keys, RequireKey
 from pipelines.serving.refusals import Refusals
 from pipelines.serving.request_log import OFF, Logged
 from pipelines.serving.request_metrics import Counted, Metrics
+from pipelines.serving.request_store import Stored
 from pipelines.serving.spans import Spans
 
 PROTOCOLS = "pipelines.serving.protocols"
@@ -64,7 +65,7 @@ def application(
     api.router.routes.extend(routes)  # they are matched faster than included routers
     direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
     early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
-    allowed = RequireHost(RequireKey(early, keys or Keys(), refusals), hosts, refusals)
+    allowed = RequireHost(RequireKey(Stored(early, catalogue.store), keys or Keys(), refusals), hosts, refusals)
     api.outer = Logged(Counted(allowed, metrics), log_format, spans=spans)
 
     api.get("/docs", include_in_schema=False)(_docs)

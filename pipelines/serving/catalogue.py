@@ -18,6 +18,7 @@ from pipelines.serving.certification import Conditions, RefusedError
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.model_sources import Source
 from pipelines.serving.refused_versions import RefusedVersions
+from pipelines.serving.request_store import RequestStore
 from pipelines.serving.served_model import ServedModel
 from pipelines.serving.side_versions import Canary, Shadow
 from pipelines.serving.trial import Trial
@@ -49,6 +50,7 @@ class Catalogue:
         self.ended: dict[str, Refused] = {}  # name -> the last canary that ended by itself
         self.signer: Signer | None = None  # of a receipt for each answer of the plain protocol
         self.disagreements: Disagreements | None = None  # takes what shadows answer otherwise; else it is only counted
+        self.store: RequestStore | None = None  # takes the predicted rows; set before the application is made
         self._lock = threading.RLock()  # held while models are opened, and while the catalogue changes
         self._swap = threading.Lock()  # held while `_models` is replaced, which the event loop may wait for
         self._stop = threading.Event()
@@ -106,6 +108,8 @@ class Catalogue:
         self._pool.shutdown(wait=False)
         if self.disagreements:
             self.disagreements.close()
+        if self.store:
+            self.store.close()
 
     def open_beside(self, name: str, source: Source) -> tuple[ServedModel, Callable[[str], None]]:
         """Open a version to stand beside the one that answers as `name`, as carefully as one that replaces it.

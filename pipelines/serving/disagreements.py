@@ -2,19 +2,17 @@
 
 import asyncio
 import hashlib
-import os
 import time
-import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.core.errors import one_line
 from pipelines.core.progress import say
+from pipelines.serving.row_files import RowFiles
 from pipelines.tracking.registry import Version
 
 SCHEMA = pa.schema(
@@ -45,6 +43,13 @@ def decision(kind: str, prediction: dict[str, Any]) -> Any:
     return prediction["label"]
 
 
+def differs(kind: str, first: dict[str, Any], second: dict[str, Any], tolerance: float) -> bool:
+    """Return whether a caller would act otherwise on the second answer; numbers differ by more than `tolerance`."""
+    if kind == "regression":
+        return abs(first["value"] - second["value"]) > tolerance
+    return bool(decision(kind, first) != decision(kind, second))
+
+
 def digest(row: dict[str, Any]) -> str:
     """The sha256 of a row, whatever the order of its columns."""
     return hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).hexdigest()
@@ -54,7 +59,7 @@ class Disagreements:
     """A folder of Parquet files (SCHEMA). Each is complete: it gets its name once it is written."""
 
     def __init__(self, folder: Path, texts: bool = False) -> None:
-        self.folder, self.texts = folder, texts
+        self.files, self.texts = RowFiles(folder, SCHEMA, MOST_FILES), texts
         self._rows: list[dict[str, Any]] = []
         self._last = time.monotonic()
 
@@ -96,13 +101,7 @@ class Disagreements:
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
         """Write a file; a failure is no reason to stop answering, so it goes to the log."""
-        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.parquet"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            partial = self.folder / f".{name}.{os.getpid()}"
-            pq.write_table(pa.Table.from_pylist(rows, SCHEMA), partial)
-            partial.rename(self.folder / name)
-            for old in sorted(self.folder.glob("*.parquet"))[:-MOST_FILES]:
-                old.unlink(missing_ok=True)
+            self.files.write(rows)
         except OSError as error:
-            say(f"{self.folder}: {len(rows)} disagreements are lost ({one_line(error)})")
+            say(f"{self.files.folder}: {len(rows)} disagreements are lost ({one_line(error)})")

@@ -79,6 +79,11 @@ class Metrics:
                 for result, count in sorted(reader.rows.items()):
                     shadow.add_metric([model.name, str(reader.model.version.version), result], count)
         yield from (swaps, canary, shadow)
+        if store := self.catalogue.store:
+            stored = CounterMetricFamily("bertline_stored_rows", "Rows for the store of requests.", labels=["result"])
+            for result in ("stored", "lost"):
+                stored.add_metric([result], store.rows[result])
+            yield stored
 
     def routes(self) -> APIRouter:
         router = APIRouter()

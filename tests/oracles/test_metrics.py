@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 from sklearn import metrics as sk
 
 from pipelines.evaluation import metrics, significance
@@ -50,3 +51,16 @@ def test_a_bootstrap_interval_covers_the_binomials_own() -> None:
 def test_f1_of_two_classes_is_sklearns(pairs: list[tuple[int, int]]) -> None:
     gold, predicted = np.array(pairs).T
     assert metrics.f1(gold, predicted, 2) == pytest.approx(sk.f1_score(gold, predicted, zero_division=0))
+
+
+@given(st.integers(1, 500), st.integers(0, 500))
+def test_the_interval_of_a_share_is_scipys(size: int, hits: int) -> None:
+    hits = min(hits, size)
+    low, high = binomtest(hits, size).proportion_ci(0.95, "wilson")
+    assert significance.share_interval(hits / size, size) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_rows_that_repeat_are_worth_fewer() -> None:
+    assert significance.effective_size(np.ones(50, np.int64)) == 50
+    assert significance.effective_size(np.full(50, 9)) == 50
+    assert significance.effective_size(np.array([100, 1])) == pytest.approx(101**2 / (100**2 + 1))

@@ -8,7 +8,7 @@ import pytest
 from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import significance
-from pipelines.evaluation.gates import Decision, Measured, decide, without_champion
+from pipelines.evaluation.gates import Decision, Measured, Replay, decide, with_replay, without_champion
 
 ROWS = 400
 
@@ -156,3 +156,30 @@ def test_an_impossible_comparison_is_reported() -> None:
     assert decided(measured(9, digest="a"), measured(9, digest="a")).passed
     with pytest.raises(UsageError, match="no label 'smaxx' \\(did you mean 'smax'\\?\\); there are: smax"):
         decided(measured(9, classes={"smax": 0.5}), classes={"smaxx": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("changed", "most", "passed"),
+    [(30, None, True), (30, 0.05, True), (35, 0.05, True), (45, 0.05, False), (60, 0.05, False), (0, 0.0, False)],
+)
+def test_the_upper_end_of_what_a_replay_finds_decides(changed: int, most: float | None, passed: bool) -> None:
+    replay = Replay(1000, changed, 1000.0, "1,000 requested rows of the last 7 days, 1,000 of them different")
+    decision = with_replay(Decision([]), replay, most)
+    (finding,) = decision.findings
+    assert (decision.passed, finding.rule, finding.passed) == (passed, "max_changed", passed)
+    assert f"{changed / 1000:.2%} of the answers would change, 95% interval " in finding.sentence
+    numbers = decision.verdict()["replay"]
+    assert (numbers["answers"], numbers["changed"]) == (1000, changed)
+    assert finding.found == numbers["interval"][1]
+
+
+def test_a_replay_without_rows_refuses_only_by_the_rule() -> None:
+    nothing = Replay(0, 0, 0.0, "no request of the last 7 days can be replayed")
+    assert with_replay(Decision([]), nothing, None).passed
+    refused = with_replay(Decision([]), nothing, 0.05)
+    assert not refused.passed
+    assert refused.reasons == [
+        "refused: replay: no request of the last 7 days can be replayed; "
+        "at most 5.00% may change, by the interval's upper end"
+    ]
+    assert refused.verdict()["replay"] == {"answers": 0}
