@@ -181,6 +181,8 @@ def test_every_command_of_readme_runs_in_a_test() -> None:
 # commands of docs/promoting.md and docs/scheduling.md that tests/flows/test_story.py does not run -> how another does
 ELSEWHERE = {
     "bertline serve headlines": ("tests/serving/test_readme.py", 'with_environment(f"{serve} --port {port}")'),
+    "bertline serve headlines --keep-requests 14 --keep-texts": ("tests/serving/test_request_store.py", "--keep-texts"),
+    "bertline promote headlines --replay 7": ("tests/flows/test_replay_before_promotion.py", '"--replay"'),
     "bertline up": ("tests/flows/test_services.py", 'bertline(environment, "up")'),
     "bertline down": ("tests/flows/test_services.py", 'bertline(environment, "down")'),
     "bertline trigger score/file": ("tests/flows/test_services.py", '"trigger", "score/file"'),
@@ -197,7 +199,9 @@ def test_commands_of_the_owners_pages_are_run(page: str) -> None:
     assert len(lines) > 5
     for line in lines:
         command, *options = re.split(r" (?=--)", line)
-        file, run = ELSEWHERE.get(command, ("tests/flows/test_story.py", re.sub(r" [0-9a-f]{8}$", "", command)))
+        file, run = ELSEWHERE.get(line) or ELSEWHERE.get(
+            command, ("tests/flows/test_story.py", re.sub(r" [0-9a-f]{8}$", "", command))
+        )
         assert run in read(file), line
         assert all(file != "tests/flows/test_story.py" or option.split()[0] in story for option in options), line
 

@@ -15,7 +15,7 @@ from pipelines.lifecycle import history, promotion
 from pipelines.serving.request_store import FOLDER, RequestStore
 from pipelines.serving.served_model import Answered
 from pipelines.tracking import registry
-from tests.support import kinds, stores, tiny
+from tests.support import commands, kinds, stores, tiny
 from tests.support.places import CODE
 
 PROMOTE = "promote: {tiny: {run: tiny, may_lose: 1.0, max_changed: %s}}\n"
@@ -58,9 +58,8 @@ def test_the_share_that_would_change_may_refuse_and_is_in_the_ledger(second: reg
     assert "at most 1.00% may change" in reason
 
     rules("null")
-    outcome = promotion.promote("tiny", None, None, "", replay_days=3)
-    assert outcome.promoted
-    (reason,) = [reason for reason in outcome.reasons if "replay" in reason]
+    printed = commands.bertline("promote", "tiny", "--replay", "3").require(0).out
+    (reason,) = [line for line in printed.splitlines() if "replay" in line]
     listed = history.history("tiny")
     first, last = listed["events"]
     assert "replay" not in first["verdict"], "there was no champion to compare with"

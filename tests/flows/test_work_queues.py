@@ -26,17 +26,17 @@ def client(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPref
     template = yaml.safe_load((ROOT / "prefect.yaml").read_text())
     template["deployments"] = [one for one in template["deployments"] if one["name"] == "folder"]
     (checkout / "prefect.yaml").write_text(yaml.safe_dump(template))
-    with get_client(sync_client=True) as asked:
-        api = str(asked.api_url).rstrip("/")
+    with get_client(sync_client=True) as client:
+        api = str(client.api_url).rstrip("/")
         monkeypatch.setenv("PREFECT_API_URL", api)
         with commands.using_prefect(api):
             pool = WorkPoolCreate(name=work_queues.POOL, type="process", concurrency_limit=1)
-            asked.create_work_pool(pool, overwrite=True)
+            client.create_work_pool(pool, overwrite=True)
             work_queues.make_urgent(api)
             deploy = [servers.BIN / "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", "prefect.yaml"]
             done = subprocess.run(deploy, cwd=ROOT, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
-            yield asked
+            yield client
 
 
 def test_an_urgent_folder_is_the_next(client: SyncPrefectClient) -> None:

@@ -14,7 +14,6 @@ import yaml
 
 from flows.local.http_service import free_port, wait_for
 from pipelines import NO_TELEMETRY
-from tests.conftest import PREFECT
 from tests.support import forked
 from tests.support.places import ROOT
 
