@@ -1,4 +1,4 @@
-"""Stages in a folder with an odd name, under a strict umask and a C locale: their files are those of any other place."""
+"""Stages in a folder with an odd name, under a strict umask and a C locale: their files are those of any place."""
 
 import os
 import subprocess
