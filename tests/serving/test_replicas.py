@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -64,35 +64,32 @@ def _check_that_one_port_is_open(pid: int, port: int) -> None:
 
 
 def _check_that_a_killed_replica_is_replaced(pid: int, address: str) -> None:
-    """The requests in flight fail, or lose their connection; those that come later wait for the new replica."""
+    """Requests fail in the service's own shape, or lose their connection, until there is a new replica."""
     (replica,) = [p for p in psutil.Process(pid).children(recursive=True) if "ServeReplica" in " ".join(p.cmdline())]
-    seen: list[raw_http.Answer] = []
-    back = threading.Event()
+    answers: list[raw_http.Answer] = []
+    is_back = threading.Event()
 
     def ask() -> None:
-        while not back.is_set():
-            try:
-                seen.append(raw_http.post(address, "/predict", BODY))
-            except OSError:  # a closed connection; or a busy machine takes over a minute to start a replica
-                seen.append(raw_http.Answer(504, {}, GONE))
+        while not is_back.is_set():
+            with suppress(OSError):  # a closed connection; or a busy machine takes over a minute to start a replica
+                answers.append(raw_http.post(address, "/predict", BODY))
+            is_back.wait(0.05)
 
     clients = [threading.Thread(target=ask) for _ in range(CLIENTS)]
     for client in clients:
         client.start()
     time.sleep(0.5)
-    before = len(seen)
     replica.kill()
     replica.wait()
-    deadline = time.monotonic() + 300
-    while not any(answer.status == 200 for answer in seen[before + 2 * CLIENTS :]) and time.monotonic() < deadline:
+    before, deadline = len(answers), time.monotonic() + 300
+    while not any(answer.status == 200 for answer in answers[before + CLIENTS :]) and time.monotonic() < deadline:
         time.sleep(0.1)
-    back.set()
+    is_back.set()
     for client in clients:
         client.join()
-    failed = [answer for answer in seen if answer.status != 200]
-    assert before > CLIENTS
-    assert seen[-1].status == 200
-    assert len(failed) <= 3 * CLIENTS, Counter(answer.status for answer in seen)
+    assert before, "the replica answered before"
+    assert answers[-1].status == 200
+    failed = [answer for answer in answers if answer.status != 200]
     assert {answer.status for answer in failed} <= {502, 503, 504}
     assert {answer.body for answer in failed} <= {GONE}
 
