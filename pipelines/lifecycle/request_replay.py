@@ -109,7 +109,7 @@ def _sentence(requests: Requests, days: int) -> str:
     if requests.rows:
         parts = [f"{requests.rows.total():,} requested rows of {within}, {len(requests.rows):,} of them different"]
     else:
-        parts = [f"no request of {within} can be replayed; `bertline serve --keep-requests --keep-texts` stores them"]
+        parts = [f"no request of {within} can be replayed; `bertline serve NAME --keep-requests DAYS --keep-texts` stores them"]
     if requests.without_text:
         parts.append(f"{requests.without_text:,} cannot be replayed, as they were stored without their texts")
     if requests.other_kind:
