@@ -109,7 +109,8 @@ def _sentence(requests: Requests, days: int) -> str:
     if requests.rows:
         parts = [f"{requests.rows.total():,} requested rows of {within}, {len(requests.rows):,} of them different"]
     else:
-        parts = [f"no request of {within} can be replayed; `bertline serve NAME --keep-requests DAYS --keep-texts` stores them"]
+        option = "`bertline serve --keep-requests DAYS --keep-texts`"
+        parts = [f"no request of {within} can be replayed; {option} stores them"]
     if requests.without_text:
         parts.append(f"{requests.without_text:,} cannot be replayed, as they were stored without their texts")
     if requests.other_kind:

@@ -106,8 +106,8 @@ def patches(tree: ast.AST) -> Iterator[str]:
                 yield f"{ast.unparse(node)} replaces what every user of it shares"
 
 
-# where names come from a registry, an archive or a job's files, which others write: pipelines.core.paths.below joins
-WRITTEN_BY_OTHERS = ("pipelines/tracking/", "pipelines/data/formats/", "pipelines/scoring/")
+# where names come from a registry or an archive, which others write: pipelines.core.paths.below joins them
+WRITTEN_BY_OTHERS = ("pipelines/tracking/", "pipelines/data/formats/")
 
 
 def joins(tree: ast.AST) -> Iterator[str]:
