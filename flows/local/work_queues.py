@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 import urllib.error
 import urllib.request
 
@@ -9,6 +10,7 @@ from pipelines.core.errors import InputError, one_line
 
 POOL = "bertline"
 URGENT = "urgent"
+BUSY, WAITS = 503, (1, 2, 4, 8, 15, 30)  # Prefect's status while its database is locked; seconds between two attempts
 FIRST = 1  # the highest priority; Prefect moves the others down
 
 
@@ -35,4 +37,11 @@ def _send(method: str, address: str, body: dict[str, object], key: str) -> None:
     if key:
         headers["Authorization"] = f"Basic {base64.b64encode(key.encode()).decode()}"
     request = urllib.request.Request(address, json.dumps(body).encode(), headers, method=method)
-    urllib.request.urlopen(request, timeout=60).close()
+    for wait in (*WAITS, None):
+        try:
+            urllib.request.urlopen(request, timeout=60).close()
+            return
+        except urllib.error.HTTPError as error:
+            if error.code != BUSY or wait is None:
+                raise
+            time.sleep(wait)

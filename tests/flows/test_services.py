@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,15 @@ def sent(port: int, request: str, body: str = "", **headers: str) -> tuple[int, 
     return int(answer.split()[1]), answer.decode()
 
 
+# a deployment whose first step is a command
+ATTACK = {
+    "name": "attack",
+    "flow_id": str(uuid.uuid4()),
+    "work_pool_name": "bertline",
+    "pull_steps": [{"prefect.deployments.steps.run_shell_script": {"script": "touch attacked"}}],
+}
+
+
 def check_that_prefect_is_closed(port: int) -> None:
     """What ran a command before: requests without a key, from a page of another site, under another name."""
     key = Path("state/prefect.key")
@@ -85,6 +95,7 @@ def check_that_prefect_is_closed(port: int) -> None:
     for headers in ({}, {"Authorization": wrong}, {"Authorization": "Bearer x"}):
         assert sent(port, *flow, **headers)[0] == 401
         assert sent(port, "POST /api/deployments/filter", "{}", **headers)[0] == 401
+        assert sent(port, "POST /api/deployments/", json.dumps(ATTACK), **headers)[0] == 401
     for host in ("attacker.example", f"attacker.example:{port}", ""):
         assert sent(port, *flow, Host=host, Authorization=basic)[0] == 400
     theirs = {"Origin": "http://attacker.example", "Authorization": basic}
@@ -96,6 +107,7 @@ def check_that_prefect_is_closed(port: int) -> None:
     _, answer = sent(port, "POST /api/deployments/filter", "{}", Origin=ours, Authorization=basic)
     assert f"access-control-allow-origin: {ours}" in answer.lower()
     assert sent(port, "GET /")[0] == 200, "its pages, which ask for the key"
+    assert [sent(port, f"GET /api/{path}")[0] for path in ("health", "ready")] == [200, 200]
     for path in Path("state/logs").iterdir():
         assert key.read_text() not in path.read_text(errors="replace")
 

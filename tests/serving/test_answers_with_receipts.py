@@ -83,6 +83,6 @@ def test_the_champion_signs_as_its_job_does(checkout: Path, keys: Path) -> None:
     assert [row["receipt"] for row in rows] == [row["receipt"] for row in online]
     with pytest.raises(UsageError, match="--receipts: f is a folder, and receipts name a version; register the model"):
         http_service.signer(keys, {"f": Source("f", folder=checkout)})
-    with pytest.raises(UsageError, match="replicas in Ray Serve have no canaries, shadows and receipts"):
+    with pytest.raises(UsageError, match="--receipts: replicas in Ray Serve sign none"):
         http_service.serving_in_ray(sources, http_service.Settings(signer=signer)).__enter__()
     mlflow.set_tracking_uri(None)

@@ -8,7 +8,7 @@ import pytest
 
 from flows.local import http_service
 from pipelines.core.errors import InputError, UsageError
-from pipelines.serving.keys import Keys
+from pipelines.serving.keys import OPEN, Keys
 from tests.support import raw_http, served, tiny
 
 SHOP, BOSS = "0123456789abcdef", "fedcba9876543210"
@@ -76,6 +76,11 @@ def test_a_key_opens_every_protocol(address: str, header: dict[str, str]) -> Non
     assert raw_http.post(address, "/predict", BODY, header).status == 200
     assert raw_http.get(address, "/models", header).status == 200
     assert raw_http.get(address, "/v2/models/tiny", header).status == 200
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_pages_and_health_need_no_key(address: str, path: str) -> None:
+    assert raw_http.get(address, path).status == 200
 
 
 WRONG: list[dict[str, str]] = [
