@@ -22,9 +22,10 @@ def write(page: Path) -> tuple[int, int]:
         wrong = list(references.complaints(sections))
     except UsageError as error:
         wrong = [str(error)]
-    own = {name: entry for name, entry in sections.get("prepare", {}).items() if isinstance(entry, Prepare)}
-    there = {name: entry for name, entry in own.items() if entry.corpus == "custom" and Path(entry.source).exists()}
-    corpora = [corpus(name, entry) for name, entry in there.items()]
+    prepared = {name: entry for name, entry in sections.get("prepare", {}).items() if isinstance(entry, Prepare)}
+    custom = {name: entry for name, entry in prepared.items() if entry.corpus == "custom"}
+    present = {name: entry for name, entry in custom.items() if Path(entry.source).exists()}
+    corpora = [corpus(name, entry) for name, entry in present.items()]
     of_rows = tuple(sentence for one in corpora for sentence in one.wrong)
     wrong = [sentence for sentence in wrong if not (of_rows and sentence.endswith(of_rows))]  # each once
     text = check_page.html(str(params.FILE), sum(map(len, sections.values())), wrong, corpora)

@@ -45,7 +45,8 @@ class AnswerRows:
     def inputs(self, kind: str) -> list[bytes | None]:
         """The inputs of each row as `row_digests.framed` has them; None where one is missing or no text."""
         parts = [self._framed(name, schema.ROWS[kind].field(name).type) for name in schema.INPUTS[kind]]
-        return [b"".join(row) if None not in row else None for row in zip(*parts, strict=True)]  # type: ignore[arg-type]
+        rows = zip(*parts, strict=True)
+        return [None if None in row else b"".join(part for part in row if part is not None) for row in rows]
 
     def _framed(self, name: str, kind: pa.DataType) -> list[bytes | None]:
         nothing: list[bytes | None] = [None] * len(self.rows)

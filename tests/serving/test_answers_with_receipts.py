@@ -55,8 +55,8 @@ def test_a_row_has_the_same_receipt_online_and_in_a_job(
     catalogue._models = {kind: replace(catalogue[kind], digest=provenance.contents(folder))}
     catalogue.signer = signer
     with served.serving(catalogue) as address, ThreadPoolExecutor() as pool:
-        asked = [{"rows": rows[::-1]}, *({"rows": [row], "scores": True} for row in rows)]
-        whole, *alone = pool.map(lambda body: http_service.ask(address, f"/predict/{kind}", body), asked)
+        bodies = [{"rows": rows[::-1]}, *({"rows": [row], "scores": True} for row in rows)]
+        whole, *alone = pool.map(lambda body: http_service.ask(address, f"/predict/{kind}", body), bodies)
     answers = from_a_job(folder, kind, rows, signer)
     wanted = answers.column("receipt").to_pylist()
     assert [one["predictions"][0]["receipt"] for one in alone] == wanted

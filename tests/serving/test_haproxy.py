@@ -92,7 +92,7 @@ def test_it_listens_at_the_services_address_alone_and_speaks_each_protocol(short
 
 
 def bodies() -> dict[str, Any]:
-    """What each protocol says when no replica answers, by one of its paths."""
+    """The bodies by which each protocol says that no replica answers, by one of its paths."""
     protocols = [plugins.load(PROTOCOLS, name) for name in plugins.names(PROTOCOLS)]
     shapes = {prefix: protocol.refusal for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
     assert len(shapes) > 5

@@ -53,14 +53,14 @@ def test_one_port_is_open_a_canary_comes_from_the_config_and_a_killed_replica_is
 
 
 def _check_that_one_port_is_open(pid: int, port: int) -> None:
-    """Of the service and all processes that it started, HAProxy alone listens to other machines, once."""
-    seen: set[tuple[str, str, int]] = set()
-    own = ("haproxy", "0.0.0.0", port)
+    """HAProxy alone listens to other machines, once, of the service and all processes that it started."""
+    listening: set[tuple[str, str, int]] = set()
+    proxy = ("haproxy", "0.0.0.0", port)
     deadline = time.monotonic() + 60
-    while own not in seen and time.monotonic() < deadline:  # HAProxy may be replaced just now
-        seen = listeners.of(psutil.Process(pid))
-    assert len(seen) > 3
-    assert [each for each in seen if not listeners.is_loopback(each[1])] == [own]
+    while proxy not in listening and time.monotonic() < deadline:  # HAProxy may be replaced just now
+        listening = listeners.of(psutil.Process(pid))
+    assert len(listening) > 3
+    assert [listener for listener in listening if not listeners.is_loopback(listener[1])] == [proxy]
 
 
 def _check_that_a_killed_replica_is_replaced(pid: int, address: str) -> None:
@@ -95,13 +95,13 @@ def _check_that_a_killed_replica_is_replaced(pid: int, address: str) -> None:
 
 
 def test_what_other_machines_reach_is_named() -> None:
-    with closing(socket.socket()) as own, closing(socket.socket()) as open_one, closing(socket.socket()) as local:
-        for one, host in ((own, "0.0.0.0"), (open_one, "0.0.0.0"), (local, "127.0.0.1")):
+    with closing(socket.socket()) as service, closing(socket.socket()) as open_one, closing(socket.socket()) as local:
+        for one, host in ((service, "0.0.0.0"), (open_one, "0.0.0.0"), (local, "127.0.0.1")):
             one.bind((host, 0))
             one.listen()
-        named = listeners.reachable(own.getsockname()[1])
+        named = listeners.reachable(service.getsockname()[1])
         assert f"at 0.0.0.0:{open_one.getsockname()[1]}" in " ".join(named)
-        assert not any(str(one.getsockname()[1]) in " ".join(named) for one in (own, local))
+        assert not any(str(one.getsockname()[1]) in " ".join(named) for one in (service, local))
     assert listeners.is_loopback("::ffff:127.0.0.1")
     assert not listeners.is_loopback("::")
 
