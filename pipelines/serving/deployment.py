@@ -105,5 +105,5 @@ def run(
 
 def warn_of_listeners(address: str) -> None:
     """Name each port that other machines reach, and that is not the service's own, if Ray runs on this machine."""
-    if workers.address() == "local" and (found := listeners.reachable(int(address.rpartition(":")[2]))):
-        say(f"other machines reach more than {address}: {', '.join(found)}")
+    if workers.address() == "local" and (open_ports := listeners.reachable(int(address.rpartition(":")[2]))):
+        say(f"other machines reach more than {address}: {', '.join(open_ports)}")
