@@ -17,10 +17,12 @@ class Ragged(NamedTuple):
 
     @property
     def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]  # np.diff takes ten times as long for a few rows
 
     def head(self, lengths: np.ndarray) -> "Ragged":
         """The first `lengths[i]` values of each row; no length may exceed its row's."""
+        if lengths.sum() == len(self.values):  # nothing is cut, as of most short texts
+            return self
         return Ragged(self.values[positions(self.offsets[:-1], lengths)], offsets(lengths))
 
     def take(self, rows: np.ndarray) -> "Ragged":

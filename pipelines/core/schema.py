@@ -1,5 +1,7 @@
 """The Arrow schemas of the files that pass between stages, one per kind of rows."""
 
+from functools import cache
+
 import pyarrow as pa
 
 from pipelines.core.errors import UsageError
@@ -93,6 +95,7 @@ def check_trained(kind: str) -> None:
         raise UsageError(f"rows of kind {kind} are for pretraining; models predict {', '.join(PREDICTIONS)}")
 
 
+@cache  # a service asks for each request
 def encoded(kind: str, vocab_size: int) -> pa.Schema:
     """encoded/<name>/<split>.parquet: token ids, ragged, with special tokens and without padding.
 

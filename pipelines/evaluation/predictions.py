@@ -18,19 +18,16 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def table(probabilities: np.ndarray, task: Task) -> pa.Table:
-    """Probabilities (N, C) as a table of predictions without ids."""
+    """Probabilities (N, C), float32, as a table of predictions without ids."""
     best = probabilities.argmax(axis=1)
-    flat = pa.array(probabilities.reshape(-1), pa.float32())
-    ends = pa.array(np.arange(len(best) + 1) * probabilities.shape[1], pa.int32())
+    ends = np.arange(len(best) + 1, dtype=np.int32) * np.int32(probabilities.shape[1])
     columns = {
-        "label": pa.array([task.labels[i] for i in best], pa.string()),
-        "score": pa.array(probabilities[np.arange(len(best)), best], pa.float32()),
-        "scores": pa.ListArray.from_arrays(ends, flat),
+        "label": pa.array([task.labels[i] for i in best.tolist()], pa.string()),
+        "score": pa.array(probabilities[np.arange(len(best)), best]),
+        "scores": pa.ListArray.from_arrays(pa.array(ends), pa.array(probabilities.reshape(-1))),
     }
-    fields = [schema.PREDICTIONS[task.kind].field(name) for name in columns]
-    return pa.table(
-        [column.cast(f.type) for column, f in zip(columns.values(), fields, strict=True)], schema=pa.schema(fields)
-    )
+    fields = schema.PREDICTIONS[task.kind]
+    return pa.Table.from_arrays([*columns.values()], schema=pa.schema([fields.field(name) for name in columns]))
 
 
 def submission(path: Path, answers: pa.Table, task: Task) -> None:

@@ -122,6 +122,7 @@ class Onnx:
         options.intra_op_num_threads = threads or used_threads()
         if threads == 1:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # between two calls
         try:
             model = onnx_precise.model(path) if cpu.saturates() else path
             self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -36,8 +36,10 @@ class RowBatcher:
     An answer has the same bits in every batch (pipelines.measurement.row_exactness), so requests may share one.
     """
 
-    def __init__(self, predictor: Predictor, pool: Executor, workers: int) -> None:
-        self.predictor, self.pool = predictor, pool
+    def __init__(self, predictor: Predictor, pool: Executor, workers: int, quiet: Predictor | None = None) -> None:
+        """`quiet` is the same model with more threads: it runs a batch that begins while no other runs or waits."""
+        self.predictor, self.pool, self.workers = predictor, pool, workers
+        self.quiet = quiet or predictor
         self.speed = Speed(workers)
         one, several = self._timed(1), self._timed(TRIED_ROWS)
         self.queue = FairQueue(self.speed.add(*several))
@@ -58,7 +60,7 @@ class RowBatcher:
         parts, costs = self._parts(rows)
         answers: list[asyncio.Future[list[Prediction]]] = [loop.create_future() for _ in parts]
         self.queue.put(parts, costs, answers, key)
-        if self._idle:
+        for _ in range(min(self._idle, len(parts))):
             self._idle -= 1
             worker = loop.create_task(self._work())
             self._running.add(worker)  # the loop itself keeps weak references only
@@ -91,23 +93,25 @@ class RowBatcher:
         try:
             while parts := self.queue.take(self.budget):
                 start = time.perf_counter()
+                predictor = self.quiet if self._idle == self.workers - 1 and not self.queue else self.predictor
                 try:
-                    predictions, tokens = await loop.run_in_executor(self.pool, self._of_parts, parts)
+                    predictions, tokens = await loop.run_in_executor(self.pool, self._of_parts, parts, predictor)
                 except Exception as error:  # of any type: it goes to the request, and the worker goes on
                     await self._each_alone(parts, error)
                     continue
-                self._count(parts, time.perf_counter() - start)
+                self._count(parts, time.perf_counter() - start, predictor)
                 _note(parts, tokens, start)
                 _deliver(parts, predictions)
         finally:
             self._idle += 1
 
-    def _count(self, parts: list[Part], seconds: float) -> None:
-        """Note a batch that has run in `seconds`."""
+    def _count(self, parts: list[Part], seconds: float, predictor: Predictor) -> None:
+        """Note a batch that `predictor` has run in `seconds`."""
         self.rows += sum(part.rows.num_rows for part in parts)
         self.batches += 1
         self.seconds += seconds
-        self.queue.rate = self.speed.add(sum(part.cost for part in parts), seconds)
+        if predictor is self.predictor:  # the other one says nothing of a queue's speed, as it never has one
+            self.queue.rate = self.speed.add(sum(part.cost for part in parts), seconds)
 
     async def _each_alone(self, parts: list[Part], error: Exception) -> None:
         """Run parts one by one after their batch failed, so that one row fails no other request."""
@@ -116,7 +120,7 @@ class RowBatcher:
             if len(parts) > 1:
                 try:
                     start, loop = time.perf_counter(), asyncio.get_running_loop()
-                    rows, tokens = await loop.run_in_executor(self.pool, self._of_parts, [part])
+                    rows, tokens = await loop.run_in_executor(self.pool, self._of_parts, [part], self.predictor)
                     _note([part], tokens, start)
                     _deliver([part], rows)
                     continue
@@ -130,20 +134,22 @@ class RowBatcher:
 
         Raises ModelError if the model returns NaN or infinity.
         """
-        return self._predicted(batches)[0]
+        return self._predicted(batches, self.predictor)[0]
 
-    def _of_parts(self, parts: list[Part]) -> tuple[list[Prediction], list[int]]:
+    def _of_parts(self, parts: list[Part], predictor: Predictor) -> tuple[list[Prediction], list[int]]:
         """The predictions for the rows of several parts, and the tokens of each part."""
-        predictions, encoded = self._predicted([part.rows for part in parts])
+        predictions, encoded = self._predicted([part.rows for part in parts], predictor)
         return predictions, _tokens(parts, encoded)
 
-    def _predicted(self, batches: list[pa.RecordBatch]) -> tuple[list[Prediction], pa.RecordBatch]:
+    def _predicted(
+        self, batches: list[pa.RecordBatch], predictor: Predictor
+    ) -> tuple[list[Prediction], pa.RecordBatch]:
         """The predictions for rows in several parts, and their sequences."""
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         with self._encoding:
             encoded = self.predictor.encode(rows)
         try:
-            (outputs,) = self.predictor.forward([encoded])
+            (outputs,) = predictor.forward([encoded])
         except InputError as error:  # its weights are damaged, which is no fault of the request
             raise ModelError(str(error)) from error
         return self.predictor.decode(rows, encoded, outputs).to_pylist(), encoded

@@ -18,6 +18,7 @@ from pipelines.inference import embedding, fill_mask
 from pipelines.inference import predictor as predictors
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Receipt, Signer, Stamp
+from pipelines.inference.runtimes import ONNX_FILE, Onnx
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
 from pipelines.serving.row_batcher import RowBatcher
@@ -27,6 +28,7 @@ from pipelines.tracking import registry
 
 OF_ENCODERS = (embedding.KIND, fill_mask.KIND)  # kinds of a pretrained encoder, whose rows are texts
 MAX_MASKS = 16  # in one text
+MOST_BYTES_TWICE = 256 * 2**20  # of the weights of a model that is opened once more
 
 
 def workers() -> int:
@@ -66,8 +68,7 @@ class ServedModel:
         """
         # many sessions of one thread answer more requests than one session of many threads
         predictor = Predictor.load(folder, runtime, threads=1)
-        difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2)
-        return cls(name, version, predictor, RowBatcher(predictor, pool, workers()), difference)
+        return cls._of(name, version, predictor, pool, _for_quiet_times(folder, predictor))
 
     @classmethod
     def open_folder(cls, name: str, folder: Path, runtime: str, pool: Executor) -> list["ServedModel"]:
@@ -76,12 +77,17 @@ class ServedModel:
         A fine-tuned model is one served model. A pretrained encoder is one of kind embedding and, if it has a
         masked-token head, another of kind fill_mask, with the name `filler(name)`. Both share their weights.
         """
-        opened = _of_folder(folder, runtime)
-        difference = row_exactness.largest_difference(opened[0], sequences=8, partitions=2)
         return [
-            cls(served, registry.Version(served, 0, {}), predictor, RowBatcher(predictor, pool, workers()), difference)
-            for served, predictor in zip((name, filler(name)), opened, strict=False)
+            cls._of(served, registry.Version(served, 0, {}), predictor, pool, _for_quiet_times(folder, predictor))
+            for served, predictor in zip((name, filler(name)), _of_folder(folder, runtime), strict=False)
         ]
+
+    @classmethod
+    def _of(
+        cls, name: str, version: registry.Version, predictor: Predictor, pool: Executor, quiet: Predictor | None
+    ) -> "ServedModel":
+        difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2, alone=quiet)
+        return cls(name, version, predictor, RowBatcher(predictor, pool, workers(), quiet), difference)
 
     @property
     def task(self) -> Task:
@@ -162,6 +168,18 @@ class ServedModel:
             answered = await former.answer(columns, key)
             self.trial.count(error)
             return answered
+
+
+def _for_quiet_times(folder: Path, predictor: Predictor) -> Predictor | None:
+    """The model of `predictor` with a thread for each core, for a request while there is no other.
+
+    None if another runtime has these threads by itself, or the weights are too large to be in memory twice.
+    """
+    if not isinstance(predictor.runtime, Onnx) or workers() == 1:
+        return None
+    if (folder / ONNX_FILE).stat().st_size > MOST_BYTES_TWICE:
+        return None
+    return Predictor.load(folder, "onnx", threads=workers())
 
 
 def filler(name: str) -> str:

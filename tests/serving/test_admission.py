@@ -103,12 +103,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.classifier(tmp_path_factory.mktemp("served") / "model")
 
 
-def run(predictor: Predictor, work: Any, workers: int = 2) -> Any:
+def run(predictor: Predictor, work: Any, workers: int = 2, quiet: Predictor | None = None) -> Any:
     """The result of `work(batcher)` in an event loop."""
     with ThreadPoolExecutor(workers) as pool:
 
         async def main() -> Any:
-            return await work(RowBatcher(predictor, pool, workers))
+            return await work(RowBatcher(predictor, pool, workers, quiet))
 
         return asyncio.run(main())
 
@@ -142,6 +142,42 @@ def test_a_long_request_runs_in_parts_and_keeps_its_order(folder: Path, monkeypa
     assert sum(sizes) == 200
     assert len(sizes) > 1, sizes
     assert [row["label"] for row in predictions] == predictor.predict(rows).column("label").to_pylist()
+
+
+def test_a_request_without_others_runs_on_all_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that comes while another runs, or is one of several parts, does not."""
+    predictor, quiet = Predictor.load(folder), Predictor.load(folder)
+    ran: list[str] = []
+    for name, model in (("several", predictor), ("quiet", quiet)):
+        forward = model.forward
+
+        def noted(requests: Any, name: str = name, forward: Any = forward) -> Any:
+            ran.append(name)
+            time.sleep(0.1)  # so that a second request comes while a first one runs
+            return forward(requests)
+
+        monkeypatch.setattr(model, "forward", noted)
+
+    async def one_then_two_then_a_long_one(batcher: RowBatcher) -> list[list[str]]:
+        alone, rate = [], batcher.queue.rate
+        ran.clear()  # the batches that are timed
+        await batcher.predict(batch("犬"))
+        assert batcher.queue.rate == rate
+        alone.append(ran[:])
+        ran.clear()
+        first = asyncio.ensure_future(batcher.predict(batch("犬")))
+        await asyncio.sleep(0.03)
+        await batcher.predict(batch("映画"))
+        await first
+        alone.append(ran[:])
+        ran.clear()
+        batcher.budget = 200
+        await batcher.predict(batch(*["犬" * 100] * 4))
+        return [*alone, ran[:]]
+
+    one, two, long = run(predictor, one_then_two_then_a_long_one, quiet=quiet)
+    assert (one, two) == (["quiet"], ["quiet", "several"])
+    assert long.count("several") >= 3, "two workers share the parts; the last of them may be alone"
 
 
 @pytest.mark.parametrize(

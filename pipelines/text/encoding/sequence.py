@@ -53,7 +53,8 @@ def join(
     values = np.full(ends[-1], tokenizer.sep_id, np.uint32)
     values[ends[:-1]] = tokenizer.cls_id
     values[positions(ends[:-1] + 1, a)] = first.values
-    values[positions(ends[:-1] + a + 1 + tokenizer.middle, b)] = second.values
+    if len(second.values):
+        values[positions(ends[:-1] + a + 1 + tokenizer.middle, b)] = second.values
     return Ragged(values, ends), a + 2, cut
 
 
