@@ -1,9 +1,9 @@
 """A line for each request on standard error: JSON for programs, text for people, never a text of the request."""
 
+import os
 import re
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -67,7 +67,7 @@ class Logged:
 def request_id(headers: list[tuple[bytes, bytes]]) -> str:
     """The id that the client sent, if it is one and plain; else a new one."""
     sent = [value for name, value in headers if name.lower() == b"x-request-id"]
-    return sent[0].decode() if len(sent) == 1 and SANE.fullmatch(sent[0]) else uuid.uuid4().hex
+    return sent[0].decode() if len(sent) == 1 and SANE.fullmatch(sent[0]) else os.urandom(16).hex()
 
 
 def described(scope: Any, name: str, status: int, work: Work) -> dict[str, Any]:

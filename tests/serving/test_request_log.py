@@ -84,9 +84,9 @@ def test_requests_of_one_batch_have_each_their_own_tokens(models: Catalogue) -> 
             batches = [model.rows(each) for each in columns]
             answers: list[Future[Any]] = [loop.create_future() for _ in batches]
             parts = [Part(0.0, i, rows, 1, answers[i], Work()) for i, rows in enumerate(batches)]
-            alone = [model.batcher._of_parts([part])[1] for part in parts]
+            alone = [model.batcher._of_parts([part], model.predictor)[1] for part in parts]
             assert row_batcher.INPUTS[kind] == names
-            assert model.batcher._of_parts(parts)[1] == np.concatenate(alone).tolist()
+            assert model.batcher._of_parts(parts, model.predictor)[1] == np.concatenate(alone).tolist()
             assert [one for (one,) in alone] != [0, 0, 0]
 
 
