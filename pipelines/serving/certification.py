@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 
+from pipelines.core import memory
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
 from pipelines.inference import predictor as predictors
@@ -23,7 +23,6 @@ from pipelines.tracking import registry
 ROUNDS = 5  # at least
 MOST_ROUNDS, MOST_SECONDS = 20, 5.0  # for a version that seems too slow
 NEEDED = 2.0  # bytes of memory to open a version, for each byte of its files
-CGROUP = Path("/sys/fs/cgroup")
 MB = 1_000_000
 
 
@@ -76,20 +75,9 @@ def _require_room(folder: Path, conditions: Conditions) -> None:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if conditions.max_model_mb and size > conditions.max_model_mb * MB:
         raise RefusedError(f"its files have {size / MB:,.1f} MB; {conditions.max_model_mb:,g} are allowed")
-    if NEEDED * size > (free := _free_bytes()):
+    if NEEDED * size > (free := memory.free_bytes()):
         needed = f"its files have {size / MB:,.0f} MB, and to open it needs {NEEDED * size / MB:,.0f} MB of memory"
         raise RefusedError(f"{needed}; {free / MB:,.0f} MB are free", lasting=False)
-
-
-def _free_bytes() -> float:
-    """The memory that this process may still use: of the machine, or of its container if that has less."""
-    free = float(psutil.virtual_memory().available)
-    try:
-        limit, used = ((CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        cached = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-        return min(free, float(limit) - float(used) + float(cached["file"])) if limit != "max" else free
-    except (OSError, ValueError, KeyError):  # no container, or an older kernel's
-        return free
 
 
 def _require_answers(model: ServedModel, version: registry.Version) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pipelines.core import schema
+from pipelines.core import memory, schema
 from pipelines.core.errors import InputError
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
@@ -29,6 +29,7 @@ from pipelines.tracking import registry
 OF_ENCODERS = (embedding.KIND, fill_mask.KIND)  # kinds of a pretrained encoder, whose rows are texts
 MAX_MASKS = 16  # in one text
 MOST_BYTES_TWICE = 256 * 2**20  # of the weights of a model that is opened once more
+SPARE = 8  # times their size must be free for that, as a new version is opened beside this one
 
 
 def workers() -> int:
@@ -177,7 +178,8 @@ def _for_quiet_times(folder: Path, predictor: Predictor) -> Predictor | None:
     """
     if not isinstance(predictor.runtime, Onnx) or workers() == 1:
         return None
-    if (folder / ONNX_FILE).stat().st_size > MOST_BYTES_TWICE:
+    size = (folder / ONNX_FILE).stat().st_size
+    if size > min(MOST_BYTES_TWICE, memory.free_bytes() / SPARE):
         return None
     return Predictor.load(folder, "onnx", threads=workers())
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.core import memory
 from pipelines.core.errors import InputError
 from pipelines.measurement import smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
@@ -70,20 +71,20 @@ def test_a_version_that_is_too_large_is_not_opened(tmp_path: Path, monkeypatch: 
     assert error.value.lasting
     with pytest.raises(RefusedError, match=r"config\.json"):  # it is opened, and is no model
         certify(Conditions())
-    monkeypatch.setattr(certification, "_free_bytes", lambda: 3e6)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 3e6)
     with pytest.raises(RefusedError, match="needs 4 MB of memory; 3 MB are free") as error:
         certify(Conditions())
     assert not error.value.lasting
 
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certification, "CGROUP", tmp_path)
-    of_the_machine = certification._free_bytes()
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    of_the_machine = memory.free_bytes()
     for name, text in (("memory.max", "1000"), ("memory.current", "700"), ("memory.stat", "anon 1\nfile 200")):
         (tmp_path / name).write_text(text + "\n")
-    assert certification._free_bytes() == 500
+    assert memory.free_bytes() == 500
     (tmp_path / "memory.max").write_text("max\n")
-    assert certification._free_bytes() == pytest.approx(of_the_machine, rel=0.5)
+    assert memory.free_bytes() == pytest.approx(of_the_machine, rel=0.5)
 
 
 class Model:
