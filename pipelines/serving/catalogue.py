@@ -4,7 +4,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from pipelines.serving import certification, served_model, side_versions
 from pipelines.serving.certification import Conditions, RefusedError
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.model_sources import Source
+from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.refused_versions import RefusedVersions
 from pipelines.serving.request_store import RequestStore
 from pipelines.serving.served_model import ServedModel
@@ -40,7 +40,7 @@ class Catalogue:
     def __init__(self, changeable: bool = True, conditions: Conditions | None = None) -> None:
         self.conditions = conditions or Conditions()  # of new versions
         self.changeable = changeable  # whether `add` and `remove` may be called; replicas would differ after it
-        self._pool = ThreadPoolExecutor(served_model.workers(), thread_name_prefix="model")
+        self._threads = ModelThreads()
         self._models: dict[str, ServedModel] = {}  # replaced as a whole, never changed
         self._sources: dict[str, Source] = {}
         self._logged: dict[str, str] = {}  # name -> the last logged reason why its version could not be opened
@@ -105,7 +105,7 @@ class Catalogue:
     def close(self) -> None:
         """Stop to follow the aliases, and end the threads after their last batch."""
         self._stop.set()
-        self._pool.shutdown(wait=False)
+        self._threads.shutdown(wait=False)
         if self.disagreements:
             self.disagreements.close()
         if self.store:
@@ -127,7 +127,9 @@ class Catalogue:
             self._refusals.forget(version.name)
             folder = registry.folder(version, source.runtime)
             digest = provenance.contents(folder)
-            model = certification.certified(name, version, folder, source.runtime, self._pool, current, self.conditions)
+            model = certification.certified(
+                name, version, folder, source.runtime, self._threads, current, self.conditions
+            )
             if (current.task.kind, current.inputs) != (model.task.kind, model.inputs):
                 raise InputError(f"{version} is of kind {model.task.kind}, {current.version} of {current.task.kind}")
 
@@ -224,7 +226,7 @@ class Catalogue:
             return self._of(name, source)
         start = time.monotonic()
         if source.folder:
-            models = ServedModel.open_folder(name, source.folder, source.runtime, self._pool)
+            models = ServedModel.open_folder(name, source.folder, source.runtime, self._threads)
         else:
             former = current if current and current.version.name == version.name else None
             models = [self._certified(name, version, source.runtime, former)]
@@ -249,7 +251,7 @@ class Catalogue:
             folder = registry.folder(version, runtime)
             digest = provenance.contents(folder)
             self._refusals.require_new_files(version, runtime, digest)
-            model = certification.certified(name, version, folder, runtime, self._pool, current, self.conditions)
+            model = certification.certified(name, version, folder, runtime, self._threads, current, self.conditions)
         except InputError as error:
             if isinstance(error, RefusedError) and digest:
                 self._refusals.add(version, runtime, folder, digest, error)

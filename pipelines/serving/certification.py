@@ -2,7 +2,6 @@
 
 import math
 import time
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pipelines.core.progress import say
 from pipelines.inference import predictor as predictors
 from pipelines.measurement import smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
+from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.row_batcher import ModelError
 from pipelines.serving.served_model import ServedModel
 from pipelines.tracking import registry
@@ -43,8 +43,8 @@ class RefusedError(InputError):
 
 
 def certified(
-    name: str, version: registry.Version, folder: Path, runtime: str, pool: Executor, current: ServedModel | None,
-    conditions: Conditions,
+    name: str, version: registry.Version, folder: Path, runtime: str, threads: ModelThreads,
+    current: ServedModel | None, conditions: Conditions,
 ) -> ServedModel:  # fmt: skip
     """Open a version from its folder, and let it answer its smoke rows beside the current one.
 
@@ -53,7 +53,7 @@ def certified(
     """
     _require_room(folder, conditions)
     try:
-        model = ServedModel.open(name, version, folder, runtime, pool)
+        model = ServedModel.open(name, version, folder, runtime, threads)
         rows = _require_answers(model, version)
         if current and conditions.max_slowdown and rows:
             _require_speed(model, current, rows, conditions.max_slowdown)

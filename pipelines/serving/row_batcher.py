@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from concurrent.futures import Executor
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.schema import INPUTS
 from pipelines.inference.predictor import Predictor
 from pipelines.serving.admission import FairQueue, Part, Speed
+from pipelines.serving.model_threads import ModelThreads
 
 BATCH_SECONDS = 0.025  # the time that one batch should take; it bounds how long a new request waits for a worker
 TRIED_ROWS = 16  # rows of the batch that is timed when a model is opened, beside one row alone
@@ -36,17 +36,17 @@ class RowBatcher:
     An answer has the same bits in every batch (pipelines.measurement.row_exactness), so requests may share one.
     """
 
-    def __init__(self, predictor: Predictor, pool: Executor, workers: int, quiet: Predictor | None = None) -> None:
+    def __init__(self, predictor: Predictor, threads: ModelThreads, quiet: Predictor | None = None) -> None:
         """`quiet` is the same model with more threads: it runs a batch that begins while no other runs or waits."""
-        self.predictor, self.pool, self.workers = predictor, pool, workers
+        self.predictor, self.threads = predictor, threads
         self.quiet = quiet or predictor
-        self.speed = Speed(workers)
+        self.speed = Speed(threads.count)
         one, several = self._timed(1), self._timed(TRIED_ROWS)
         self.queue = FairQueue(self.speed.add(*several))
         self.budget = budget(one, several)
         self.rows = self.batches = 0  # answered so far
         self.seconds = 0.0  # of all workers in batches
-        self._idle = workers
+        self._idle = threads.count
         self._encoding = threading.Lock()  # MeCab's tagger is not made for several threads
         self._running: set[asyncio.Task[None]] = set()
 
@@ -89,13 +89,12 @@ class RowBatcher:
 
     async def _work(self) -> None:
         """Run batches until the queue is empty."""
-        loop = asyncio.get_running_loop()
         try:
             while parts := self.queue.take(self.budget):
                 start = time.perf_counter()
-                predictor = self.quiet if self._idle == self.workers - 1 and not self.queue else self.predictor
+                predictor = self.predictor if self.threads.running or self.queue else self.quiet
                 try:
-                    predictions, tokens = await loop.run_in_executor(self.pool, self._of_parts, parts, predictor)
+                    predictions, tokens = await self._run(parts, predictor)
                 except Exception as error:  # of any type: it goes to the request, and the worker goes on
                     await self._each_alone(parts, error)
                     continue
@@ -104,6 +103,14 @@ class RowBatcher:
                 _deliver(parts, predictions)
         finally:
             self._idle += 1
+
+    async def _run(self, parts: list[Part], predictor: Predictor) -> tuple[list[Prediction], list[int]]:
+        """The predictions for the rows of several parts, and the tokens of each part, made in a thread."""
+        self.threads.running += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.threads, self._of_parts, parts, predictor)
+        finally:
+            self.threads.running -= 1
 
     def _count(self, parts: list[Part], seconds: float, predictor: Predictor) -> None:
         """Note a batch that `predictor` has run in `seconds`."""
@@ -119,8 +126,8 @@ class RowBatcher:
             failure = error
             if len(parts) > 1:
                 try:
-                    start, loop = time.perf_counter(), asyncio.get_running_loop()
-                    rows, tokens = await loop.run_in_executor(self.pool, self._of_parts, [part], self.predictor)
+                    start = time.perf_counter()
+                    rows, tokens = await self._run([part], self.predictor)
                     _note([part], tokens, start)
                     _deliver([part], rows)
                     continue

@@ -1,8 +1,6 @@
 """A model that the service answers with: a version, its predictor and its queue."""
 
-import os
 import time
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +19,7 @@ from pipelines.inference.receipts import Receipt, Signer, Stamp
 from pipelines.inference.runtimes import ONNX_FILE, Onnx
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
+from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.row_batcher import RowBatcher
 from pipelines.serving.side_versions import Canary, Shadow
 from pipelines.serving.trial import Trial
@@ -30,11 +29,6 @@ OF_ENCODERS = (embedding.KIND, fill_mask.KIND)  # kinds of a pretrained encoder,
 MAX_MASKS = 16  # in one text
 MOST_BYTES_TWICE = 256 * 2**20  # of the weights of a model that is opened once more
 SPARE = 8  # times their size must be free for that, as a new version is opened beside this one
-
-
-def workers() -> int:
-    """The number of batches that run at the same time: one for each core that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 class Answered(NamedTuple):
@@ -59,36 +53,36 @@ class ServedModel:
     shadow: Shadow | None = field(default=None, compare=False)  # reads a share of them
 
     @classmethod
-    def open(cls, name: str, version: registry.Version, folder: Path, runtime: str, pool: Executor) -> "ServedModel":
+    def open(
+        cls, name: str, version: registry.Version, folder: Path, runtime: str, threads: ModelThreads
+    ) -> "ServedModel":
         """Open `version`, and measure how far a row depends on the rows beside it.
 
         Args:
             folder: `registry.folder(version, runtime)`.
             runtime: onnx or torch; by default that of the folder.
-            pool: the threads that run the model.
+            threads: those that run the model.
         """
         # many sessions of one thread answer more requests than one session of many threads
         predictor = Predictor.load(folder, runtime, threads=1)
-        return cls._of(name, version, predictor, pool, _for_quiet_times(folder, predictor))
+        quiet = _for_quiet_times(folder, predictor, threads.count)
+        difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2, alone=quiet)
+        return cls(name, version, predictor, RowBatcher(predictor, threads, quiet), difference)
 
     @classmethod
-    def open_folder(cls, name: str, folder: Path, runtime: str, pool: Executor) -> list["ServedModel"]:
+    def open_folder(cls, name: str, folder: Path, runtime: str, threads: ModelThreads) -> list["ServedModel"]:
         """Open a folder that is not registered; its version is 0.
 
         A fine-tuned model is one served model. A pretrained encoder is one of kind embedding and, if it has a
         masked-token head, another of kind fill_mask, with the name `filler(name)`. Both share their weights.
         """
+        opened = _of_folder(folder, runtime)
+        quiet = _for_quiet_times(folder, opened[0], threads.count)  # None for an encoder
+        difference = row_exactness.largest_difference(opened[0], sequences=8, partitions=2, alone=quiet)
         return [
-            cls._of(served, registry.Version(served, 0, {}), predictor, pool, _for_quiet_times(folder, predictor))
-            for served, predictor in zip((name, filler(name)), _of_folder(folder, runtime), strict=False)
+            cls(served, registry.Version(served, 0, {}), predictor, RowBatcher(predictor, threads, quiet), difference)
+            for served, predictor in zip((name, filler(name)), opened, strict=False)
         ]
-
-    @classmethod
-    def _of(
-        cls, name: str, version: registry.Version, predictor: Predictor, pool: Executor, quiet: Predictor | None
-    ) -> "ServedModel":
-        difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2, alone=quiet)
-        return cls(name, version, predictor, RowBatcher(predictor, pool, workers(), quiet), difference)
 
     @property
     def task(self) -> Task:
@@ -171,17 +165,17 @@ class ServedModel:
             return answered
 
 
-def _for_quiet_times(folder: Path, predictor: Predictor) -> Predictor | None:
-    """The model of `predictor` with a thread for each core, for a request while there is no other.
+def _for_quiet_times(folder: Path, predictor: Predictor, count: int) -> Predictor | None:
+    """The model of `predictor` with `count` threads a call, for a request while there is no other.
 
     None if another runtime has these threads by itself, or the weights are too large to be in memory twice.
     """
-    if not isinstance(predictor.runtime, Onnx) or workers() == 1:
+    if not isinstance(predictor.runtime, Onnx) or count == 1:
         return None
     size = (folder / ONNX_FILE).stat().st_size
     if size > min(MOST_BYTES_TWICE, memory.free_bytes() / SPARE):
         return None
-    return Predictor.load(folder, "onnx", threads=workers())
+    return Predictor.load(folder, "onnx", threads=count)
 
 
 def filler(name: str) -> str:

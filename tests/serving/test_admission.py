@@ -18,6 +18,7 @@ from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import admission, problems
 from pipelines.serving.admission import BusyError, FairQueue, Speed
+from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.row_batcher import LEAST_BUDGET, MOST_BUDGET, TRIES, ModelError, RowBatcher, budget
 from tests.support import raw_http, served, tiny
 
@@ -105,10 +106,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(predictor: Predictor, work: Any, workers: int = 2, quiet: Predictor | None = None) -> Any:
     """The result of `work(batcher)` in an event loop."""
-    with ThreadPoolExecutor(workers) as pool:
+    with ModelThreads(workers) as threads:
 
         async def main() -> Any:
-            return await work(RowBatcher(predictor, pool, workers, quiet))
+            return await work(RowBatcher(predictor, threads, quiet))
 
         return asyncio.run(main())
 

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.keys import Keys
+from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.row_batcher import RowBatcher
 from pipelines.serving.served_model import ServedModel
 from pipelines.tracking import registry
@@ -27,9 +27,9 @@ def catalogue(models: dict[str, Path]) -> Catalogue:
 
 def of_predictors(models: Mapping[registry.Version, Predictor]) -> Catalogue:
     """A catalogue of versions, each with its predictor."""
-    pool, opened = ThreadPoolExecutor(WORKERS), Catalogue()
+    threads, opened = ModelThreads(WORKERS), Catalogue()
     opened._models = {
-        version.name: ServedModel(version.name, version, predictor, RowBatcher(predictor, pool, WORKERS), 0.0)
+        version.name: ServedModel(version.name, version, predictor, RowBatcher(predictor, threads), 0.0)
         for version, predictor in models.items()
     }
     return opened
