@@ -131,8 +131,8 @@ class RowBatcher:
                     _note([part], tokens, start)
                     _deliver([part], rows)
                     continue
-                except Exception as own:
-                    failure = own
+                except Exception as its_error:
+                    failure = its_error
             if not part.answer.done():
                 part.answer.set_exception(failure)
 
