@@ -70,6 +70,7 @@ class Prediction(BaseModel):
     best: str | None = None
     no_answer: float | None = None
     entities: list[Entity] | None = None  # kind tagging
+    entity_scores: list[float] | None = None  # the probability of each entity, in the same order
     vector: list[float] | None = None  # kind embedding
     tokens: int | None = None  # the number of tokens that were read
     guesses: list[list[Guess]] | None = None  # kind fill_mask: a list for each [MASK]
