@@ -27,6 +27,7 @@ class Entity(NamedTuple):
     label: str
     start: int
     end: int
+    score: float  # the mean probability of its tags
 
 
 def plain(predictions: pa.Table, rows: pa.Table, task: Task) -> list[Any]:
@@ -51,8 +52,11 @@ def plain(predictions: pa.Table, rows: pa.Table, task: Task) -> list[Any]:
         ]
     texts = rows.column("text").to_pylist()
     return [
-        [Entity(text[e["start"] : e["end"]], e["label"], e["start"], e["end"]) for e in entities]
-        for text, entities in zip(texts, predictions.column("entities").to_pylist(), strict=True)
+        [
+            Entity(text[entity["start"] : entity["end"]], entity["label"], entity["start"], entity["end"], score)
+            for entity, score in zip(row["entities"], row["entity_scores"], strict=True)
+        ]
+        for text, row in zip(texts, predictions.select(["entities", "entity_scores"]).to_pylist(), strict=True)
     ]
 
 

@@ -15,7 +15,7 @@ MEASUREMENTS = promotion.Measurements(
 @flow(name="promote", timeout_seconds=24 * 3600, **HOOKS)
 def promote(
     name: str, version: int | None = None, instead_of: int | None = None, reason: str = "", service: str = "",
-    replay_days: int | None = None,
+    replay_days: int | None = None, dry: bool = False,
 ) -> promotion.Outcome:  # fmt: skip
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
 
@@ -25,8 +25,9 @@ def promote(
         reason: why, for the ledger.
         service: the address of the HTTP service to watch while it takes the new champion up.
         replay_days: the days whose stored requests challenger and champion answer.
+        dry: whether the challenger is only measured.
     """
-    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS, watched(service), replay_days)
+    outcome = promotion.promote(name, version, instead_of, reason, MEASUREMENTS, watched(service), replay_days, dry)
     if outcome.changed and outcome.champion:
         prefect_events.tell("champion", name, version=str(outcome.champion.version))
     return outcome

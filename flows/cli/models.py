@@ -14,6 +14,7 @@ from pipelines.core import paths
 from pipelines.core.errors import UsageError, printable
 
 cli = group()
+DRY = "only measure; the verdict is kept with the version"
 REPLAY = "let both answer the stored requests of so many days; say which share would change"
 
 
@@ -44,35 +45,32 @@ def promote(
     reason: Reason = "",
     service: Watched = "",
     replay: Annotated[int | None, typer.Option(metavar="DAYS", min=1, help=REPLAY)] = None,
+    dry: Annotated[bool, typer.Option("--dry", help=DRY)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes, else end with status 3."""
-    answer = _promoted(name, version, instead_of, reason, service, replay)
+    answer = _promoted(name, version, instead_of, reason=reason, service=service, replay_days=replay, dry=dry)
     print_answer(answer, as_json, _outcome)
-    if not answer["promoted"]:
+    if not (answer["promoted"] or answer["would"]):
         raise typer.Exit(REFUSED)
 
 
-def _promoted(
-    name: str, version: int | None, instead_of: int | None, reason: str, service: str, replay: int | None
-) -> dict[str, Any]:
+def _promoted(name: str, version: int | None, instead_of: int | None, **options: Any) -> dict[str, Any]:
     """The answer; one that the registry's content decides waits neither for MLflow nor for Prefect."""
     from pipelines.graph import checking
 
     checking.require_entry(name, "promote")
     from pipelines.lifecycle import registry_refusals
 
-    answer = {"model": name, "promoted": False, "changed": False}
+    answer = {"model": name, "promoted": False, "changed": False, "would": False}
     if early := registry_refusals.of_promotion(name, version, instead_of):
         return answer | asdict(early)
-    outcome = _measured(name, version, instead_of, reason, service, replay)
+    outcome = _measured(name, version, instead_of, options)
     champion = outcome.champion.version if outcome.champion else None
     return answer | asdict(outcome) | {"champion": champion}
 
 
-def _measured(
-    name: str, version: int | None, instead_of: int | None, reason: str, service: str, replay: int | None
-) -> Any:
+def _measured(name: str, version: int | None, instead_of: int | None, options: dict[str, Any]) -> Any:
     """The outcome of a promotion; one that needs no measurement does not wait for Prefect."""
     with arguments.importing():
         from pipelines.lifecycle import promotion
@@ -81,13 +79,14 @@ def _measured(
     prefect_settings.before_a_flow()
     from flows.promote import promote as run
 
-    return run(name, version, instead_of, reason, service, replay)
+    return run(name, version, instead_of, **options)
 
 
 def _outcome(answer: dict[str, Any]) -> str:
     name, number = answer["model"], answer["champion"]
     champion = f"{name} version {number} is the champion" if number else f"{name} has no champion"
-    return "\n".join(map(printable, [*answer["reasons"], champion]))
+    would = ["it would become champion"] if answer["would"] else []
+    return "\n".join(map(printable, [*answer["reasons"], *would, champion]))
 
 
 @cli.command(**listed(DECIDE, "bertline rollback headlines", "bertline rollback headlines --to 1"))

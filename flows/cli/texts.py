@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 cli = group()
 SHOWN = 60  # characters of a text in a table
 BEST = 3  # labels in a table
-ENTITY = ("text", "label", "start", "end")
+ENTITY = ("text", "label", "start", "end", "score")
 GUESS = ("piece", "score")
 Model = Annotated[str, typer.Argument(help="a registered model (NAME, NAME@ALIAS, NAME@NUMBER) or a folder")]
 Texts = Annotated[
@@ -82,11 +82,11 @@ def tag(model: Model, texts: Texts = None, columns: Columns = None, as_json: Jso
         _print_json({"entities": [dict(zip(ENTITY, entity, strict=True)) for entity in row]} for row in entities)
         return
     lines = (
-        [_short(row["text"]), entity.text, entity.label, f"{entity.start} to {entity.end}"]
+        [_short(row["text"]), entity.text, entity.label, f"{entity.score:.3f}", f"{entity.start} to {entity.end}"]
         for row, listed in zip(rows, entities, strict=True)
         for entity in listed
     )
-    _print_table(("text", "entity", "label", "characters"), lines)
+    _print_table(("text", "entity", "label", "probability", "characters"), lines)
 
 
 @cli.command(**listed(SERVE, "bertline embed encoders/mini-ja --json - < texts.txt"))

@@ -77,9 +77,16 @@ PREDICTIONS: dict[str, pa.Schema] = {
         ]
     ),
     "tagging": pa.schema(
-        [_ID, _said("entities", ENTITIES), _said("score", pa.float32())]  # mean probability of the tags
+        [
+            _ID,
+            _said("entities", ENTITIES),
+            _said("score", pa.float32()),  # mean probability of the tags
+            pa.field("entity_scores", pa.list_(pa.float32())),  # of each entity; null from a baseline, which has none
+        ]
     ),
 }
+
+LATER = ("entity_scores",)  # columns of predictions that earlier releases did not write
 
 # The column of the predictions that holds the model's answer for a row.
 SAYS = dict.fromkeys(("single", "pair", "choice"), "label") | {

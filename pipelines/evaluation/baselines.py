@@ -159,6 +159,7 @@ class UsualTag:
         return self
 
     def predict(self, rows: Rows) -> pa.Table:
+        """Predictions; entities have no scores, as nothing here is a probability."""
         answers = [
             {"id": i, "entities": self._entities(text), "score": 1.0}
             for i, text in zip(rows.column("id").to_pylist(), rows.column("text").to_pylist(), strict=True)

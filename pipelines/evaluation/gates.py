@@ -80,12 +80,16 @@ class Replay:
         changed: the number of those that differ.
         effective: the independent rows that `answers` are worth, as rows repeat.
         sentence: the numbers of answers, rows and days in words, with what could not be replayed.
+        against: the number of the champion.
+        tolerance: the difference of two numbers that changes no answer.
     """
 
     answers: int
     changed: int
     effective: float
     sentence: str
+    against: int = 0
+    tolerance: float = 0.0
 
     @property
     def share(self) -> float:
@@ -101,6 +105,7 @@ class Replay:
             return {"answers": 0}
         return {
             "answers": self.answers, "changed": self.changed, "share": self.share, "interval": list(self.interval),
+            "against": self.against, "tolerance": self.tolerance,
         }  # fmt: skip
 
 

@@ -97,7 +97,11 @@ def _spans(logits: np.ndarray, head: int, starts: np.ndarray, ends: np.ndarray) 
 
 
 def entities(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
-    """The entities of each row, decoded from the tags of all its parts."""
+    """The entities of each row, decoded from the tags of all its parts, and the probability of each.
+
+    It is the mean of the tags that name the entity, each the likeliest of its token: transformers' pipeline has the
+    same numbers by its strategy "simple" where every token names one, and by "first" where a word's first does.
+    """
     names = tagging.tags(task)
     answers: list[dict[str, Any]] = []
     for text, parts in zip(rows.column("text").to_pylist(), _of_rows(rows, encoded), strict=True):
@@ -110,7 +114,9 @@ def entities(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) 
             tokens += zip(starts, ends, tags, probabilities.max(axis=1, initial=0).tolist(), strict=True)
         starts, ends, tags, sure = map(list, zip(*tokens, strict=True)) if tokens else ([], [], [], [])
         score = float(np.mean(sure)) if sure else 1.0
-        answers.append({"entities": tagging.decode(text, task, starts, ends, tags), "score": score})
+        decoded = tagging.decode(text, task, starts, ends, tags)
+        scores = [float(np.mean([sure[token] for token in named])) for named in decoded.tokens]
+        answers.append({"entities": decoded.entities, "score": score, "entity_scores": scores})
     return pa.Table.from_pylist(answers, schema=_fields(task))
 
 

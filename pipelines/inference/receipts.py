@@ -60,7 +60,8 @@ class Signer:
 
         Args:
             inputs: (n,) with the inputs of the task, text or lists of text without nulls.
-            answers: n predictions, rows of schema.PREDICTIONS; `id` and `scores` are left out.
+            answers: n predictions, rows of schema.PREDICTIONS; `id` and `scores` are left out. The rest is signed,
+                `entity_scores` too: a caller may act on a score as on an entity.
         """
         facts = {"key": self.key.id, **vars(stamp), "commit": self.commit}
         for row, answer in zip(row_digests.framed(inputs), answers, strict=True):

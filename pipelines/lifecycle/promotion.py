@@ -31,12 +31,14 @@ class Outcome:
     Attributes:
         promoted: whether the version that serves is the one that was to be champion; it may have been before.
         changed: whether it became champion just now.
+        would: whether it would become champion, if it was only measured.
     """
 
     promoted: bool
     reasons: list[str]
     champion: registry.Version | None
     changed: bool = False
+    would: bool = False
 
 
 def measure(version: registry.Version, entry: Evaluate) -> gates.Measured:
@@ -61,7 +63,7 @@ class Measurements:
 
 def promote(
     name: str, version: int | None, instead_of: int | None, reason: str, measurements: Measurements = Measurements(),
-    service: Service | None = None, replay_days: int | None = None,
+    service: Service | None = None, replay_days: int | None = None, dry: bool = False,
 ) -> Outcome:  # fmt: skip
     """Make the challenger of `name` its champion if it keeps promote.<name>'s rules; else say why not.
 
@@ -74,6 +76,7 @@ def promote(
         measurements: the functions that measure versions.
         service: the HTTP service that is to be watched while it takes the new champion up.
         replay_days: of stored requests that both answer; by default only if there is the rule `max_changed`.
+        dry: whether the challenger is only measured; the verdict is kept with it, and the champion stays.
     """
     rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
@@ -87,8 +90,9 @@ def promote(
         decision = gates.without_champion(decision, known.champion)
     verdict = {"gate": rules.gate, **decision.verdict()}
     version_tags.describe(challenger, verdict)
-    if not decision.passed and rules.gate == "enforce":
-        return Outcome(False, decision.reasons, champion)
+    passes = decision.passed or rules.gate != "enforce"
+    if dry or not passes:
+        return Outcome(False, decision.reasons, champion, would=passes)
     why = {"off": "the gate is off", "dry_run": "the gate stops nothing"}.get(rules.gate, "it passed the gate")
     event = Change(name, known, "promote", challenger, reason or why, verdict, content)
     event.enter(service)

@@ -1,7 +1,7 @@
 """Requests that a service has stored, answered by the challenger and by the champion: what a promotion would change."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def compare(challenger: registry.Version, champion: registry.Version, days: int,
     if first.task.kind != second.task.kind:
         raise InputError(f"{challenger} is of kind {second.task.kind}, {champion} of {first.task.kind}")
     requests = read(FOLDER, challenger.name, second.task.kind, days)
-    return compared(first, second, requests, days, tolerance)
+    return replace(compared(first, second, requests, days, tolerance), against=champion.version)
 
 
 def read(folder: Path, model: str, kind: str, days: int) -> Requests:
@@ -97,7 +97,9 @@ def compared(champion: Predictor, challenger: Predictor, requests: Requests, day
         for number, (theirs, ours) in enumerate(pairs, start):
             changed[number] = differs(challenger.task.kind, theirs, ours, tolerance)
     effective = significance.effective_size(counts) if len(rows) else 0.0
-    return Replay(int(counts.sum()), int(counts[changed].sum()), effective, _sentence(requests, days))
+    return Replay(
+        int(counts.sum()), int(counts[changed].sum()), effective, _sentence(requests, days), tolerance=tolerance
+    )
 
 
 def _table(rows: list[dict[str, Any]], kind: str) -> pa.Table:

@@ -71,6 +71,7 @@ class Watch:
         self.first_answer = 0.0  # of the target, on the monotonic clock
         self.answers: dict[int, dict[int, Any]] = {}  # version -> row -> prediction
         self.name = self.why = ""  # of the model in the service; why nothing is seen
+        self.replay: dict[str, Any] = {}  # as which share of live answers the target changed, as a canary or a shadow
         self._lock, self._end = threading.Lock(), threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -82,8 +83,10 @@ class Watch:
                 self.why = f"its status is {status}: {str(models)[:100]}"
                 return self
             source = f"{self.target.name}@{CHAMPION}"
-            self.name = next((str(model["name"]) for model in models if model["source"] == source), "")
+            its: dict[str, Any] = next((model for model in models if model["source"] == source), {})
+            self.name = str(its.get("name", ""))
             self.why = "" if self.name else f"it serves no {source}"
+            self.replay = self._live(its)
         except ERRORS as error:
             self.why = f"no answer ({one_line(error, 100)})"
         if not self.why:
@@ -96,6 +99,12 @@ class Watch:
         self._end.set()
         for thread in self._threads:
             thread.join(60)
+
+    def _live(self, model: dict[str, Any]) -> dict[str, Any]:
+        """The live share of the target beside this model (schemas.LiveShare), of which there is one with rows."""
+        sides = [side for side in (model.get("canary"), model.get("shadow")) if side]
+        held = [side["replay"] for side in sides if side["version"] == self.target.version and side.get("replay")]
+        return max(held, key=lambda live: int(live["rows"]), default={})
 
     def _probe(self) -> None:
         with Client(self.service) as client:
@@ -138,20 +147,22 @@ class Watch:
             self._wait(began + SECONDS)
         who = f"the service at {self.service.address}"
         record: dict[str, Any] = {"service": self.service.address, "seen": not self.why}
+        live = f"; {self.replay['sentence']}" if self.replay else ""
+        record |= {"replay": self.replay} if self.replay else {}
         if self.requests:
             record |= {"requests": self.requests, "failures": self.failures}
             record["longest_stall_ms"] = round(1000 * self.longest, 1)
         numbers = f"{self.requests:,} requests, {self.failures:,} failed, the longest took {1000 * self.longest:.0f} ms"
         if self.why:
             more = f"; {numbers}" if self.requests else ""
-            return record | {"summary": f"{self.target} was not seen in {who}: {self.why}{more}"}
+            return record | {"summary": f"{self.target} was not seen in {who}: {self.why}{more}{live}"}
         seconds = max(self.first_answer - began, 0.0)
         agreement, summary = self._agreement(), f"{self.target} answered in {who} after {seconds:.1f} s; {numbers}"
         if agreement:
             same, both, other = agreement
             summary += f"; it agrees with version {other} on {same} of {both} example rows"
             record |= {"agreement": same / both, "rows": both, "former": other}
-        return record | {"seconds_to_first_answer": round(seconds, 3), "summary": summary}
+        return record | {"seconds_to_first_answer": round(seconds, 3), "summary": summary + live}
 
     def _refresh(self) -> None:
         """Ask the service to look at the alias now. Without a key of the scope admin it looks by itself, later."""

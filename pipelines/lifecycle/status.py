@@ -45,7 +45,7 @@ def stale() -> dict[str, Any]:
 
 
 def champions() -> list[dict[str, Any]]:
-    """{"model", "champion", "since", "actor", "reason", "challenger", "versions"} of each registered model.
+    """{"model", "champion", "since", "actor", "reason", "challenger", "versions", "replay"} of each registered model.
 
     Empty if nothing was ever registered here; a store is not made for this.
     """
@@ -69,6 +69,7 @@ def _champion(name: str, versions: list[int]) -> dict[str, Any]:
         "reason": made.event.reason if made else None,
         "challenger": int(challenger) if challenger else None,
         "versions": versions,
+        "replay": state.served(made).get("replay", {}).get("sentence", "") if made else "",
     }
 
 

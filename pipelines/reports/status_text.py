@@ -53,6 +53,8 @@ def _champions(part: list[dict[str, Any]]) -> Iterator[str]:
     for model in part:
         champion = f"version {model['champion']} since {model['since']}, {model['actor']}: {model['reason']}"
         yield f"{model['model']}: {champion if model['champion'] else 'no champion'}"
+        if model.get("replay"):
+            yield f"  beside the champion before it: {model['replay']}"
         if model["challenger"] and model["challenger"] != model["champion"]:
             yield f"  version {model['challenger']} is the challenger: bertline promote {model['model']}"
 

@@ -38,8 +38,12 @@ class AnswerRows:
         return listed(self.rows.column(column)) if column in self.rows.column_names else [None] * len(self.rows)
 
     def answers(self, kind: str) -> list[dict[str, Any]]:
-        """The answer of each row."""
-        names = [name for name in schema.PREDICTIONS[kind].names if name not in UNSIGNED]
+        """The answer of each row, with the columns that the release which wrote it knew.
+
+        A later column is signed where it is there: if somebody removes or adds one, the digest is another.
+        """
+        absent = {name for name in schema.LATER if f"{self.prefix}{name}" not in self.rows.column_names}
+        names = [name for name in schema.PREDICTIONS[kind].names if name not in {*UNSIGNED, *absent}]
         return [dict(zip(names, row, strict=True)) for row in zip(*map(self.values, names), strict=True)]
 
     def inputs(self, kind: str) -> list[bytes | None]:

@@ -109,6 +109,10 @@ def _collect_file(target: Path, earlier: Job, entry: Entry, task: Task, collecto
         return
     names = {f"{earlier.prefix}{name}": name for name in batch_scoring.answer_columns(task.kind)}
     wanted = [*columns.inputs(task.kind), *names]
+    written = tables.open_parquet(file).schema_arrow.names
+    if absent := [name for name in names if name not in written]:
+        say(f"{file}: an earlier release wrote it, without {', '.join(absent)}; none of its answers are taken over")
+        return
     for batch in tables.unchecked_batches(file, wanted, PIECE_ROWS):
         rows = pa.Table.from_batches([batch])
         answers = rows.select(list(names)).rename_columns(list(names.values()))

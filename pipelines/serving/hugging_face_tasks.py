@@ -81,16 +81,16 @@ def choice(model: ServedModel, row: Row, prediction: Row, parameters: Choice) ->
 
 
 def entities(model: ServedModel, row: Row, prediction: Row, parameters: Entities) -> list[Row]:
-    """The entities of a text. The score of each is that of the text: the mean probability of its tags."""
+    """The entities of a text. The score of each is the mean probability of its tags."""
     return [
         {
             "entity_group": entity["label"],
-            "score": prediction["score"],
+            "score": score,
             "word": row["text"][entity["start"] : entity["end"]],
             "start": entity["start"],
             "end": entity["end"],
         }
-        for entity in prediction["entities"]
+        for entity, score in zip(prediction["entities"], prediction["entity_scores"], strict=True)
         if entity["label"] not in parameters.ignore_labels
     ]
 

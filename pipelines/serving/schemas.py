@@ -70,6 +70,7 @@ class Prediction(BaseModel):
     best: str | None = None
     no_answer: float | None = None
     entities: list[Entity] | None = None  # kind tagging
+    entity_scores: list[float] | None = None  # the probability of each entity, in the same order
     vector: list[float] | None = None  # kind embedding
     tokens: int | None = None  # the number of tokens that were read
     guesses: list[list[Guess]] | None = None  # kind fill_mask: a list for each [MASK]
@@ -106,6 +107,21 @@ class Refused(BaseModel):
     reason: str
 
 
+class LiveShare(BaseModel):
+    """The share of rows that two versions answer otherwise: as replayed before promotion, and of live requests."""
+
+    against: int  # the version that the replay compared with
+    replayed_share: float
+    replayed_interval: list[float]  # 95%
+    rows: int  # live rows that both have answered
+    changed: int
+    share: float | None = None
+    interval: list[float] | None = None
+    # `more` or `fewer` change than the replay said, if the intervals are apart; else `as replayed`
+    verdict: str
+    sentence: str
+
+
 class Canary(BaseModel):
     """A version that answers a share of the requests."""
 
@@ -114,6 +130,7 @@ class Canary(BaseModel):
     by: str
     requests: int
     failures: int  # the other version answered instead
+    replay: LiveShare | None = None
 
 
 class Shadow(BaseModel):
@@ -122,6 +139,7 @@ class Shadow(BaseModel):
     version: int
     share: float
     rows: dict[str, int]  # by agreed, differed, failed, skipped
+    replay: LiveShare | None = None
 
 
 class Model(BaseModel):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import InputError
 from pipelines.serving.admission import BusyError
-from pipelines.serving.disagreements import Disagreements, decision
+from pipelines.serving.disagreements import Disagreements, differs
+from pipelines.serving.replayed_share import TOLERANCE, LiveShare
 
 if TYPE_CHECKING:
     from pipelines.serving.served_model import Answered, ServedModel
@@ -44,7 +45,8 @@ def kept(current: "ServedModel", new: "ServedModel") -> dict[str, Any]:
 class Canary:
     """A version that answers a share of the requests, until it errs or is slow.
 
-    A request that it fails on is answered by the version beside it, so that no client sees the failure.
+    A request that it fails on is answered by the version beside it, so that no client sees the failure. If a replay is
+    kept with it, the champion of that replay answers a copy of its requests too, and the answers are compared.
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class Canary:
         self._seconds: dict[bool, deque[float]] = {ours: deque(maxlen=COMPARED) for ours in (True, False)}
         self._end = end
         self._ended = False
+        self.live = LiveShare.of(model.version)
+        self._mirror: Shadow | None = None  # of the version beside it
 
     def takes(self, key: str) -> bool:
         return not self._ended and chosen(self.share, self.by, key, str(self.model.version))
@@ -75,7 +79,16 @@ class Canary:
             self._fail(error)
             return answered
         self.note(time.perf_counter() - start, ours=True)
+        self._compare(other, columns, answered)
         return answered
+
+    def _compare(self, other: "ServedModel", columns: dict[str, list[Any]], answered: "Answered") -> None:
+        """Let `other` answer the same rows, beside the event loop's other work, if the replay was against it."""
+        if not self.live or other.version.version != self.live.replayed.against:
+            return
+        if not self._mirror or self._mirror.model is not other:
+            self._mirror = Shadow(other, 1.0, None, self.live)
+        self._mirror.mirror(columns, answered)
 
     def note(self, seconds: float, ours: bool) -> None:
         """Note the seconds of an answer of this version, or of the other one; ends the canary if it is too slow."""
@@ -103,8 +116,12 @@ class Canary:
 class Shadow:
     """A version that gets a copy of a share of the requests; its answers are compared, and nobody sees them."""
 
-    def __init__(self, model: "ServedModel", share: float, disagreements: Disagreements | None) -> None:
+    def __init__(
+        self, model: "ServedModel", share: float, disagreements: Disagreements | None, live: LiveShare | None = None
+    ) -> None:
+        """`live` counts what is compared; by default that of the replay which is kept with the version, if any."""
         self.model, self.share, self.disagreements = model, share, disagreements
+        self.live = live or LiveShare.of(model.version)
         self.rows: Counter[str] = Counter()  # by `agreed`, `differed`, `failed`, `skipped`
         self._running: set[asyncio.Task[None]] = set()
 
@@ -133,14 +150,18 @@ class Shadow:
         except Exception:  # of any type; nobody waits for this answer
             self.rows["failed"] += len(answers)
             return
-        kind = self.model.task.kind
+        kind, live = self.model.task.kind, self.live
+        versions = {other.version.version, self.model.version.version}
+        counted = live and versions == {live.version.version, live.replayed.against}
         for number, (theirs, ours) in enumerate(zip(answers, predictions, strict=True)):
-            if decision(kind, theirs) == decision(kind, ours):
+            row = {name: values[number] for name, values in columns.items()}
+            if live and counted:
+                live.add(kind, row, theirs, ours)
+            if not differs(kind, theirs, ours, TOLERANCE):
                 self.rows["agreed"] += 1
                 continue
             self.rows["differed"] += 1
             if self.disagreements:
-                row = {name: values[number] for name, values in columns.items()}
                 self.disagreements.add(other.version, self.model.version, row, theirs, ours)
         if self.disagreements:
             await self.disagreements.write_if_due()

@@ -47,13 +47,13 @@ def outputs(task: Task) -> dict[str, Described]:
     """The output tensors of a model, one for each column of its predictions.
 
     They have shape (N,), but `scores` (N, L) for L labels, and `vector` (N, H) with a width H that the description
-    leaves open. An element of `entities` or `guesses` is the JSON list of a row.
+    leaves open. An element of `entities`, `entity_scores` or `guesses` is the JSON list of a row.
     """
     described = {}
     for field in FIELDS[task.kind]:
         if field.name == "scores":
             described[field.name] = Described(field.name, FP32, [-1, len(task.labels)])
-        elif pa.types.is_list(field.type) and pa.types.is_float32(field.type.value_type):
+        elif field.name == "vector":
             described[field.name] = Described(field.name, FP32, [-1, -1])
         elif field.name != "id":
             numbers = FP32 if pa.types.is_float32(field.type) else INT32 if pa.types.is_int32(field.type) else BYTES
@@ -123,7 +123,7 @@ def elements(described: Described, predictions: list[dict[str, Any]]) -> list[An
     if len(described.shape) == 2:
         return [number for numbers in values for number in numbers]
     if values and isinstance(values[0], list):
-        return [orjson.dumps(entities).decode() for entities in values]
+        return [orjson.dumps(listed).decode() for listed in values]
     return values
 
 

@@ -58,6 +58,10 @@ def test_the_share_that_would_change_may_refuse_and_is_in_the_ledger(second: reg
     assert "at most 1.00% may change" in reason
 
     rules("null")
+    dry = commands.bertline("promote", "tiny", "--replay", "3", "--dry").require(0).out
+    assert dry.splitlines()[-2:] == ["it would become champion", "tiny version 1 is the champion"]
+    assert json.loads(registry.version("tiny", 2).tags["verdict"])["replay"]["against"] == 1
+    assert len(history.history("tiny")["events"]) == 1
     printed = commands.bertline("promote", "tiny", "--replay", "3").require(0).out
     (reason,) = [line for line in printed.splitlines() if "replay" in line]
     listed = history.history("tiny")

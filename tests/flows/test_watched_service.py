@@ -1,5 +1,6 @@
 """A promotion waits for the service that it names, and the ledger keeps what was seen of it."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from flows.local.http_service import Settings, free_port, serving
 from flows.local.watched_service import watched
 from flows.rollback import rollback
 from pipelines.core.errors import UsageError
-from pipelines.lifecycle import history, service_watch
+from pipelines.lifecycle import history, service_watch, status
+from pipelines.lifecycle.service_watch import Client, Service
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
-from pipelines.tracking import ledger
+from pipelines.tracking import ledger, registry, version_tags
 from tests.support import poisoned, stores, tiny
 
 ADMIN, OTHER = "0123456789abcdef", "fedcba9876543210"
@@ -36,6 +38,33 @@ def made(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[poisoned.V
 def last(name: str = "tiny") -> dict[str, Any]:
     """What was seen after the last event."""
     return history.history(name)["events"][-1]["served"]
+
+
+@pytest.mark.slow
+def test_the_ledger_keeps_how_a_canary_agreed_with_the_replay(
+    made: poisoned.Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = made.upload("good")
+    replay = {"answers": 9, "changed": 9, "share": 1.0, "interval": [0.7, 1.0], "against": 1, "tolerance": 0.1}
+    version_tags.tag(registry.version("tiny", good), {"verdict": json.dumps({"findings": [], "replay": replay})})
+    monkeypatch.setattr(service_watch, "AFTER_SECONDS", 0.1)
+    monkeypatch.setenv("BERTLINE_SERVICE_KEY", ADMIN)
+    with serving({"it": Source("tiny")}, Settings(keys=KEYS)) as address:
+        with Client(Service(address, ADMIN)) as client:
+            body = {"source": f"tiny@{good}", "share": 1.0}
+            assert client.ask("PUT", "/models/it/canary", body)[0] == 200
+            for number in range(40):
+                row = {"text": f"犬 {number}"}
+                assert client.ask("POST", "/predict/it", {"rows": [row]})[1]["version"] == good
+            live: dict[str, Any] = {"rows": 0}
+            while live["rows"] < 40:
+                live = client.ask("GET", "/models/it")[1]["canary"]["replay"]
+        flow.promote.fn("tiny", good, service=address)
+    assert last()["replay"] == live
+    assert f"tiny version {good} against version 1: " in last()["summary"]
+    assert live["sentence"] in history.plain(history.history("tiny"))
+    (champion,) = status.champions()
+    assert champion["replay"] == live["sentence"]
 
 
 @pytest.mark.slow

@@ -192,11 +192,15 @@ def test_entities_are_marked_and_named(tab: Tab, predict: Callable[..., dict[str
     tab.fill("[name=text]", text)
     tab.press("Enter")
     answered(tab)
-    entities = predict("tagging", text=text)["entities"]
+    prediction = predict("tagging", text=text)
+    entities, scores = prediction["entities"], prediction["entity_scores"]
     assert text != EMOJI or len(entities) > 1
     of_marks = "Array.from(document.querySelectorAll('mark'), (mark) => %s)"
     marks = tab.value(of_marks % "[mark.firstChild.data, mark.lastChild.innerText]")
-    assert marks == [[text[one["start"] : one["end"]], one["label"]] for one in entities]
+    assert marks == [
+        [text[one["start"] : one["end"]], f"{one['label']} {percent(score)}"]
+        for one, score in zip(entities, scores, strict=True)
+    ]
     whole = "Array.from(document.querySelector('.passage').childNodes, (n) => (n.firstChild || n).data).join('')"
     assert tab.value(whole) == text
     colours = tab.value(of_marks % "getComputedStyle(mark).backgroundColor")

@@ -17,12 +17,12 @@ from pipelines.core.schema import INPUTS
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import request_replay
 from pipelines.serving import request_store
-from pipelines.serving.disagreements import differs, digest
+from pipelines.serving.disagreements import Disagreements, differs, digest
 from pipelines.serving.request_store import RequestStore
 from pipelines.serving.row_files import STALE_SECONDS, TIME, RowFiles
 from pipelines.serving.served_model import Answered
 from pipelines.tracking.registry import Version
-from tests.support import kinds, raw_http, served, tiny
+from tests.support import disks, kinds, raw_http, served, servers, tiny
 
 JSON = {"Content-Type": "application/json"}
 BODIES: dict[str, dict[str, Any]] = {  # a request of each protocol for the same row
@@ -140,6 +140,29 @@ def test_a_folder_that_cannot_be_written_fails_no_request_and_says_so_once(
     assert capfd.readouterr().err.count("requests are not stored") == 1
 
 
+def test_a_full_disk_fails_no_request_and_is_used_again_once_it_has_room(
+    models: dict[str, tuple[Predictor, Predictor]],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    catalogue = served.of_predictors({Version("tiny", 1, {}): models["single"][0]})
+    with disks.small(tmp_path / "disk", 1 << 16) as disk:
+        store = catalogue.store = RequestStore(disk / "requests", days=1)
+        (disk / "filler").write_bytes(bytes(1 << 16))
+        with served.serving(catalogue) as address:
+            for result, count in (("lost", 1), ("lost", 2), ("stored", 1)):
+                if result == "stored":
+                    (disk / "filler").unlink()
+                assert raw_http.post(address, "/predict/tiny", b'{"rows": [{"text": "a"}]}', JSON).status == 200
+                store._due.set()
+                servers.wait_until(lambda: store.rows[result] == count, f"{result} {count}: {store.rows}", 30)  # noqa: B023
+        assert [file.suffix for file in (disk / "requests").iterdir()] == [".parquet"], "no part of a file stays"
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "requests are not stored" in line]
+    assert "No space left on device" in line
+
+
 def test_rows_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(request_store, "MOST_WAITING", 3)
     store = RequestStore(tmp_path, days=1)
@@ -175,6 +198,16 @@ def test_a_damaged_file_is_left_out_of_a_replay_and_named(
     (tmp_path / "20990101T000000-a.parquet").write_bytes(b"PAR1")
     assert request_replay.read(tmp_path, "m", "single", 7).rows == {}
     assert "20990101T000000-a.parquet: left out" in capfd.readouterr().err
+
+
+def test_replicas_refuse_what_they_do_not_do_in_one_sentence(tmp_path: Path) -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"request_days": 7}, "--keep-requests: replicas in Ray Serve store no requests; leave it out"),
+        ({"disagreements": Disagreements(tmp_path)}, "--disagreements: replicas in Ray Serve only count them; leave"),
+    ]
+    for settings, sentence in refused:
+        with pytest.raises(UsageError, match=sentence):
+            http_service.serving_in_ray({}, http_service.Settings(**settings)).__enter__()
 
 
 def test_options_that_do_nothing_are_refused() -> None:

@@ -19,6 +19,7 @@ from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.disagreements import Disagreements, digest
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
+from pipelines.serving.protocols import plain
 from pipelines.serving.served_model import ServedModel
 from pipelines.serving.side_versions import KEY, RANDOM, Canary, Shadow, chosen
 from pipelines.tracking.registry import Version
@@ -70,7 +71,7 @@ def test_a_canary_and_a_shadow_of_registered_versions(address: str) -> None:
     assert forbidden.status == 403
 
     canary = put(address, path, source="tiny@2", share=0.5).json()["canary"]
-    assert canary == {"version": 2, "share": 0.5, "by": "random", "requests": 0, "failures": 0}
+    assert canary == {"version": 2, "share": 0.5, "by": "random", "requests": 0, "failures": 0, "replay": None}
     versions = Counter(answered(address, "/predict/tiny", BODIES["/predict/tiny"])["version"] for _ in range(60))
     assert versions.keys() == {1, 2}, "once in 2**59 runs all go to one"
     for other, body in BODIES.items():
@@ -174,6 +175,33 @@ def test_a_tagger_s_canary_answers_its_share_and_ends_when_it_is_slow(taggers: t
     assert cause.endswith(" times as long as the other version; 5 are allowed")
     assert not canary.takes("")
     assert asyncio.run(ask(20)) == {1: 20}
+
+
+@pytest.mark.parametrize("against", [1, 7])
+def test_a_canary_and_a_shadow_are_held_against_the_replay(
+    taggers: tuple[Catalogue, ServedModel], against: int
+) -> None:
+    models, other = taggers
+    replay = {"answers": 50, "share": 0.0, "interval": [0.0, 0.07], "against": against, "tolerance": 0.1}
+    with_replay = replace(other, version=replace(other.version, tags={"verdict": json.dumps({"replay": replay})}))
+    canary = Canary(with_replay, 1.0, RANDOM, 0.0, lambda canary, cause: None)
+    shadow = Shadow(with_replay, 1.0, None)
+    texts = [f"私は犬が好き。{number}" for number in range(30)]
+
+    async def ask() -> None:
+        await replace(models["tagger"], canary=canary).answer({"text": texts})
+        await replace(models["tagger"], shadow=shadow).answer({"text": texts})
+        while shadow._running or (canary._mirror and canary._mirror._running):
+            await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+    assert shadow.rows["differed"] == 30
+    assert canary.live
+    assert shadow.live
+    for live in (canary.live, shadow.live):
+        assert (live.rows, live.changed) == ((30, 30) if against == 1 else (0, 0)), "the replay was against another"
+        assert live.verdict == ("more" if against == 1 else "")
+    assert plain._canary(canary).replay == plain._shadow(shadow).replay
 
 
 def test_a_key_always_meets_the_canary_or_never_does() -> None:

@@ -160,7 +160,7 @@ def test_japanese_entities_decode_from_their_tags(place: Path) -> None:
             parts.setdefault(part["id"], []).extend((s, e, names[x] if x >= 0 else "O") for s, e, x in inner)
         for row in tables.read(Path(f"artifacts/rows/it/{split}.parquet")).to_pylist():
             starts, ends, token_tags = zip(*parts[row["id"]], strict=True)
-            decoded = tagging.decode(row["text"], task, starts, ends, token_tags)
+            decoded = tagging.decode(row["text"], task, starts, ends, token_tags).entities
             gold += len(row["entities"])
             same += sum(entity in decoded for entity in row["entities"])
     assert gold == 13185

@@ -95,12 +95,23 @@ def described(model: ServedModel, catalogue: Catalogue) -> schemas.Model:
 
 
 def _canary(canary: Canary) -> schemas.Canary:
-    counts = {"requests": canary.requests, "failures": canary.failures}
-    return schemas.Canary(version=canary.model.version.version, share=canary.share, by=canary.by, **counts)
+    return schemas.Canary(
+        version=canary.model.version.version,
+        share=canary.share,
+        by=canary.by,
+        requests=canary.requests,
+        failures=canary.failures,
+        replay=_replay(canary),
+    )
 
 
 def _shadow(shadow: Shadow) -> schemas.Shadow:
-    return schemas.Shadow(version=shadow.model.version.version, share=shadow.share, rows=dict(shadow.rows))
+    number = shadow.model.version.version
+    return schemas.Shadow(version=number, share=shadow.share, rows=dict(shadow.rows), replay=_replay(shadow))
+
+
+def _replay(side: Canary | Shadow) -> schemas.LiveShare | None:
+    return schemas.LiveShare(**side.live.numbers()) if side.live else None
 
 
 async def _described(catalogue: Catalogue, name: str) -> schemas.Model:

@@ -97,8 +97,8 @@ function answered({answer, best, start, score}, {context}) {
   return shown;
 }
 
-/** The text with its entities in the colours of their labels, and how often each label occurs. */
-function entities({entities, score}, {text}, {labels}) {
+/** The text with its entities in the colours of their labels, their probabilities, and how often each label occurs. */
+function entities({entities, entity_scores: scores, score}, {text}, {labels}) {
   const hues = new Map(), counts = new Map();
   const order = [...labels, ...entities.map(({label}) => label)];
   for (const label of order) if (!hues.has(label)) hues.set(label, Math.round(hues.size * 137.5 + 215) % 360);
@@ -106,9 +106,10 @@ function entities({entities, score}, {text}, {labels}) {
     made.style.setProperty("--hue", hues.get(label));
     return made;
   };
-  const spans = entities.map(({start, end, label}) => {
+  const spans = entities.map(({start, end, label}, place) => {
     counts.set(label, (counts.get(label) || 0) + 1);
-    const mark = (part) => coloured(element("mark", {class: "entity"}, part, element("small", {}, label)), label);
+    const name = `${label} ${percent(scores[place])}`;
+    const mark = (part) => coloured(element("mark", {class: "entity"}, part, element("small", {}, name)), label);
     return {start, end, mark};
   });
   const legend = [...counts].map(([label, count]) => coloured(element("li", {}, `${label} ${count}`), label));

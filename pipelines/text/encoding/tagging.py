@@ -6,7 +6,7 @@ begins in it; the other tokens of a word carry no tag. In decoding, a unit gets 
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -75,9 +75,14 @@ def parts(tokens: int, room: int, carriers: np.ndarray) -> Iterator[tuple[int, i
     yield first, tokens
 
 
-def decode(
-    text: str, task: Task, starts: Sequence[int], ends: Sequence[int], token_tags: Sequence[str]
-) -> list[dict[str, Any]]:
+class Decoded(NamedTuple):
+    """The entities of a text and, for each, the tokens whose tags name it, in order."""
+
+    entities: list[dict[str, Any]]
+    tokens: list[list[int]]
+
+
+def decode(text: str, task: Task, starts: Sequence[int], ends: Sequence[int], token_tags: Sequence[str]) -> Decoded:
     """The entities of a text, from the tags of its tokens: of all parts, without special tokens.
 
     An I- tag that does not follow a tag of the same label begins an entity, as in conlleval.
@@ -90,16 +95,19 @@ def decode(
         if token >= 0:
             tag = token_tags[token]
             unit_tags[unit] = tag if carriers.get(token) == unit or tag == "O" else f"I-{tag[2:]}"
-    entities: list[dict[str, Any]] = []
+    decoded = Decoded([], [])
     before = "O"
-    for (start, end), tag in zip(units, unit_tags, strict=True):
+    for (start, end), tag, token in zip(units, unit_tags, inside.tolist(), strict=True):
         if tag != "O":
             if tag[0] == "I" and before != "O" and before[2:] == tag[2:]:
-                entities[-1]["end"] = end
+                decoded.entities[-1]["end"] = end
             else:
-                entities.append({"start": start, "end": end, "label": tag[2:]})
+                decoded.entities.append({"start": start, "end": end, "label": tag[2:]})
+                decoded.tokens.append([])
+            if token not in decoded.tokens[-1][-1:]:  # units of one token count it once
+                decoded.tokens[-1].append(token)
         before = tag
-    return entities
+    return decoded
 
 
 def _units(text: str, task: Task) -> list[tuple[int, int]]:

@@ -85,6 +85,8 @@ def test_answers_have_the_shape_of_their_kind(models: Path) -> None:
     ]
     assert listed
     assert all(isinstance(entity, Entity) and text[entity.start : entity.end] == entity.text for text, entity in listed)
+    rows = bertline.load(models / "tagging-onnx").table(texts).column("entity_scores").to_pylist()
+    assert [entity.score for _, entity in listed] == [score for scores in rows for score in scores]
     choice = bertline.load(models / "choice-onnx")
     assert choice.predict("犬", ["x", "y", "z"]) in ("x", "y", "z")
     assert bertline.load(models / "regression-onnx").predict("犬") == bertline.load(models / "regression-onnx").predict(

@@ -48,10 +48,11 @@ def span() -> tuple[Task, pa.Table, pa.Table]:
 def tagging() -> tuple[Task, pa.Table, pa.Table]:
     rows = pa.table({"id": IDS, "text": TEXTS, "entities": [[ENTITY] * (i % 4) for i in range(COUNT)]})
     entities = [[ENTITY] * (i % 2) for i in range(COUNT)]
+    scores = [[1.0] * (i % 2) for i in range(COUNT)]
     return (
         Task("t", "tagging", ("a",), "f1"),
         rows,
-        table({"id": IDS, "entities": entities, "score": [1.0] * COUNT}, "tagging"),
+        table({"id": IDS, "entities": entities, "score": [1.0] * COUNT, "entity_scores": scores}, "tagging"),
     )
 
 

@@ -131,7 +131,11 @@ KINDS = {
     "tagging": (
         Task("t", "tagging", ("a",), "f1"),
         {"entities": [[ENTITY], [ENTITY], []]},
-        {"entities": [[ENTITY], [{**ENTITY, "end": 2}, ENTITY], []], "score": [1.0] * 3},
+        {
+            "entities": [[ENTITY], [{**ENTITY, "end": 2}, ENTITY], []],
+            "score": [1.0] * 3,
+            "entity_scores": [[1.0], [1.0, 1.0], []],
+        },
         [1, 2 / 3, 1],
     ),
     "regression": (

@@ -19,7 +19,7 @@ def round_trip(text: str, entities: list[dict], loaded: tokenizer.Tokenizer, tas
     inner = [(s, e, x) for row in rows for s, e, x in zip(row["starts"], row["ends"], row["labels"], strict=True) if e]
     token_tags = [names[x] if x != tagging.NONE else "O" for _, _, x in inner]
     assert max(row["length"] for row in rows) <= length
-    return tagging.decode(text, task, [s for s, _, _ in inner], [e for _, e, _ in inner], token_tags)
+    return tagging.decode(text, task, [s for s, _, _ in inner], [e for _, e, _ in inner], token_tags).entities
 
 
 WORD = st.text("abcdefgh.,'", min_size=1, max_size=12)
