@@ -8,10 +8,9 @@ import typer
 from flows.cli import completion
 from flows.cli.arguments import AsJson, Stage, group, print_answer
 from flows.cli.panels import LOOK_AFTER, MAKE, listed
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import FindingsError, InputError, UsageError
 
 cli = group()
-SHOWN = 20  # problems of params.yaml, if there are several
 Targets = Annotated[
     list[str] | None,
     typer.Argument(help="stages, such as finetune@livedoor; all if none", autocompletion=completion.stages),
@@ -36,13 +35,8 @@ def check(
     sections = checking.check()
     checking.check_options(sections)
 
-    wrong = list(references.complaints(sections))
-    if len(wrong) > 1:
-        for complaint in wrong[:SHOWN]:
-            typer.echo(f"{params.FILE}: {complaint}", err=True)
-        raise UsageError(f"{params.FILE}: {len(wrong)} wrong names; the first {min(SHOWN, len(wrong))} are above")
-    if wrong:
-        raise UsageError(f"{params.FILE}: {wrong[0]}")
+    if wrong := [f"{params.FILE}: {complaint}" for complaint in references.complaints(sections)]:
+        raise FindingsError(wrong, UsageError.exit_status)
     print(f"params.yaml: {sum(map(len, sections.values()))} entries, all well-formed")
 
 

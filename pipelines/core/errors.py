@@ -7,6 +7,7 @@ from typing import Any
 from unicodedata import category
 
 MAX_NAME, MAX_NAMES = 60, 50  # characters of a name, and number of names, in a message
+MOST_LINES, MOST_LISTED = 20, 5  # findings with a line each, and in one sentence
 MAX_PRINTED = 1200  # characters of the message of an error that ends a command
 STEERS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories: control, format, surrogate, line and paragraph separator
 
@@ -38,19 +39,23 @@ class UnreadableError(InputError):
 class FindingsError(InputError):
     """One or several findings about the same input; a stage that fails prints a line for each of the first."""
 
-    SHOWN = 20
-
-    def __init__(self, findings: Sequence[str]) -> None:
-        self.findings = list(findings)
+    def __init__(self, findings: Sequence[str], exit_status: int = InputError.exit_status) -> None:
+        self.findings, self.exit_status = list(findings), exit_status
         super().__init__("; ".join(self.lines()))
 
     def lines(self) -> list[str]:
         """The first findings; if there are several, with a line that counts them."""
         if len(self.findings) == 1:
             return self.findings
-        count, most = len(self.findings), self.SHOWN
+        count, most = len(self.findings), MOST_LINES
         counted = f"{count:,} findings" + (f"; the first {most} are above" if count > most else " in all")
         return [*self.findings[:most], counted]
+
+
+def listed(findings: Sequence[str]) -> str:
+    """The first findings in one sentence, and the number of the others."""
+    more = f"; and {len(findings) - MOST_LISTED:,} more" if len(findings) > MOST_LISTED else ""
+    return "; ".join(findings[:MOST_LISTED]) + more
 
 
 def printable(text: str, keep: str = "") -> str:

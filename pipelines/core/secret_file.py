@@ -1,6 +1,7 @@
 """Files of secrets, which their owner alone may read."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.core.errors import InputError
@@ -18,6 +19,20 @@ def lines(path: Path) -> list[str]:
     if path.stat().st_mode & OTHERS:
         raise InputError(f"{path}: other users may read the keys; run `chmod 600 {path}`")
     return text.splitlines()
+
+
+def create(path: Path, text: str) -> None:
+    """Create a file for its owner alone, unless it exists: whole, or not at all, if two processes create it at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY), "w") as file:
+            os.fchmod(file.fileno(), OWNER_ONLY)  # one of a killed process may lie there
+            file.write(text)
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def append(path: Path, line: str) -> None:

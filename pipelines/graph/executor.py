@@ -25,7 +25,7 @@ from pipelines.graph.local_resources import Limits
 from pipelines.graph.on_ray import node_command
 from pipelines.graph.on_ray.client import Lost, Placed, Refused, Reserved
 from pipelines.graph.plan import Plan
-from pipelines.graph.run_display import Board, last_lines
+from pipelines.graph.run_display import FAILED, Board, last_lines
 
 LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
 WORKSPACE = ("run", "all")  # the name of the lock that a run of the graph holds
@@ -136,7 +136,7 @@ class Executor:
                 self.board.tell(f"{event.name}: waits for another node")
         elif isinstance(event, Refused):
             if event.name in self.board.running:
-                self.board.end(event.name, "failed")
+                self.board.end(event.name, FAILED)
             self._fail(event.name, event.why)
 
     def _may_start(self, rested: bool = True) -> list[str]:
@@ -211,7 +211,7 @@ class Executor:
         name = event.name
         self.limits.give_back(name)
         if event.status:
-            self.board.end(name, "failed")
+            self.board.end(name, FAILED)
             if not self._again(name):
                 self._fail(name, _reason(event.status, log_of(name)))
             return
@@ -219,7 +219,7 @@ class Executor:
             with dvc_steps.sentences(), dvc_steps.held(self.repo):
                 dvc_steps.finish(self.plan.stages[name])
         except (InputError, OSError) as error:
-            self.board.end(name, "failed")
+            self.board.end(name, FAILED)
             self._fail(name, str(error))
             return
         self.seconds[name] = round(self.board.end(name, "done"), 1)

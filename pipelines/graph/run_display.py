@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipelines.core import stage
 from pipelines.core.errors import printable
 from pipelines.core.progress import say
 
+FAILED = "failed"
 TAIL_BYTES = 1 << 16  # how much of a log's end is read for its last lines
 
 
@@ -51,10 +53,10 @@ class Board:
         self._say(f"{name}: starts{where}{f', took {before:.0f} s the last time' if before else ''}")
 
     def end(self, name: str, how: str) -> float:
-        """Print how a stage ended; returns the seconds that it took."""
+        """Print how a stage ended, marked if it failed; returns the seconds that it took."""
         self._read(name)
         seconds = self.running.pop(name).seconds
-        self.tell(f"{name}: {how} after {seconds:.1f} s")
+        self.tell(f"{how} after {seconds:.1f} s", f"{name}: ", failed=how == FAILED)
         return seconds
 
     def refresh(self) -> None:
@@ -63,12 +65,13 @@ class Board:
         if self.live:
             self.live.update(self._table())
 
-    def tell(self, line: str) -> None:
-        """Print a line that stays above the live display."""
+    def tell(self, line: str, place: str = "", failed: bool = False) -> None:
+        """Print a line that stays above the live display; that of a failure has a mark, which is red on a terminal."""
+        mark = stage.MARK if failed else ""
         if self.live:
-            self.live.console.print(line, highlight=False, markup=False)
+            self.live.console.print(self._text(place, mark, line), highlight=False)
         else:
-            say(line)
+            say(f"{place}{mark}{line}")
 
     def line(self, name: str, line: str) -> None:
         """Show a line that a stage has printed."""
@@ -93,6 +96,11 @@ class Board:
         for line in whole.decode("utf-8", "replace").splitlines():
             if line.strip():
                 self.line(name, printable(line, keep="\t"))
+
+    def _text(self, place: str, mark: str, line: str) -> Any:
+        from rich.text import Text
+
+        return Text.assemble(place, (mark, "bold red"), line)
 
     def _table(self) -> Any:
         from rich.table import Table

@@ -12,11 +12,11 @@ import pyarrow as pa
 from pydantic import Field, TypeAdapter, ValidationError
 
 from pipelines.core import json_file, provenance, tables
-from pipelines.core.errors import MAX_PRINTED, InputError, one_line, sentence
+from pipelines.core.errors import MAX_PRINTED, InputError, listed, one_line, sentence
 from pipelines.core.task import Task
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
-from pipelines.scoring import columns, durable, partitions, pieces
+from pipelines.scoring import columns, durable, pieces
 from pipelines.scoring.columns import Forms
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.pieces import Piece
@@ -128,7 +128,7 @@ def plan(
             wrong.append(message if str(partition.path) in message else f"{partition.path}: {message}")
         advance(number)
     if wrong:
-        raise InputError(f"nothing is scored: {partitions.listed(wrong)}")
+        raise InputError(f"nothing is scored: {listed(wrong)}")
     return planned
 
 
@@ -163,7 +163,7 @@ def require_few_bad(source: Path, planned: list[Planned], limit: Limit) -> None:
     bad, rows = sum(one.bad for one in planned), sum(one.rows for one in planned)
     if not limit.allows(bad, rows):
         worst = sorted((one for one in planned if one.bad), key=lambda one: -one.bad)
-        where = partitions.listed([f"{one.bad:,} of {one.rows:,} in {one.name}" for one in worst])
+        where = listed([f"{one.bad:,} of {one.rows:,} in {one.name}" for one in worst])
         raise InputError(
             f"{source}: {bad:,} of {rows:,} rows are bad, and --max-bad is {limit.text}: {where}; nothing is scored; "
             "mend them, or allow more"

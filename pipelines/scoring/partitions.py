@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.core.errors import InputError, NoFileError, shown
+from pipelines.core.errors import InputError, NoFileError, listed, shown
 
 FORMS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
-SHOWN = 5  # names in a message
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,3 @@ def _checked(source: Path, partitions: list[Partition]) -> list[Partition]:
     if wrong:
         raise InputError(f"{source}: {listed(wrong)}; move or rename them")
     return partitions
-
-
-def listed(findings: list[str]) -> str:
-    """The first findings in one sentence, and the number of the others."""
-    more = f"; and {len(findings) - SHOWN:,} more" if len(findings) > SHOWN else ""
-    return "; ".join(findings[:SHOWN]) + more

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from pipelines.core import paths, provenance, tables
 from pipelines.core.canonical_json import canonical
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, listed
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
-from pipelines.scoring import columns, durable, job_record, manifest, partition_scoring, partitions, pieces, quarantine
+from pipelines.scoring import columns, durable, job_record, manifest, partition_scoring, pieces, quarantine
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partition_scoring import PieceScorer
@@ -41,7 +41,7 @@ class Replay:
     def sentence(self) -> str:
         """The replay in words."""
         left = f"{self.summary['quarantined']:,} rows are left in quarantine"
-        bad = f"; still bad: {partitions.listed(self.bad)}" if self.bad else ""
+        bad = f"; still bad: {listed(self.bad)}" if self.bad else ""
         return f"{self.scored:,} mended rows scored into {self.target}; {left}{bad}"
 
 

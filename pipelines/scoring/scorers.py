@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core import threads
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, listed
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Signer
-from pipelines.scoring import earlier_answers, job_record, partition_scoring, partitions
+from pipelines.scoring import earlier_answers, job_record, partition_scoring
 from pipelines.scoring.earlier_answers import EarlierAnswers
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.partition_scoring import ChangedError, PieceScorer, Scored
@@ -139,7 +139,7 @@ def _by_processes(work: Work, workers: int, advance: Rows) -> Results:
 
 
 def _deaths(work: Work, numbers: list[int]) -> str:
-    names = partitions.listed([work.todo[number].name for number in numbers])
+    names = listed([work.todo[number].name for number in numbers])
     return (
         f"{work.target}: processes were killed {MAX_DEATHS} times in a row while they scored {names}; is memory short? "
         "What is finished stays; run the job again with fewer workers"

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pipelines.compression import chains
 from pipelines.compression.chains import Budget
-from pipelines.core import params
+from pipelines.core import params, paths, tables
 from pipelines.core.errors import UsageError
 from pipelines.core.progress import say
 from pipelines.entries.compress import Compress
@@ -39,6 +40,14 @@ def made_from(entries: Iterable[str]) -> list[str]:
     for name in further:
         params.entry("compress", name, Compress)
     return further
+
+
+def say_power(run: str, scored: Evaluate, budget: Budget) -> None:
+    """Print what the rows can show, which are made before any model. Raises InputError if they cannot be made."""
+    if not budget.trust_point:
+        executor.run([f"prepare@{scored.task}"])
+        rows = tables.open_parquet(paths.rows(scored.task) / f"{scored.split}.parquet").metadata.num_rows
+        say(f"compress {run}: {chains.power_of(rows, budget)}")
 
 
 def reproduce(run: str, entries: Sequence[str], scored: Evaluate) -> dict[str, str]:

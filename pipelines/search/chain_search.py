@@ -37,12 +37,11 @@ def search(run: str, budget: Budget, run_stage: RunStage | None = None) -> searc
     chain_entries.say_of_stricter_gates(run, budget)
     scored = params.entry("evaluate", run, Evaluate)
     with stage.alone("compress-search", run), ExitStack() as until_end:
+        chain_entries.say_power(run, scored, budget)
         further = chain_entries.made_from(entries)
         refused = chain_entries.reproduce(run, [*entries, *further], scored)
         chain_search = ChainSearch.of(run, entries, scored, budget, refused, until_end, run_stage)
         runtime = chain_search.teacher_runtime  # first of all, for if the teacher cannot be measured, nothing can
-        if not budget.trust_point:
-            say(f"compress {run}: {chains.power_of(chain_search.teacher.rows, budget)}")
         methods = {name: entry["method"] for name, entry in entries.items()}
         tried = chains.search(methods, chain_search.attempt, budget)
         tried += [chain_search.attempt((name,)) for name in further]

@@ -1,18 +1,20 @@
 """The proxy in front of Ray Serve's replicas: HAProxy where it is there, else Serve's own, in Python."""
 
+import fcntl
 import os
 import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipelines.serving import haproxy
 
 ENABLED = "RAY_SERVE_ENABLE_HA_PROXY"  # "0" switches it off
 COMMAND = "bertline-haproxy"
+PLACES, PREFIX, LOCK = "/tmp", "bertline-haproxy-", "lock"
 SECONDS = 75  # without a byte, after which HAProxy gives up a client or a replica; a request has 60
 # what Ray Serve's processes read from their environment, in a cluster too (docs/cluster.md)
 SETTINGS = {
@@ -56,7 +58,7 @@ def settings(host: str, port: int) -> Iterator[None]:
     that may reach the service. What the environment sets already stays. The former environment comes back at the end.
     """
     before = os.environ.copy()
-    with tempfile.TemporaryDirectory(prefix="bertline-", dir="/tmp") as place:  # paths of sockets must be short
+    with own_folder() as place:
         files = {
             "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{place}/haproxy.cfg",
             "RAY_SERVE_HAPROXY_SOCKET_PATH": f"{place}/admin.sock",
@@ -79,6 +81,24 @@ def settings(host: str, port: int) -> Iterator[None]:
                     os.environ[name] = before[name]
                 else:
                     os.environ.pop(name, None)
+
+
+@contextmanager
+def own_folder() -> Iterator[str]:
+    """A folder for HAProxy's files, with a short path, as sockets are among them. Those of killed processes go."""
+    for folder in Path(PLACES).glob(f"{PREFIX}*"):
+        _remove_if_left(folder)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=PLACES) as place, open(f"{place}/.{LOCK}", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.rename(lock.name, f"{place}/{LOCK}")  # locked before another process looks for it
+        yield place
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a folder whose process has ended; the kernel frees its lock then."""
+    with suppress(OSError), open(folder / LOCK, "r+") as lock:  # in use, another user's, or gone meanwhile
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
 
 
 def _free_port() -> int:

@@ -203,25 +203,29 @@ def made_from(stages: list[dict[str, Any]], md5: str) -> list[dict[str, Any]]:
 
 
 def content(version: Version) -> dict[str, str]:
-    """The content of a version: the digest of each artifact's files, and the runtime that serves it."""
-    places = {name: files.fetch(version.name, version.version, path) for name, path in _logged(version).items()}
-    digests = {name: provenance.contents(place) for name, place in sorted(places.items())}
+    """The content of a version: the digest of each artifact's files, and the runtime that serves it.
+
+    Raises InputError if it was champion before, and has changed since.
+    """
+    fetched = {name: _fetch_as_promoted(version, name, path) for name, path in sorted(_logged(version).items())}
+    digests = {name: digest for name, (_, digest) in fetched.items()}
     return digests | ({RUNTIME: version.tags[RUNTIME]} if RUNTIME in version.tags else {})
 
 
-def _fetch_as_promoted(version: Version, name: str, path: str) -> Path:
-    """An artifact of a version. Raises InputError if it has changed since the version became champion.
+def _fetch_as_promoted(version: Version, name: str, path: str) -> tuple[Path, str]:
+    """An artifact of a version, and its digest. Raises InputError if it has changed since the version became champion.
 
     A user who may register can also rename a model, create another of its name, or overwrite uploaded files.
     """
     place, held = files.fetch(version.name, version.version, path), ledger.content(version.name, version.version)
-    changed = held and held.get(name) != provenance.contents(place)
+    digest = provenance.contents(place)
+    changed = held and held.get(name) != digest
     if changed or held.get(RUNTIME, version.tags.get(RUNTIME)) != version.tags.get(RUNTIME):
         raise InputError(
             f"{version}: its {name if changed else RUNTIME} changed since promotion: the ledger has another digest. "
             "It is not opened; find out who changed it, and use `bertline rollback` for an earlier version"
         )
-    return place
+    return place, digest
 
 
 def folder(version: Version, runtime: str = "") -> Path:
@@ -237,7 +241,7 @@ def folder(version: Version, runtime: str = "") -> Path:
     name = next((name for name in names if name in logged), "")
     if not name:
         raise InputError(f"{version} was registered without {names[0]}; add its run to export: and retrain")
-    return _fetch_as_promoted(version, name, logged[name])
+    return _fetch_as_promoted(version, name, logged[name])[0]
 
 
 def profile(version: Version) -> Path:
@@ -245,13 +249,13 @@ def profile(version: Version) -> Path:
     path = _logged(version).get(PROFILE)
     if not path:
         raise InputError(f"{version} has no profile to measure drift against; `bertline retrain` registers it with one")
-    return _fetch_as_promoted(version, PROFILE, path)
+    return _fetch_as_promoted(version, PROFILE, path)[0]
 
 
 def smoke(version: Version) -> Path | None:
     """The file with the answers that `version` gave to a few rows; None for a version that was registered without."""
     path = _logged(version).get(SMOKE)
-    return _fetch_as_promoted(version, SMOKE, path) if path else None
+    return _fetch_as_promoted(version, SMOKE, path)[0] if path else None
 
 
 def _logged(version: Version) -> dict[str, str]:

@@ -2,9 +2,13 @@
 
 import logging
 import os
+import secrets
 import socket
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from pipelines.core import secret_file
 from pipelines.core.errors import InputError, one_line
 
 # "0" makes Ray's processes listen on 127.0.0.1 only; the name lists the systems where that is Ray's default
@@ -12,6 +16,7 @@ LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 # variables that the nodes of a cluster get; an address that contains a password is left out
 PASSED = ("BERTLINE_QUIET", "BERTLINE_MIRROR", "BERTLINE_OFFLINE", "BERTLINE_STRICT", "MLFLOW_TRACKING_URI")
 PATIENCE_SECONDS = 5  # to connect to the head of a cluster
+TOKEN = Path(".ray/auth_token")  # in the home folder; whoever reads it can run code in the Rays of this user
 TOO_SLOW = "timed out during startup"  # from Ray's error if its node does not answer within 30 s, a fixed limit
 
 
@@ -37,6 +42,8 @@ def start(**options: Any) -> bool:
     if ray.is_initialized():
         return False
     _require_a_listener()
+    if address() == "local":
+        _keep_token_private()
     arguments: dict[str, Any] = {"runtime_env": runtime_environment(), "include_dashboard": False} | options
     try:
         _init(arguments)
@@ -61,6 +68,15 @@ def _init(options: dict[str, Any]) -> None:
             ray.shutdown()
             if attempt == 2:
                 raise InputError("Ray: its node did not start within 30 s, twice; this machine is too busy") from error
+
+
+def _keep_token_private() -> None:
+    """Make Ray's token a file that this user alone reads; Ray creates it with the permissions of any file."""
+    token = Path.home() / TOKEN
+    with suppress(OSError):  # a home folder that is read-only or another user's; Ray names it then
+        secret_file.create(token, secrets.token_hex(32))
+        if token.stat().st_mode & secret_file.OTHERS:
+            token.chmod(secret_file.OWNER_ONLY)
 
 
 def _require_a_listener() -> None:

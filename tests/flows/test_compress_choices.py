@@ -289,12 +289,13 @@ def test_entries_that_compress_entries_are_tried_as_they_are(write: Write, monke
         return tried(chain[0], 0.1 if chain == ("half-int8",) else 0.5)
 
     reproduced: list[str] = []
+    monkeypatch.setattr(chain_entries, "say_power", lambda run, scored, budget: reproduced.append("power"))
     monkeypatch.setattr(chain_entries, "reproduce", lambda run, entries, scored: reproduced.extend(entries) or {})
     monkeypatch.setattr(ChainSearch, "attempt", attempt)
     monkeypatch.setattr(ChainSearch, "teacher_runtime", "torch")
     result = compress.compress.fn("big", Budget(steps=1))
-    assert reproduced == ["int8", "half", "half-int8", "least"]
-    assert chains == [(name,) for name in reproduced]
+    assert reproduced == ["power", "int8", "half", "half-int8", "least"]
+    assert chains == [(name,) for name in reproduced[1:]]
     assert result.winner
     assert result.winner.chain == ("half-int8",)
     assert result.entries == {}

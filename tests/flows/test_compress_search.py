@@ -52,6 +52,7 @@ PARAMS = {
 }
 
 SEARCH = ("compress", "it", "--max-loss", "90", "--width", "1")  # the smallest is taken, whatever it scores
+CAN_SHOW = "24 rows can show a loss of at most 90 points, 95% sure"
 
 
 def bertline(*arguments: str, status: int = 0) -> str:
@@ -86,7 +87,10 @@ def write(**changes: Any) -> None:
 def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
     """It is killed when the first chain is made, and goes on from there."""
     before = made_until_killed()
+    said = Path("said.txt").read_text()
+    assert 0 < said.index(CAN_SHOW) < said.index("finetune@it: starts"), "before any model is made"
     output = bertline(*SEARCH)
+    assert CAN_SHOW in output
     assert {file: when for file, when in chain_files().items() if file in before} == before != {}
     assert "short + half + int8 is the smallest chain that is at most" in output
     assert "the gate of entailment accepts short + half + int8 as champion in the teacher's place:" in output
@@ -106,7 +110,10 @@ def made_until_killed() -> dict[str, int]:
 
     The stage ends with it.
     """
-    with commands.started(*SEARCH, start_new_session=True, stdout=subprocess.DEVNULL) as search:
+    with (
+        Path("said.txt").open("w") as said,
+        commands.started(*SEARCH, start_new_session=True, stdout=subprocess.DEVNULL, stderr=said) as search,
+    ):
         started, deadline = psutil.Process(search.pid), time.monotonic() + 600
         stages: list[psutil.Process] = []
         while not stages and search.poll() is None and time.monotonic() < deadline:
@@ -147,7 +154,9 @@ def assert_the_gate_may_refuse_the_fastest() -> None:
     strict = {"entailment": {"run": "it", "at_least": 0.9999, "may_lose": 0.9}}
     scored = {name: {"task": "entailment"} for name in names}
     write(resources={"threads": 1}, compress=few, evaluate=scored, promote=strict)
-    output = bertline("compress", "it", "--max-loss", "90", "--target", "latency", "--steps", "1", status=3)
+    search = ("compress", "it", "--max-loss", "90", "--target", "latency", "--steps", "1", "--trust-point")
+    output = bertline(*search, status=3)
+    assert CAN_SHOW not in output
     assert "the gate refuses every chain that is at most 90 points below it: 1 of 1 tried" in output
     assert output.count("the gate of entailment refuses ") == 1
     assert not (paths.compression("it") / "winner.yaml").exists()

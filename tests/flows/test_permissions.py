@@ -13,13 +13,15 @@ from mlflow.server.auth.client import AuthServiceClient
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from pipelines.core.errors import InputError
+from pipelines.lifecycle import promotion
 from pipelines.tracking import files, ledger, ledger_cache, ledger_events, registry, store
-from tests.support import ledgers, servers, tiny, users
+from tests.support import doors, ledgers, servers, tiny, users
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 OWNER, TRAINER = ("admin", "the owner's password"), ("trainer", "the trainer's password")
 NUMBERS = count(1)  # of models that are attacked, each by a user of its own
+CHANGED = "version 1: its model changed since promotion"
 SECOND = ("second", "the other trainer's password")
 
 
@@ -128,11 +130,15 @@ def test_a_model_without_a_ledger_gets_one_from_its_owner_only(
     assert [ledger.champion(name) for name in ("bare", "own", "old")] == [1, 1, 1]
 
 
+def trainer_of(name: str) -> tuple[str, str]:
+    return f"trainer of {name}", "the attacker's password"
+
+
 @pytest.fixture
 def attacked(server: servers.Mlflow, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A model whose version 1 the owner has promoted; the user is one who may register versions of it since."""
     name = f"attacked-{next(NUMBERS)}"
-    trainer, folder = (f"trainer of {name}", "the attacker's password"), tiny.classifier(checkout / "model")
+    trainer, folder = trainer_of(name), tiny.classifier(checkout / "model")
     version = registry.register(name, folder, CODE, "single", {"text": "犬"}, {"md5": "1"})
     ledger.append(name, ledger.read(name), "promote", 1, "the first", content=registry.content(version))
     assert registry.folder(registry.get(name, "champion")).is_dir()
@@ -187,6 +193,43 @@ def test_a_champion_whose_files_were_overwritten_is_not_opened(
     shutil.rmtree(files.HOME)  # as on another machine
     with pytest.raises(InputError, match=f"{attacked} version 1: its model changed since promotion"):
         registry.folder(registry.get(attacked, "champion"))
+
+
+def test_no_door_opens_an_overwritten_champion(attacked: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    become(OWNER, monkeypatch)
+    doors.furnish(checkout, attacked, checkout / "model")
+    better = tiny.classifier(checkout / "better", seed=9)
+    registry.register(attacked, better, CODE, "single", {"text": "犬"}, {"md5": "2"})
+    of_champion = doors.of_champion(attacked, checkout)
+    for door in of_champion.values():
+        door()
+    assert doors.promoted(attacked, 2).changed
+    with doors.running(attacked) as service:
+        assert promotion.rollback(attacked).version == 1
+
+        become(trainer_of(attacked), monkeypatch)
+        place = store.connect().get_model_version_download_uri(attacked, "1")
+        get_artifact_repository(f"{place}/artifacts/model").log_artifacts(str(better))
+        become(OWNER, monkeypatch)
+        shutil.rmtree(files.HOME)  # as on another machine
+        service.follow()
+        assert service[attacked].version.version == 2, "it answers on"
+        assert CHANGED in service.refused(attacked).reason
+    for name, door in of_champion.items():
+        with pytest.raises(InputError, match=CHANGED):
+            pytest.fail(f"{name} opened it: {door()}")
+    with pytest.raises(InputError, match=CHANGED):
+        doors.promoted(attacked, 2)
+    assert ledger.champion(attacked) == 1
+
+    ledger.append(attacked, ledger.read(attacked), "promote", 2, "by hand")
+    with pytest.raises(InputError, match=CHANGED):
+        promotion.rollback(attacked)
+    params = checkout / "params.yaml"
+    params.write_text(params.read_text().replace("may_lose: 1", "gate: off"))
+    with pytest.raises(InputError, match=CHANGED):
+        doors.promoted(attacked, 1)
+    assert ledger.champion(attacked) == 2
 
 
 def test_a_ledger_created_first_by_another_user_is_refused(

@@ -10,6 +10,7 @@ import sys
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import mlflow
@@ -150,6 +151,7 @@ def test_no_other_server_is_given_the_key(checkout: Path, monkeypatch: pytest.Mo
 def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
     environment: dict[str, str], workspace: Path
 ) -> None:
+    subprocess.run([servers.BIN / "dvc", "init", "-q", "--no-scm"], check=True)
     version = registry.register("headlines", tiny.classifier(workspace / "model"), CODE, "single", {"text": "犬"}, {})
     ledger.append("headlines", ledger.read("headlines"), "promote", version.version, "a test")
     mlflow.set_tracking_uri(None)
@@ -168,6 +170,7 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
         assert answer.status == 200
     check_that_prefect_is_closed(int(environment["BERTLINE_PREFECT_PORT"]))
     check_that_mlflow_knows_its_names(int(environment["BERTLINE_MLFLOW_PORT"]))
+    retraining = bertline(environment, "trigger", "retrain/weekly", "--param", 'names=["headlines"]')
     options = ["--param", "source=rows.parquet", "--param", "target=scored.parquet"]
     assert ": requested the run " in bertline(environment, "trigger", "score/file", *options)
     servers.wait_until((workspace / "scored.parquet").exists, "the worker has not run it")
@@ -176,7 +179,31 @@ def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
     scored = tables.read(workspace / "scored.parquet")
     assert scored.column("text").to_pylist() == texts
     assert set(scored.column("model_version").to_pylist()) == {1}
+    check_that_it_retrains(retraining, int(environment["BERTLINE_PREFECT_PORT"]))
 
     assert "stopped: worker, mlflow, prefect" in bertline(environment, "down")
     assert not any(process.is_running() for process in processes if isinstance(process, psutil.Process))
     assert "nothing to stop" in bertline(environment, "down")
+    assert not working_in(workspace), "the retraining has ended too"
+
+
+def check_that_it_retrains(requested: str, port: int) -> None:
+    """The run has the parameters of the command, and its first stage ends."""
+    name = requested.partition("requested the run ")[2].partition(";")[0]
+    basic = f"Basic {base64.b64encode(Path('state/prefect.key').read_bytes()).decode()}"
+    of_name = json.dumps({"flow_runs": {"name": {"any_": [name]}}})
+    servers.wait_until(Path("artifacts/code/stages/ingest.txt").exists, "the worker has not begun it")
+    status, answer = sent(port, "POST /api/flow_runs/filter", of_name, Authorization=basic)
+    assert status == 200
+    (run,) = json.loads(answer.partition("\r\n\r\n")[2])
+    assert (run["parameters"], run["state_type"]) == ({"names": ["headlines"]}, "RUNNING")
+
+
+def working_in(folder: Path) -> list[psutil.Process]:
+    """The processes with this working folder, but for this one."""
+    working = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if Path(process.cwd()) == folder and process.pid != os.getpid():
+                working.append(process)
+    return working

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.core import params, paths
+from pipelines.core import params, paths, tables
 from pipelines.core.errors import InputError
 from pipelines.graph import checking
 from pipelines.stages import prepare
@@ -50,6 +50,23 @@ def chosen(choices: Any, label: Any = 0) -> str:
     return lines(
         {"text": "x", "choices": ["a", "b", "c"], "label": 1}, {"text": "y", "choices": choices, "label": label}
     )
+
+
+def conll(end: str) -> str:
+    return f"EU B-ORG\nrejects O{end}German O\n"
+
+
+CONLL = {"kind": "tagging", "format": "conll"}
+
+
+def impossible(written: Any) -> str:
+    asked = {
+        "id": "q",
+        "question": "Where?",
+        "answers": [{"text": "Nara", "answer_start": 0}],
+        "is_impossible": written,
+    }
+    return json.dumps({"data": [{"paragraphs": [{"context": "Nara", "qas": [asked]}]}]})
 
 
 # name -> what the file holds, more of the entry (its kind, ...), what is said; a name's last word is the file's format
@@ -164,6 +181,13 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
         {"where": {"train": {"label": "c"}}},
         "no row has {'label': 'c'}; there are a, b",
     ),
+    "CR as a line end: conll": (conll("\r"), CONLL, "line 2: it holds U+000D"),
+    "U+2028 as a line end: conll": (conll("\u2028"), CONLL, "line 2: it holds U+2028"),
+    "false in quotes: json": (
+        impossible("false"),
+        {"kind": "span", "format": "squad"},
+        "'is_impossible' is 'false'; write true or false, without quotes",
+    ),
     "f1 of three labels: jsonl": (labelled("c"), {"metric": "f1"}, "metric f1 scores the second of two labels"),
     "accuracy of a number: jsonl": (scored(1), {"kind": "regression", "metric": "accuracy"}, "no metric of kind regre"),
 }
@@ -205,6 +229,29 @@ def test_what_a_corpus_may_hold_is_counted(name: str, place: Path) -> None:
     for key in where.split("/"):
         counted = counted[key]
     assert counted["rows"] == 1
+
+
+# name -> what the file holds, its kind, a column of the rows and its values
+KEPT: dict[str, tuple[str, str, str, list[Any]]] = {
+    "the second text of a number: csv": (
+        "text,text_pair,label\na,b,1\nc,d,2\n",
+        "regression",
+        "text_pair",
+        ["b", "d"],
+    ),
+    "a line end in quotes: csv": ('text,label\n"a\u2028b",x\n"c\rd",y\n', "single", "text", ["a\u2028b", "c\rd"]),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_a_corpus_says_is_in_its_rows(name: str, place: Path) -> None:
+    content, kind, column, expected = KEPT[name]
+    file = Path(f"rows.{name.rpartition(' ')[2]}")
+    file.write_bytes(content.encode())
+    entry = {"corpus": "custom", "source": ".", "kind": kind, "files": {"train": file.name}}
+    Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"it": entry}}))
+    prepare.main("it")
+    assert tables.read(paths.rows("it") / "train.parquet").column(column).to_pylist() == expected
 
 
 def test_links_and_devices_in_a_folder_of_texts_are_refused(place: Path) -> None:

@@ -248,6 +248,8 @@ REQUESTS = {
     "no text": (b'{"rows": [{}]}', "row 0 has no text"),
     "no rows": (b'{"rows": []}', "rows: List should have at least 1 item"),
     "no JSON": (b'{"rows": [', "the body: Invalid JSON"),
+    "a key twice": (b'{"rows": [{"text": "a"}], "rows": [{"text": "b"}]}', "the key 'rows' occurs twice"),
+    "a text twice": (b'{"rows": [{"text": "a", "te\\u0078t": "b"}]}', "the key 'text' occurs twice"),
     "an unknown key": (b'{"rows": [{"text": "a"}], "score": true}', "score: Extra inputs are not permitted"),
 }
 

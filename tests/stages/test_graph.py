@@ -1,6 +1,7 @@
 """The whole graph by DVC on the samples: once, again with nothing to do, after a change, and after a kill."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dvc.cli import main as dvc_command
 from dvc.repo import Repo
 
 from pipelines.core import provenance, tables
@@ -16,6 +18,7 @@ from pipelines.graph import code_manifest, executor, why
 from pipelines.graph.dvc_steps import held, opened
 from pipelines.graph.plan import Plan
 from tests.support import forked
+from tests.support.places import ROOT
 from tests.support.small_graph import Made
 
 pytestmark = pytest.mark.slow
@@ -139,6 +142,35 @@ def test_the_graph_runs_once_and_then_only_what_changed(finished: Made, reposito
     ):
         executor.run([])
     assert (repository / "artifacts/models/headlines-frozen/provenance.json").read_bytes() == before
+
+
+SHOW = "dvc exp show --only-changed --drop '^artifacts/[^s]'"  # docs/using.md; tests/architecture compares
+
+
+def test_the_command_for_experiments_shows_what_differs(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of hundreds of columns, with all params and files, those that a person compares."""
+    assert SHOW in (ROOT / "docs/using.md").read_text()
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    dvc("config", "--unset", "core.no_scm")
+    subprocess.run(["git", "add", "dvc.yaml", "dvc.lock", "params.yaml", ".dvc/config"], check=True)
+    author = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+    subprocess.run(["git", *author, "commit", "--quiet", "--message", "as it ran"], check=True)
+    change(repository / "params.yaml", "finetune", "headlines", "learning_rate", value=0.0123)
+    capsys.readouterr()
+
+    def header(*options: str) -> list[str]:
+        dvc("exp", "show", "--csv", *options)
+        return capsys.readouterr().out.splitlines()[0].split(",")
+
+    every = header()
+    assert len(every) < 150, "four scores a run, and one file of code a stage"
+    assert len([name for name in every if "artifacts/scores/headlines.json" in name]) == 4
+    assert header(*shlex.split(SHOW)[3:]) == ["rev", "Created", "finetune.headlines.learning_rate"]
+
+
+def dvc(*words: str) -> None:
+    """A command of DVC in this process, whose import takes seconds."""
+    assert dvc_command([*words]) == 0
 
 
 @pytest.mark.parametrize("target", ["finetune@headlines", pytest.param("export@headlines", marks=pytest.mark.soak)])

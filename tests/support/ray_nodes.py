@@ -44,14 +44,15 @@ class Cluster:
         """The output of `ray start`."""
         return Path(self.session, "nodes.log")
 
-    def head(self) -> None:
-        self._start("--head", f"--port={self.port}", "--include-dashboard=false")
+    def head(self, *options: str) -> None:
+        """Start the head, by default with the options of docs/cluster.md, and wait until it listens."""
+        self._start(*(options or ("--head", f"--port={self.port}")), "--include-dashboard=false")
         wait_until(lambda: listens("127.0.0.1", self.port), f"no head at {self.address}")
 
-    def second(self) -> subprocess.Popen[bytes]:
-        """Start another node that listens. Retries, as a node ends at once if the head is not ready yet."""
+    def second(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start another node, and wait until it listens; it ends at once if the head is not ready yet."""
         for _ in range(10):
-            node = self._start(f"--address={self.address}", f"--node-ip-address={SECOND}")
+            node = self._start(*(options or (f"--address={self.address}",)), f"--node-ip-address={SECOND}")
             wait_until(partial(ended_or_listens, node), "no second node")
             if node.poll() is None:
                 return node
@@ -97,12 +98,13 @@ def kill(node: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def started() -> Iterator[Cluster]:
-    """A cluster with only a head node. Its processes end with the block."""
+def started(head: bool = True) -> Iterator[Cluster]:
+    """A cluster with only a head node, or with none yet. Its processes end with the block."""
     session = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # a short path, since sockets are in it
     cluster = Cluster(session)
     try:
-        cluster.head()
+        if head:
+            cluster.head()
         yield cluster
     finally:
         for node in cluster.nodes:

@@ -51,6 +51,22 @@ def test_other_errors_of_ray_are_not_retried(outcomes: list[Exception | None]) -
     assert outcomes == [None]
 
 
+@pytest.mark.parametrize("earlier", ["", "the token of an earlier Ray"])
+def test_nobody_else_reads_the_token_of_ray(
+    outcomes: list[Exception | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    token = tmp_path / ".ray/auth_token"
+    if earlier:  # which Ray created with the permissions of any file
+        token.parent.mkdir()
+        token.write_text(earlier)
+    outcomes += [None]
+    workers.start()
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text() == earlier or len(token.read_text()) == 64
+    assert list(token.parent.iterdir()) == [token]
+
+
 SECRETS = {
     "MLFLOW_TRACKING_PASSWORD": "planted-1",
     "MLFLOW_TRACKING_URI": "http://me:planted-2@127.0.0.1:9",
@@ -94,3 +110,4 @@ def test_no_file_of_rays_session_has_a_secret(checkout: Path) -> None:
     assert len(files) > 5
     assert [str(path) for path in files if b"planted-" in path.read_bytes()] == []
     assert "planted-" not in done.stdout + done.stderr
+    assert (checkout / ".ray/auth_token").stat().st_mode & 0o777 == 0o600
