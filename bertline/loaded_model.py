@@ -14,7 +14,7 @@ from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
-from pipelines.tracking import store
+from pipelines.tracking import registry_snapshot
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,11 +46,10 @@ def version(model: str) -> "Version":
     parts = NAME.fullmatch(model)
     if not parts:
         raise UsageError(f"{model}: a registered model is written NAME, NAME@ALIAS or NAME@NUMBER")
-    if not store.is_there():  # known before MLflow is imported
-        raise store.nothing_registered()
+    name, alias = parts.groups()
+    registry_snapshot.require(name)  # before MLflow is imported, which takes seconds
     from pipelines.tracking import registry
 
-    name, alias = parts.groups()
     if alias and alias.isdecimal():
         return registry.version(name, int(alias))
     return registry.get(name, alias or registry.CHAMPION)

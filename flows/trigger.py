@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from flows.local import prefect_settings
-from pipelines.core.errors import InputError, UsageError, one_line
+from flows.local import deployments, prefect_settings
+from pipelines.core.errors import InputError, UsageError, choices, one_line
 
 
 def trigger(deployment: str, params: Iterable[str] = (), queue: str = "") -> str:
@@ -27,7 +27,7 @@ def trigger(deployment: str, params: Iterable[str] = (), queue: str = "") -> str
     try:
         run: Any = run_deployment(deployment, parameters=values, timeout=0, work_queue_name=queue or None)
     except ObjectNotFound:
-        raise UsageError(f"no deployment {deployment!r}; name one of prefect.yaml, as FLOW/NAME") from None
+        raise UsageError(choices("deployment", deployment, deployments.names())) from None
     except (HTTPError, PrefectHTTPStatusError, OSError, ValueError) as error:
         raise InputError(f"{deployment}: Prefect's server did not start the run: {one_line(error)}") from None
     return str(run.name)

@@ -54,3 +54,11 @@ def group() -> typer.Typer:
 def print_answer(answer: Any, as_json: bool, plain: Callable[[Any], str] = str) -> None:
     """Print the answer as JSON, or as the lines that `plain` makes of it."""
     print(printable(json.dumps(answer, ensure_ascii=False, indent=1), keep="\n") if as_json else plain(answer))
+
+
+def require_registered(*names: str) -> None:
+    """Raise InputError if a model is not registered, before MLflow is imported, and without making a store."""
+    from pipelines.tracking import registry_snapshot
+
+    for name in names:
+        registry_snapshot.require(name)

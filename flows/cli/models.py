@@ -1,5 +1,6 @@
 """The commands of registered models: retrain, promote, roll back, and where a version came from."""
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,7 +8,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from flows.cli import arguments, completion
-from flows.cli.arguments import MODELS, REFUSED, AsJson, Name, Reason, Watched, group, print_answer
+from flows.cli.arguments import (
+    MODELS,
+    REFUSED,
+    AsJson,
+    Name,
+    Reason,
+    Watched,
+    group,
+    print_answer,
+    require_registered,
+)
 from flows.cli.panels import DECIDE, MAKE, listed
 from flows.local import prefect_settings
 from pipelines.core import paths
@@ -116,6 +127,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Print who made which version champion, when and why; with --at, the champion at that time."""
+    require_registered(name)
     from pipelines.lifecycle import history as ledger
 
     record, plain = (ledger.champion_at(name, at), ledger.plain_at) if at else (ledger.history(name), ledger.plain)
@@ -125,6 +137,7 @@ def history(
 @cli.command(**listed(DECIDE, "bertline versions headlines", "bertline versions headlines --json"))
 def versions(name: Name, as_json: AsJson = False) -> None:
     """Print the registered versions of a model: aliases, commit, the gate's verdict, who approved each."""
+    require_registered(name)
     from pipelines.lifecycle import version_list
 
     print_answer(version_list.listed(name), as_json, version_list.plain)
@@ -139,6 +152,7 @@ def approve(
     reason: Reason = "",
 ) -> None:
     """Approve a version, by default the challenger, as the rule `approval: true` of the gate asks a person to do."""
+    require_registered(name)
     from pipelines.lifecycle import approval
 
     approved = approval.approve(name, version, reason)
@@ -161,6 +175,8 @@ def lineage(
     ] = None,
 ) -> None:
     """Print what a registered version was made of, or which versions were made of some data."""
+    if what == "model" and (version := re.fullmatch("([^@/]+)[@/].+", which)):
+        require_registered(version[1])
     from pipelines.lifecycle import lineage as of
 
     lineage = of.of_model(which) if what == "model" else of.of_data(which)

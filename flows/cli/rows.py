@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from flows.cli.arguments import DRIFTED, AsJson, Job, Name, group, print_answer
+from flows.cli.arguments import DRIFTED, AsJson, Job, Name, group, print_answer, require_registered
 from flows.cli.panels import LOOK_AFTER, SERVE, listed
 from flows.local import prefect_settings
 from pipelines.core.errors import UsageError, printable
@@ -53,6 +53,7 @@ def score(
     if max_bad or max_characters or since or workers > 1 or as_json or receipts:
         names = "--max-bad, --max-characters, --since, --workers, --receipts and --json"
         raise UsageError(f"{names} are for folders, CSV and JSONL, not one Parquet file")
+    require_registered(name)
     prefect_settings.before_a_flow()
     from flows.score import score as run
 
@@ -61,6 +62,7 @@ def score(
 
 def _score_folder(name: str, source: Path, target: Path, as_json: bool, options: dict[str, Any]) -> None:
     """Score partition by partition, and print the outcome: a sentence, or the summary as JSON."""
+    require_registered(name)
     prefect_settings.before_a_flow()
     from flows.score_folder import score_folder as run
     from pipelines.core.canonical_json import canonical

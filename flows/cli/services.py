@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from flows.cli import completion
-from flows.cli.arguments import group
+from flows.cli.arguments import group, require_registered
 from flows.cli.panels import LOOK_AFTER, MAKE, SERVE, listed
 from flows.local import prefect_settings
 
@@ -51,6 +51,7 @@ def serve(
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
+    require_registered(*(model.partition("@")[0] for model in models if "=" not in model))
     from flows.local import http_service
     from pipelines.serving import model_sources
     from pipelines.serving.certification import Conditions

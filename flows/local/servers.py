@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.local import job_deployments, prefect_key, work_queues
+from flows.local import deployments, prefect_key, work_queues
 from flows.local.http_service import require_free, wait_for
 from flows.local.prefect_settings import PIDS, began, running
 from pipelines.core.errors import InputError
@@ -54,13 +54,13 @@ def up() -> str:
 
     What it started is stopped again if it cannot start all of it.
     """
-    deployments = job_deployments.file()  # what is wrong in params.yaml is said before anything starts
+    deployed = deployments.file()  # what is wrong in params.yaml is said before anything starts
     before = {name for name in SERVICES if running(name)}
     for name, port in (("prefect", PREFECT_PORT), ("mlflow", MLFLOW_PORT)):
         if name not in before:
             _require_ours(name, port)
     try:
-        _start_all(deployments)
+        _start_all(deployed)
     except BaseException:
         for name in SERVICES:
             if name not in before:
@@ -80,7 +80,7 @@ def _require_ours(name: str, port: int) -> None:
         raise InputError(f"{error}; stop that server, or name another port in BERTLINE_{name.upper()}_PORT") from None
 
 
-def _start_all(deployments: Path) -> None:
+def _start_all(deployed: Path) -> None:
     bin_folder = Path(sys.executable).parent
     prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
     address = ["--host", "127.0.0.1", "--port"]
@@ -90,7 +90,9 @@ def _start_all(deployments: Path) -> None:
     _start("mlflow", [mlflow, "server", *served, *address, str(MLFLOW_PORT)], f"http://127.0.0.1:{MLFLOW_PORT}/health")
     _run([prefect, "work-pool", "create", work_queues.POOL, "--type", "process", "--overwrite"])
     work_queues.make_urgent(PREFECT_API, prefect_key.read())
-    _run([prefect, "--no-prompt", "deploy", "--all", "--prefect-file", str(deployments)])
+    # as a module, so that the flows of this folder, if it has any, are taken before installed ones
+    _run([sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(deployed)])
+    deployments.remove_others(deployed, PREFECT_API, prefect_key.read())
     _start("worker", [prefect, "worker", "start", "--pool", work_queues.POOL], "")
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from pipelines.core.section import Name, Section
+from pipelines.entries.parts.clock import Cron
 
 PLACE = "{window}"
-CRON = r"^(\S+( \S+){4})?$"  # five fields
 
 
 def _with_window(path: str) -> str:
@@ -33,5 +33,5 @@ class Score(Section):
     since: Annotated[date, Field(strict=False, ge=date(1970, 1, 5))]  # the first window; weeks are counted from there
     # windows whose run did not take place: skip leaves them unscored, latest scores the latest, all scores all
     catch_up: Literal["skip", "latest", "all"] = "latest"
-    cron: Annotated[str, Field(pattern=CRON)] = ""  # when to score, in UTC; "": after each window, as prefect.yaml says
+    cron: Cron = ""  # when to score, in UTC; "": after each window, as prefect.yaml says
     prefix: str = ""

@@ -27,7 +27,7 @@ def check(file: Path = params.FILE) -> Entries:
     for name, model in sections.items():
         for key, item in checked[name].items():
             for field, targets in model.refers.items():
-                if not isinstance(target := getattr(item, field), bool):
+                if (target := getattr(item, field)) and not isinstance(target, bool):
                     _require(checked, targets, target, f"{file}: {name}.{key}.{field}")
             if model.named_after:
                 _require(checked, model.named_after, key, f"{file}: {name}.{key}")

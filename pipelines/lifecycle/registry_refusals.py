@@ -30,7 +30,7 @@ def of_promotion(name: str, version: int | None, instead_of: int | None) -> Answ
     snapshot = registry_snapshot.read(name)
     if not snapshot:
         return None
-    aliases = require_model(name, snapshot)
+    aliases = registry_snapshot.require_model(name, snapshot)
     if version is None and CHALLENGER not in aliases:
         raise InputError(f"{name}: {choices('alias', CHALLENGER, aliases)}")
     number = aliases[CHALLENGER] if version is None else version
@@ -52,21 +52,12 @@ def of_rollback(name: str, to: int | None) -> None:
     snapshot = registry_snapshot.read(name)
     if not snapshot:
         return
-    require_model(name, snapshot)
+    registry_snapshot.require_model(name, snapshot)
     if state := _sound(name, snapshot):
         if to is not None:
             require_former(name, to, state)
         elif not set(state.champions[:-1]) - {state.champion}:
             raise nothing_before(name, state)
-
-
-def require_model(name: str, snapshot: Snapshot) -> dict[str, int]:
-    """The aliases of the model. Raises InputError, with the names of those that exist, if there is none."""
-    if not store.is_there():
-        raise store.nothing_registered()
-    if snapshot.aliases is None:
-        raise InputError(f"{store.shown()}: {choices('registered model', name, snapshot.names)}")
-    return snapshot.aliases
 
 
 def _sound(name: str, snapshot: Snapshot) -> State | None:

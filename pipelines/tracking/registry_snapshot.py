@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from pipelines.core.errors import InputError, choices
 from pipelines.tracking import local_versions, store
 from pipelines.tracking.ledger_events import END, SUFFIX, TAG, Kept
 
@@ -64,6 +65,21 @@ def read(name: str) -> Snapshot | None:
         return _Rest(address).snapshot(name) if address.startswith(("http://", "https://")) else None
     except FAILURES:
         return None
+
+
+def require_model(name: str, snapshot: Snapshot) -> dict[str, int]:
+    """The aliases of the model. Raises InputError, with the names of those that exist, if there is none."""
+    if not store.is_there():
+        raise store.nothing_registered()
+    if snapshot.aliases is None:
+        raise InputError(f"{store.shown()}: {choices('registered model', name, snapshot.names)}")
+    return snapshot.aliases
+
+
+def require(name: str) -> None:
+    """Raise InputError if no model `name` is registered; a store that cannot be read this way refuses nothing."""
+    if snapshot := read(name):
+        require_model(name, snapshot)
 
 
 def _local(file: Path, name: str) -> Snapshot:

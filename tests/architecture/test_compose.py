@@ -39,7 +39,7 @@ def commands(service: dict[str, Any]) -> Iterator[list[str]]:
     """The commands that a service of our own image runs."""
     command = service.get("entrypoint", ["bertline"]) + service.get("command", [])
     if command[:2] == ["sh", "-c"]:
-        yield from (shlex.split(part) for part in command[2].split("&&"))
+        yield from (shlex.split(part.strip().removeprefix("python -m ")) for part in command[2].split("&&"))
     else:
         yield command
 

@@ -15,6 +15,7 @@ from prefect import Flow
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events import DeploymentEventTrigger
 from prefect.settings import Settings
+from prefect.utilities.importtools import import_object
 from ray.serve.schema import ServeDeploySchema
 
 from docs import generate
@@ -239,14 +240,12 @@ def test_every_term_has_its_source() -> None:
 
 def test_prefects_deployments_name_real_flows() -> None:
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
-    flows = {d["entrypoint"].split(":")[1] for d in deployments}
+    flows = {d["entrypoint"].rpartition(".")[2] for d in deployments}
     assert flows == {"retrain", "promote", "score", "score_folder", "score_windows", "backfill", "watch", "new_data"}
     code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "flows").glob("*.py"))
     jobs = yaml.safe_load((ROOT / "params.yaml").read_text())["score"]
     for deployment in deployments:
-        path, name = deployment["entrypoint"].split(":")
-        module = __import__(path.removesuffix(".py").replace("/", "."), fromlist=[name])
-        flow = getattr(module, name)
+        flow = import_object(deployment["entrypoint"])
         assert isinstance(flow, Flow)
         assert set(deployment.get("parameters", {})) <= set(flow.parameters.properties)
         assert deployment.get("parameters", {}).get("job", "nightly") in jobs
@@ -261,8 +260,7 @@ def test_each_deployment_has_retries_a_time_limit_and_a_failure_hook() -> None:
     known = Settings().to_environment_variables(exclude_unset=False)
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
     for deployment in deployments:
-        path, name = deployment["entrypoint"].split(":")
-        flow = getattr(__import__(path.removesuffix(".py").replace("/", "."), fromlist=[name]), name)
+        name, flow = deployment["name"], import_object(deployment["entrypoint"])
         assert flow.timeout_seconds, name
         assert flow.on_failure_hooks == flow.on_crashed_hooks == [failure_hook.failed], name
         again = deployment["work_pool"]["job_variables"]["env"]

@@ -13,6 +13,7 @@ import typer
 
 from flows.cli import cli, completion, panels
 from pipelines.lifecycle import history
+from pipelines.tracking import registry_snapshot
 from tests.support import commands
 
 GROUP: Any = typer.main.get_command(cli)
@@ -71,6 +72,7 @@ def test_debug_and_quiet_count_after_a_commands_name_too(checkout: Path, monkeyp
             patch.setenv("BERTLINE_QUIET", "")
             patch.setattr(history, "history", lambda name, seen=seen: seen.append(os.environ["BERTLINE_QUIET"]) or {})
             patch.setattr(history, "plain", lambda answer: "")
+            patch.setattr(registry_snapshot, "require", lambda name: None)
             commands.bertline(line).require(0)
         assert seen == [quiet]
 

@@ -121,7 +121,16 @@ def test_a_store_that_is_read_otherwise_is_left_to_mlflow(checkout: Path, monkey
 def test_a_refusal_imports_neither_mlflow_nor_prefect_and_makes_no_store(checkout: Path) -> None:
     (checkout / "params.yaml").write_text(PARAMS)
     shutil.rmtree(checkout / "state/mlflow")
-    for line in ("promote m", "rollback m", "promote other", "rollback m --to x", "promote m --instead-of"):
+    lines = ("promote m", "rollback m", "promote other", "rollback m --to x", "promote m --instead-of", "history m")
+    lines += (
+        "versions m",
+        "approve m",
+        "lineage model m@champion",
+        "predict m text",
+        "serve m",
+        "score m a.parquet b.parquet",
+    )
+    for line in lines:
         ended = subprocess.run(
             [sys.executable, "-c", SCRIPT, *line.split()], capture_output=True, text=True, check=False
         )

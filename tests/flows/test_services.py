@@ -1,9 +1,8 @@
-"""`bertline up` and `down`: real servers, a real worker that runs a deployment, and nothing left behind."""
+"""`bertline up` and `down`: real servers, a real worker that runs a project's deployments, and nothing left behind."""
 
 import base64
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import mlflow
@@ -18,31 +18,69 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from flows.local import prefect_key, prefect_settings
+from flows.local import prefect_api, prefect_key, prefect_settings
 from flows.local import servers as local_servers
 from flows.local.http_service import free_port
 from pipelines.core import tables
 from pipelines.core.errors import InputError
+from pipelines.graph import new_project
 from pipelines.tracking import ledger, registry
-from tests.support import servers, tiny
-from tests.support.places import CODE, ROOT
+from tests.support import servers, stores, tiny
+from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
+ENTRIES = """
+prepare:
+  headlines:
+    corpus: custom
+    source: own
+    files: {train: rows.csv, test: later.csv}
+    columns: {text: text, label: label}
+encode:
+  headlines: {task: headlines, vocab: encoders/mini-ja}
+finetune:
+  headlines: {data: headlines, encoder: encoders/mini-ja}
+promote:
+  headlines: {run: headlines}
+evaluate:
+  headlines: {task: headlines}
+score:
+  daily: {model: headlines, source: "in/{window}.parquet", target: "out/{window}.parquet", since: "2026-11-01"}
+schedule:
+  saturdays: {flow: retrain, model: headlines, cron: "0 3 * * 6", timezone: Asia/Tokyo}
+"""
+
+
 @pytest.fixture
-def environment(workspace: Path) -> Iterator[dict[str, str]]:
-    """A workspace, and ports that nobody uses; whatever is still up at the end goes down."""
-    shutil.copyfile(ROOT / "prefect.yaml", "prefect.yaml")
+def environment(checkout: Path) -> Iterator[dict[str, str]]:
+    """Ports that nobody uses; whatever is still up at the end goes down."""
     variables = {
         **os.environ,
-        "PREFECT_HOME": str(workspace / "state" / "prefect"),
-        "PYTHONPATH": str(workspace),
+        "PREFECT_HOME": str(checkout / "state" / "prefect"),
         "BERTLINE_PREFECT_PORT": str(free_port()),
         "BERTLINE_MLFLOW_PORT": str(free_port()),
     }
     yield variables
     bertline(variables, "down")
+
+
+@pytest.fixture
+def project(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of `bertline init` with entries of its own and a champion; it has no code and no prefect.yaml."""
+    folder = checkout / "own"
+    assert list(new_project.create(folder, checkout / "own.remote"))
+    monkeypatch.chdir(folder)
+    stores.place_in(folder)
+    Path("params.yaml").write_text(ENTRIES)
+    Path("own").mkdir()
+    for file in ("rows.csv", "later.csv"):
+        Path("own", file).write_text(f"text,label\n{file}で勝った,good\n{file}で負けた,bad\n")
+    version = registry.register("headlines", tiny.classifier(checkout / "model"), CODE, "single", {"text": "犬"}, {})
+    ledger.append("headlines", ledger.read("headlines"), "promote", version.version, "a test")
+    mlflow.set_tracking_uri(None)
+    return folder
 
 
 def bertline(environment: dict[str, str], *arguments: str) -> str:
@@ -148,43 +186,57 @@ def test_no_other_server_is_given_the_key(checkout: Path, monkeypatch: pytest.Mo
     assert os.environ["PREFECT_API_AUTH_STRING"] == prefect_key.read()
 
 
-def test_a_deployment_runs_on_the_worker_and_down_stops_what_up_started(
-    environment: dict[str, str], workspace: Path
+def test_a_projects_deployments_run_on_the_worker_and_down_stops_what_up_started(
+    project: Path, environment: dict[str, str]
 ) -> None:
-    subprocess.run([servers.BIN / "dvc", "init", "-q", "--no-scm"], check=True)
-    version = registry.register("headlines", tiny.classifier(workspace / "model"), CODE, "single", {"text": "犬"}, {})
-    ledger.append("headlines", ledger.read("headlines"), "promote", version.version, "a test")
-    mlflow.set_tracking_uri(None)
-    texts = ["私は犬が好き。", "試合は延長の末に決着した"]
+    texts, yesterday = ["私は犬が好き。", "試合は延長の末に決着した"], datetime.now(UTC).date() - timedelta(days=1)
     rows = pa.table({"id": ["1", "2"], "text": texts})
-    tables.write(workspace / "rows.parquet", rows.to_batches(), rows.schema)
+    for file in ("rows", f"in/{yesterday}"):
+        tables.write(Path(f"{file}.parquet"), rows.to_batches(), rows.schema)
 
     output = bertline(environment, "up")
     assert f"http://127.0.0.1:{environment['BERTLINE_PREFECT_PORT']}" in output
     processes = [prefect_settings.running(name) for name in ("prefect", "worker", "mlflow")]
     assert all(processes)
+    assert schedules(environment)["retrain/saturdays"] == [("0 3 * * 6", "Asia/Tokyo")]
+    assert schedules(environment)["score-windows/daily"] == [("0 1 * * *", None)], "UTC"
+    Path("params.yaml").write_text(ENTRIES.replace("saturdays", "weekly").replace("daily", "hours"))
     assert bertline(environment, "up") == output
     assert [prefect_settings.running(name) for name in ("prefect", "worker", "mlflow")] == processes
+    assert not {"retrain/saturdays", "score-windows/daily"} & {*schedules(environment)}, "their entries are gone"
+    assert schedules(environment)["retrain/weekly"] == [("0 3 * * 6", "Asia/Tokyo")], "instead of prefect.yaml's"
 
     with urllib.request.urlopen(f"http://127.0.0.1:{environment['BERTLINE_MLFLOW_PORT']}/health", timeout=10) as answer:
         assert answer.status == 200
     check_that_prefect_is_closed(int(environment["BERTLINE_PREFECT_PORT"]))
     check_that_mlflow_knows_its_names(int(environment["BERTLINE_MLFLOW_PORT"]))
     retraining = bertline(environment, "trigger", "retrain/weekly", "--param", 'names=["headlines"]')
-    options = ["--param", "source=rows.parquet", "--param", "target=scored.parquet"]
-    assert ": requested the run " in bertline(environment, "trigger", "score/file", *options)
-    servers.wait_until((workspace / "scored.parquet").exists, "the worker has not run it")
-    log = Path("state/logs/worker.log").read_text()
-    assert "Worker 'ProcessWorker" in log
-    scored = tables.read(workspace / "scored.parquet")
-    assert scored.column("text").to_pylist() == texts
-    assert set(scored.column("model_version").to_pylist()) == {1}
+    assert ": requested the run " in bertline(environment, "trigger", "score/file", "--param", "source=rows.parquet")
+    assert ": requested the run " in bertline(environment, "trigger", "score-windows/hours")
+    for file in ("state/scored/file.parquet", f"out/{yesterday}.parquet"):
+        servers.wait_until(Path(file).exists, "the worker has not run it")
+        scored = tables.read(Path(file))
+        assert scored.column("text").to_pylist() == texts
+        assert set(scored.column("model_version").to_pylist()) == {1}
+    assert "Worker 'ProcessWorker" in Path("state/logs/worker.log").read_text()
     check_that_it_retrains(retraining, int(environment["BERTLINE_PREFECT_PORT"]))
 
     assert "stopped: worker, mlflow, prefect" in bertline(environment, "down")
     assert not any(process.is_running() for process in processes if isinstance(process, psutil.Process))
     assert "nothing to stop" in bertline(environment, "down")
-    assert not working_in(workspace), "the retraining has ended too"
+    assert not working_in(project), "the retraining has ended too"
+
+
+def schedules(environment: dict[str, str]) -> dict[str, list[tuple[str, str | None]]]:
+    """The cron and the time zone of each deployment that Prefect's server has, by FLOW/NAME."""
+    api, key = f"http://127.0.0.1:{environment['BERTLINE_PREFECT_PORT']}/api", prefect_key.read()
+    times = {
+        (one["entrypoint"], one["name"]): [
+            (planned["schedule"]["cron"], planned["schedule"]["timezone"]) for planned in one["schedules"]
+        ]
+        for one in prefect_api.send("POST", f"{api}/deployments/filter", {}, key)
+    }
+    return {f"{flow.rpartition('.')[2].replace('_', '-')}/{name}": planned for (flow, name), planned in times.items()}
 
 
 def check_that_it_retrains(requested: str, port: int) -> None:
