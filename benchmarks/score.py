@@ -28,8 +28,8 @@ import serve
 from pipelines.core import threads
 from pipelines.core.ragged import Ragged, model_inputs
 from pipelines.inference.predictor import Predictor
-from pipelines.scoring import audit, folders, job, job_record, manifest, partition_scoring, partitions
-from pipelines.scoring.folders import Folder
+from pipelines.scoring import audit, job, job_folders, job_record, manifest, partition_scoring, partitions
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.quarantine import Limit
 from pipelines.tracking import registry
 
@@ -78,7 +78,7 @@ def bare(predictor: Predictor, source: Path, target: Path) -> None:
 def scored(folder: Path, source: Path, target: Path, since: str = "", workers: int = 1) -> job.Outcome:
     """A job from its first check to its manifest."""
     shutil.rmtree(target, ignore_errors=True)
-    (target / folders.PARTIAL).mkdir(parents=True)
+    (target / job_folders.PARTIAL).mkdir(parents=True)
     files, version = partitions.among(Folder(source)), registry.Version("titles", 1, {})
     options, limit = job.Options(since=since), Limit(job.MAX_BAD)
     record = job.begin(Folder(source), files, Folder(target), version, folder, options, limit)
@@ -101,12 +101,12 @@ def in_new_process(*arguments: Path) -> tuple[float, float]:
 def bookkeeping(folder: Path, source: Path, target: Path) -> None:
     """All that a job does beside scoring: the check of all rows, digests, flushes and entries."""
     shutil.rmtree(target, ignore_errors=True)
-    (target / folders.PARTIAL).mkdir(parents=True)
+    (target / job_folders.PARTIAL).mkdir(parents=True)
     found, version = partitions.among(Folder(source)), registry.Version("titles", 1, {})
     record = job.begin(Folder(source), found, Folder(target), version, folder, job.Options(), Limit(job.MAX_BAD))
     for number, (planned, partition) in enumerate(zip(record.partitions, found, strict=True)):
         assert not job_record.is_changed(planned, partition)
-        file = target / folders.PARTIAL / "rows.parquet"
+        file = target / job_folders.PARTIAL / "rows.parquet"
         shutil.copyfile(partition.path, file)
         entry = partition_scoring.stamped(record, manifest.PARTITION, planned.name, planned.digest, file, str(number))
         manifest.write(Folder(target), f"{number:06d}", entry)

@@ -8,9 +8,9 @@ from pipelines.core.errors import UsageError
 
 def score(model: str, source: Path | str, target: Path | str, prefix: str) -> int:
     """See `bertline.score`."""
-    from pipelines.scoring import folders
+    from pipelines.scoring import job_folders
 
-    is_remote = folders.is_remote(source) or folders.is_remote(target)
+    is_remote = job_folders.is_remote(source) or job_folders.is_remote(target)
     if not is_remote and Path(source).suffix.lower() not in (".csv", ".jsonl") and not Path(source).is_dir():
         from pipelines.scoring import batch_scoring
 

@@ -61,9 +61,9 @@ def score(
 
 def _is_folder_job(source: str, target: str) -> bool:
     """Return whether the answers are a folder. Raises UsageError if they are, and `target` looks like a file."""
-    from pipelines.scoring import folders
+    from pipelines.scoring import job_folders
 
-    if folders.is_remote(source) or folders.is_remote(target):
+    if job_folders.is_remote(source) or job_folders.is_remote(target):
         if target.endswith(".parquet"):
             raise UsageError(f"{target}: in S3, and from S3, also the answers to one file are a folder; name a folder")
         return True

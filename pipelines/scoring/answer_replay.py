@@ -15,7 +15,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.measurement import smoke_answers
 from pipelines.scoring import answer_rows, pieces, row_checks
 from pipelines.scoring.answer_rows import AnswerRows
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.receipt_check import MODEL
 from pipelines.tracking import registry
 

@@ -11,7 +11,7 @@ from pipelines.core import schema, tables
 from pipelines.core.errors import InputError, one_line
 from pipelines.inference import row_digests
 from pipelines.inference.receipts import UNSIGNED
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 
 BATCH_ROWS = 1024
 MARK = "model_digest"  # the column that each set of answers has

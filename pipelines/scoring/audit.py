@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from pipelines.core import json_file, paths, provenance
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import progress
-from pipelines.scoring import folders, job_record, manifest, quarantine
-from pipelines.scoring.folders import Folder, GoneError
+from pipelines.scoring import job_folders, job_record, manifest, quarantine
+from pipelines.scoring.job_folders import Folder, GoneError
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 
@@ -54,7 +54,7 @@ def plain(answer: dict[str, Any]) -> str:
 
 def audit(target: Path | str) -> Audit:
     """Audit the job in the folder `target`, of this machine or s3://. Raises InputError if there is none."""
-    with folders.opened(target) as folder:
+    with job_folders.opened(target) as folder:
         return of(folder)
 
 
@@ -77,7 +77,7 @@ def of(target: Folder) -> Audit:
     by_source: dict[str, list[Entry]] = {}
     for entry in entries.values():
         by_source.setdefault(entry["source"], []).append(entry)
-    with folders.opened(job.source) as source, progress("verifying", len(job.partitions), "partitions") as advance:
+    with job_folders.opened(job.source) as source, progress("verifying", len(job.partitions), "partitions") as advance:
         for number, one in enumerate(job.partitions, start=1):
             findings += _partition_findings(target, job, one, by_source.get(one.name, []))
             if (digest := _input_digest(source, one)) is not None:

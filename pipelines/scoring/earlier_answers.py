@@ -16,8 +16,8 @@ from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.inference import row_digests
-from pipelines.scoring import audit, batch_scoring, columns, folders, job_record, manifest, row_checks
-from pipelines.scoring.folders import Folder
+from pipelines.scoring import audit, batch_scoring, columns, job_folders, job_record, manifest, row_checks
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
 
@@ -66,7 +66,7 @@ def collect(job: Job, task: Task, place: Path) -> EarlierAnswers | None:
     Answers in a file whose bytes are not those that were written are left out. Raises InputError if a file changes
     while it is read.
     """
-    with folders.opened(job.since) as target:
+    with job_folders.opened(job.since) as target:
         return _collected(job, target, task, place)
 
 

@@ -15,8 +15,8 @@ from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.inference.receipt_keys import ReceiptKeys
-from pipelines.scoring import earlier_answers, folders, job_record, manifest, partition_scoring, partitions, scorers
-from pipelines.scoring.folders import Folder
+from pipelines.scoring import earlier_answers, job_folders, job_record, manifest, partition_scoring, partitions, scorers
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partitions import Partition
@@ -88,7 +88,7 @@ def run(
     Raises InputError if the job is cancelled or another's, another process runs it, too many rows are bad, or its
     input changed.
     """
-    with folders.opened(source) as rows, folders.opened(target) as answers:
+    with job_folders.opened(source) as rows, job_folders.opened(target) as answers:
         return _run(rows, answers, model, alias, options, on_partition, workers)
 
 
@@ -149,10 +149,10 @@ def begin(
     workers: int = 1,
 ) -> Job:
     """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
-    since, receipts = (folders.full_name(name) if name else "" for name in (options.since, options.receipts))
+    since, receipts = (job_folders.full_name(name) if name else "" for name in (options.since, options.receipts))
     key = ReceiptKeys.read(Path(receipts)).current.id if receipts else ""
     if since:
-        with folders.opened(since) as earlier:
+        with job_folders.opened(since) as earlier:
             earlier_answers.finished(earlier)
     task = Task.load(folder)
     added = partition_scoring.added(task.kind, options.prefix, bool(receipts))
@@ -160,7 +160,7 @@ def begin(
         planned = job_record.plan(files, task, options.longest, added, advance)
     job_record.require_few_bad(source, planned, limit)
     digest = provenance.contents(folder)
-    name, number, at = version.name, version.version, folders.full_name(str(source))
+    name, number, at = version.name, version.version, job_folders.full_name(str(source))
     facts = (at, name, number, digest, options.prefix, options.longest)
     signed = (receipts, key, options.commit) if receipts else ()
     job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now(), *signed)
@@ -171,14 +171,14 @@ def begin(
 def _require_same(job: Job, target: Folder, source: Folder, model: str, options: Options) -> None:
     """Raise InputError if the job in `target` is another one."""
     current = {
-        "source": folders.full_name(str(source)),
+        "source": job_folders.full_name(str(source)),
         "model": model,
         "prefix": options.prefix,
         "longest": options.longest,
     }
     for name in ("since", "receipts"):
         if path := getattr(options, name):
-            current[name] = folders.full_name(path)
+            current[name] = job_folders.full_name(path)
     for name, value in current.items():
         began = getattr(job, name)
         if began != value:

@@ -6,8 +6,8 @@ from typing import Any
 
 from pipelines.core import json_file
 from pipelines.core.errors import InputError
-from pipelines.scoring import folders, job_record, manifest
-from pipelines.scoring.folders import Folder
+from pipelines.scoring import job_folders, job_record, manifest
+from pipelines.scoring.job_folders import Folder
 
 FINISHED, UNDER_WAY, CANCELLED, STOPPED = "finished", "under way", "cancelled", "stopped"  # states
 
@@ -36,13 +36,13 @@ class Listed:
 
 def below(place: Path | str) -> list[Listed]:
     """The jobs in `place` and below it, by their folders. Raises InputError if there is no such folder."""
-    with folders.opened(place) as folder:
+    with job_folders.opened(place) as folder:
         return [listed(target) for target in sorted(folder.jobs())]
 
 
 def listed(name: Path | str) -> Listed:
     """The job in a folder. Raises InputError if there is none, or a file of it is damaged."""
-    with folders.opened(name) as target:
+    with job_folders.opened(name) as target:
         return _listed(target)
 
 
@@ -77,7 +77,7 @@ def _ended(target: Folder) -> str:
 
 def required(name: Path | str) -> job_record.Job:
     """The record of the job in a folder. Raises InputError if there is none."""
-    with folders.opened(name) as target:
+    with job_folders.opened(name) as target:
         target.update()
         return _required(target)
 
@@ -91,7 +91,7 @@ def _required(target: Folder) -> job_record.Job:
 
 def cancel(name: Path | str) -> None:
     """Ask the process of the job in a folder to end at its next piece. Raises InputError if there is none."""
-    with folders.opened(name) as target:
+    with job_folders.opened(name) as target:
         target.update()
         _required(target)
         if not target.has_writer():

@@ -16,14 +16,14 @@ from pipelines.core.errors import MAX_PRINTED, InputError, one_line, sentence
 from pipelines.core.task import Task
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
-from pipelines.scoring import columns, folders, partitions, pieces
+from pipelines.scoring import columns, job_folders, partitions, pieces
 from pipelines.scoring.columns import Forms
-from pipelines.scoring.folders import Folder, GoneError
+from pipelines.scoring.job_folders import Folder, GoneError
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.pieces import Piece
 from pipelines.scoring.quarantine import Limit
 
-FILE = folders.RECORD
+FILE = job_folders.RECORD
 FORMAT = 1
 
 Count = Annotated[int, Field(ge=0)]
@@ -99,7 +99,7 @@ def require_own_place(source: Folder, target: Folder) -> None:
         raise InputError(f"{target}: it and {source} lie in each other; name another folder for the answers")
     names = target.top_names()
     begun = FILE in names  # another process has begun the job just now
-    if (names - {folders.LOCK, folders.PARTIAL} and not begun) or target.is_file():
+    if (names - {job_folders.LOCK, job_folders.PARTIAL} and not begun) or target.is_file():
         raise InputError(f"{target}: exists, and is not the folder of a scoring job; name another")
 
 

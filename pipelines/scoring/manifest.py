@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.core import json_file
 from pipelines.core.canonical_json import canonical
 from pipelines.core.errors import InputError
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 
 FOLDER = "_manifest"
 SUMMARY = "_manifest.json"

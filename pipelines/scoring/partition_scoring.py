@@ -16,7 +16,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Signer, Stamp
 from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine
 from pipelines.scoring.earlier_answers import EarlierAnswers
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partitions import Partition

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pipelines.core.errors import InputError, shown
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 
 FORMS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
 SHOWN = 5  # names in a message

@@ -13,7 +13,7 @@ from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Receipt
 from pipelines.scoring import answer_rows
 from pipelines.scoring.answer_rows import AnswerRows
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 
 MODEL = ("model_name", "model_version", "model_digest")  # columns
 OF_MODEL = ("model", "version", "model_digest")  # the fields of a receipt that these columns must agree with

@@ -20,7 +20,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.scoring import (
     columns,
     durable,
-    folders,
+    job_folders,
     job_record,
     manifest,
     partition_scoring,
@@ -28,7 +28,7 @@ from pipelines.scoring import (
     pieces,
     quarantine,
 )
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partition_scoring import PieceScorer
@@ -63,7 +63,7 @@ def run(mended: Path, target: Path | str, model: str, commit: str = "") -> Repla
     of these rows name `commit`, that of the code that runs. Raises InputError, and scores nothing, if
     the job is not finished, or a line is no row of its quarantine.
     """
-    with folders.opened(target) as folder, folder.sole_writer():
+    with job_folders.opened(target) as folder, folder.sole_writer():
         return _run(mended, folder, model, commit)
 
 

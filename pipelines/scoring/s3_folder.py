@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from pipelines.core import paths, provenance
 from pipelines.core.errors import InputError, NoFileError, UsageError
-from pipelines.scoring.folders import CANCEL, LOCK, RECORD, S3, Folder, GoneError, is_hidden
+from pipelines.scoring.job_folders import CANCEL, LOCK, RECORD, S3, Folder, GoneError, is_hidden
 from pipelines.scoring.s3_lock import Lock
 from pipelines.scoring.s3_objects import Objects
 
@@ -54,7 +54,7 @@ class S3Folder(Folder):
 
     @cached_property
     def _one(self) -> bool:
-        """Whether an object has the name itself: it is one file."""
+        """True if an object has the name itself: it is one file."""
         return bool(self.key) and self.objects.head(self.key) is not None
 
     @cached_property

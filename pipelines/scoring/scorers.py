@@ -26,7 +26,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Signer
 from pipelines.scoring import earlier_answers, partition_scoring, partitions
 from pipelines.scoring.earlier_answers import EarlierAnswers
-from pipelines.scoring.folders import Folder, GoneError
+from pipelines.scoring.job_folders import Folder, GoneError
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.partition_scoring import ChangedError, PieceScorer, Scored
 from pipelines.scoring.partitions import Partition

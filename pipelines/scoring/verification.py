@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.inference.receipt_keys import ReceiptKeys
-from pipelines.scoring import answer_replay, audit, folders, job_record, receipt_check
+from pipelines.scoring import answer_replay, audit, job_folders, job_record, receipt_check
 from pipelines.scoring.answer_replay import Replayed
 from pipelines.scoring.audit import Audit
 from pipelines.scoring.receipt_check import Checked
@@ -54,7 +54,7 @@ def verify(target: Path | str, keys: Path | None = None, replay: bool = False) -
     make it a file of answers.
     """
     known = ReceiptKeys.read(keys) if keys else None
-    with folders.opened(target) as folder:
+    with job_folders.opened(target) as folder:
         folder.update()
         job = job_record.read(folder.path)
         return Verification(

@@ -15,7 +15,7 @@ from pipelines.core.errors import InputError
 from pipelines.inference import receipt_keys, receipts
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.scoring import audit, job, manifest, receipt_check, replay, verification
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
 from tests.support.places import CODE

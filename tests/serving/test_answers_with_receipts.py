@@ -19,7 +19,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
 from pipelines.scoring import job, receipt_check
-from pipelines.scoring.folders import Folder
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.partition_scoring import PieceScorer
 from pipelines.scoring.pieces import Piece
