@@ -29,7 +29,8 @@ from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import PRECISIONS
 from pipelines.measurement import row_exactness
-from pipelines.scoring import job, job_record, partitions
+from pipelines.scoring import job, job_folders, partitions
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.quarantine import Limit
 from pipelines.tracking import registry
 
@@ -97,10 +98,10 @@ def by_pipeline(folder: Path, kind: torch.dtype) -> Callable[[list[str]], Any]:
 def scored(folder: Path, source: Path, target: Path) -> None:
     """A job from its first check to its manifest, the loading of the model included."""
     shutil.rmtree(target, ignore_errors=True)
-    (target / job_record.PARTIAL).mkdir(parents=True)
-    among, version = partitions.among(source), registry.Version("titles", 1, {})
-    record = job.begin(source, among, target, version, folder, job.Options(), Limit(job.MAX_BAD))
-    job.finish(record, among, target, folder)
+    (target / job_folders.PARTIAL).mkdir(parents=True)
+    among, version = partitions.among(Folder(source)), registry.Version("titles", 1, {})
+    record = job.begin(Folder(source), among, Folder(target), version, folder, job.Options(), Limit(job.MAX_BAD))
+    job.finish(record, among, Folder(target), folder)
 
 
 def distance(one: Predictor, other: Predictor, rows: pa.Table) -> float:

@@ -28,7 +28,8 @@ import serve
 from pipelines.core import threads
 from pipelines.core.ragged import Ragged, model_inputs
 from pipelines.inference.predictor import Predictor
-from pipelines.scoring import audit, job, job_record, manifest, partition_scoring, partitions
+from pipelines.scoring import audit, job, job_folders, job_record, manifest, partition_scoring, partitions
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.quarantine import Limit
 from pipelines.tracking import registry
 
@@ -77,11 +78,11 @@ def bare(predictor: Predictor, source: Path, target: Path) -> None:
 def scored(folder: Path, source: Path, target: Path, since: str = "", workers: int = 1) -> job.Outcome:
     """A job from its first check to its manifest."""
     shutil.rmtree(target, ignore_errors=True)
-    (target / job_record.PARTIAL).mkdir(parents=True)
-    files, version = partitions.among(source), registry.Version("titles", 1, {})
+    (target / job_folders.PARTIAL).mkdir(parents=True)
+    files, version = partitions.among(Folder(source)), registry.Version("titles", 1, {})
     options, limit = job.Options(since=since), Limit(job.MAX_BAD)
-    record = job.begin(source, files, target, version, folder, options, limit)
-    return job.finish(record, files, target, folder, workers)
+    record = job.begin(Folder(source), files, Folder(target), version, folder, options, limit)
+    return job.finish(record, files, Folder(target), folder, workers)
 
 
 def alone(folder: Path, source: Path, target: Path) -> tuple[float, float]:
@@ -100,15 +101,15 @@ def in_new_process(*arguments: Path) -> tuple[float, float]:
 def bookkeeping(folder: Path, source: Path, target: Path) -> None:
     """All that a job does beside scoring: the check of all rows, digests, flushes and entries."""
     shutil.rmtree(target, ignore_errors=True)
-    (target / job_record.PARTIAL).mkdir(parents=True)
-    found, version = partitions.among(source), registry.Version("titles", 1, {})
-    record = job.begin(source, found, target, version, folder, job.Options(), Limit(job.MAX_BAD))
+    (target / job_folders.PARTIAL).mkdir(parents=True)
+    found, version = partitions.among(Folder(source)), registry.Version("titles", 1, {})
+    record = job.begin(Folder(source), found, Folder(target), version, folder, job.Options(), Limit(job.MAX_BAD))
     for number, (planned, partition) in enumerate(zip(record.partitions, found, strict=True)):
         assert not job_record.is_changed(planned, partition)
-        file = target / job_record.PARTIAL / "rows.parquet"
+        file = target / job_folders.PARTIAL / "rows.parquet"
         shutil.copyfile(partition.path, file)
         entry = partition_scoring.stamped(record, manifest.PARTITION, planned.name, planned.digest, file, str(number))
-        manifest.write(target, f"{number:06d}", entry, target / job_record.PARTIAL)
+        manifest.write(Folder(target), f"{number:06d}", entry)
 
 
 def rounds(folder: Path, place: Path, repeats: int) -> dict[str, list[float]]:

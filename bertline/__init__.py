@@ -44,6 +44,8 @@ def train(frame: Any, text: str = "text", label: str = "label", **options: Any) 
 def score(model: str, source: str | Path, target: str | Path, prefix: str = "") -> int:
     """Score the rows of a Parquet file into another, or of a folder, CSV or JSONL into a folder; return their number.
 
+    The names may begin with s3://; then the answers are always a folder.
+
     All columns are kept, and the predictions, the model's name and its version are added. A folder's job that was
     interrupted goes on.
 
@@ -53,4 +55,4 @@ def score(model: str, source: str | Path, target: str | Path, prefix: str = "") 
     """
     from bertline import scored_files
 
-    return scored_files.score(model, Path(source), Path(target), prefix)
+    return scored_files.score(model, source, target, prefix)

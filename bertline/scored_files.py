@@ -6,12 +6,15 @@ from bertline import loaded_model
 from pipelines.core.errors import UsageError
 
 
-def score(model: str, source: Path, target: Path, prefix: str) -> int:
+def score(model: str, source: Path | str, target: Path | str, prefix: str) -> int:
     """See `bertline.score`."""
-    if source.suffix.lower() not in (".csv", ".jsonl") and not source.is_dir():
+    from pipelines.scoring import job_folders
+
+    is_remote = job_folders.is_remote(source) or job_folders.is_remote(target)
+    if not is_remote and Path(source).suffix.lower() not in (".csv", ".jsonl") and not Path(source).is_dir():
         from pipelines.scoring import batch_scoring
 
-        return batch_scoring.score(source, target, loaded_model.version(model), prefix)
+        return batch_scoring.score(Path(source), Path(target), loaded_model.version(model), prefix)
     from pipelines.scoring import job
     from pipelines.tracking import registry
 

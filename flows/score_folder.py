@@ -1,7 +1,5 @@
 """score-folder: predict every row of a folder, partition by partition, with the champion that the job began with."""
 
-from pathlib import Path
-
 from prefect import flow
 
 from flows.failure_hook import HOOKS
@@ -31,7 +29,7 @@ def score_folder(
     `receipts` is a file of keys: each answer has a receipt.
     """
     options = job.Options(prefix, max_bad, longest, since, receipts, code_commit.current())
-    return job.run(Path(source), Path(target), name, alias, options, _print if as_json else None, workers)
+    return job.run(source, target, name, alias, options, _print if as_json else None, workers)
 
 
 def _print(entry: Entry) -> None:

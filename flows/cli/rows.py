@@ -21,8 +21,8 @@ RECEIPTS = "a file of keys (bertline receipt-key): each answer has a receipt tha
 )
 def score(
     name: Name,
-    source: Annotated[Path, typer.Argument(help="a Parquet, CSV or JSONL file, or a folder of them")],
-    target: Annotated[Path, typer.Argument(help="a Parquet file for a Parquet file, else the job's folder")],
+    source: Annotated[str, typer.Argument(help="a Parquet, CSV or JSONL file, or a folder of them; s3:// too")],
+    target: Annotated[str, typer.Argument(help="a Parquet file for a Parquet file, else the job's folder; s3:// too")],
     prefix: Annotated[str, typer.Option(help="before the names of the new columns")] = "",
     max_bad: Annotated[
         str, typer.Option(help="the most bad rows, such as 1% or 100; more stop it before it begins")
@@ -30,8 +30,8 @@ def score(
     max_characters: Annotated[int, typer.Option(min=0, help="a longer input is a bad row; 0: 1,000,000")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print a line of JSON for each finished partition")] = False,
     since: Annotated[
-        Path | None, typer.Option(help="an earlier job's folder; rows that it answered are not scored again")
-    ] = None,
+        str, typer.Option(help="an earlier job's folder; rows that it answered are not scored again")
+    ] = "",
     workers: Annotated[int, typer.Option(min=1, help="processes that score files of the folder side by side")] = 1,
     replay_quarantine: Annotated[bool, typer.Option(help="SOURCE has mended rows of the job in TARGET")] = False,
     receipts: Annotated[Path | None, typer.Option(help=RECEIPTS)] = None,
@@ -41,10 +41,10 @@ def score(
         from flows.local import code_commit
         from pipelines.scoring import replay
 
-        print(printable(replay.run(source, target, name, code_commit.current()).sentence()))
+        print(printable(replay.run(Path(source), target, name, code_commit.current()).sentence()))
         return
-    if source.is_dir() or source.suffix.lower() in (".csv", ".jsonl"):
-        options = {"prefix": prefix, "since": str(since or ""), "workers": workers}
+    if _is_folder_job(source, target):
+        options = {"prefix": prefix, "since": since, "workers": workers}
         options |= {"receipts": str(receipts)} if receipts else {}
         options |= {"max_bad": max_bad} if max_bad else {}
         options |= {"longest": max_characters} if max_characters else {}
@@ -57,17 +57,28 @@ def score(
     prefect_settings.before_a_flow()
     from flows.score import score as run
 
-    print(f"{run(name, str(source), str(target), prefix=prefix):,} rows scored into {target}")
+    print(f"{run(name, source, target, prefix=prefix):,} rows scored into {target}")
 
 
-def _score_folder(name: str, source: Path, target: Path, as_json: bool, options: dict[str, Any]) -> None:
+def _is_folder_job(source: str, target: str) -> bool:
+    """Return whether the answers are a folder. Raises UsageError if they are, and `target` looks like a file."""
+    from pipelines.scoring import job_folders
+
+    if job_folders.is_remote(source) or job_folders.is_remote(target):
+        if target.endswith(".parquet"):
+            raise UsageError(f"{target}: in S3, and from S3, also the answers to one file are a folder; name a folder")
+        return True
+    return Path(source).is_dir() or Path(source).suffix.lower() in (".csv", ".jsonl")
+
+
+def _score_folder(name: str, source: str, target: str, as_json: bool, options: dict[str, Any]) -> None:
     """Score partition by partition, and print the outcome: a sentence, or the summary as JSON."""
     require_registered(name)
     prefect_settings.before_a_flow()
     from flows.score_folder import score_folder as run
     from pipelines.core.canonical_json import canonical
 
-    outcome = run(name, str(source), str(target), as_json=as_json, **options)
+    outcome = run(name, source, target, as_json=as_json, **options)
     print(canonical(outcome.summary).decode() if as_json else printable(outcome.sentence()))
 
 
@@ -75,7 +86,7 @@ def _score_folder(name: str, source: Path, target: Path, as_json: bool, options:
     **listed(SERVE, "bertline jobs scored/", "bertline jobs scored/ --cancel", "bertline jobs scored/ --resume")
 )
 def jobs(
-    place: Annotated[Path, typer.Argument(help="a folder with jobs below it, or that of one job")],
+    place: Annotated[str, typer.Argument(help="a folder with jobs below it, or that of one job")],
     cancel: Annotated[bool, typer.Option("--cancel", help="the job in PLACE ends at its next piece")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="the job in PLACE goes on with the arguments it had")
@@ -90,7 +101,7 @@ def jobs(
     if resume:
         job = job_list.required(place)
         options = {"prefix": job.prefix, "longest": job.longest, "workers": job.workers}
-        _score_folder(job.model, Path(job.source), place, as_json, options)
+        _score_folder(job.model, job.source, place, as_json, options)
         return
     if cancel:
         job_list.cancel(place)

@@ -21,7 +21,7 @@ cli = group()
     )
 )
 def verify(
-    target: Annotated[Path, typer.Argument(help="the folder of a scoring job; with --keys or --replay any Parquet")],
+    target: Annotated[str, typer.Argument(help="the folder of a scoring job; with --keys or --replay any Parquet")],
     keys: Annotated[Path | None, typer.Option(help="a file of keys: check the receipt of every row")] = None,
     replay: Annotated[bool, typer.Option("--replay", help="predict again by the versions that rows name")] = False,
     as_json: AsJson = False,

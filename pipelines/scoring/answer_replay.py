@@ -1,7 +1,6 @@
 """Answers predicted again by the version that they name, and each row whose answer differs by a bit."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.measurement import smoke_answers
 from pipelines.scoring import answer_rows, pieces, row_checks
 from pipelines.scoring.answer_rows import AnswerRows
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.receipt_check import MODEL
 from pipelines.tracking import registry
 
@@ -38,20 +38,21 @@ class Replayed:
         return f"{self.rows:,} answers predicted again" + ("" if self.findings else f", all {equal}")
 
 
-def replay(place: Path) -> Replayed:
+def replay(place: Folder) -> Replayed:
     """Predict every row in `place`, a Parquet file or a folder of them, by the version in its columns.
 
     Raises InputError if there is no such file. Everything else that is wrong is a finding.
     """
     replayed, files, models = Replayed(), answer_rows.files(place), _Models()
     with progress("predicting again", len(files), "files") as advance:
-        for number, file in enumerate(files, start=1):
-            for rows in answer_rows.read(file, replayed.findings):
+        for number, name in enumerate(files, start=1):
+            for rows in answer_rows.read(place, name, replayed.findings):
                 stamps = list(zip(*map(rows.values, MODEL), strict=True))
                 for stamp in dict.fromkeys(stamps):
                     places = np.array([i for i, other in enumerate(stamps) if other == stamp])
                     _replay(rows, places, stamp, models, replayed)
             advance(number)
+    replayed.findings = [place.shown(line) for line in replayed.findings]
     return replayed
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core import schema, tables
-from pipelines.core.errors import InputError, NoFileError, one_line
+from pipelines.core.errors import InputError, one_line
 from pipelines.inference import row_digests
 from pipelines.inference.receipts import UNSIGNED
+from pipelines.scoring.job_folders import Folder
 
 BATCH_ROWS = 1024
 MARK = "model_digest"  # the column that each set of answers has
@@ -97,17 +98,13 @@ def _one(column: pa.ChunkedArray, number: int) -> Any:
         return Unreadable()
 
 
-def files(place: Path) -> list[Path]:
-    """The Parquet files of `place`, a folder or a file, without hidden ones. Raises InputError if there are none."""
-    if not place.is_dir():
-        if not place.is_file():
-            raise NoFileError(f"{place}: no such file or folder")
-        return [place]
-    names = (file.relative_to(place) for file in place.rglob("*.parquet"))
-    shown = sorted(name for name in names if not any(part.startswith((".", "_")) for part in name.parts))
+def files(folder: Folder) -> list[str]:
+    """The names of the Parquet files of a folder, or of the file that it is. Raises InputError if there are none."""
+    names = folder.names()
+    shown = names if folder.is_file() else [name for name in names if name.endswith(".parquet")]
     if not shown:
-        raise InputError(f"{place}: no .parquet file is in this folder")
-    return [place / name for name in shown]
+        raise InputError(f"{folder}: no .parquet file is in this folder")
+    return shown
 
 
 def prefixes(columns: Sequence[str]) -> list[str]:
@@ -115,8 +112,13 @@ def prefixes(columns: Sequence[str]) -> list[str]:
     return [name.removesuffix(MARK) for name in columns if name.endswith(MARK)]
 
 
-def read(file: Path, findings: list[str]) -> Iterator[AnswerRows]:
+def read(folder: Folder, name: str, findings: list[str]) -> Iterator[AnswerRows]:
     """The rows of a file in pieces, for each set of answers; sentences are added to `findings` if it has none."""
+    with folder.having(name):
+        yield from _read(folder.place(name), findings)
+
+
+def _read(file: Path, findings: list[str]) -> Iterator[AnswerRows]:
     try:
         sets = prefixes(tables.open_parquet(file).schema_arrow.names)
         if not sets:

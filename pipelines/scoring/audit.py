@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from pipelines.core import json_file, paths, provenance
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import progress
-from pipelines.scoring import job_record, manifest, quarantine
+from pipelines.scoring import job_folders, job_record, manifest, quarantine
+from pipelines.scoring.job_folders import Folder, GoneError
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 
@@ -51,41 +52,54 @@ def plain(answer: dict[str, Any]) -> str:
     )
 
 
-def audit(target: Path) -> Audit:
+def audit(target: Path | str) -> Audit:
+    """Audit the job in the folder `target`, of this machine or s3://. Raises InputError if there is none."""
+    with job_folders.opened(target) as folder:
+        return of(folder)
+
+
+def of(target: Folder) -> Audit:
     """Audit the job in `target`. Raises InputError if there is none."""
-    job = job_record.read(target)
+    target.update()
+    job = job_record.read(target.path)
     if not job:
         raise InputError(f"{target}: no {job_record.FILE}; it is not the folder of a scoring job of several files")
     findings: list[str] = []
     entries: dict[str, Entry] = {}
-    for file in manifest.files(target):
+    for file in manifest.files(target.path):
         try:
             entries[file.stem] = manifest.read_entry(file)
         except InputError as error:
             findings.append(str(error))
-    summary, wrong = summary_findings(target, entries)
+    summary, wrong = summary_findings(target.path, entries)
     findings += [*wrong, *plan_findings(job, entries)]
     inputs = 0
     by_source: dict[str, list[Entry]] = {}
     for entry in entries.values():
         by_source.setdefault(entry["source"], []).append(entry)
-    with progress("verifying", len(job.partitions), "partitions") as advance:
+    with job_folders.opened(job.source) as source, progress("verifying", len(job.partitions), "partitions") as advance:
         for number, one in enumerate(job.partitions, start=1):
             findings += _partition_findings(target, job, one, by_source.get(one.name, []))
-            path = _input(job, one)
-            if path.is_file():
+            if (digest := _input_digest(source, one)) is not None:
                 inputs += 1
-                if provenance.sha256(path) != one.digest:
-                    findings.append(f"{path}: its bytes are others than when it was scored")
+                if digest != one.digest:
+                    place = source.shown(str(source.place(one.name)))
+                    findings.append(f"{place}: its bytes are others than when it was scored")
             advance(number)
     findings += _others(target, entries)
-    return Audit(str(target), summary, findings, inputs)
+    return Audit(str(target), summary, [target.shown(line) for line in findings], inputs)
 
 
-def _input(job: Job, planned: Planned) -> Path:
-    """The path of a partition: below the source, or the source itself."""
-    source = Path(job.source)
-    return paths.below(source, planned.name) if source.is_dir() else source
+def _input_digest(source: Folder, planned: Planned) -> str | None:
+    """The digest of a partition as it is now; None if it is not there."""
+    path = source.place(planned.name)
+    if path != source.path:
+        paths.below(source.path, planned.name)
+    try:
+        with source.having(planned.name):
+            return provenance.sha256(path) if path.is_file() else None
+    except GoneError:
+        return None
 
 
 def summary_findings(target: Path, entries: dict[str, Entry]) -> tuple[dict[str, Any], list[str]]:
@@ -121,7 +135,7 @@ def plan_findings(job: Job, entries: dict[str, Entry]) -> Iterator[str]:
             yield f"{source}: {'no entry' if not times else f'{times} entries'} of the manifest"
 
 
-def _partition_findings(target: Path, job: Job, planned: Planned, entries: list[Entry]) -> Iterator[str]:
+def _partition_findings(target: Folder, job: Job, planned: Planned, entries: list[Entry]) -> Iterator[str]:
     """The findings about one partition and its replays."""
     counts = np.zeros(planned.rows, np.int64)
     replayed = np.zeros(planned.rows, np.int64)
@@ -130,13 +144,15 @@ def _partition_findings(target: Path, job: Job, planned: Planned, entries: list[
         is_replay = entry["kind"] == manifest.REPLAY
         if not is_replay and (entry["rows"], entry["source_digest"]) != (planned.rows, planned.digest):
             yield f"{planned.name}: its rows or its digest are others than when the job began"
+        bad = [entry["quarantine"]] if entry.get("quarantine") else []
         try:
-            _require_digest(target, entry["output"], entry["output_digest"])
-            _count_rows(target, job, entry, replayed if is_replay else counts)
-            if entry.get("quarantine"):
-                _require_digest(target, entry["quarantine"], entry.get("quarantine_digest"))
-                for line in quarantine.read(paths.below(target, entry["quarantine"])):
-                    _add(in_quarantine, np.array([line["row"]]), entry["quarantine"])
+            with target.having(entry["output"], *bad):
+                _require_digest(target.path, entry["output"], entry["output_digest"])
+                _count_rows(target.path, job, entry, replayed if is_replay else counts)
+                for name in bad:
+                    _require_digest(target.path, name, entry.get("quarantine_digest"))
+                    for line in quarantine.read(paths.below(target.path, name)):
+                        _add(in_quarantine, np.array([line["row"]]), name)
         except InputError as error:
             yield str(error)
             return
@@ -193,11 +209,9 @@ def _add(counts: np.ndarray, numbers: np.ndarray, name: str) -> None:
     np.add.at(counts, numbers, 1)
 
 
-def _others(target: Path, entries: dict[str, Entry]) -> Iterator[str]:
+def _others(target: Folder, entries: dict[str, Entry]) -> Iterator[str]:
     """Files among the answers that the manifest does not name: a reader of the folder would read them too."""
     named = {entry["output"] for entry in entries.values()}
-    for file in sorted(target.rglob("*")):
-        name = file.relative_to(target)
-        hidden = any(part.startswith((".", "_")) for part in name.parts)
-        if not hidden and file.is_file() and name.as_posix() not in named:
-            yield f"{file}: the manifest does not name it"
+    for name in target.names():
+        if name not in named:
+            yield f"{target.place(name)}: the manifest does not name it"

@@ -1,21 +1,11 @@
 """Files that outlive a power cut: written aside, flushed to the disk, renamed, and their folder flushed too."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from pipelines.core.errors import InputError, one_line
-
-
-def write_json(target: Path, aside: Path, value: Any) -> None:
-    """Write a JSON file; after a crash it is whole or not there. `aside` is a folder on the same file system."""
-    partial = aside / f"{target.name}.json"
-    with written(target):
-        partial.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        publish(partial, target)
 
 
 def publish(partial: Path, target: Path) -> None:

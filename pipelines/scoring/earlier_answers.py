@@ -5,7 +5,7 @@ memory, of which the system keeps what is used.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,8 @@ from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.inference import row_digests
-from pipelines.scoring import audit, batch_scoring, columns, job_record, manifest, row_checks
+from pipelines.scoring import audit, batch_scoring, columns, job_folders, job_record, manifest, row_checks
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
 
@@ -65,11 +66,15 @@ def collect(job: Job, task: Task, place: Path) -> EarlierAnswers | None:
     Answers in a file whose bytes are not those that were written are left out. Raises InputError if a file changes
     while it is read.
     """
-    target = Path(job.since)
+    with job_folders.opened(job.since) as target:
+        return _collected(job, target, task, place)
+
+
+def _collected(job: Job, target: Folder, task: Task, place: Path) -> EarlierAnswers | None:
     try:
         earlier, entries = finished(target)
     except InputError as error:
-        say(f"all rows are scored: {error}")
+        say(f"all rows are scored: {target.shown(str(error))}")
         return None
     if earlier.model_digest != job.model_digest:
         say(
@@ -85,27 +90,29 @@ def collect(job: Job, task: Task, place: Path) -> EarlierAnswers | None:
     rows = sum(entry["scored"] for entry in entries)
     with _Collector(place, rows) as collector, progress("collecting", rows, "answers") as advance:
         for entry in entries:
-            _collect_file(target, earlier, entry, task, collector)
+            with target.having(entry["output"]) if target.has(entry["output"]) else nullcontext():
+                _collect_file(target, earlier, entry, task, collector)
             advance(collector.count)
     return EarlierAnswers(place)
 
 
-def finished(target: Path) -> tuple[Job, list[Entry]]:
+def finished(target: Folder) -> tuple[Job, list[Entry]]:
     """The job in `target` and its entries. Raises InputError unless it is finished and its manifest is as written."""
-    earlier = job_record.read(target)
+    target.update()
+    earlier = job_record.read(target.path)
     if not earlier:
         raise InputError(f"{target}: not the folder of a scoring job; no answers can be taken over")
-    entries = manifest.read(target)
-    if findings := [*audit.summary_findings(target, entries)[1], *audit.plan_findings(earlier, entries)]:
+    entries = manifest.read(target.path)
+    if findings := [*audit.summary_findings(target.path, entries)[1], *audit.plan_findings(earlier, entries)]:
         raise InputError(f"{target}: no answers can be taken over: {findings[0]}; see `bertline verify {target}`")
     return earlier, list(entries.values())
 
 
-def _collect_file(target: Path, earlier: Job, entry: Entry, task: Task, collector: "_Collector") -> None:
+def _collect_file(target: Folder, earlier: Job, entry: Entry, task: Task, collector: "_Collector") -> None:
     """Collect the answers of one file, which is digested before and after it is read."""
-    file = paths.below(target, entry["output"])
+    file = paths.below(target.path, entry["output"])
     if not (file.is_file() and provenance.sha256(file) == entry["output_digest"]):
-        say(f"{file}: its bytes are not those that were written; none of its answers are taken over")
+        say(f"{target.shown(str(file))}: its bytes are not those that were written; none of its answers are taken over")
         return
     names = {f"{earlier.prefix}{name}": name for name in batch_scoring.answer_columns(task.kind)}
     wanted = [*columns.inputs(task.kind), *names]

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file, paths, provenance
-from pipelines.core.errors import InputError
+from pipelines.core import json_file, provenance
+from pipelines.core.errors import InputError, listed
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.inference.receipt_keys import ReceiptKeys
-from pipelines.scoring import durable, earlier_answers, job_record, manifest, partition_scoring, partitions, scorers
+from pipelines.scoring import earlier_answers, job_folders, job_record, manifest, partition_scoring, partitions, scorers
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partitions import Partition
@@ -68,8 +69,8 @@ OnPartition = Callable[[Entry], None]
 
 
 def run(
-    source: Path,
-    target: Path,
+    source: Path | str,
+    target: Path | str,
     model: str,
     alias: str,
     options: Options,
@@ -79,6 +80,7 @@ def run(
     """Score every partition of `source` into the folder `target`, or go on where an earlier run of the job ended.
 
     Args:
+        source: a folder or a file, of this machine or s3://; so is `target`, always a folder.
         alias: the version of a new job; a job that has begun keeps its version.
         on_partition: called with the entry of each partition that this run finishes.
         workers: processes that score partitions side by side, and share the threads of this one.
@@ -86,16 +88,31 @@ def run(
     Raises InputError if the job is cancelled or another's, another process runs it, too many rows are bad, or its
     input changed.
     """
+    with job_folders.opened(source) as rows, job_folders.opened(target) as answers:
+        return _run(rows, answers, model, alias, options, on_partition, workers)
+
+
+def _run(
+    source: Folder,
+    target: Folder,
+    model: str,
+    alias: str,
+    options: Options,
+    on_partition: OnPartition | None,
+    workers: int,
+) -> Outcome:
     files, limit = partitions.among(source), Limit(options.max_bad)
-    job = job_record.read(target)
+    job_record.require_sizes(files, target)
+    target.update()
+    job = job_record.read(target.path)
     if not job:
         job_record.require_own_place(source, target)
-    with paths.sole_writer(target, job_record.LOCK):
-        aside = target / job_record.PARTIAL
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        (target / job_record.CANCEL).unlink(missing_ok=True)
-        job = job_record.read(target)  # another process may have begun it meanwhile
+    with target.sole_writer():
+        shutil.rmtree(target.aside, ignore_errors=True)
+        target.aside.mkdir()
+        target.forget_cancel()
+        target.update()
+        job = job_record.read(target.path)  # another process may have begun it meanwhile
         if job:
             folder = _resumed(job, target, source, model, alias, options)
         else:
@@ -103,14 +120,14 @@ def run(
             folder = registry.folder(version)
             job = begin(source, files, target, version, folder, options, limit, workers)
         outcome = finish(job, files, target, folder, workers, on_partition)
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(target.aside, ignore_errors=True)
     return outcome
 
 
-def _resumed(job: Job, target: Path, source: Path, model: str, alias: str, options: Options) -> Path:
+def _resumed(job: Job, target: Folder, source: Folder, model: str, alias: str, options: Options) -> Path:
     """The model's folder of a job that has begun. Raises InputError if it is another job, or the model has changed."""
     _require_same(job, target, source, model, options)
-    if job.receipts and job.commit != options.commit and not (target / manifest.SUMMARY).is_file():
+    if job.receipts and job.commit != options.commit and not (target.path / manifest.SUMMARY).is_file():
         raise InputError(
             f"{target}: its receipts name the commit {job.commit or '(none)'}, and the code is of "
             f"{options.commit or '(none)'} now; check that commit out again, or score into another folder"
@@ -122,9 +139,9 @@ def _resumed(job: Job, target: Path, source: Path, model: str, alias: str, optio
 
 
 def begin(
-    source: Path,
+    source: Folder,
     files: list[Partition],
-    target: Path,
+    target: Folder,
     version: registry.Version,
     folder: Path,
     options: Options,
@@ -132,35 +149,36 @@ def begin(
     workers: int = 1,
 ) -> Job:
     """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
-    since, receipts = (str(Path(name).resolve()) if name else "" for name in (options.since, options.receipts))
+    since, receipts = (job_folders.full_name(name) if name else "" for name in (options.since, options.receipts))
     key = ReceiptKeys.read(Path(receipts)).current.id if receipts else ""
     if since:
-        earlier_answers.finished(Path(since))
+        with job_folders.opened(since) as earlier:
+            earlier_answers.finished(earlier)
     task = Task.load(folder)
     added = partition_scoring.added(task.kind, options.prefix, bool(receipts))
     with progress("checking", len(files), "partitions") as advance:
         planned = job_record.plan(files, task, options.longest, added, advance)
     job_record.require_few_bad(source, planned, limit)
     digest = provenance.contents(folder)
-    name, number, at = version.name, version.version, str(source.resolve())
+    name, number, at = version.name, version.version, job_folders.full_name(str(source))
     facts = (at, name, number, digest, options.prefix, options.longest)
     signed = (receipts, key, options.commit) if receipts else ()
     job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now(), *signed)
-    job.write(target, target / job_record.PARTIAL)
+    job.write(target)
     return job
 
 
-def _require_same(job: Job, target: Path, source: Path, model: str, options: Options) -> None:
+def _require_same(job: Job, target: Folder, source: Folder, model: str, options: Options) -> None:
     """Raise InputError if the job in `target` is another one."""
     current = {
-        "source": str(source.resolve()),
+        "source": job_folders.full_name(str(source)),
         "model": model,
         "prefix": options.prefix,
         "longest": options.longest,
     }
     for name in ("since", "receipts"):
         if path := getattr(options, name):
-            current[name] = str(Path(path).resolve())
+            current[name] = job_folders.full_name(path)
     for name, value in current.items():
         began = getattr(job, name)
         if began != value:
@@ -182,13 +200,13 @@ def _require_unchanged_model(job: Job, version: registry.Version, folder: Path, 
 def finish(
     job: Job,
     files: list[Partition],
-    target: Path,
+    target: Folder,
     folder: Path,
     workers: int = 1,
     on_partition: OnPartition | None = None,
 ) -> Outcome:
     """Score what the manifest does not name yet, then write the manifest of the whole job."""
-    entries = manifest.read(target)
+    entries = manifest.read(target.path)
     done = {entry["source"] for entry in entries.values() if entry["kind"] == manifest.PARTITION}
     with progress("comparing", len(job.partitions), "partitions") as advance:
         others = job_record.changed(job, files, done, advance)
@@ -196,7 +214,7 @@ def finish(
     if todo:
         entries |= _scored(job, todo, files, target, folder, others, workers, on_partition)
     if others:
-        names = partitions.listed([f"{name} ({what})" for name, what in others.items()])
+        names = listed([f"{name} ({what})" for name, what in others.items()])
         scored = sum(entry["kind"] == manifest.PARTITION for entry in entries.values())
         raise InputError(
             f"{job.source}: {len(others):,} partitions are not as they were when the job began: {names}; nothing of "
@@ -204,9 +222,9 @@ def finish(
             "put them back, or score into another folder"
         )
     summary = manifest.summary(entries.values())
-    path = target / manifest.SUMMARY
+    path = target.path / manifest.SUMMARY
     if not path.is_file() or json_file.mapping(path) != summary:
-        durable.write_json(path, target / job_record.PARTIAL, summary)
+        target.write_json(manifest.SUMMARY, summary)
     return Outcome(str(target), summary, len(todo))
 
 
@@ -214,7 +232,7 @@ def _scored(
     job: Job,
     todo: list[job_record.Planned],
     files: list[Partition],
-    target: Path,
+    target: Folder,
     folder: Path,
     others: dict[str, str],
     workers: int,
@@ -225,7 +243,7 @@ def _scored(
     entries = dict[str, Entry]()
     total = sum(one.rows for one in job.partitions)
     before = total - sum(one.rows for one in todo)
-    work = Work(job, folder, target, list(todo), {partition.name: partition for partition in files}, job.signer())
+    work = Work(job, folder, files[0].source, target, list(todo), job.signer())
     with progress("scoring", total, "rows", before) as advance:
 
         def advanced(rows: int, note: str) -> None:
@@ -240,7 +258,7 @@ def _scored(
                     continue
                 name = f"{numbers[one.name]:06d}"
                 result.publish(target)
-                manifest.write(target, name, result.entry, target / job_record.PARTIAL)
+                manifest.write(target, name, result.entry)
                 entries[name] = result.entry
                 if on_partition:
                     on_partition(result.entry)

@@ -1,14 +1,13 @@
 """The scoring jobs below a folder: their states, what they have done, and how fast; and how one is cancelled."""
 
-import os
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file, paths
+from pipelines.core import json_file
 from pipelines.core.errors import InputError
-from pipelines.scoring import job_record, manifest
+from pipelines.scoring import job_folders, job_record, manifest
+from pipelines.scoring.job_folders import Folder
 
 FINISHED, UNDER_WAY, CANCELLED, STOPPED = "finished", "under way", "cancelled", "stopped"  # states
 
@@ -35,28 +34,26 @@ class Listed:
         return asdict(self)
 
 
-def below(place: Path) -> list[Listed]:
+def below(place: Path | str) -> list[Listed]:
     """The jobs in `place` and below it, by their folders. Raises InputError if there is no such folder."""
-    if not place.is_dir():
-        raise InputError(f"{place}: no such folder")
-    return [listed(target) for target in sorted(_targets(place))]
+    with job_folders.opened(place) as folder:
+        return [listed(target) for target in sorted(folder.jobs())]
 
 
-def _targets(place: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(place):
-        if job_record.FILE in files:
-            folders.clear()  # a job's folder has answers, no jobs
-            yield Path(folder)
+def listed(name: Path | str) -> Listed:
+    """The job in a folder. Raises InputError if there is none, or a file of it is damaged."""
+    with job_folders.opened(name) as target:
+        return _listed(target)
 
 
-def listed(target: Path) -> Listed:
-    """The job in `target`. Raises InputError if there is none, or a file of it is damaged."""
-    job = required(target)
+def _listed(target: Folder) -> Listed:
+    target.update()
+    job = _required(target)
     rows = sum(one.rows for one in job.partitions)
-    path = target / manifest.SUMMARY
-    entries = {} if path.is_file() else manifest.read(target)
+    path = target.path / manifest.SUMMARY
+    entries = {} if path.is_file() else manifest.read(target.path)
     summary = json_file.mapping(path) if path.is_file() else manifest.summary(entries.values())
-    state = FINISHED if path.is_file() else UNDER_WAY if is_under_way(target) else _ended(target)
+    state = FINISHED if path.is_file() else UNDER_WAY if target.has_writer() else _ended(target)
     measured = summary[manifest.MEASURED]
     return Listed(
         str(target),
@@ -74,29 +71,32 @@ def listed(target: Path) -> Listed:
     )
 
 
-def _ended(target: Path) -> str:
-    return CANCELLED if (target / job_record.CANCEL).exists() else STOPPED
+def _ended(target: Folder) -> str:
+    return CANCELLED if target.is_cancelled() else STOPPED
 
 
-def required(target: Path) -> job_record.Job:
-    """The record of the job in `target`. Raises InputError if there is none."""
-    job = job_record.read(target)
+def required(name: Path | str) -> job_record.Job:
+    """The record of the job in a folder. Raises InputError if there is none."""
+    with job_folders.opened(name) as target:
+        target.update()
+        return _required(target)
+
+
+def _required(target: Folder) -> job_record.Job:
+    job = job_record.read(target.path)
     if not job:
         raise InputError(f"{target}: not the folder of a scoring job; bertline jobs FOLDER lists those below a folder")
     return job
 
 
-def is_under_way(target: Path) -> bool:
-    """Return whether a process holds the lock of the job in `target`."""
-    return paths.has_writer(target, job_record.LOCK)
-
-
-def cancel(target: Path) -> None:
-    """Ask the process of the job in `target` to end at its next piece. Raises InputError if there is none."""
-    required(target)
-    if not is_under_way(target):
-        raise InputError(f"{target}: no process works on its job; there is nothing to cancel")
-    (target / job_record.CANCEL).touch()
+def cancel(name: Path | str) -> None:
+    """Ask the process of the job in a folder to end at its next piece. Raises InputError if there is none."""
+    with job_folders.opened(name) as target:
+        target.update()
+        _required(target)
+        if not target.has_writer():
+            raise InputError(f"{target}: no process works on its job; there is nothing to cancel")
+        target.cancel()
 
 
 def plain(jobs: list[dict[str, Any]]) -> str:

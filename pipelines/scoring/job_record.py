@@ -16,16 +16,14 @@ from pipelines.core.errors import MAX_PRINTED, InputError, listed, one_line, sen
 from pipelines.core.task import Task
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
-from pipelines.scoring import columns, durable, pieces
+from pipelines.scoring import columns, job_folders, pieces
 from pipelines.scoring.columns import Forms
+from pipelines.scoring.job_folders import Folder, GoneError
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.pieces import Piece
 from pipelines.scoring.quarantine import Limit
 
-FILE = "_job.json"
-LOCK = "_lock"
-PARTIAL = "_partial"  # the folder of files that are being written
-CANCEL = "_cancel"  # a file that asks the job to end at its next piece
+FILE = job_folders.RECORD
 FORMAT = 1
 
 Count = Annotated[int, Field(ge=0)]
@@ -48,14 +46,14 @@ class Job:
     """The record of a job."""
 
     format: int
-    source: str  # an absolute path
+    source: str  # an absolute path, or s3://
     model: str
     version: int
     model_digest: str
     prefix: str
     longest: int  # the most characters of an input
     partitions: list[Planned]
-    since: str = ""  # an absolute path: the folder of an earlier job, whose answers are taken over
+    since: str = ""  # as the source: the folder of an earlier job, whose answers are taken over
     workers: int = 1  # processes at its begin, for a run that resumes it
     begun: str = ""  # UTC, ISO 8601; it decides nothing
     receipts: str = ""  # an absolute path: the file of keys, if its answers have receipts
@@ -74,8 +72,8 @@ class Job:
             return None
         return Signer(ReceiptKeys.read(Path(self.receipts)).require(self.receipt_key), self.commit)
 
-    def write(self, target: Path, aside: Path) -> None:
-        durable.write_json(target / FILE, aside, asdict(self))
+    def write(self, target: Folder) -> None:
+        target.write_json(FILE, asdict(self))
 
 
 _JOB = TypeAdapter(Job)
@@ -95,20 +93,28 @@ def read(target: Path) -> Job | None:
         raise InputError(f"{path}: {sentence(error.errors()[0])}") from None
 
 
-def require_own_place(source: Path, target: Path) -> None:
+def require_own_place(source: Folder, target: Folder) -> None:
     """Raise InputError unless a new job may write into `target`: it is empty, and neither folder lies in the other."""
-    at, to = source.resolve(), target.resolve()
-    if to.is_relative_to(at) or at.is_relative_to(to):
+    if source.contains(target) or target.contains(source):
         raise InputError(f"{target}: it and {source} lie in each other; name another folder for the answers")
-    names = {file.name for file in target.iterdir()} if target.is_dir() else set()
+    names = target.top_names()
     begun = FILE in names  # another process has begun the job just now
-    if (names - {LOCK, PARTIAL} and not begun) or (target.exists() and not target.is_dir()):
+    if (names - {job_folders.LOCK, job_folders.PARTIAL} and not begun) or target.is_file():
         raise InputError(f"{target}: exists, and is not the folder of a scoring job; name another")
 
 
-def require_not_cancelled(target: Path) -> None:
+def require_sizes(files: list[Partition], target: Folder) -> None:
+    """Raise InputError, with all findings, if partitions are too large for the folder of their answers."""
+    limit = target.largest_bytes
+    large = [one.name for one in files if one.size_bytes > limit] if limit else []
+    if limit and large:
+        names = listed(large)
+        raise InputError(f"{target}: it takes answers to files of at most {limit >> 30} GiB: divide {names}")
+
+
+def require_not_cancelled(target: Folder) -> None:
     """Raise InputError if somebody has cancelled the job in `target`."""
-    if (target / CANCEL).exists():
+    if target.is_cancelled():
         raise InputError(f"{target}: cancelled; what is finished stays: bertline jobs {target} --resume goes on")
 
 
@@ -122,7 +128,8 @@ def plan(
     planned, wrong = [], []
     for number, partition in enumerate(files, start=1):
         try:
-            planned.append(_planned(partition, task, longest, added))
+            with partition.here():
+                planned.append(_planned(partition, task, longest, added))
         except (InputError, pa.ArrowException) as error:  # Arrow cannot choose rows of some types
             message = one_line(error, MAX_PRINTED)
             wrong.append(message if str(partition.path) in message else f"{partition.path}: {message}")
@@ -134,6 +141,8 @@ def plan(
 
 def _planned(partition: Partition, task: Task, longest: int, added: list[str]) -> Planned:
     digest, size = provenance.sha256(partition.path), partition.path.stat().st_size
+    if size != partition.size_bytes:
+        raise InputError(f"{partition.path}: it changed, or was cut, while it was read; run it again")
     forms: Forms = {}
     if partition.form == "parquet":
         names = tables.open_parquet(partition.path).schema_arrow.names
@@ -158,7 +167,7 @@ def _counted(parts: Iterable[Piece]) -> tuple[int, int]:
     return good + bad, bad
 
 
-def require_few_bad(source: Path, planned: list[Planned], limit: Limit) -> None:
+def require_few_bad(source: Folder, planned: list[Planned], limit: Limit) -> None:
     """Raise InputError if more rows are bad than the limit allows."""
     bad, rows = sum(one.bad for one in planned), sum(one.rows for one in planned)
     if not limit.allows(bad, rows):
@@ -181,14 +190,31 @@ def changed(job: Job, files: list[Partition], done: set[str], advance: Callable[
         partition = by_name.get(one.name)
         if partition is None:
             others[one.name] = "missing"
-        elif is_changed(one, partition) if one.name in done else partition.path.stat().st_size != one.size_bytes:
+        elif has_other_size(one, partition) or (one.name in done and is_changed(one, partition)):
             others[one.name] = "changed"
         advance(number)
     return dict(sorted(others.items()))
 
 
+def has_other_size(planned: Planned, partition: Partition) -> bool:
+    """Return whether a partition has another size than when the job began, or is gone."""
+    try:
+        return partition.size_bytes != planned.size_bytes
+    except FileNotFoundError:
+        return True
+
+
 def is_changed(planned: Planned, partition: Partition) -> bool:
     """Return whether a partition's bytes are others than when the job began."""
+    try:
+        with partition.here():
+            return holds_others(planned, partition)
+    except GoneError:
+        return True
+
+
+def holds_others(planned: Planned, partition: Partition) -> bool:
+    """Return whether the bytes of a partition that is `here` are others than when the job began."""
     try:
         if partition.path.stat().st_size != planned.size_bytes:
             return True

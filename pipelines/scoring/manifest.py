@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.core import json_file
 from pipelines.core.canonical_json import canonical
 from pipelines.core.errors import InputError
-from pipelines.scoring import durable
+from pipelines.scoring.job_folders import Folder
 
 FOLDER = "_manifest"
 SUMMARY = "_manifest.json"
@@ -61,9 +61,9 @@ def root(entries: Iterable[Entry]) -> str:
     return level[0].hex()
 
 
-def write(target: Path, name: str, entry: Entry, aside: Path) -> None:
+def write(target: Folder, name: str, entry: Entry) -> None:
     """Name a finished partition in the manifest; from here on it is done."""
-    durable.write_json(target / FOLDER / f"{name}.json", aside, entry)
+    target.write_json(f"{FOLDER}/{name}.json", entry)
 
 
 def read(target: Path) -> dict[str, Entry]:

@@ -16,6 +16,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Signer, Stamp
 from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine
 from pipelines.scoring.earlier_answers import EarlierAnswers
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partitions import Partition
@@ -104,24 +105,24 @@ class Scored:
     rows_file: Path
     bad_file: Path
 
-    def publish(self, target: Path) -> None:
+    def publish(self, target: Folder) -> None:
         """Publish the bad rows, then the answers; the manifest names them after that."""
-        output = paths.below(target, self.entry["output"])
-        with durable.written(output):
+        output = self.entry["output"]
+        with durable.written(target.path / output):
             if self.entry.get("quarantine"):
-                durable.publish(self.bad_file, paths.below(target, self.entry["quarantine"]))
-            durable.publish(self.rows_file, output)
+                target.publish(self.bad_file, self.entry["quarantine"])
+            target.publish(self.rows_file, output)
 
 
 def score(
     scorer: PieceScorer,
     planned: Planned,
     partition: Partition,
-    target: Path,
+    target: Folder,
     aside: Path,
     advance: Callable[[int], None],
 ) -> Scored:
-    """Score a partition of the job in `target` into files in the folder `aside`.
+    """Score a partition that is `here`, of the job in `target`, into files in the folder `aside`.
 
     Raises ChangedError if the partition is not what it was when the job began.
     """
@@ -129,15 +130,15 @@ def score(
     job, task = scorer.job, scorer.predictor.task
     rows_file, bad_file = aside / "rows.parquet", aside / "bad.jsonl"
     stream = pieces.read(partition, task, job.longest, planned.forms)
-    with durable.written(paths.below(target, partition.output)):
+    with durable.written(paths.below(target.path, partition.output)):
         try:
             fields = pieces.scored_schema(partition, task, planned.forms)
             good, bad = write(scorer, fields, stream, rows_file, bad_file, planned.name, advance)
         except (InputError, OSError, pa.ArrowException):
-            if job_record.is_changed(planned, partition):
+            if job_record.holds_others(planned, partition):
                 raise ChangedError(f"{partition.path}: it changed while it was scored") from None
             raise
-        if job_record.is_changed(planned, partition):
+        if job_record.holds_others(planned, partition):
             raise ChangedError(f"{partition.path}: it changed while it was scored")
         assert (good + bad, bad) == (planned.rows, planned.bad), f"{partition.path}: {good} and {bad} rows"
         entry = stamped(job, manifest.PARTITION, planned.name, planned.digest, rows_file, partition.output)

@@ -1,12 +1,11 @@
 """The partitions of a job: every Parquet, CSV and JSONL file of a folder, or one file alone."""
 
-import os
-import stat
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from pipelines.core.errors import InputError, NoFileError, listed, shown
+from pipelines.core.errors import InputError, listed, shown
+from pipelines.scoring.job_folders import Folder
 
 FORMS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
 
@@ -16,12 +15,26 @@ class Partition:
     """A file of rows; `name` is its path below the source, with slashes."""
 
     name: str
-    path: Path
+    source: Folder
+
+    @property
+    def path(self) -> Path:
+        """The path of its bytes, which are there while it is `here`."""
+        return self.source.place(self.name)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of its file. Raises FileNotFoundError if it is gone."""
+        return self.source.size_bytes(self.name)
+
+    def here(self) -> AbstractContextManager[None]:
+        """During the block its bytes are at `path`. Raises GoneError if it is gone."""
+        return self.source.having(self.name)
 
     @property
     def form(self) -> str:
         """The format of the file: parquet, csv or jsonl."""
-        return FORMS[self.path.suffix.lower()]
+        return FORMS[suffix(self.name)]
 
     @property
     def output(self) -> str:
@@ -29,49 +42,34 @@ class Partition:
         return self.name if self.name.endswith(".parquet") else f"{self.name}.parquet"
 
 
-def among(source: Path) -> list[Partition]:
+def suffix(name: str) -> str:
+    """The suffix of a file's name in small letters, such as .csv."""
+    return PurePosixPath(name).suffix.lower()
+
+
+def among(source: Folder) -> list[Partition]:
     """The partitions of `source`, a folder or a file, sorted by name.
 
     Names that begin with a dot or `_` are left out, as in Spark and Hive. Raises InputError, with all findings, if
     another file cannot be scored.
     """
-    if not source.is_dir():
-        if not source.exists():
-            raise NoFileError(f"{source}: no such file or folder")
-        return _checked(source, [Partition(source.name, source)])
-    names = sorted(_files(source))
+    names = source.names()
     if not names:
         raise InputError(f"{source}: no .parquet, .csv or .jsonl file is in this folder")
-    return _checked(source, [Partition(name, source / name) for name in names])
+    return _checked(source, [Partition(name, source) for name in names])
 
 
-def _files(folder: Path) -> Iterator[str]:
-    """Every file below a folder, without those whose name, or a folder's name above, begins with a dot or `_`."""
-
-    def fails(error: OSError) -> None:
-        raise InputError(f"{error.filename}: this folder cannot be read ({error.strerror})")
-
-    for place, folders, files in os.walk(folder, onerror=fails):
-        links = [name for name in folders if (Path(place) / name).is_symlink()]
-        if links:
-            raise InputError(f"{Path(place) / links[0]}: a link to a folder; name the folder itself, or copy it")
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        for name in files:
-            if not name.startswith((".", "_")):
-                yield (Path(place) / name).relative_to(folder).as_posix()
-
-
-def _checked(source: Path, partitions: list[Partition]) -> list[Partition]:
+def _checked(source: Folder, partitions: list[Partition]) -> list[Partition]:
     """The same partitions. Raises InputError if one is of no known format, is no file, or shares another's output."""
     wrong = []
     outputs: dict[str, str] = {}
     for partition in partitions:
         if not partition.name.isprintable():
             wrong.append(f"{shown(partition.name)} has a name that cannot be printed")
-        elif partition.path.suffix.lower() not in FORMS:
+        elif suffix(partition.name) not in FORMS:
             wrong.append(f"{partition.name} is not .parquet, .csv or .jsonl")
-        elif not stat.S_ISREG(os.stat(partition.path).st_mode):
-            wrong.append(f"{partition.name} is not a file")
+        elif problem := source.unfit(partition.name):
+            wrong.append(f"{partition.name} {problem}")
         elif (first := outputs.setdefault(partition.output, partition.name)) != partition.name:
             wrong.append(f"{first} and {partition.name} would both be scored into {partition.output}")
     if wrong:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pipelines.core import schema
@@ -14,6 +13,7 @@ from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Receipt
 from pipelines.scoring import answer_rows
 from pipelines.scoring.answer_rows import AnswerRows
+from pipelines.scoring.job_folders import Folder
 
 MODEL = ("model_name", "model_version", "model_digest")  # columns
 OF_MODEL = ("model", "version", "model_digest")  # the fields of a receipt that these columns must agree with
@@ -39,7 +39,7 @@ class Checked:
         return f"{self.rows:,} receipts checked{f': {models}; signed with {keys}' if models else ''}"
 
 
-def check(place: Path, keys: ReceiptKeys, prefix: str | None = None) -> Checked:
+def check(place: Folder, keys: ReceiptKeys, prefix: str | None = None) -> Checked:
     """Check the receipts of every row in `place`, a Parquet file or a folder of them.
 
     Args:
@@ -49,16 +49,19 @@ def check(place: Path, keys: ReceiptKeys, prefix: str | None = None) -> Checked:
     """
     checked, files = Checked(), answer_rows.files(place)
     with progress("checking receipts", len(files), "files") as advance:
-        for number, file in enumerate(files, start=1):
+        for number, name in enumerate(files, start=1):
             sets = signed = 0
-            for rows in answer_rows.read(file, checked.findings):
+            for rows in answer_rows.read(place, name, checked.findings):
                 has = f"{rows.prefix}{receipts.COLUMN}" in rows.rows.column_names
                 sets, signed = sets + 1, signed + has
                 if rows.prefix == prefix or (prefix is None and has):
                     _check(rows, keys, checked)
             if sets and not signed:
-                checked.findings.append(f"{file}: no column {receipts.COLUMN}; its answers have no receipts")
+                checked.findings.append(
+                    f"{place.place(name)}: no column {receipts.COLUMN}; its answers have no receipts"
+                )
             advance(number)
+    checked.findings = [place.shown(line) for line in checked.findings]
     return checked
 
 

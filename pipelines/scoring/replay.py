@@ -17,7 +17,17 @@ from pipelines.core.canonical_json import canonical
 from pipelines.core.errors import InputError, listed
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
-from pipelines.scoring import columns, durable, job_record, manifest, partition_scoring, pieces, quarantine
+from pipelines.scoring import (
+    columns,
+    durable,
+    job_folders,
+    job_record,
+    manifest,
+    partition_scoring,
+    pieces,
+    quarantine,
+)
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partition_scoring import PieceScorer
@@ -45,46 +55,51 @@ class Replay:
         return f"{self.scored:,} mended rows scored into {self.target}; {left}{bad}"
 
 
-def run(mended: Path, target: Path, model: str, commit: str = "") -> Replay:
+def run(mended: Path, target: Path | str, model: str, commit: str = "") -> Replay:
     """Score the mended rows of a file of JSON lines into new files of the job in `target`.
 
     Rows that were replayed before are left out, so a replay may be repeated. If the job's answers have receipts, those
     of these rows name `commit`, that of the code that runs. Raises InputError, and scores nothing, if
     the job is not finished, or a line is no row of its quarantine.
     """
-    with paths.sole_writer(target, job_record.LOCK):
-        job, entries = _finished(target, model)
-        aside = target / job_record.PARTIAL
-        aside.mkdir(exist_ok=True)
-        by_source = _mended(mended, target, job, entries)
-        version = registry.version(job.model, job.version)
-        folder = registry.folder(version)
-        if provenance.contents(folder) != job.model_digest:
-            raise InputError(f"{version}: its files are others than when the job began")
-        signer = job.signer()
-        signer = replace(signer, commit=commit) if signer else None
-        scorer = PieceScorer(Predictor.load(folder), job, STATUS, signer=signer) if by_source else None
-        scored, bad = 0, list[str]()
-        for source, rows in sorted(by_source.items()):
-            assert scorer
-            planned = next(one for one in job.partitions if one.name == source)
-            entry = _scored(scorer, planned, rows, target, entries, bad)
-            if entry:
-                name = _name(entries)
-                manifest.write(target, name, entry, aside)
-                entries[name] = entry
-                scored += entry["scored"]
-        summary = manifest.summary(entries.values())
-        durable.write_json(target / manifest.SUMMARY, aside, summary)
+    with job_folders.opened(target) as folder, folder.sole_writer():
+        return _run(mended, folder, model, commit)
+
+
+def _run(mended: Path, target: Folder, model: str, commit: str) -> Replay:
+    """Replay into a folder whose lock this process holds."""
+    target.update()
+    job, entries = _finished(target, model)
+    target.aside.mkdir(exist_ok=True)
+    by_source = _mended(mended, target, job, entries)
+    version = registry.version(job.model, job.version)
+    folder = registry.folder(version)
+    if provenance.contents(folder) != job.model_digest:
+        raise InputError(f"{version}: its files are others than when the job began")
+    signer = job.signer()
+    signer = replace(signer, commit=commit) if signer else None
+    scorer = PieceScorer(Predictor.load(folder), job, STATUS, signer=signer) if by_source else None
+    scored, bad = 0, list[str]()
+    for source, rows in sorted(by_source.items()):
+        assert scorer
+        planned = next(one for one in job.partitions if one.name == source)
+        entry = _scored(scorer, planned, rows, target, entries, bad)
+        if entry:
+            name = _name(entries)
+            manifest.write(target, name, entry)
+            entries[name] = entry
+            scored += entry["scored"]
+    summary = manifest.summary(entries.values())
+    target.write_json(manifest.SUMMARY, summary)
     return Replay(str(target), scored, bad, summary)
 
 
-def _finished(target: Path, model: str) -> tuple[Job, dict[str, Entry]]:
+def _finished(target: Folder, model: str) -> tuple[Job, dict[str, Entry]]:
     """The job in `target` and its entries. Raises InputError unless all its partitions are scored."""
-    job = job_record.read(target)
+    job = job_record.read(target.path)
     if not job or job.model != model:
         raise InputError(f"{target}: not the folder of a scoring job of {model}")
-    entries = manifest.read(target)
+    entries = manifest.read(target.path)
     done = {entry["source"] for entry in entries.values() if entry["kind"] == manifest.PARTITION}
     if missing := [one.name for one in job.partitions if one.name not in done]:
         raise InputError(f"{target}: {len(missing):,} partitions are not scored yet; run its job again first")
@@ -96,7 +111,7 @@ def _name(entries: dict[str, Entry]) -> str:
     return f"replay-{sum(entry['kind'] == manifest.REPLAY for entry in entries.values()) + 1:06d}"
 
 
-def _mended(path: Path, target: Path, job: Job, entries: dict[str, Entry]) -> dict[str, dict[int, Any]]:
+def _mended(path: Path, target: Folder, job: Job, entries: dict[str, Entry]) -> dict[str, dict[int, Any]]:
     """The values of the mended rows by source and number, without those that were replayed before."""
     if not path.is_file():
         raise InputError(f"{path}: no such file; a file of JSON lines with mended rows is expected")
@@ -119,23 +134,26 @@ def _mended(path: Path, target: Path, job: Job, entries: dict[str, Entry]) -> di
     return {source: rows for source, rows in by_source.items() if rows}
 
 
-def _lines(target: Path, entry: Entry) -> Iterator[dict[str, Any]]:
-    return quarantine.read(paths.below(target, entry["quarantine"]))
+def _lines(target: Folder, entry: Entry) -> Iterator[dict[str, Any]]:
+    with target.having(entry["quarantine"]):
+        yield from quarantine.read(paths.below(target.path, entry["quarantine"]))
 
 
-def _replayed(target: Path, job: Job, entries: list[Entry]) -> Iterator[int]:
+def _replayed(target: Folder, job: Job, entries: list[Entry]) -> Iterator[int]:
     """The numbers of a partition's rows that were replayed before."""
     for entry in entries:
         if entry["kind"] == manifest.REPLAY:
             number = f"{job.prefix}row_number"
-            yield from tables.read(paths.below(target, entry["output"]), [number]).column(number).to_pylist()
+            with target.having(entry["output"]):
+                rows = tables.read(paths.below(target.path, entry["output"]), [number])
+            yield from rows.column(number).to_pylist()
 
 
 def _scored(
     scorer: PieceScorer,
     planned: Planned,
     rows: dict[int, Any],
-    target: Path,
+    target: Folder,
     entries: dict[str, Entry],
     bad: list[str],
 ) -> Entry | None:
@@ -143,7 +161,8 @@ def _scored(
     began, cpu_began = time.monotonic(), time.process_time()
     job, task = scorer.job, scorer.predictor.task
     first = next(e for e in entries.values() if e["source"] == planned.name and e["kind"] == manifest.PARTITION)
-    stored = tables.open_parquet(paths.below(target, first["output"])).schema_arrow
+    with target.having(first["output"]):
+        stored = tables.open_parquet(paths.below(target.path, first["output"])).schema_arrow
     added = partition_scoring.added(task.kind, job.prefix, bool(job.receipts))
     fields = pa.schema([field for field in stored if field.name not in added], stored.metadata)
     piece = _piece(rows, fields, planned, task, job.longest)
@@ -154,11 +173,11 @@ def _scored(
     output = f"{first['output'].removesuffix('.parquet')}.replayed-{number}.parquet"
     if any(entry["output"] == output for entry in entries.values()):
         raise InputError(f"{target}: an answer of the job has the name {output} already")
-    file, bad_file = (target / job_record.PARTIAL / name for name in ("replay.parquet", "replay.jsonl"))
-    with durable.written(target / output):
+    file, bad_file = (target.aside / name for name in ("replay.parquet", "replay.jsonl"))
+    with durable.written(target.path / output):
         partition_scoring.write(scorer, fields, iter([piece]), file, bad_file, planned.name, lambda done: None)
         entry = partition_scoring.stamped(job, manifest.REPLAY, planned.name, planned.digest, file, output)
-        durable.publish(file, paths.below(target, output))
+        target.publish(file, output)
     count = len(piece.numbers)
     entry |= {"rows": count, "scored": count, "quarantined": 0}
     entry[manifest.MEASURED] = manifest.measured(

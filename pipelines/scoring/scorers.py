@@ -24,8 +24,9 @@ from pipelines.core.errors import InputError, listed
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Signer
-from pipelines.scoring import earlier_answers, job_record, partition_scoring
+from pipelines.scoring import earlier_answers, partition_scoring
 from pipelines.scoring.earlier_answers import EarlierAnswers
+from pipelines.scoring.job_folders import Folder, GoneError
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.partition_scoring import ChangedError, PieceScorer, Scored
 from pipelines.scoring.partitions import Partition
@@ -49,14 +50,14 @@ class Work:
 
     job: Job
     folder: Path  # of the model
-    target: Path
+    source: Folder
+    target: Folder
     todo: list[Planned]
-    by_name: dict[str, Partition]
     signer: Signer | None = None
 
     @property
     def aside(self) -> Path:
-        return self.target / job_record.PARTIAL
+        return self.target.aside
 
 
 def scored(work: Work, workers: int, advance: Rows) -> Results:
@@ -82,18 +83,20 @@ def _here(work: Work, advance: Rows) -> Results:
         def advanced(rows: int, start: int = start, note: str = note) -> None:
             advance(start + rows, note)
 
-        yield one, _one(scorer, one, work.by_name[one.name], work.target, advanced)
+        yield one, _one(scorer, one, work.source, work.target, advanced)
         before += one.rows
 
 
 def _one(
-    scorer: PieceScorer, planned: Planned, partition: Partition, target: Path, advance: Callable[[int], None]
+    scorer: PieceScorer, planned: Planned, source: Folder, target: Folder, advance: Callable[[int], None]
 ) -> Scored | None:
     """Score a partition in a folder of its own, which another process cannot meet; None if it changed meanwhile."""
-    aside = Path(tempfile.mkdtemp(dir=target / job_record.PARTIAL))
+    aside = Path(tempfile.mkdtemp(dir=target.aside))
     try:
-        return partition_scoring.score(scorer, planned, partition, target, aside, advance)
-    except ChangedError:
+        partition = Partition(planned.name, source)
+        with partition.here():
+            return partition_scoring.score(scorer, planned, partition, target, aside, advance)
+    except (ChangedError, GoneError):
         shutil.rmtree(aside, ignore_errors=True)
         return None
 
@@ -117,7 +120,7 @@ def _by_processes(work: Work, workers: int, advance: Rows) -> Results:
             while waiting or pending:
                 while waiting and len(pending) < WAITING * workers:
                     one = work.todo[waiting[0]]
-                    future = pool.submit(_in_worker, waiting[0], one, work.by_name[one.name])
+                    future = pool.submit(_in_worker, waiting[0], one)
                     pending[future] = waiting.popleft()
                 done, _ = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
                 for future in done:
@@ -150,7 +153,7 @@ def _pool(work: Work, workers: int, has_earlier: bool, rows: Any) -> ProcessPool
     """Processes that have loaded the model; they share this one's threads."""
     worker_threads = max(1, (threads.used() or len(os.sched_getaffinity(0))) // workers)
     place = work.aside / ANSWERS if has_earlier else None
-    arguments = (replace(work, job=replace(work.job, partitions=[]), todo=[], by_name={}), worker_threads, place, rows)
+    arguments = (replace(work, job=replace(work.job, partitions=[]), todo=[]), worker_threads, place, rows)
     return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, arguments)
 
 
@@ -158,7 +161,8 @@ class _Worker:
     """The model and the job that a process has loaded, for the partitions that it is to score."""
 
     scorer: PieceScorer
-    target: Path
+    source: Folder
+    target: Folder
     rows: Any
 
 
@@ -170,7 +174,7 @@ def _begin(work: Work, count: int, earlier: Path | None, rows: Any) -> None:
     answers = EarlierAnswers(earlier) if earlier else None
     predictor = Predictor.load(work.folder, threads=count)
     _Worker.scorer = PieceScorer(predictor, work.job, earlier=answers, signer=work.signer)
-    _Worker.target, _Worker.rows = work.target, rows
+    _Worker.source, _Worker.target, _Worker.rows = work.source, work.target, rows
 
 
 def _end_with_parent() -> None:
@@ -180,10 +184,10 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _in_worker(number: int, planned: Planned, partition: Partition) -> Scored | None:
+def _in_worker(number: int, planned: Planned) -> Scored | None:
     def advance(done: int) -> None:
         _Worker.rows[number] = done
         if _Worker.rows[len(_Worker.rows) - 1]:
             raise StoppedError
 
-    return _one(_Worker.scorer, planned, partition, _Worker.target, advance)
+    return _one(_Worker.scorer, planned, _Worker.source, _Worker.target, advance)

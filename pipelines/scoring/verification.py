@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.inference.receipt_keys import ReceiptKeys
-from pipelines.scoring import answer_replay, audit, job_record, receipt_check
+from pipelines.scoring import answer_replay, audit, job_folders, job_record, receipt_check
 from pipelines.scoring.answer_replay import Replayed
 from pipelines.scoring.audit import Audit
 from pipelines.scoring.receipt_check import Checked
@@ -47,16 +47,18 @@ class Verification:
         return "\n".join(lines)
 
 
-def verify(target: Path, keys: Path | None = None, replay: bool = False) -> Verification:
+def verify(target: Path | str, keys: Path | None = None, replay: bool = False) -> Verification:
     """Audit the job in `target`, if it is the folder of one; check receipts by `keys`; predict again if `replay`.
 
-    Raises InputError if `target` is no folder of a job, and neither keys nor a replay make it a file of answers.
+    `target` is of this machine or s3://. Raises InputError if it is no folder of a job, and neither keys nor a replay
+    make it a file of answers.
     """
     known = ReceiptKeys.read(keys) if keys else None
-    job = job_record.read(target)
-    audited = audit.audit(target) if job or not (keys or replay) else None
-    return Verification(
-        audited,
-        receipt_check.check(target, known, job.prefix if job else None) if known else None,
-        answer_replay.replay(target) if replay else None,
-    )
+    with job_folders.opened(target) as folder:
+        folder.update()
+        job = job_record.read(folder.path)
+        return Verification(
+            audit.of(folder) if job or not (keys or replay) else None,
+            receipt_check.check(folder, known, job.prefix if job else None) if known else None,
+            answer_replay.replay(folder) if replay else None,
+        )

@@ -41,6 +41,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "pipelines/scoring/batch_scoring.py",
         "pipelines/graph/on_ray/driver.py",
     ),
+    "boto3": ("pipelines/scoring/s3_objects.py",),
     "fugashi": ("pipelines/text/",),
     "matplotlib": ("pipelines/reports/",),
     "python_calamine": ("pipelines/data/formats/workbooks.py",),

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.scoring import job, manifest
-from tests.support import champion, commands, tiny
+from tests.support import champion, commands, faulty_s3, tiny
 from tests.support.places import ROOT
+from tests.support.servers import KEYS
 
 pytestmark = pytest.mark.slow
 
@@ -26,18 +27,18 @@ def lines(checkout: Path) -> Iterator[list[str]]:
     """The commands of the page, for the model `tiny`; rows are in `incoming`."""
     page = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
     part = page[page.index("## Score a folder") :]
-    block = re.findall(r"^```sh\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)[0]
+    folder, in_s3 = re.findall(r"^```sh\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)[:2]
     champion.registered(checkout)
     Path("incoming/day=1").mkdir(parents=True)
     pq.write_table(pa.table({"text": tiny.TEXTS}), "incoming/day=1/more.parquet")
     Path("incoming/day=1/rows.csv").write_text("text,x\n犬,1\n映画,2\nonly\n犬,3\n", encoding="utf-8")
-    yield [line.partition("  #")[0].strip().replace("headlines", "tiny") for line in block.splitlines()]
+    yield [line.partition("  #")[0].strip().replace("headlines", "tiny") for line in (folder + in_s3).splitlines()]
     mlflow.set_tracking_uri(None)
 
 
 @pytest.mark.timeout(900)
 def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
-    assert len(lines) == 11
+    assert len(lines) == 15
 
     def stop(entry: manifest.Entry) -> None:
         raise StoppedError
@@ -79,9 +80,34 @@ def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
     verified = run(lines[10]).splitlines()
     assert re.fullmatch(r"19 receipts checked: 19 by tiny version 1; signed with key-1-\w{8}", verified[1])
     assert verified[2].startswith("19 answers predicted again, all equal within 0.0001")
+    in_s3(lines[11:])
     values = pq.read_table("signed/day=1/more.parquet", partitioning=None).to_pylist()
     pq.write_table(pa.Table.from_pylist([values[0] | {"text": "!"}, *values[1:]]), "touched.parquet")
     touched = commands.bertline("verify touched.parquet --keys receipts.key --json").require(1)
     assert json.loads(touched.out)["findings"] == ["touched.parquet: row 0: its text was touched (text)"]
     refused = commands.bertline("score tiny incoming/day=1/more.parquet one.parquet --max-bad 1").require(2)
     assert "are for folders, CSV and JSONL, not one Parquet file" in refused.err
+
+
+def in_s3(lines: list[str]) -> None:
+    """The commands for rows in S3, whose answers are those of the folder here."""
+    with faulty_s3.running() as proxy, pytest.MonkeyPatch.context() as patch:
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": proxy.address}.items():
+            patch.setenv(name, value)
+        client = faulty_s3.client(proxy)
+        client.create_bucket(Bucket="rows")
+        for name in ("day=1/more.parquet", "day=1/rows.csv"):
+            client.upload_file(f"incoming/{name}", "rows", f"incoming/{name}")
+        scored, verified, here, jobs = (
+            commands.bertline(line.removeprefix("bertline ")).require(0).out for line in lines
+        )
+        answers = client.get_object(Bucket="rows", Key="scored/day=1/more.parquet")["Body"].read()
+    out = "s3://rows/scored"
+    assert scored == f"19 rows in 2 partitions scored by tiny version 1 into {out}, 1 bad rows in {out}/_quarantine\n"
+    assert "20 rows in 2 partitions: 19 scored by tiny version 1, 1 in quarantine, each once; root" in verified
+    assert (
+        here
+        == "3 rows in 1 partitions scored by tiny version 1 into other-here, 1 bad rows in other-here/_quarantine\n"
+    )
+    assert jobs.startswith(f"{out}: finished, 2 of 2 partitions, 20 of 20 rows by tiny version 1")
+    assert answers == Path("scored/day=1/more.parquet").read_bytes()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipelines.core import json_file, paths
 from pipelines.core.errors import InputError, UsageError
 from pipelines.inference.predictor import Predictor
-from pipelines.scoring import job, job_record, manifest
+from pipelines.scoring import job, job_folders, job_record, manifest
 from pipelines.scoring.quarantine import Limit
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
@@ -257,7 +257,7 @@ def test_input_that_changed_is_named_and_nothing_of_it_is_published(source: Path
 def test_the_second_of_two_jobs_is_refused(source: Path, target: Path) -> None:
     write(source / "a.parquet", text=tiny.TEXTS)
     with (
-        paths.sole_writer(target, job_record.LOCK),
+        paths.sole_writer(target, job_folders.LOCK),
         pytest.raises(InputError, match="out: another process is writing it; wait until it ends, or stop it"),
     ):
         run(source, target)

@@ -15,6 +15,7 @@ from pipelines.core.errors import InputError
 from pipelines.inference import receipt_keys, receipts
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.scoring import audit, job, manifest, receipt_check, replay, verification
+from pipelines.scoring.job_folders import Folder
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
 from tests.support.places import CODE
@@ -109,7 +110,7 @@ def answers(version: object, keys: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 def findings(file: Path, keys: Path) -> list[str]:
-    return receipt_check.check(file, ReceiptKeys.read(keys)).findings
+    return receipt_check.check(Folder(file), ReceiptKeys.read(keys)).findings
 
 
 def edited(value: Any) -> st.SearchStrategy[Any]:
@@ -225,7 +226,7 @@ def test_a_key_that_is_another_or_missing_is_said_and_a_rotated_one_verifies(
     rotated = tmp_path / "rotated.key"
     shutil.copy2(keys, rotated)
     receipt_keys.make(rotated, "2027")
-    checked = receipt_check.check(answers, ReceiptKeys.read(rotated))
+    checked = receipt_check.check(Folder(answers), ReceiptKeys.read(rotated))
     assert (checked.findings, dict(checked.keys)) == ([], {identity: len(TEXTS) + 3})
 
 

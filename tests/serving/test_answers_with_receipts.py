@@ -19,6 +19,7 @@ from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
 from pipelines.scoring import job, receipt_check
+from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.partition_scoring import PieceScorer
 from pipelines.scoring.pieces import Piece
@@ -63,7 +64,7 @@ def test_a_row_has_the_same_receipt_online_and_in_a_job(
     assert [one["receipt"] for one in whole["predictions"]] == wanted[::-1]
     assert len({receipt["hmac"] for receipt in wanted}) == len(rows)
     pq.write_table(answers, tmp_path / "answers.parquet")
-    checked = receipt_check.check(tmp_path / "answers.parquet", ReceiptKeys.read(keys))
+    checked = receipt_check.check(Folder(tmp_path / "answers.parquet"), ReceiptKeys.read(keys))
     assert (checked.findings, checked.rows) == ([], len(rows))
 
 

@@ -1,13 +1,13 @@
 """Run a scoring job without Prefect: `python -m tests.support.run_job SOURCE TARGET [KILL_AT [WORKERS]]`.
 
 It prints a line for each finished partition. With KILL_AT it kills itself with SIGKILL before the KILL_AT-th time that
-it opens, makes, renames or removes a file of TARGET. At its end it writes the number of these times to stderr.
+it opens, makes, renames or removes a file of TARGET. At its end it writes the number of these times to stderr. With
+`stop` for KILL_AT it stops itself with SIGSTOP before it begins, so that it can be traced from there.
 """
 
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 from pipelines.core.stage import one_sentence
@@ -31,15 +31,17 @@ def watch(target: str, kill_at: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    source, target, kill_at = sys.argv[1], sys.argv[2], int((sys.argv[3:] or ["0"])[0])
+    source, target, when = sys.argv[1], sys.argv[2], (sys.argv[3:] or ["0"])[0]
     workers = int((sys.argv[4:] or ["1"])[0])
-    events = watch(target, kill_at)
+    if when == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    events = watch(target, 0 if when == "stop" else int(when))
     with one_sentence("run_job"):
         options = job.Options(max_bad="100%")
 
         def say(entry: manifest.Entry) -> None:
             print(entry["source"], flush=True)
 
-        outcome = job.run(Path(source), Path(target), "tiny", "champion", options, say, workers)
+        outcome = job.run(source, target, "tiny", "champion", options, say, workers)
         print(outcome.sentence())
         print(events[0], file=sys.stderr)
