@@ -17,7 +17,7 @@ import pytest
 
 from flows.local.http_service import free_port
 from pipelines.serving import ray_proxy
-from tests.support import exported, proxied, servers, tiny
+from tests.support import exported, proxied, raw_http, servers, tiny
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -47,6 +47,7 @@ def replicas(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             started.append(Replica(process, port))
         for replica in started:
             servers.wait_until(partial(proxied.listens, replica.port), (checkout / "log").read_text(), 200)
+            assert raw_http.get(f"http://127.0.0.1:{replica.port}", "/health").status == 200
         yield started
     finally:
         for process, _ in started:

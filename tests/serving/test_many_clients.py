@@ -103,6 +103,7 @@ def test_memory_stays_flat_under_an_hour_of_mixed_load(
         service = subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=output, stderr=output)
     try:
         servers.wait_until(lambda: proxied.listens(port), "the service listens", 200)
+        assert raw_http.get(f"http://127.0.0.1:{port}", "/health").status == 200, "it listens before it has opened all"
         clients, used = Clients(port, 8), []
         load = threading.Thread(target=clients.run, args=(1, 60 * MINUTES))
         load.start()
