@@ -103,8 +103,8 @@ class Watch:
     def _live(self, model: dict[str, Any]) -> dict[str, Any]:
         """The live share of the target beside this model (schemas.LiveShare), of which there is one with rows."""
         sides = [side for side in (model.get("canary"), model.get("shadow")) if side]
-        held = [side["replay"] for side in sides if side["version"] == self.target.version and side.get("replay")]
-        return max(held, key=lambda live: int(live["rows"]), default={})
+        shares = [side["replay"] for side in sides if side["version"] == self.target.version and side.get("replay")]
+        return max(shares, key=lambda live: int(live["rows"]), default={})
 
     def _probe(self) -> None:
         with Client(self.service) as client:

@@ -24,6 +24,10 @@ SETTINGS = {
     "RAY_SERVE_USE_GRPC_BY_DEFAULT": "0",  # there is one deployment, and no call from one to another
     "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",  # a line a request, read by a process in Python; /metrics has the same
     "RAY_SERVE_HAPROXY_NBTHREAD": "1",  # one passes on more than replicas can answer
+    # A request whose replica dies goes to another one, twice at most: answering it again changes nothing, and one that
+    # kills its replica shall not kill them all. HAProxy keeps 16 KB of a request for that; a longer one fails.
+    "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
+    "RAY_SERVE_HAPROXY_RETRIES": "2",
     "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(SECONDS),
     "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": str(SECONDS),
     "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(SECONDS),

@@ -53,7 +53,7 @@ class LiveShare:
     replayed: Replayed
     changed: int = 0
     counts: Counter[str] = field(default_factory=Counter)  # digest of a row -> how often it was compared
-    _said: str = ""
+    _logged: str = ""
 
     @classmethod
     def of(cls, version: Version) -> "LiveShare | None":
@@ -78,9 +78,9 @@ class LiveShare:
             return
         self.counts[name] += 1
         self.changed += differs(kind, first, second, self.replayed.tolerance)
-        if self.rows % LOOK_ROWS == 0 and not self._said and self.verdict not in ("", "as replayed"):
-            self._said = self.sentence()
-            say(self._said)
+        if self.rows % LOOK_ROWS == 0 and not self._logged and self.verdict not in ("", "as replayed"):
+            self._logged = self.sentence()
+            say(self._logged)
 
     @property
     def verdict(self) -> str:

@@ -6,76 +6,32 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from ray.serve._private import haproxy as of_ray
-from ray.serve.config import HTTPOptions
 
 from flows.local.http_service import free_port
 from pipelines.core import plugins
 from pipelines.serving import haproxy, ray_proxy
 from pipelines.serving.app import PROTOCOLS
 from pipelines.serving.refusals import Refusals
-from tests.support import raw_http, servers
-
-
-def written(place: Path, port: int, replica: int) -> Path:
-    """The configuration of Ray Serve for one application with one replica."""
-    settings = of_ray.HAProxyConfig(
-        http_options=HTTPOptions(host="127.0.0.1", port=port),
-        socket_path=str(place / "admin.sock"),
-        server_state_base=str(place),
-        server_state_file=str(place / "state"),
-        stats_port=free_port(),
-        metrics_port=free_port(),
-        metrics_enabled=False,
-        has_received_routes=True,
-    )
-    backend = of_ray.BackendConfig(
-        "http-bertline", "/", servers=[of_ray.ServerConfig("one", "127.0.0.1", replica)], app_name="bertline"
-    )
-    api = of_ray.HAProxyApi(settings, {"http-bertline": backend}, str(place / "haproxy.cfg"))
-    api._generate_config_file_internal()
-    return place / "haproxy.cfg"
-
-
-@contextmanager
-def running(config: Path, port: int) -> Iterator[psutil.Process]:
-    """`bertline-haproxy` as Ray Serve starts it."""
-    with (config.parent / "log").open("wb") as log:
-        process = psutil.Popen([ray_proxy.command(), "-db", "-f", str(config)], stdout=log, stderr=log)
-    try:
-        servers.wait_until(lambda: listens(port), "HAProxy listens", 30)
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+from tests.support import proxied, raw_http, servers
 
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """A folder with a short path, as sockets need one."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="bertline-", dir="/tmp") as place:
-        yield Path(place)
+    with proxied.place() as folder:
+        yield folder
 
 
 def test_it_listens_at_the_services_address_alone_and_speaks_each_protocol(short: Path) -> None:
     port = free_port()
-    config = written(short, port, free_port())
+    config = proxied.written(short, port, [free_port()])
     assert config.read_text().count("\n    bind ") + config.read_text().count("\n  bind ") == 3
-    with running(config, port) as process:
+    with proxied.running(config, port) as process:
         assert process.name() == "haproxy"
         listeners = [c.laddr for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
         assert [tuple(each) for each in listeners] == [("127.0.0.1", port)]
@@ -130,7 +86,7 @@ def test_refusals_pass_and_a_deadline_reaches_the_application_alone(short: Path)
     thread.start()
     port = free_port()
     try:
-        with running(written(short, port, replica.server_port), port):
+        with proxied.running(proxied.written(short, port, [replica.server_port]), port):
             headers = {"x-request-timeout-seconds": "0.5", "Host": "one.example"}
             answer = raw_http.request("GET", f"http://127.0.0.1:{port}", "/models", b"", headers)
     finally:
@@ -156,11 +112,11 @@ time.sleep(600)
 
 def test_it_ends_with_the_process_that_started_it(short: Path) -> None:
     port = free_port()
-    words = [ray_proxy.command(), "-db", "-f", str(written(short, port, free_port()))]
+    words = [ray_proxy.command(), "-db", "-f", str(proxied.written(short, port, [free_port()]))]
     with subprocess.Popen([sys.executable, "-c", STARTER, *words], stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout
         started = psutil.Process(int(starter.stdout.readline()))
-        servers.wait_until(lambda: listens(port), "HAProxy listens", 30)
+        servers.wait_until(lambda: proxied.listens(port), "HAProxy listens", 30)
         starter.kill()
     assert psutil.wait_procs([started], 20)[1] == []
 
