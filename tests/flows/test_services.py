@@ -29,7 +29,7 @@ from pipelines.core.errors import InputError
 from pipelines.graph import new_project
 from pipelines.tracking import ledger, registry
 from tests.support import servers, stores, tiny
-from tests.support.places import CODE
+from tests.support.places import CODE, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
