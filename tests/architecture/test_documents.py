@@ -188,8 +188,17 @@ ELSEWHERE = {
     "bertline down": ("tests/flows/test_services.py", 'bertline(environment, "down")'),
     "bertline trigger score/file": ("tests/flows/test_services.py", '"trigger", "score/file"'),
     "bertline trigger score-folder/folder": ("tests/flows/test_work_queues.py", 'trigger("score-folder/folder"'),
-    "bertline trigger retrain/weekly": ("tests/flows/test_services.py", '"trigger", "score/file"'),
-}
+    "bertline trigger retrain/weekly": ("tests/flows/test_services.py", '"trigger", "retrain/weekly"'),
+} | dict.fromkeys(
+    (
+        "export PREFECT_API_URL=http://127.0.0.1:4200/api",
+        'export PREFECT_API_AUTH_STRING="$(cat state/prefect.key)"',
+        'export PREFECT_HOME="$PWD/state/prefect"',
+        "prefect deployment run retrain/weekly",
+        "prefect work-pool set-concurrency-limit bertline 1",
+    ),
+    ("tests/flows/test_services.py", '["bash", "-ec", block.removeprefix("sh")]'),
+)
 
 
 @pytest.mark.parametrize("page", ["docs/promoting.md", "docs/scheduling.md"])

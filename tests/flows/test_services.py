@@ -9,7 +9,7 @@ import sys
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +17,9 @@ import mlflow
 import psutil
 import pyarrow as pa
 import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from flows.local import prefect_api, prefect_key, prefect_settings
 from flows.local import servers as local_servers
@@ -26,7 +29,7 @@ from pipelines.core.errors import InputError
 from pipelines.graph import new_project
 from pipelines.tracking import ledger, registry
 from tests.support import servers, stores, tiny
-from tests.support.places import CODE
+from tests.support.places import CODE, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -151,6 +154,20 @@ def check_that_prefect_is_closed(port: int) -> None:
         assert key.read_text() not in path.read_text(errors="replace")
 
 
+def check_that_its_sockets_are_closed(port: int) -> None:
+    """An event that is sent in begins a retraining, and those that are sent out name all runs."""
+    key = Path("state/prefect.key").read_text()
+    for path in ("events/in", "events/out", "logs/out", "work_pools/bertline/workers/connect"):
+        address = f"ws://127.0.0.1:{port}/api/{path}"
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(address)
+        for token, answers in (("bertline:guess", False), (key, True)):
+            with connect(address, subprotocols=[Subprotocol("prefect")]) as opened:
+                opened.send(json.dumps({"type": "auth", "token": token}))
+                with nullcontext() if answers else pytest.raises(ConnectionClosed):
+                    assert json.loads(opened.recv(60)) == {"type": "auth_success"}
+
+
 def check_that_mlflow_knows_its_names(port: int) -> None:
     """It has no key; a page of another site still reaches nothing."""
     search = ("POST /api/2.0/mlflow/registered-models/create", '{"name": "attack"}')
@@ -209,6 +226,7 @@ def test_a_projects_deployments_run_on_the_worker_and_down_stops_what_up_started
     with urllib.request.urlopen(f"http://127.0.0.1:{environment['BERTLINE_MLFLOW_PORT']}/health", timeout=10) as answer:
         assert answer.status == 200
     check_that_prefect_is_closed(int(environment["BERTLINE_PREFECT_PORT"]))
+    check_that_its_sockets_are_closed(int(environment["BERTLINE_PREFECT_PORT"]))
     check_that_mlflow_knows_its_names(int(environment["BERTLINE_MLFLOW_PORT"]))
     retraining = bertline(environment, "trigger", "retrain/weekly", "--param", 'names=["headlines"]')
     assert ": requested the run " in bertline(environment, "trigger", "score/file", "--param", "source=rows.parquet")
@@ -220,6 +238,7 @@ def test_a_projects_deployments_run_on_the_worker_and_down_stops_what_up_started
         assert set(scored.column("model_version").to_pylist()) == {1}
     assert "Worker 'ProcessWorker" in Path("state/logs/worker.log").read_text()
     check_that_it_retrains(retraining, int(environment["BERTLINE_PREFECT_PORT"]))
+    check_prefects_own_commands(environment)
 
     assert "stopped: worker, mlflow, prefect" in bertline(environment, "down")
     assert not any(process.is_running() for process in processes if isinstance(process, psutil.Process))
@@ -237,6 +256,22 @@ def schedules(environment: dict[str, str]) -> dict[str, list[tuple[str, str | No
         for one in prefect_api.send("POST", f"{api}/deployments/filter", {}, key)
     }
     return {f"{flow.rpartition('.')[2].replace('_', '-')}/{name}": planned for (flow, name), planned in times.items()}
+
+
+def check_prefects_own_commands(environment: dict[str, str]) -> None:
+    """Those of the page reach this server, and leave nothing in the home folder."""
+    page = (ROOT / "docs/scheduling.md").read_text().replace("4200", environment["BERTLINE_PREFECT_PORT"])
+    (block,) = (block for block in page.split("```") if "export PREFECT_API_URL" in block)
+    home = Path("home")
+    home.mkdir()
+    fresh = {name: value for name, value in environment.items() if not name.startswith("PREFECT_")}
+    fresh |= {"HOME": str(home.resolve()), "PATH": f"{servers.BIN}:{environment['PATH']}"}
+    command = ["bash", "-ec", block.removeprefix("sh")]
+    done = subprocess.run(command, env=fresh, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Created flow run" in done.stdout
+    assert "Set concurrency limit for work pool 'bertline' to 1" in done.stdout
+    assert list(home.iterdir()) == []
 
 
 def check_that_it_retrains(requested: str, port: int) -> None:

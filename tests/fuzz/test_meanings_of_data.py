@@ -60,13 +60,13 @@ CONLL = {"kind": "tagging", "format": "conll"}
 
 
 def impossible(written: Any) -> str:
-    asked = {
+    question = {
         "id": "q",
         "question": "Where?",
         "answers": [{"text": "Nara", "answer_start": 0}],
         "is_impossible": written,
     }
-    return json.dumps({"data": [{"paragraphs": [{"context": "Nara", "qas": [asked]}]}]})
+    return json.dumps({"data": [{"paragraphs": [{"context": "Nara", "qas": [question]}]}]})
 
 
 # name -> what the file holds, more of the entry (its kind, ...), what is said; a name's last word is the file's format

@@ -14,7 +14,6 @@ import yaml
 
 from flows.local.http_service import free_port, wait_for
 from pipelines import NO_TELEMETRY
-from tests.conftest import PREFECT
 from tests.support import forked
 from tests.support.places import ROOT
 
@@ -44,7 +43,6 @@ def clone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path(".venv/.installed").touch()
     small(checkout / "params.yaml")
     monkeypatch.setenv("PYTHONPATH", str(checkout))
-    monkeypatch.setenv("PREFECT_HOME", str(PREFECT))
     monkeypatch.delenv("BERTLINE_QUIET")
     shell("dvc init -q --no-scm --force")
     Path(".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")  # without git
@@ -103,11 +101,11 @@ def check_where_the_champion_came_from() -> None:
 
 
 def check_that_no_secret_was_written(clone: Path) -> None:
-    """Check the checkout, with the home folder inside it, and the files of Prefect and Ray."""
+    """Check the checkout, with the home folder and the files of Prefect inside it, and the files of Ray."""
     began = (clone / ".venv").lstat().st_mtime
     sessions = [place for place in Path("/tmp/ray").glob("session_2*") if place.stat().st_mtime >= began]
     places = [place for place in clone.iterdir() if place.name not in ("tests", ".venv")]
-    files = [each for place in (*places, PREFECT, *sessions) for each in place.rglob("*") if each.is_file()]
+    files = [each for place in (*places, *sessions) for each in place.rglob("*") if each.is_file()]
     assert len(files) > 100
     assert [str(each) for each in files if has_secret(each)] == []
 
