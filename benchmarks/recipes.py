@@ -56,13 +56,28 @@ CORPORA = {
 # kind -> name -> changes of the entry that `bertline new` writes
 OTHERS: dict[str, dict[str, dict[str, Any]]] = {
     "tagging": {
-        "batches of 4": {"batch_size": 4, "learning_rate": 5e-4},
+        "batches of 4": {"batch_size": 4},
         "bilstm on frozen embeddings": {
             "head": "bilstm",
             "features": "embeddings",
             "strategy": "frozen",
             "learning_rate": 2e-3,
         },
+        "the family's own head": {
+            "head": "native",
+            "features": "last",
+            "learning_rate": 5e-4,
+            "head_learning_rate": None,
+        },
+        "linear on all layers": {
+            "head": "linear",
+            "features": "weighted_sum",
+            "learning_rate": 1e-4,
+            "head_learning_rate": 2e-3,
+        },
+    },
+    "span": {
+        "batches of 4": {"batch_size": 4},
         "bilstm on all layers": {
             "head": "bilstm",
             "features": "weighted_sum",
@@ -70,7 +85,6 @@ OTHERS: dict[str, dict[str, dict[str, Any]]] = {
             "head_learning_rate": 2e-3,
         },
     },
-    "span": {"batches of 4": {"batch_size": 4}},
     "choice": {"batches of 4": {"batch_size": 4}},
     "regression": {"batches of 4": {"batch_size": 4}, "frozen": {"strategy": "frozen", "learning_rate": 5e-3}},
     "pair": {"batches of 4": {"batch_size": 4}, "frozen": {"strategy": "frozen", "learning_rate": 5e-3}},

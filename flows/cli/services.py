@@ -53,15 +53,14 @@ def serve(
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
     require_registered(*(model.partition("@")[0] for model in models if "=" not in model))
     from flows.local import http_service
-    from pipelines.serving import model_sources
-    from pipelines.serving.certification import Conditions
+    from pipelines.serving import certification, model_sources
 
     signal.signal(signal.SIGTERM, _end)
     sources = model_sources.sources(models, runtime)
     service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
     known = http_service.keys_for(host, keys, without_keys)
     hosts = () if known.keys or without_keys else http_service.LOOPBACK
-    about = host, port, known, hosts, http_service.log_format(log_format), Conditions(slowdown, model_mb)
+    about = host, port, known, hosts, http_service.log_format(log_format), certification.Conditions(slowdown, model_mb)
     beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts, receipts)
     stored = http_service.stored_days(request_days, request_texts), request_texts
     with service(sources, http_service.Settings(*about, *beside, http_service.exporter(), *stored)) as address:

@@ -1,0 +1,53 @@
+"""Run the commands of a page as they stand there, in one shell, in a project of one's own.
+
+What is `bertline` alone runs in this process, since its imports take longer than most commands.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PREFECT
+from tests.support import commands
+from tests.support.places import ROOT
+
+IDENTITY = {f"GIT_{role}_{part}": "test@example.org" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+MAY_FAIL = {"bertline doctor": (0, 1)}  # it ends with 1 where this machine has a problem
+
+
+def at_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `folder` the home of a person with this installation and a name in Git."""
+    for name, value in IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("PREFECT_HOME", str(PREFECT))
+    monkeypatch.setenv("PATH", f"{ROOT / '.venv/bin'}:{os.environ['PATH']}")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+
+def commands_of(page: str, heading: str) -> list[str]:
+    """The commands below a heading of a page."""
+    part = (ROOT / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for block in re.findall(r"^```sh\n(.*?)^```$", part, re.M | re.S) for line in block.splitlines()]
+    assert len(lines) > 3
+    return lines
+
+
+def run(line: str) -> str:
+    """The output of a line in a shell whose folder stays from one line to the next; an error if it fails."""
+    if line.startswith("cd "):
+        os.chdir(line.removeprefix("cd "))
+        return ""
+    if line.startswith("bertline "):
+        words = [os.path.expanduser(word) for word in shlex.split(line, comments=True)[1:]]
+        command = commands.bertline(*words)
+        status, out, err = command.status, command.out, command.err
+    else:
+        shell = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+        status, out, err = shell.returncode, shell.stdout, shell.stderr
+    assert status in MAY_FAIL.get(line, (0,)), f"{line}\n{out}{err}"
+    return out
