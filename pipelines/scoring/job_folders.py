@@ -161,7 +161,8 @@ def opened(name: Path | str) -> Iterator[Folder]:
         try:
             yield folder
         except InputError as error:
-            raise type(error)(folder.shown(str(error))) from None
+            error.args = (folder.shown(str(error)),)
+            raise
 
 
 def is_remote(name: Path | str) -> bool:

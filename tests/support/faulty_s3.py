@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from tests.support.servers import BUCKET, KEYS
 
 # `cut` is a short answer whose length says so: it looks whole
-FAULTS = ("fail", "stall", "short", "lost")
+FAULTS: tuple[str, ...] = ("fail", "stall", "short", "lost")
 STALL_SECONDS = 3.0  # longer than a test lets a client wait
 
 
