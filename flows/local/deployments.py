@@ -71,8 +71,8 @@ def remove_others(deployed: Path, api: str, key: str) -> None:
     """
     known = {(one["entrypoint"], one["name"]) for one in yaml_file.read(deployed, "")["deployments"]}
     try:
-        body = {"deployments": {"tags": {"all_": [TAG]}}}
-        for one in prefect_api.send("POST", f"{api}/deployments/filter", body, key):
+        ours = {"deployments": {"tags": {"all_": [TAG]}}}
+        for one in prefect_api.send("POST", f"{api}/deployments/filter", ours, key):
             if (one["entrypoint"], one["name"]) not in known:
                 prefect_api.send("DELETE", f"{api}/deployments/{one['id']}", None, key)
     except OSError as error:

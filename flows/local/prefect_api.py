@@ -5,12 +5,13 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
 BUSY, WAITS = 503, (1, 2, 4, 8, 15, 30)  # Prefect's status while its database is locked; seconds between two attempts
 
 
-def send(method: str, address: str, body: dict[str, object] | None, key: str) -> Any:
+def send(method: str, address: str, body: Mapping[str, object] | None, key: str) -> Any:
     """Send a request, and return its answer's JSON; None if it has no body.
 
     Raises OSError if the server does not answer, or refuses.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import stage
 from pipelines.core.errors import printable
 from pipelines.core.progress import say
+from pipelines.core.stage import MARK
 
 FAILED = "failed"
 TAIL_BYTES = 1 << 16  # how much of a log's end is read for its last lines
@@ -67,7 +67,7 @@ class Board:
 
     def tell(self, line: str, place: str = "", failed: bool = False) -> None:
         """Print a line that stays above the live display; that of a failure has a mark, which is red on a terminal."""
-        mark = stage.MARK if failed else ""
+        mark = MARK if failed else ""
         if self.live:
             self.live.console.print(self._text(place, mark, line), highlight=False)
         else:

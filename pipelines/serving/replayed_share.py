@@ -105,8 +105,11 @@ class LiveShare:
     def numbers(self) -> dict[str, Any]:
         """The comparison as JSON (schemas.LiveShare)."""
         seen = {"share": self.changed / self.rows, "interval": list(self.interval)} if self.rows else {}
-        replayed = {"against": self.replayed.against, "replayed_share": self.replayed.share}
-        replayed |= {"replayed_interval": list(self.replayed.interval)}
+        replayed = {
+            "against": self.replayed.against,
+            "replayed_share": self.replayed.share,
+            "replayed_interval": list(self.replayed.interval),
+        }
         counts = {"rows": self.rows, "changed": self.changed}
         return {**replayed, **counts, **seen, "verdict": self.verdict, "sentence": self.sentence()}
 
