@@ -38,10 +38,7 @@ def score(
 ) -> None:
     """Score the rows of a file or a folder with the champion; an interrupted job of a folder goes on."""
     if replay_quarantine:
-        from flows.local import code_commit
-        from pipelines.scoring import replay
-
-        print(printable(replay.run(Path(source), target, name, code_commit.current()).sentence()))
+        _replay(name, source, target)
         return
     if _is_folder_job(source, target):
         options = {"prefix": prefix, "since": since, "workers": workers}
@@ -58,6 +55,16 @@ def score(
     from flows.score import score as run
 
     print(f"{run(name, source, target, prefix=prefix):,} rows scored into {target}")
+
+
+def _replay(name: str, source: str, target: str) -> None:
+    """Score mended rows of a job's quarantine, and print the outcome."""
+    from flows.local import code_commit
+    from pipelines.scoring import job_folders, replay
+
+    if job_folders.is_remote(source):
+        raise UsageError(f"{source}: mended rows are a file of this machine; copy it here")
+    print(printable(replay.run(Path(source), target, name, code_commit.current()).sentence()))
 
 
 def _is_folder_job(source: str, target: str) -> bool:
