@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,9 +66,17 @@ class _Run:
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith(LEFT_OUT)}
 
     def __call__(self, *command: str) -> None:
+        # DVC is in this environment, which a person may use without activating it
+        program = (sys.executable, "-m", "dvc") if command[0] == "dvc" else command[:1]
         try:
             subprocess.run(
-                command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=True, timeout=600
+                [*program, *command[1:]],
+                cwd=self.folder,
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=600,
             )
         except FileNotFoundError:
             raise InputError(f"{command[0]}: not installed, or its folder is not in PATH") from None

@@ -97,7 +97,11 @@ class Clients:
         assert self.results["200"] >= wanted, self.results
 
 
-def test_a_killed_replica_costs_no_request_that_haproxy_can_send_again(replicas: list[Replica]) -> None:
+def test_a_killed_replica_costs_a_client_one_connection_at_most(replicas: list[Replica]) -> None:
+    """HAProxy sends a small request again, unless the replica had not read it: then the client has to.
+
+    In that case the kernel resets the connection, and HAProxy closes the client's without an answer.
+    """
     assert len(SMALL) < BUFFER < len(LARGE)
     port = free_port()
     retry_on, retries = (ray_proxy.SETTINGS[f"RAY_SERVE_HAPROXY_{name}"] for name in ("RETRY_ON", "RETRIES"))
@@ -108,10 +112,11 @@ def test_a_killed_replica_costs_no_request_that_haproxy_can_send_again(replicas:
         assert CHECK in text
         config.write_text(text.replace(CHECK, ""))
         with proxied.running(config, port):
-            for replica, body, most in zip(replicas, (SMALL, LARGE), (0, CLIENTS), strict=False):
+            for replica, body in zip(replicas, (SMALL, LARGE), strict=False):
                 with Clients(port, body) as clients:
                     clients.wait_for(5 * CLIENTS)
                     replica.process.kill()
                     clients.wait_for(10 * CLIENTS)
                 failed = {result: count for result, count in clients.results.items() if result != "200"}
-                assert sum(failed.values()) <= most, failed
+                assert sum(failed.values()) <= CLIENTS, failed
+                assert body == LARGE or not failed.keys() - {"RemoteDisconnected", "ConnectionResetError"}, failed
