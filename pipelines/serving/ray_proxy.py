@@ -14,7 +14,7 @@ from pipelines.serving import haproxy
 
 ENABLED = "RAY_SERVE_ENABLE_HA_PROXY"  # "0" switches it off
 COMMAND = "bertline-haproxy"
-PLACES, PREFIX, LOCK = "/tmp", "bertline-haproxy-", "lock"
+PLACES, PREFIX, LOCK = "/tmp", "bertline-", "haproxy.lock"  # Ray adds 57 characters, and a socket may have 97
 SECONDS = 75  # without a byte, after which HAProxy gives up a client or a replica; a request has 60
 # what Ray Serve's processes read from their environment, in a cluster too (docs/cluster.md)
 SETTINGS = {

@@ -29,7 +29,7 @@ def test_the_folder_of_a_killed_service_is_removed_and_not_that_of_another() -> 
         killed.kill()
         killed.wait()
         assert left.is_dir()
-        with ray_proxy.own_folder() as place, ray_proxy._place() as second:
+        with ray_proxy.own_folder() as place, ray_proxy.own_folder() as second:
             assert not left.exists()
             assert used.is_dir()
             assert len({used, Path(place), Path(second)}) == 3
