@@ -75,7 +75,7 @@ def test_promote_history_rollback_and_lineage() -> None:
 
     [champion] = json.loads(bertline("status --json"))["champions"]
     event = {"champion": 2, "since": events[-1]["at"], "actor": "the owner", "reason": "it was better"}
-    assert champion == {"model": "tiny", **event, "challenger": 2, "versions": [1, 2]}
+    assert champion == {"model": "tiny", **event, "challenger": 2, "versions": [1, 2], "replay": ""}
 
     said = bertline('approve tiny --version 1 --reason "read 50 rows"')
     assert said == "tiny version 1 is approved; `bertline promote tiny` compares it with the champion\n"
