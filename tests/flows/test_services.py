@@ -34,7 +34,13 @@ from tests.support.places import CODE, ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-ENTRIES = """
+EMPTY = "".join(
+    f"{section}: {{}}\n"
+    for section in ("ingest", "build_vocab", "import_weights", "pretrain", "compress", "baseline", "export")
+)
+ENTRIES = (
+    EMPTY
+    + """
 prepare:
   headlines:
     corpus: custom
@@ -42,7 +48,7 @@ prepare:
     files: {train: rows.csv, test: later.csv}
     columns: {text: text, label: label}
 encode:
-  headlines: {task: headlines, vocab: encoders/mini-ja}
+  headlines: {task: headlines, vocab: encoders/mini-ja, max_length: 16}
 finetune:
   headlines: {data: headlines, encoder: encoders/mini-ja}
 promote:
@@ -54,6 +60,7 @@ score:
 schedule:
   saturdays: {flow: retrain, model: headlines, cron: "0 3 * * 6", timezone: Asia/Tokyo}
 """
+)
 
 
 @pytest.fixture
