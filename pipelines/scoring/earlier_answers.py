@@ -118,7 +118,8 @@ def _collect_file(target: Folder, earlier: Job, entry: Entry, task: Task, collec
     wanted = [*columns.inputs(task.kind), *names]
     written = tables.open_parquet(file).schema_arrow.names
     if absent := [name for name in names if name not in written]:
-        say(f"{file}: an earlier release wrote it, without {', '.join(absent)}; none of its answers are taken over")
+        of_file = f"{target.shown(str(file))}: an earlier release wrote it, without {', '.join(absent)}"
+        say(f"{of_file}; none of its answers are taken over")
         return
     for batch in tables.unchecked_batches(file, wanted, PIECE_ROWS):
         rows = pa.Table.from_batches([batch])

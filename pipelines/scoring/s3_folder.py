@@ -17,7 +17,7 @@ from pipelines.scoring.job_folders import CANCEL, LOCK, RECORD, S3, Folder, Gone
 from pipelines.scoring.s3_lock import Lock
 from pipelines.scoring.s3_objects import Objects
 
-RECORDS = ("_job.json", "_manifest")  # the beginnings of the names of a job's records
+RECORDS = (RECORD, "_manifest")  # the beginnings of the names of a job's records
 THREADS = 16  # that fetch records, each of which is small
 CANCEL_SECONDS = 1.0  # between two looks for a request to end
 

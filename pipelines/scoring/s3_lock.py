@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
-from pipelines.scoring.s3_objects import Held, Objects
+from pipelines.scoring.s3_objects import Objects, ObjectState
 
 LEASE_SECONDS = 30
 BEATS = 4  # in the time of a lease
@@ -25,7 +25,7 @@ class Lock:
     def __init__(self, objects: Objects, key: str, folder: str) -> None:
         self.objects, self.key, self.folder = objects, key, folder
         self.owner, self._beats = uuid.uuid4().hex.encode(), 0
-        self._held: Held | None = None
+        self._state: ObjectState | None = None
         self._ended = threading.Event()
 
     @contextmanager
@@ -59,7 +59,7 @@ class Lock:
         while True:
             content = self.objects.read(self.key)
             if not content or content[0] == FREE or content[1].age_seconds > LEASE_SECONDS:
-                self._held = content[1] if content else None
+                self._state = content[1] if content else None
                 if self._write(self._mark()):
                     return
                 continue
@@ -82,12 +82,12 @@ class Lock:
 
     def _write(self, content: bytes) -> bool:
         """Write the lock; False if another process has written it since this one did."""
-        etag = self.objects.put(self.key, content, "", self._held)
+        etag = self.objects.put(self.key, content, "", self._state)
         if etag:
-            self._held = Held(etag, "", 0.0)
+            self._state = ObjectState(etag, "", 0.0)
             return True
         now = self.objects.read(self.key)
         if now and now[0] == content:  # it was written, and the answer was lost
-            self._held = now[1]
+            self._state = now[1]
             return True
         return False

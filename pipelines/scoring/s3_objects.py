@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Held:
+class ObjectState:
     """An object as it was at a moment: its ETag names this state of it."""
 
     etag: str
@@ -52,7 +52,7 @@ class Objects:
         # elsewhere the bucket is seldom a part of the host's name
         return boto3.client("s3", config=Config(**limits, s3={"addressing_style": "path"}))
 
-    def head(self, key: str) -> Held | None:
+    def head(self, key: str) -> ObjectState | None:
         """The state of an object; None if there is none."""
         with self._answering(key):
             try:
@@ -61,7 +61,7 @@ class Objects:
                 if _code(error) in MISSING:
                     return None
                 raise
-        return _held(answer)
+        return _state_of(answer)
 
     def fetch(self, key: str, file: Path) -> bool:
         """Write the bytes of an object to a file; False if there is none."""
@@ -73,9 +73,9 @@ class Objects:
 
         return bool(self._got(key, copy))
 
-    def read(self, key: str) -> tuple[bytes, Held] | None:
+    def read(self, key: str) -> tuple[bytes, ObjectState] | None:
         """The bytes of a small object, and its state; None if there is none."""
-        return self._got(key, lambda answer: (answer["Body"].read(), _held(answer)))
+        return self._got(key, lambda answer: (answer["Body"].read(), _state_of(answer)))
 
     def _got(self, key: str, use: Callable[[dict[str, Any]], Value]) -> Value | None:
         """Use the answer for an object; an answer that ends early is asked for again, which boto3 does not do."""
@@ -90,7 +90,7 @@ class Objects:
                         raise
         raise AssertionError(key)
 
-    def put(self, key: str, body: Path | bytes, digest: str, before: Held | None) -> str | None:
+    def put(self, key: str, body: Path | bytes, digest: str, before: ObjectState | None) -> str | None:
         """Write an object if its state is still `before` (None: there is none); returns its ETag, or None if not."""
         condition = {"IfMatch": before.etag} if before else {"IfNoneMatch": "*"}
         with self._answering(key):
@@ -154,9 +154,9 @@ def _code(error: Exception) -> str:
     return str(answer.get("Error", {}).get("Code", ""))
 
 
-def _held(answer: dict[str, Any]) -> Held:
+def _state_of(answer: dict[str, Any]) -> ObjectState:
     from email.utils import parsedate_to_datetime
 
     now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
     age = (now - answer["LastModified"]).total_seconds()
-    return Held(answer["ETag"], answer.get("Metadata", {}).get(DIGEST, ""), age)
+    return ObjectState(answer["ETag"], answer.get("Metadata", {}).get(DIGEST, ""), age)

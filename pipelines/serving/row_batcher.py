@@ -36,10 +36,10 @@ class RowBatcher:
     An answer has the same bits in every batch (pipelines.measurement.row_exactness), so requests may share one.
     """
 
-    def __init__(self, predictor: Predictor, threads: ModelThreads, quiet: Predictor | None = None) -> None:
-        """`quiet` is the same model with more threads: it runs a batch that begins while no other runs or waits."""
+    def __init__(self, predictor: Predictor, threads: ModelThreads, parallel: Predictor | None = None) -> None:
+        """`parallel` is the same model with more threads: it runs a batch that begins while no other runs or waits."""
         self.predictor, self.threads = predictor, threads
-        self.quiet = quiet or predictor
+        self.parallel = parallel or predictor
         self.speed = Speed(threads.count)
         one, several = self._timed(1), self._timed(TRIED_ROWS)
         self.queue = FairQueue(self.speed.add(*several))
@@ -92,7 +92,7 @@ class RowBatcher:
         try:
             while parts := self.queue.take(self.budget):
                 start = time.perf_counter()
-                predictor = self.predictor if self.threads.running or self.queue else self.quiet
+                predictor = self.predictor if self.threads.running or self.queue else self.parallel
                 try:
                     predictions, tokens = await self._run(parts, predictor)
                 except Exception as error:  # of any type: it goes to the request, and the worker goes on

@@ -65,9 +65,9 @@ class ServedModel:
         """
         # many sessions of one thread answer more requests than one session of many threads
         predictor = Predictor.load(folder, runtime, threads=1)
-        quiet = _for_quiet_times(folder, predictor, threads.count)
-        difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2, alone=quiet)
-        return cls(name, version, predictor, RowBatcher(predictor, threads, quiet), difference)
+        parallel = _parallel(folder, predictor, threads.count)
+        difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2, alone=parallel)
+        return cls(name, version, predictor, RowBatcher(predictor, threads, parallel), difference)
 
     @classmethod
     def open_folder(cls, name: str, folder: Path, runtime: str, threads: ModelThreads) -> list["ServedModel"]:
@@ -77,11 +77,12 @@ class ServedModel:
         masked-token head, another of kind fill_mask, with the name `filler(name)`. Both share their weights.
         """
         opened = _of_folder(folder, runtime)
-        quiet = _for_quiet_times(folder, opened[0], threads.count)  # None for an encoder
-        difference = row_exactness.largest_difference(opened[0], sequences=8, partitions=2, alone=quiet)
+        parallel = _parallel(folder, opened[0], threads.count)  # None for an encoder
+        difference = row_exactness.largest_difference(opened[0], sequences=8, partitions=2, alone=parallel)
+        versions = [registry.Version(served, 0, {}) for served in (name, filler(name))]
         return [
-            cls(served, registry.Version(served, 0, {}), predictor, RowBatcher(predictor, threads, quiet), difference)
-            for served, predictor in zip((name, filler(name)), opened, strict=False)
+            cls(version.name, version, predictor, RowBatcher(predictor, threads, parallel), difference)
+            for version, predictor in zip(versions, opened, strict=False)
         ]
 
     @property
@@ -165,7 +166,7 @@ class ServedModel:
             return answered
 
 
-def _for_quiet_times(folder: Path, predictor: Predictor, count: int) -> Predictor | None:
+def _parallel(folder: Path, predictor: Predictor, count: int) -> Predictor | None:
     """The model of `predictor` with `count` threads a call, for a request while there is no other.
 
     None if another runtime has these threads by itself, or the weights are too large to be in memory twice.

@@ -87,8 +87,8 @@ def write(**changes: Any) -> None:
 def test_a_search_names_a_chain_and_what_makes_it(graph: Path) -> None:
     """It is killed when the first chain is made, and goes on from there."""
     before = made_until_killed()
-    said = Path("said.txt").read_text()
-    assert 0 < said.index(CAN_SHOW) < said.index("finetune@it: starts"), "before any model is made"
+    output = Path("output.txt").read_text()
+    assert 0 < output.index(CAN_SHOW) < output.index("finetune@it: starts"), "before any model is made"
     output = bertline(*SEARCH)
     assert CAN_SHOW in output
     assert {file: when for file, when in chain_files().items() if file in before} == before != {}
@@ -111,8 +111,8 @@ def made_until_killed() -> dict[str, int]:
     The stage ends with it.
     """
     with (
-        Path("said.txt").open("w") as said,
-        commands.started(*SEARCH, start_new_session=True, stdout=subprocess.DEVNULL, stderr=said) as search,
+        Path("output.txt").open("w") as output,
+        commands.started(*SEARCH, start_new_session=True, stdout=subprocess.DEVNULL, stderr=output) as search,
     ):
         started, deadline = psutil.Process(search.pid), time.monotonic() + 600
         stages: list[psutil.Process] = []

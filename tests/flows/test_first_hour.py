@@ -4,11 +4,7 @@ What is `bertline` alone runs in this process, since its imports take longer tha
 """
 
 import csv
-import json
 import re
-import shlex
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +12,6 @@ import mlflow
 import pytest
 import yaml
 
-from flows.local.http_service import free_port, wait_for
 from tests.support import tickets, walks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -55,14 +50,7 @@ def test_four_first_hours() -> None:
     assert "the first version" in owner["bertline history tickets"]
 
     serve, ask, *others = walks.commands_of(PAGE, "Application developer")
-    port = free_port()
-    service = subprocess.Popen([*shlex.split(serve), "--port", str(port)], stdout=subprocess.DEVNULL)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/health", 300)
-        (answer,) = json.loads(walks.run(ask.replace(":8000", f":{port}")))["predictions"]
-    finally:
-        service.send_signal(signal.SIGINT)
-        service.wait(60)
+    answer = walks.answer(serve, ask)
     assert answer["label"] in tickets.LABELS
     for line in others:
         assert answer["label"] in walks.run(line)

@@ -266,7 +266,7 @@ def schedules(environment: dict[str, str]) -> dict[str, list[tuple[str, str | No
 
 
 def check_prefects_own_commands(environment: dict[str, str]) -> None:
-    """Those of the page reach this server, and leave nothing in the home folder."""
+    """The commands of docs/scheduling.md reach this server, and leave nothing in the home folder."""
     page = (ROOT / "docs/scheduling.md").read_text().replace("4200", environment["BERTLINE_PREFECT_PORT"])
     (block,) = (block for block in page.split("```") if "export PREFECT_API_URL" in block)
     home = Path("home")

@@ -5,16 +5,12 @@ The files are smaller than those of a reader would be, and the models train less
 
 import json
 import re
-import shlex
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
 import pytest
 
-from flows.local.http_service import free_port, wait_for
 from tests.support import orders, walks
 from tests.support.places import ROOT
 
@@ -54,15 +50,7 @@ def test_names_and_answers_from_files_to_a_service() -> None:
     assert "place" in walk(lines, "names", 12)[lines[-1]]
     *learn, serve, ask = walks.commands_of(PAGE, "Answers to questions")
     assert "probability" in walk(learn, "faq", 12)[learn[-1]]
-    port = free_port()
-    service = subprocess.Popen([*shlex.split(serve), "--port", str(port)], stdout=subprocess.DEVNULL)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/health", 300)
-        (answer,) = json.loads(walks.run(ask.replace(":8000", f":{port}")))["predictions"]
-    finally:
-        service.send_signal(signal.SIGINT)
-        service.wait(60)
-    assert answer["answer"] in ask
+    assert walks.answer(serve, ask)["answer"] in ask
 
 
 def test_each_tutorial_has_a_page_and_a_test() -> None:

@@ -104,12 +104,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.classifier(tmp_path_factory.mktemp("served") / "model")
 
 
-def run(predictor: Predictor, work: Any, workers: int = 2, quiet: Predictor | None = None) -> Any:
+def run(predictor: Predictor, work: Any, workers: int = 2, parallel: Predictor | None = None) -> Any:
     """The result of `work(batcher)` in an event loop."""
     with ModelThreads(workers) as threads:
 
         async def main() -> Any:
-            return await work(RowBatcher(predictor, threads, quiet))
+            return await work(RowBatcher(predictor, threads, parallel))
 
         return asyncio.run(main())
 
@@ -147,9 +147,9 @@ def test_a_long_request_runs_in_parts_and_keeps_its_order(folder: Path, monkeypa
 
 def test_a_request_without_others_runs_on_all_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that comes while another runs, or is one of several parts, does not."""
-    predictor, quiet = Predictor.load(folder), Predictor.load(folder)
+    predictor, parallel = Predictor.load(folder), Predictor.load(folder)
     ran: list[str] = []
-    for name, model in (("several", predictor), ("quiet", quiet)):
+    for name, model in (("several", predictor), ("parallel", parallel)):
         forward = model.forward
 
         def noted(requests: Any, name: str = name, forward: Any = forward) -> Any:
@@ -176,8 +176,8 @@ def test_a_request_without_others_runs_on_all_threads(folder: Path, monkeypatch:
         await batcher.predict(batch(*["犬" * 100] * 4))
         return [*alone, ran[:]]
 
-    one, two, long = run(predictor, one_then_two_then_a_long_one, quiet=quiet)
-    assert (one, two) == (["quiet"], ["quiet", "several"])
+    one, two, long = run(predictor, one_then_two_then_a_long_one, parallel=parallel)
+    assert (one, two) == (["parallel"], ["parallel", "several"])
     assert long.count("several") >= 3, "two workers share the parts; the last of them may be alone"
 
 

@@ -119,6 +119,13 @@ def test_requests_of_every_protocol_are_stored_once_as_they_were_answered(
     assert oct((tmp_path / "requests").stat().st_mode & 0o777) == "0o700"
 
 
+def ask_until(address: str, store: RequestStore, result: str, count: int) -> None:
+    """Send a request, which is answered, and wait until the store counts so many rows of a result."""
+    assert raw_http.post(address, "/predict/tiny", b'{"rows": [{"text": "a"}]}', JSON).status == 200
+    store._due.set()
+    servers.wait_until(lambda: store.rows[result] == count, f"{result} {count}: {store.rows}", 30)
+
+
 def test_a_folder_that_cannot_be_written_fails_no_request_and_says_so_once(
     models: dict[str, tuple[Predictor, Predictor]],
     tmp_path: Path,
@@ -131,11 +138,7 @@ def test_a_folder_that_cannot_be_written_fails_no_request_and_says_so_once(
     store = catalogue.store = RequestStore(tmp_path / "full" / "requests", days=1)
     with served.serving(catalogue) as address:
         for count in (1, 2, 3):
-            assert raw_http.post(address, "/predict/tiny", b'{"rows": [{"text": "a"}]}', JSON).status == 200
-            store._due.set()
-            until = time.monotonic() + 30
-            while store.rows["lost"] < count and time.monotonic() < until:
-                time.sleep(0.01)
+            ask_until(address, store, "lost", count)
         assert 'bertline_stored_rows_total{result="lost"} 3.0' in raw_http.get(address, "/metrics").body.decode()
     assert capfd.readouterr().err.count("requests are not stored") == 1
 
@@ -155,9 +158,7 @@ def test_a_full_disk_fails_no_request_and_is_used_again_once_it_has_room(
             for result, count in (("lost", 1), ("lost", 2), ("stored", 1)):
                 if result == "stored":
                     (disk / "filler").unlink()
-                assert raw_http.post(address, "/predict/tiny", b'{"rows": [{"text": "a"}]}', JSON).status == 200
-                store._due.set()
-                servers.wait_until(lambda: store.rows[result] == count, f"{result} {count}: {store.rows}", 30)  # noqa: B023
+                ask_until(address, store, result, count)
         assert [file.suffix for file in (disk / "requests").iterdir()] == [".parquet"], "no part of a file stays"
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "requests are not stored" in line]
     assert "No space left on device" in line

@@ -148,7 +148,7 @@ SHOW = "dvc exp show --only-changed --drop '^artifacts/[^s]'"  # docs/using.md; 
 
 
 def test_the_command_for_experiments_shows_what_differs(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of hundreds of columns, with all params and files, those that a person compares."""
+    """The table has the columns that a person compares, not those of all params and files."""
     assert SHOW in (ROOT / "docs/using.md").read_text()
     subprocess.run(["git", "init", "--quiet"], check=True)
     dvc("config", "--unset", "core.no_scm")

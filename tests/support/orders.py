@@ -14,7 +14,7 @@ SLOT = re.compile(r"\{(\w)\}")
 
 
 class Words(NamedTuple):
-    """What the letters of a language are made of; a template has slots: P, C, L, and X for a name that is no entity."""
+    """The parts of the letters of a language; a template has slots: P, C, L, and X for a name that is no entity."""
 
     syllables: str
     companies: tuple[str, ...]  # the ends of their names
@@ -72,27 +72,27 @@ JAPANESE = Words(
 OF = {"en": ENGLISH, "ja": JAPANESE}
 
 
-def name(drawn: random.Random, kind: str, words: Words) -> str:
+def name(rng: random.Random, kind: str, words: Words) -> str:
     """A name, or a number for the slot N."""
     if kind == "N":
-        return str(drawn.randrange(2, 900))
-    made = "".join(drawn.sample(words.syllables.split(), 2)).capitalize()
+        return str(rng.randrange(2, 900))
+    made = "".join(rng.sample(words.syllables.split(), 2)).capitalize()
     ends = {"C": words.companies, "L": words.places}
-    return made + drawn.choice(ends.get(kind, ("",)))
+    return made + rng.choice(ends.get(kind, ("",)))
 
 
-def filled(drawn: random.Random, template: str, words: Words) -> list[tuple[str, str]]:
+def filled(rng: random.Random, template: str, words: Words) -> list[tuple[str, str]]:
     """The parts of a text, each with the kind of its slot, or "" between slots."""
     parts = SLOT.split(template)  # text and slot in turn
-    return [(name(drawn, part, words), part) if i % 2 else (part, "") for i, part in enumerate(parts)]
+    return [(name(rng, part, words), part) if i % 2 else (part, "") for i, part in enumerate(parts)]
 
 
 def write_entities(path: Path, language: str, rows: int, seed: int = 1) -> None:
     """Write sentences of one to two letters; a line is a word in English, and a character in Japanese."""
-    drawn, words, lines = random.Random(seed), OF[language], []
+    rng, words, lines = random.Random(seed), OF[language], []
     for _ in range(rows):
-        for template in drawn.sample(words.letters, drawn.choice((1, 2))):
-            for part, slot in filled(drawn, template, words):
+        for template in rng.sample(words.letters, rng.choice((1, 2))):
+            for part, slot in filled(rng, template, words):
                 begin = "B" if slot in KINDS else ""
                 for unit in part.split() if language == "en" else part:
                     lines.append(f"{unit}\t{begin}-{KINDS[slot]}" if begin else f"{unit}\tO")
@@ -103,11 +103,11 @@ def write_entities(path: Path, language: str, rows: int, seed: int = 1) -> None:
 
 def write_questions(path: Path, language: str, rows: int, seed: int = 1) -> None:
     """Write letters of four facts in any order, with a question on each of two of them."""
-    drawn, words, paragraphs = random.Random(seed), OF[language], []
+    rng, words, paragraphs = random.Random(seed), OF[language], []
     joint = " " if language == "en" else ""
     for number in range(rows // 2):
-        facts = drawn.sample(words.facts, 4)
-        answers = [name(drawn, kind, words) for _, _, kind in facts]
+        facts = rng.sample(words.facts, 4)
+        answers = [name(rng, kind, words) for _, _, kind in facts]
         context, starts = "", []
         for (sentence, _, _), answer in zip(facts, answers, strict=True):
             context += joint if context else ""
@@ -119,7 +119,7 @@ def write_questions(path: Path, language: str, rows: int, seed: int = 1) -> None
                 "question": facts[i][1],
                 "answers": [{"text": answers[i], "answer_start": starts[i]}],
             }
-            for i in drawn.sample(range(4), 2)
+            for i in rng.sample(range(4), 2)
         ]
         paragraphs.append({"context": context, "qas": questions})
     path.write_text(json.dumps({"version": "1.1", "data": [{"title": "orders", "paragraphs": paragraphs}]}), "utf-8")

@@ -3,14 +3,18 @@
 What is `bertline` alone runs in this process, since its imports take longer than most commands.
 """
 
+import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flows.local.http_service import free_port, wait_for
 from tests.conftest import PREFECT
 from tests.support import commands
 from tests.support.places import ROOT
@@ -51,3 +55,16 @@ def run(line: str) -> str:
         status, out, err = shell.returncode, shell.stdout, shell.stderr
     assert status in MAY_FAIL.get(line, (0,)), f"{line}\n{out}{err}"
     return out
+
+
+def answer(serve: str, ask: str) -> dict[str, Any]:
+    """The prediction of a page's service for its request of one row, at another port; Ctrl-C ends the service."""
+    port = free_port()
+    service = subprocess.Popen([*shlex.split(serve), "--port", str(port)], stdout=subprocess.DEVNULL)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/health", 300)
+        (prediction,) = json.loads(run(ask.replace(":8000", f":{port}")))["predictions"]
+    finally:
+        service.send_signal(signal.SIGINT)
+        service.wait(60)
+    return dict(prediction)

@@ -1,4 +1,4 @@
-"""What `bertline run` prints: a failure is marked, in red on a terminal, so that it looks unlike progress."""
+"""The lines that `bertline run` prints: a failure is marked, in red on a terminal, so that it looks unlike progress."""
 
 import io
 import os
@@ -53,7 +53,7 @@ def test_the_mark_is_red_on_a_terminal(environment: dict[str, str]) -> None:
 
 
 def shown_by(terminal: io.FileIO) -> bytes:
-    """What a terminal shows next; nothing after the last process has closed it."""
+    """The bytes that a terminal shows next; none after the last process has closed it."""
     try:
         return terminal.read(65536) or b""
     except OSError:
