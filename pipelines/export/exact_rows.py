@@ -2,18 +2,23 @@
 
 ONNX Runtime multiplies a matrix of one row by another kernel than a matrix of several rows, and the last bits of the
 result differ. A layer over tokens has the rows of all tokens, at least eight. A layer over features (B, H), such as the
-classifier, has one row for a batch of one. Such a layer computes one more row here, so it never has a single one.
+classifier, has one row for a batch of one. Such a layer computes one more row here, so it never has a single one. So
+does a sum over tokens, as of mean pooling: ONNX Runtime adds up the tokens of a single row in another order.
 """
 
 import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from pipelines.inference.runtimes import ANY, PAIRS
 from pipelines.models.quantization import matrices
+
+SUMS = ("ReduceSum", "ReduceMean")
+ZERO, ONE, LAST = "exact_rows_0", "exact_rows_1", "exact_rows_-1"  # names of constants in a graph
 
 
 class OneRowMore(nn.Module):
@@ -62,6 +67,39 @@ def _over_features(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[s
 def _has_matrix(layer: nn.Module) -> bool:
     weight = getattr(layer, "weight", None)
     return isinstance(weight, torch.Tensor) and weight.dim() == 2
+
+
+def add_row_to_sums(proto: Any) -> None:
+    """Let each sum over the tokens (B, T, H) of an exported model have its first row twice, and drop the copy.
+
+    Args:
+        proto: onnx.ModelProto, which is changed.
+    """
+    from onnx import helper, numpy_helper, shape_inference
+
+    graph, inferred = proto.graph, shape_inference.infer_shapes(proto).graph.value_info
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in inferred}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    nodes = []
+    for node in graph.node:
+        axes = constants.get(node.input[1]) if node.op_type in SUMS and len(node.input) > 1 else None
+        if axes is None or ranks.get(node.input[0]) != 3 or numpy_helper.to_array(axes).tolist() != [1]:
+            nodes.append(node)
+            continue
+        states, output = node.input[0], node.output[0]
+        first, more, of_more = (f"{output}_{part}" for part in ("first", "more", "of_more"))
+        node.input[0], node.output[0] = more, of_more
+        nodes += [
+            helper.make_node("Slice", [states, ZERO, ONE, ZERO], [first]),
+            helper.make_node("Concat", [states, first], [more], axis=0),
+            node,
+            helper.make_node("Slice", [of_more, ZERO, LAST, ZERO], [output]),
+        ]
+    if len(nodes) > len(graph.node):
+        for name, value in ((ZERO, 0), (ONE, 1), (LAST, -1)):
+            graph.initializer.append(numpy_helper.from_array(np.array([value]), name))
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def batching(model: nn.Module) -> str:

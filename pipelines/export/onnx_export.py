@@ -81,6 +81,7 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
     assert program is not None
     DeduplicateInitializersPass(size_limit=sys.maxsize)(program.model)  # weights that layers share are written once
     proto = program.model_proto
+    exact_rows.add_row_to_sums(proto)
     task = native.task
     facts = {"positions": native.positions, "vocab_size": native.vocab_size, "kind": task.kind, "labels": task.labels}
     for fact, value in (facts | {"batching": exact_rows.batching(model)}).items():

@@ -53,6 +53,21 @@ def test_a_row_has_the_same_bits_in_any_company(family: str, checkout: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "head", "pooling"),
+    [("single", "native", "mean"), ("pair", "linear", "compare"), ("regression", "mlp", "mean")],
+)
+def test_a_row_whose_tokens_are_added_up_has_the_same_bits(kind: str, head: str, pooling: str, checkout: Path) -> None:
+    """Alone and in any company, in one thread and in two."""
+    folder = compressed.teacher("modernbert", kind, checkout / "teacher", head=head, pooling=pooling)
+    predictor = exported(folder, checkout / "onnx")
+    one, two = (Predictor.load(checkout / "onnx", threads=count) for count in (1, 2))
+    assert predictor.runtime.batching == ANY
+    for alone in (one, two):
+        assert row_exactness.largest_difference(one, sequences=100, partitions=10, alone=alone) == 0
+
+
+@pytest.mark.slow
 def test_an_int8_row_has_the_same_bits_in_any_company(checkout: Path) -> None:
     folder = compressed.teacher("bert", "single", checkout / "teacher")
     compressed.compressed("dynamic_int8", folder, "single", checkout / "int8")
