@@ -8,15 +8,17 @@ import tempfile
 from pathlib import Path
 
 import harness
-import score
-import serve
-
-from pipelines.core import threads
 
 TIMES = 4  # as many rows has the larger job
 
 
 def main() -> None:
+    # not at the top, which each process of a job imports again
+    import score
+    import serve
+
+    from pipelines.core import threads
+
     options = harness.arguments(__doc__ or "")
     rows, repeats = (score.QUICK_ROWS, 1) if options.quick else (score.ROWS, 3)
     threads.use(1)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ SETTINGS = [
     "PREFECT_HOME",
     "PREFECT_API_URL",
 ]
+BEFORE = pytest.StashKey[float]()  # the processor seconds when a test began
 # A group of slow tests is one process's, in turn: more than three Rays are too many for two cores, and a driver on one
 # machine may join the nodes of another cluster.
 GROUPS = {
@@ -58,7 +60,13 @@ GROUPS = {
 }
 # The longest begin first (benchmarks/results/durations.json), or one of them would be waited for at the end.
 LONGEST = ("served", "clusters", "workers", "test_compress_search.py", "test_graph.py", "test_story.py")
-LONGEST += ("test_prefect_faults.py", "test_registration_faults.py", "test_servers_killed.py")
+LONGEST += (
+    "test_tutorials.py",
+    "test_first_hour.py",
+    "test_prefect_faults.py",
+    "test_registration_faults.py",
+    "test_servers_killed.py",
+)
 
 
 def group(node: str) -> str:
@@ -88,6 +96,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return group(nodeid)
 
     return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+def core_seconds() -> float:
+    """Processor seconds of this process and of those that it started and waited for."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    item.stash[BEFORE] = core_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Leave the processor seconds of a test, with its fixtures, in the report that benchmarks/durations.py reads."""
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("core_seconds", round(core_seconds() - item.stash[BEFORE], 2)))
 
 
 @pytest.fixture
