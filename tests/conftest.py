@@ -53,6 +53,7 @@ GROUPS = {
     "tests/serving/test_in_a_cluster.py": "clusters",
     "tests/faults/test_cluster.py": "clusters",
     "tests/faults/test_placement.py": "clusters",
+    "tests/scoring/test_on_a_cluster.py": "clusters",
     "tests/flows/test_services.py": "served",
     "tests/serving/": "served",
     "tests/faults/test_distillation_faults.py": "workers",

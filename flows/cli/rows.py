@@ -11,6 +11,7 @@ from flows.local import prefect_settings
 from pipelines.core.errors import UsageError, printable
 
 cli = group()
+WORKERS = "processes that score files of the folder side by side; on a cluster 1 means all its CPUs"
 RECEIPTS = "a file of keys (bertline receipt-key): each answer has a receipt that the last one signs"
 
 
@@ -32,7 +33,7 @@ def score(
     since: Annotated[
         str, typer.Option(help="an earlier job's folder; rows that it answered are not scored again")
     ] = "",
-    workers: Annotated[int, typer.Option(min=1, help="processes that score files of the folder side by side")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help=WORKERS)] = 1,
     replay_quarantine: Annotated[bool, typer.Option(help="SOURCE has mended rows of the job in TARGET")] = False,
     receipts: Annotated[Path | None, typer.Option(help=RECEIPTS)] = None,
 ) -> None:

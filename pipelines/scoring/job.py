@@ -21,7 +21,7 @@ from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.quarantine import Limit
-from pipelines.scoring.scorers import Work
+from pipelines.scoring.scoring_work import Work
 from pipelines.tracking import registry
 
 MAX_BAD = "1%"
@@ -83,7 +83,8 @@ def run(
         source: a folder or a file, of this machine or s3://; so is `target`, always a folder.
         alias: the version of a new job; a job that has begun keeps its version.
         on_partition: called with the entry of each partition that this run finishes.
-        workers: processes that score partitions side by side, and share the threads of this one.
+        workers: processes that score partitions side by side, and share the threads of this one. On a cluster
+            (RAY_ADDRESS) each has a CPU, and 1 means as many as there are CPUs.
 
     Raises InputError if the job is cancelled or another's, another process runs it, too many rows are bad, or its
     input changed.

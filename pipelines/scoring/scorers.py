@@ -1,20 +1,19 @@
-"""Scorers of a job's partitions: this process, or several side by side. Only this process publishes and records.
+"""Scorers of a job's partitions: this process, several side by side, or those of a Ray cluster (ray_scorers.py).
 
-A process that is killed leaves nothing but files aside; its partition is scored again by another one. Processes end
-when the one that started them does.
+Only this process publishes and records. A process that is killed leaves nothing but files aside; its partition is
+scored again by another one. Processes end when the one that started them does.
 """
 
 import multiprocessing
 import os
 import shutil
 import signal
-import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any
@@ -23,54 +22,36 @@ from pipelines.core import threads
 from pipelines.core.errors import InputError, listed
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
-from pipelines.inference.receipts import Signer
-from pipelines.scoring import earlier_answers, partition_scoring
+from pipelines.scoring import earlier_answers, ray_scorers, scoring_work
 from pipelines.scoring.earlier_answers import EarlierAnswers
-from pipelines.scoring.job_folders import Folder, GoneError
-from pipelines.scoring.job_record import Job, Planned
-from pipelines.scoring.partition_scoring import ChangedError, PieceScorer, Scored
-from pipelines.scoring.partitions import Partition
+from pipelines.scoring.job_folders import Folder
+from pipelines.scoring.job_record import Planned
+from pipelines.scoring.partition_scoring import PieceScorer, Scored
+from pipelines.scoring.scoring_work import MAX_DEATHS, POLL_SECONDS, WAITING, Results, Rows, StoppedError, Work
 
-MAX_DEATHS = 3  # of processes, one after the other without a partition that was finished
-WAITING = 2  # partitions for each process that are scored or wait
-POLL_SECONDS = 0.2
 ANSWERS = "answers"  # the folder of an earlier job's answers among the files aside
-
-Results = Generator[tuple[Planned, Scored | None], None, None]  # None: the partition changed while it was scored
-Rows = Callable[[int, str], None]  # takes the rows that are scored so far, and a note
-
-
-class StoppedError(Exception):
-    """The process that started this one wants no more."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """The partitions that a run of a job has to score."""
-
-    job: Job
-    folder: Path  # of the model
-    source: Folder
-    target: Folder
-    todo: list[Planned]
-    signer: Signer | None = None
-
-    @property
-    def aside(self) -> Path:
-        return self.target.aside
 
 
 def scored(work: Work, workers: int, advance: Rows) -> Results:
     """Score partitions in any order; the files of one are removed when the next is asked for.
 
-    `advance` is called after each piece, and may raise. Raises InputError if processes are killed again and again.
+    Args:
+        workers: processes side by side; on a cluster 1 means as many as it has CPUs.
+        advance: called after each piece; it may raise.
+
+    Raises InputError if processes are killed again and again.
     """
-    workers = min(workers, len(work.todo))
-    results = _by_processes(work, workers, advance) if workers > 1 else _here(work, advance)
-    for planned, result in results:
-        yield planned, result
-        if result:
-            shutil.rmtree(result.rows_file.parent, ignore_errors=True)
+    if ray_scorers.takes(work):
+        results = ray_scorers.scored(work, workers if workers > 1 else 0, advance)
+    elif (workers := min(workers, len(work.todo))) > 1:
+        results = _by_processes(work, workers, advance)
+    else:
+        results = _here(work, advance)
+    with closing(results):
+        for planned, result in results:
+            yield planned, result
+            if result:
+                shutil.rmtree(result.rows_file.parent, ignore_errors=True)
 
 
 def _here(work: Work, advance: Rows) -> Results:
@@ -83,22 +64,8 @@ def _here(work: Work, advance: Rows) -> Results:
         def advanced(rows: int, start: int = start, note: str = note) -> None:
             advance(start + rows, note)
 
-        yield one, _one(scorer, one, work.source, work.target, advanced)
+        yield one, scoring_work.one(scorer, one, work.source, work.target, work.aside, advanced)
         before += one.rows
-
-
-def _one(
-    scorer: PieceScorer, planned: Planned, source: Folder, target: Folder, advance: Callable[[int], None]
-) -> Scored | None:
-    """Score a partition in a folder of its own, which another process cannot meet; None if it changed meanwhile."""
-    aside = Path(tempfile.mkdtemp(dir=target.aside))
-    try:
-        partition = Partition(planned.name, source)
-        with partition.here():
-            return partition_scoring.score(scorer, planned, partition, target, aside, advance)
-    except (ChangedError, GoneError):
-        shutil.rmtree(aside, ignore_errors=True)
-        return None
 
 
 def _earlier(work: Work) -> EarlierAnswers | None:
@@ -190,4 +157,5 @@ def _in_worker(number: int, planned: Planned) -> Scored | None:
         if _Worker.rows[len(_Worker.rows) - 1]:
             raise StoppedError
 
-    return _one(_Worker.scorer, planned, _Worker.source, _Worker.target, advance)
+    source, target = _Worker.source, _Worker.target
+    return scoring_work.one(_Worker.scorer, planned, source, target, target.aside, advance)

@@ -39,6 +39,8 @@ DOORS: dict[str, tuple[str, ...]] = {
         "pipelines/training/workers.py",
         "pipelines/serving/",
         "pipelines/scoring/batch_scoring.py",
+        "pipelines/scoring/node_scorer.py",
+        "pipelines/scoring/ray_scorers.py",
         "pipelines/graph/on_ray/driver.py",
     ),
     "boto3": ("pipelines/scoring/s3_objects.py",),
