@@ -1,10 +1,11 @@
-"""A scoring job against a bare loop of the same runtime, which tokenizes, runs and writes; increments, audit, memory.
+"""A scoring job against a bare loop of the same runtime, which tokenizes, runs and writes; increments, states, audit.
 
 The model is encoders/mini-ja with a new head, exported, in one thread; rows are titles of the samples with a number, so
 that no two are the same. Contenders take turns over the same Parquet files. The bare loop takes 32 rows as they come,
 checks nothing, and writes one file. A job reads all rows twice, digests them, and flushes every file. Times are seconds
 of a core, so that other programs on the machine count little. What loading the model takes is measured in each round
-and left out. benchmarks/score_processes.py compares several processes with one.
+and left out. The head alone is another head on the same encoder, from the states that a job has kept.
+benchmarks/score_processes.py compares several processes with one.
 """
 
 import multiprocessing
@@ -27,6 +28,8 @@ import serve
 
 from pipelines.core import threads
 from pipelines.core.ragged import Ragged, model_inputs
+from pipelines.inference import encoder_states
+from pipelines.inference.encoder_states import DividedModel
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import audit, job, job_folders, job_record, manifest, partition_scoring, partitions
 from pipelines.scoring.job_folders import Folder
@@ -75,12 +78,14 @@ def bare(predictor: Predictor, source: Path, target: Path) -> None:
             writer.write_table(pa.concat_tables(tables).cast(schema))
 
 
-def scored(folder: Path, source: Path, target: Path, since: str = "", workers: int = 1) -> job.Outcome:
+def scored(
+    folder: Path, source: Path, target: Path, since: str = "", workers: int = 1, states: bool = False
+) -> job.Outcome:
     """A job from its first check to its manifest."""
     shutil.rmtree(target, ignore_errors=True)
     (target / job_folders.PARTIAL).mkdir(parents=True)
     files, version = partitions.among(Folder(source)), registry.Version("titles", 1, {})
-    options, limit = job.Options(since=since), Limit(job.MAX_BAD)
+    options, limit = job.Options(since=since, states=states), Limit(job.MAX_BAD)
     record = job.begin(Folder(source), files, Folder(target), version, folder, options, limit)
     return job.finish(record, files, Folder(target), folder, workers)
 
@@ -112,17 +117,27 @@ def bookkeeping(folder: Path, source: Path, target: Path) -> None:
         manifest.write(Folder(target), f"{number:06d}", entry)
 
 
-def rounds(folder: Path, place: Path, repeats: int) -> dict[str, list[float]]:
+def load_divided(folder: Path) -> None:
+    """Load a model and its head, and digest its encoder, as a job does that answers from states."""
+    encoder_states.digest(folder)
+    DividedModel(Predictor.load(folder))
+
+
+def rounds(folder: Path, other: Path, place: Path, repeats: int) -> dict[str, list[float]]:
     """Seconds of a core of the loop, the job and its parts; those of jobs are without the loading of the model."""
-    source, target = place / "in", place / "out"
+    source, target, states = place / "in", place / "out", place / "states-out"
     predictor = Predictor.load(folder)
     scored(folder, source, target)
+    scored(folder, source, states, states=True)
     seconds = harness.in_turn(
         {
             "load": lambda: Predictor.load(folder),
             "bare": lambda: bare(predictor, source, place / "bare.parquet"),
             "job": lambda: scored(folder, source, target),
             "changed": lambda: scored(folder, place / "changed", place / "changed-out", since=str(target)),
+            "load divided": lambda: load_divided(other),
+            "keeping states": lambda: scored(folder, source, place / "kept-out", states=True),
+            "head alone": lambda: scored(other, source, place / "head-out", since=str(states)),
             "bookkeeping": lambda: bookkeeping(folder, source, place / "books"),
             "verify": lambda: audit.audit(target),
         },
@@ -131,12 +146,22 @@ def rounds(folder: Path, place: Path, repeats: int) -> dict[str, list[float]]:
     )
     for name in ("job", "changed"):
         seconds[name] = [taken - load for taken, load in zip(seconds[name], seconds["load"], strict=True)]
+    for name in ("keeping states", "head alone"):
+        seconds[name] = [taken - load for taken, load in zip(seconds[name], seconds["load divided"], strict=True)]
     return seconds
 
 
-def claims_of(folder: Path, place: Path, rows: int, repeats: int) -> tuple[list[harness.Claim], dict[str, float]]:
+def bytes_of_a_row(target: Path, rows: int) -> tuple[float, float]:
+    """The bytes of a row's state and of its answers in the folder of a job."""
+    states, answers = (sum(file.stat().st_size for file in target.rglob(f"*{end}")) for end in (".arrow", ".parquet"))
+    return round(states / rows, 1), round(answers / rows, 1)
+
+
+def claims_of(
+    folder: Path, other: Path, place: Path, rows: int, repeats: int
+) -> tuple[list[harness.Claim], dict[str, float]]:
     """All claims, and the medians of what was measured."""
-    seconds = rounds(folder, place, repeats)
+    seconds = rounds(folder, other, place, repeats)
     small_cpu, small_mb = in_new_process(folder, place / "in", place / "small-out")
     large_cpu, large_mb = in_new_process(folder, place / "large", place / "large-out")
     load = statistics.median(seconds["load"])
@@ -144,14 +169,19 @@ def claims_of(folder: Path, place: Path, rows: int, repeats: int) -> tuple[list[
     claims = [
         harness.ratio("job_vs_bare_loop_of_the_same_runtime", 0.9, seconds["bare"], seconds["job"]),
         share("one_percent_of_rows_changed_of_a_full_job", 0.03, seconds["changed"], seconds["job"]),
+        harness.ratio("head_alone_changed_vs_a_full_run", 20, seconds["job"], seconds["head alone"]),
+        harness.ratio("job_that_keeps_states_vs_one_that_does_not", None, seconds["job"], seconds["keeping states"]),
         share("checks_digests_and_manifests_of_a_job", 0.02, seconds["bookkeeping"], seconds["job"]),
         share("verify_of_a_job", 0.05, seconds["verify"], seconds["job"]),
         at_most("cost_of_a_row_of_10_times_as_many", 1.05, growth),
         at_most("memory_of_10_times_as_many_rows_gb", 1.5, large_mb / 1024),
         at_most("memory_of_10_times_as_many_rows_vs_fewer", 1.1, large_mb / small_mb),
     ]
-    facts = {f"{name}_cpu_seconds": round(statistics.median(taken), 3) for name, taken in seconds.items()}
+    facts = {
+        f"{name.replace(' ', '_')}_cpu_seconds": round(statistics.median(taken), 3) for name, taken in seconds.items()
+    }
     facts["rows_per_second_of_a_core"] = round(rows / statistics.median(seconds["job"]))
+    facts["bytes_of_a_state"], facts["bytes_of_an_answer"] = bytes_of_a_row(place / "states-out", rows)
     return claims, facts | {"small_mb": round(small_mb), "large_mb": round(large_mb)}
 
 
@@ -161,11 +191,12 @@ def main() -> None:
     threads.use(1)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        folder = serve.model(place)
+        (place / "other").mkdir()
+        folder, other = serve.model(place), serve.model(place / "other")
         write_rows(place / "in", rows)
         write_rows(place / "changed", rows, CHANGED)
         write_rows(place / "large", rows * LARGE)
-        claims, facts = claims_of(folder, place, rows, repeats)
+        claims, facts = claims_of(folder, other, place, rows, repeats)
         print(facts)
     harness.report(claims, ("onnxruntime", "pyarrow", "tokenizers"), options.json, rows=rows, facts=facts)
 

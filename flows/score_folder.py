@@ -23,12 +23,13 @@ def score_folder(
     workers: int = 1,
     as_json: bool = False,
     receipts: str = "",
+    states: bool = False,
 ) -> job.Outcome:
     """Score the files of `source` into the folder `target`; with `as_json`, a line of JSON is printed for each.
 
-    `receipts` is a file of keys: each answer has a receipt.
+    `receipts` is a file of keys: each answer has a receipt. `states`: the job keeps encoder states.
     """
-    options = job.Options(prefix, max_bad, longest, since, receipts, code_commit.current())
+    options = job.Options(prefix, max_bad, longest, since, receipts, code_commit.current(), states)
     return job.run(source, target, name, alias, options, _print if as_json else None, workers)
 
 

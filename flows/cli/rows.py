@@ -12,6 +12,7 @@ from pipelines.core.errors import UsageError, printable
 
 cli = group()
 WORKERS = "processes that score files of the folder side by side; on a cluster 1 means all its CPUs"
+STATES = "store each row's encoder states, from which a version with another head answers without the encoder"
 RECEIPTS = "a file of keys (bertline receipt-key): each answer has a receipt that the last one signs"
 
 
@@ -36,6 +37,7 @@ def score(
     workers: Annotated[int, typer.Option(min=1, help=WORKERS)] = 1,
     replay_quarantine: Annotated[bool, typer.Option(help="SOURCE has mended rows of the job in TARGET")] = False,
     receipts: Annotated[Path | None, typer.Option(help=RECEIPTS)] = None,
+    states: Annotated[bool, typer.Option("--states", help=STATES)] = False,
 ) -> None:
     """Score the rows of a file or a folder with the champion; an interrupted job of a folder goes on."""
     if replay_quarantine:
@@ -44,12 +46,13 @@ def score(
     if _is_folder_job(source, target):
         options = {"prefix": prefix, "since": since, "workers": workers}
         options |= {"receipts": str(receipts)} if receipts else {}
+        options |= {"states": True} if states else {}
         options |= {"max_bad": max_bad} if max_bad else {}
         options |= {"longest": max_characters} if max_characters else {}
         _score_folder(name, source, target, as_json, options)
         return
-    if max_bad or max_characters or since or workers > 1 or as_json or receipts:
-        names = "--max-bad, --max-characters, --since, --workers, --receipts and --json"
+    if max_bad or max_characters or since or workers > 1 or as_json or receipts or states:
+        names = "--max-bad, --max-characters, --since, --workers, --receipts, --states and --json"
         raise UsageError(f"{names} are for folders, CSV and JSONL, not one Parquet file")
     require_registered(name)
     prefect_settings.before_a_flow()

@@ -12,7 +12,7 @@ from torch import nn
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.core.errors import InputError
-from pipelines.export import exact_rows, int8_layers
+from pipelines.export import exact_rows, head_features, int8_layers
 from pipelines.inference import runtimes
 from pipelines.models import heads
 
@@ -65,16 +65,17 @@ def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: in
     inputs = tuple(torch.from_numpy(example[name]) for name in names)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=native.positions)}
     model = _Logits(int8_layers.exportable(native.model.cpu()), native.task.kind, names).eval()
+    exportable, outputs = head_features.added(exact_rows.exportable(model, *inputs), native.task.kind)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations inside the exporter; `parity` checks the result
         program = torch.onnx.export(
-            exact_rows.exportable(model, *inputs),
+            exportable,
             inputs,
             dynamo=True,
             opset_version=opset,
             input_names=list(names),
-            output_names=["logits"],
+            output_names=outputs,
             dynamic_shapes=(tuple(axes for _ in names),),
             verbose=False,
         )

@@ -4,7 +4,7 @@ It has three steps. `encode` and `decode` work on the rows of one request; `forw
 one request or of several together.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,15 @@ from pipelines.inference.decoding import Outputs
 from pipelines.inference.runtimes import ALONE, PAIRS
 from pipelines.text import encoding, tokenizer
 
+Run = Callable[[runtimes.Inputs], np.ndarray]
+
 
 class Predictor:
     """A model with its tokenizer: takes rows, and returns a prediction for each, in the same order."""
 
     def __init__(self, runtime: runtimes.Runtime, folder: Folder) -> None:
         folder = OpenedFolder.of(folder)
-        self.runtime = runtime
+        self.runtime, self.folder = runtime, folder
         self.task: Task = runtime.task
         self.tokenizer = tokenizer.load(folder)
         if runtime.vocab_size not in (0, self.tokenizer.vocab_size):
@@ -65,13 +67,14 @@ class Predictor:
         self.truncated += cut
         return encoded
 
-    def forward(self, requests: Sequence[pa.RecordBatch]) -> list[Outputs]:
+    def forward(self, requests: Sequence[pa.RecordBatch], run: Run | None = None) -> list[Outputs]:
         """The model's outputs for the sequences of each request, in order.
 
         Sequences of similar length share a batch, whichever request they come from.
 
         Args:
             requests: what `encode` returned for each; `forward` reads `input_ids` and `first_length(s)` only.
+            run: returns the outputs for a batch; by default the logits of the runtime.
 
         Returns:
             For each request a list with one float32 array for each sequence: (C,) logits of labels, (1,) a number or
@@ -80,11 +83,12 @@ class Predictor:
         """
         ids, first_length = _sequences(requests)
         outputs: dict[int, np.ndarray] = {}
+        run = run or self.runtime.logits
         for chosen in by_length(ids.lengths, 1 if self.runtime.batching == ALONE else self.batch_tokens):
             twice = len(chosen) == 1 and self.runtime.batching == PAIRS
             together = np.repeat(chosen, 2) if twice else chosen
             inputs = model_inputs(ids, together, first_length, self.tokenizer.pad_id, self.max_length)
-            logits = self.runtime.logits(inputs)[: len(chosen)]
+            logits = run(inputs)[: len(chosen)]
             if not np.isfinite(logits).all():  # a weight is infinite, or a sum of large ones overflowed
                 raise InputError("the model returns NaN or infinity: its weights are damaged, or training diverged")
             outputs |= zip(chosen.tolist(), logits, strict=True)

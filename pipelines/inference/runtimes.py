@@ -16,6 +16,11 @@ from pipelines.inference import onnx_precise
 
 Inputs = dict[str, np.ndarray]  # int64 input_ids, attention_mask and, if the model takes it, token_type_ids
 ONNX_FILE = "model.onnx"
+LOGITS, FEATURES = (
+    "logits",
+    "features",
+)  # outputs of an exported model; features (B, F) if its head reads a vector a row
+VECTOR_KINDS = ("single", "pair", "regression")  # whose heads read one vector a row
 # How sequences are batched so that the bits of an answer do not depend on the others in its batch: in any number, two
 # or more (a single one runs twice), or one at a time.
 ANY, PAIRS, ALONE = "any", "pairs", "alone"
@@ -124,8 +129,8 @@ class Onnx:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.force_spinning_stop", "1")  # between two calls
         try:
-            model = onnx_precise.model(path) if cpu.saturates() else path
-            self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._options = options
+            self.session = self.beside(onnx_precise.model(path) if cpu.saturates() else path)
             facts = self.session.get_modelmeta().custom_metadata_map
             known = {name: json.loads(facts[name]) for name in ("positions", "vocab_size", "kind", "labels")}
         except Exception as error:  # onnxruntime's own share no class
@@ -153,8 +158,18 @@ class Onnx:
         if not np.isfinite(logits).all():
             raise InputError(f"{path}: it returns NaN or infinity; its weights are damaged, export it again")
 
+    def beside(self, model: Path | bytes) -> Any:
+        """A session of ONNX Runtime with the options of this one, for a file or a serialized model."""
+        import onnxruntime
+
+        return onnxruntime.InferenceSession(model, self._options, providers=["CPUExecutionProvider"])
+
     def logits(self, inputs: Inputs) -> np.ndarray:
-        return self.session.run(["logits"], {name: array for name, array in inputs.items() if name in self._names})[0]
+        return self.outputs(inputs, LOGITS)[0]
+
+    def outputs(self, inputs: Inputs, *names: str) -> list[np.ndarray]:
+        """The outputs of these names."""
+        return self.session.run(names, {name: array for name, array in inputs.items() if name in self._names})
 
 
 RUNTIMES: dict[str, type[Torch] | type[Onnx]] = {"torch": Torch, "onnx": Onnx}

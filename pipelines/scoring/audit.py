@@ -144,11 +144,13 @@ def _partition_findings(target: Folder, job: Job, planned: Planned, entries: lis
         is_replay = entry["kind"] == manifest.REPLAY
         if not is_replay and (entry["rows"], entry["source_digest"]) != (planned.rows, planned.digest):
             yield f"{planned.name}: its rows or its digest are others than when the job began"
-        bad = [entry["quarantine"]] if entry.get("quarantine") else []
+        bad, states = ([entry[name]] if entry.get(name) else [] for name in ("quarantine", "states"))
         try:
-            with target.having(entry["output"], *bad):
+            with target.having(entry["output"], *bad, *states):
                 _require_digest(target.path, entry["output"], entry["output_digest"])
                 _count_rows(target.path, job, entry, replayed if is_replay else counts)
+                for name in states:
+                    _require_digest(target.path, name, entry.get("states_digest"))
                 for name in bad:
                     _require_digest(target.path, name, entry.get("quarantine_digest"))
                     for line in quarantine.read(paths.below(target.path, name)):

@@ -14,8 +14,18 @@ from pipelines.core import json_file, provenance
 from pipelines.core.errors import InputError, listed
 from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
+from pipelines.inference import encoder_states
 from pipelines.inference.receipt_keys import ReceiptKeys
-from pipelines.scoring import earlier_answers, job_folders, job_record, manifest, partition_scoring, partitions, scorers
+from pipelines.scoring import (
+    earlier_answers,
+    job_folders,
+    job_record,
+    manifest,
+    partition_scoring,
+    partitions,
+    scorers,
+    states_files,
+)
 from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
@@ -33,7 +43,8 @@ class Options:
     """The options of a job. `prefix` and `longest` decide on the answers; a job keeps those that it began with.
 
     `since` is the folder of an earlier job, whose answers are taken over for rows that it has answered. `receipts` is a
-    file of keys; with it each answer has a receipt, which names `commit`, that of the code that runs.
+    file of keys; with it each answer has a receipt, which names `commit`, that of the code that runs. `states`: the
+    job keeps encoder states, from which a version with another head answers without the encoder.
     """
 
     prefix: str = ""
@@ -42,6 +53,7 @@ class Options:
     since: str = ""
     receipts: str = ""
     commit: str = ""
+    states: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,8 +72,7 @@ class Outcome:
         bad = f", {done['quarantined']:,} bad rows in {self.target}/_quarantine" if done["quarantined"] else ""
         if not self.scored_now:
             return f"{self.target}: already finished, nothing to do: {rows} scored by {model}{bad}"
-        taken = done[manifest.MEASURED]["taken_over"]
-        over = f", {taken:,} of them taken over from an earlier job" if taken else ""
+        over = manifest.origins(done)
         return f"{rows} scored by {model} into {self.target}{over}{bad}"
 
 
@@ -156,15 +167,18 @@ def begin(
         with job_folders.opened(since) as earlier:
             earlier_answers.finished(earlier)
     task = Task.load(folder)
+    states = encoder_states.digest(folder) if options.states else ""
     added = partition_scoring.added(task.kind, options.prefix, bool(receipts))
     with progress("checking", len(files), "partitions") as advance:
         planned = job_record.plan(files, task, options.longest, added, advance)
     job_record.require_few_bad(source, planned, limit)
+    if states:
+        states_files.require_sizes(planned, encoder_states.width(folder), target)
     digest = provenance.contents(folder)
     name, number, at = version.name, version.version, job_folders.full_name(str(source))
     facts = (at, name, number, digest, options.prefix, options.longest)
-    signed = (receipts, key, options.commit) if receipts else ()
-    job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now(), *signed)
+    signed = (receipts, key, options.commit) if receipts else ("", "", "")
+    job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now(), *signed, states)
     job.write(target)
     return job
 
@@ -180,6 +194,8 @@ def _require_same(job: Job, target: Folder, source: Folder, model: str, options:
     for name in ("since", "receipts"):
         if path := getattr(options, name):
             current[name] = job_folders.full_name(path)
+    if options.states and not job.states:
+        raise InputError(f"{target}: its job began without --states; name another folder")
     for name, value in current.items():
         began = getattr(job, name)
         if began != value:

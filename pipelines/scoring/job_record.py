@@ -59,12 +59,14 @@ class Job:
     receipts: str = ""  # an absolute path: the file of keys, if its answers have receipts
     receipt_key: str = ""  # the id of the key that signs them
     commit: str = ""  # of the code that they name
+    states: str = ""  # the digest of the encoder, if its states are kept
 
     @property
     def params(self) -> dict[str, Any]:
         """The params that the files of the answers depend on."""
         signed = {"receipt_key": self.receipt_key, "commit": self.commit} if self.receipts else {}
-        return {"prefix": self.prefix, "longest": self.longest, **signed}
+        states = {"states": self.states} if self.states else {}
+        return {"prefix": self.prefix, "longest": self.longest, **signed, **states}
 
     def signer(self) -> Signer | None:
         """The signer of its receipts; None if it has none. Raises InputError if its key is not there."""

@@ -19,6 +19,7 @@ SUMMARY = "_manifest.json"
 FORMAT = 1
 MEASURED = "measured"  # times and rates, which differ from run to run; no digest covers them
 TIMES = ("seconds", "cpu_seconds")
+ORIGINS = ("taken_over", "from_states")  # of rows that were not scored in full
 PARTITION, REPLAY = "partition", "replay"  # kinds of entries
 Entry = dict[str, Any]
 # what an entry must have, with the type of it
@@ -96,7 +97,7 @@ def summary(entries: Iterable[Entry]) -> dict[str, Any]:
     counts = {name: sum(entry[name] for entry in partitions) for name in ("rows", "scored", "quarantined")}
     first: Entry = partitions[0] if partitions else {}
     took = {name: sum(entry[MEASURED][name] for entry in entries) for name in TIMES}
-    taken = sum(entry[MEASURED].get("taken_over", 0) for entry in entries)
+    origins = {name: sum(entry[MEASURED].get(name, 0) for entry in entries) for name in ORIGINS}
     ended = max((entry[MEASURED].get("ended", "") for entry in entries), default="")
     return {
         "format": FORMAT,
@@ -107,8 +108,16 @@ def summary(entries: Iterable[Entry]) -> dict[str, Any]:
         "quarantined": counts["quarantined"] - replayed,
         **{name: first.get(name) for name in ("model", "version", "model_digest")},
         "root": root(entries),
-        MEASURED: measured(counts["scored"] + replayed, **took, taken_over=taken, ended=ended),
+        MEASURED: measured(counts["scored"] + replayed, **took, **origins, ended=ended),
     }
+
+
+def origins(summary: dict[str, Any]) -> str:
+    """How many rows of a job were not scored in full, in words; "" if all were."""
+    taken, from_states = (summary[MEASURED].get(name, 0) for name in ORIGINS)
+    over = f", {taken:,} of them taken over from an earlier job" if taken else ""
+    over += f", {from_states:,} of them by the head alone from an earlier job's states" if from_states else ""
+    return f"{over}, {summary['scored'] - taken - from_states:,} in full" if over else ""
 
 
 def now() -> str:
@@ -117,13 +126,14 @@ def now() -> str:
 
 
 def measured(
-    rows: int, seconds: float, cpu_seconds: float, taken_over: int = 0, ended: str = ""
+    rows: int, seconds: float, cpu_seconds: float, taken_over: int = 0, ended: str = "", from_states: int = 0
 ) -> dict[str, float | str]:
     """The time that rows took, the rate, and the cost: seconds of a core for a million rows.
 
     Args:
         taken_over: how many of the rows have the answer of an earlier job.
         ended: when they were done.
+        from_states: how many were answered by the head alone, from the encoder states of an earlier job.
     """
     return {
         "seconds": round(seconds, 3),
@@ -131,5 +141,6 @@ def measured(
         "rows_per_second": round(rows / seconds, 1) if seconds else 0.0,
         "cpu_seconds_per_million_rows": round(cpu_seconds / rows * 1e6, 1) if rows else 0.0,
         "taken_over": taken_over,
+        "from_states": from_states,
         "ended": ended,
     }

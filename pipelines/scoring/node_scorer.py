@@ -28,11 +28,12 @@ SHARE = "all nodes must see it at the same path, see docs/cluster.md"
 
 @dataclass(frozen=True)
 class Sent:
-    """A partition that was scored on a node: its entry, and both files in parts, each as bytes or Ray's reference."""
+    """A partition that was scored on a node: its entry, and its files in parts, each as bytes or Ray's reference."""
 
     entry: Entry
     rows: list[Any]
     bad: list[Any]
+    states: list[Any]  # empty unless the job keeps states
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ class NodeScorer:
                 return self._sentence(self.source.shown(str(error)))
             if not result:
                 return Other(self.node)
-            sent = Sent(result.entry, _parts(result.rows_file), _parts(result.bad_file))
+            states = _parts(result.states_file) if self.job.states else []
+            sent = Sent(result.entry, _parts(result.rows_file), _parts(result.bad_file), states)
             shutil.rmtree(result.rows_file.parent)
             return sent
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,20 +13,23 @@ import pyarrow.parquet as pq
 from pipelines.core import paths, provenance, schema
 from pipelines.core.errors import InputError
 from pipelines.inference import receipts, row_digests
+from pipelines.inference.encoder_states import DividedModel
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Signer, Stamp
-from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine
+from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine, states_files
 from pipelines.scoring.earlier_answers import EarlierAnswers
 from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.pieces import Piece
+from pipelines.scoring.states_files import StatesFile
 
 STAMP = ("model_name", "model_version", "model_digest", "row_number", "status")
 SCORED = "scored"
 ROWS, BYTES = 2048, 2 << 20  # of what is scored together
 GROUP_BYTES = 8 << 20  # of a row group in memory
+PROBED = 4  # rows that are scored in full too, before states are taken over
 ANSWER_BYTES = 256  # about those of an answer and the columns that say whose it is
 
 
@@ -42,7 +46,8 @@ def added(kind: str, prefix: str, signed: bool = False) -> list[str]:
 class PieceScorer:
     """Adds predictions, the model, the row's number and its status to pieces of a partition.
 
-    `earlier` has answers that are taken over; `taken` counts them. `signer` adds a receipt to each row.
+    `earlier` has answers that are taken over, or encoder states; `taken` and `from_states` count them. `signer` adds a
+    receipt to each row. Raises InputError if the job keeps states, and this machine would compute others.
     """
 
     def __init__(
@@ -53,7 +58,10 @@ class PieceScorer:
         earlier: EarlierAnswers | None = None,
         signer: Signer | None = None,
     ) -> None:
-        self.predictor, self.job, self.status, self.earlier, self.taken = predictor, job, status, earlier, 0
+        self.predictor, self.job, self.status, self.earlier = predictor, job, status, earlier
+        self.taken = self.from_states = 0
+        has_states = job.states or (earlier and earlier.has_states)
+        self.divided = DividedModel(predictor, job.states) if has_states else None
         self.signer, self.stamp = signer, Stamp(predictor.task.kind, job.model, job.version, job.model_digest)
         types = schema.PREDICTIONS[predictor.task.kind]
         self.answer_schema = pa.schema(
@@ -61,7 +69,11 @@ class PieceScorer:
         )
 
     def __call__(self, piece: Piece) -> pa.Table:
-        answers = self._answers(piece.inputs)
+        return self.scored(piece)[0]
+
+    def scored(self, piece: Piece) -> tuple[pa.Table, np.ndarray | None]:
+        """The rows of a piece with what is added, and their states (n, F) if the model is divided."""
+        answers, states = self._answers_and_states(piece.inputs)
         stamps = [
             (pa.string(), self.job.model),
             (pa.int64(), self.job.version),
@@ -79,22 +91,54 @@ class PieceScorer:
         rows, names = piece.rows, added(self.predictor.task.kind, self.job.prefix, bool(self.signer))
         for name, column in zip(names, arrays, strict=True):
             rows = rows.append_column(name, column)
-        return rows
+        return rows, states
 
-    def _answers(self, inputs: pa.Table) -> pa.Table:
+    def states_file(self, path: Path) -> AbstractContextManager[StatesFile | None]:
+        """The file of a partition's states, if the job keeps them."""
+        return StatesFile(path, self.divided.width) if self.divided and self.job.states else nullcontext()
+
+    def _answers_and_states(self, inputs: pa.Table) -> tuple[pa.Table, np.ndarray | None]:
         """The answers for rows in one chunk, so that the file is the same whether they are taken over or not."""
         if not (self.earlier and len(inputs)):
-            return self._predicted(inputs).combine_chunks()
+            answers, states = self._predicted(inputs)
+            return answers.combine_chunks(), states
         places = self.earlier.places(row_digests.digests(inputs))
         old, new = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
-        self.taken += len(old)
         parts = [self._predicted(inputs.take(new))] if len(new) else []
         if len(old):
-            parts.append(self.earlier.answers(places[old]).cast(self.answer_schema))
-        return pa.concat_tables(parts).take(np.argsort(np.concatenate([new, old]))).combine_chunks()
+            parts.append(self._taken_over(inputs.take(old), places[old]))
+        order = np.argsort(np.concatenate([new, old]))
+        answers = pa.concat_tables([part for part, _ in parts]).take(order).combine_chunks()
+        states_of_parts = [part for _, part in parts if part is not None]
+        return answers, np.concatenate(states_of_parts)[order] if states_of_parts else None
 
-    def _predicted(self, inputs: pa.Table) -> pa.Table:
-        return self.predictor.predict(inputs).select(self.answer_schema.names).cast(self.answer_schema)
+    def _taken_over(self, inputs: pa.Table, places: np.ndarray) -> tuple[pa.Table, np.ndarray | None]:
+        """The answers of rows that the earlier job has, and their states."""
+        assert self.earlier
+        if not (self.divided and self.earlier.has_states):
+            self.taken += len(places)
+            return self.earlier.answers(places).cast(self.answer_schema), None
+        states = self.earlier.states(places)
+        if not self.from_states:
+            self._require_same(inputs.slice(0, PROBED), states[:PROBED])
+        self.from_states += len(places)
+        return self._cast(self.divided.answer(inputs, states)), states
+
+    def _require_same(self, inputs: pa.Table, states: np.ndarray) -> None:
+        """Raise InputError unless the whole model computes the same states, and the head alone the same answers."""
+        assert self.divided
+        answers, computed = self.divided.predict(inputs)
+        if states.tobytes() != computed.tobytes() or not answers.equals(self.divided.answer(inputs, states)):
+            raise InputError(f"{self.job.since}: its states are others than those of this model; score without --since")
+
+    def _predicted(self, inputs: pa.Table) -> tuple[pa.Table, np.ndarray | None]:
+        if not self.divided:
+            return self._cast(self.predictor.predict(inputs)), None
+        answers, states = self.divided.predict(inputs)
+        return self._cast(answers), states
+
+    def _cast(self, answers: pa.Table) -> pa.Table:
+        return answers.select(self.answer_schema.names).cast(self.answer_schema)
 
 
 @dataclass(frozen=True)
@@ -104,13 +148,16 @@ class Scored:
     entry: Entry
     rows_file: Path
     bad_file: Path
+    states_file: Path
 
     def publish(self, target: Folder) -> None:
-        """Publish the bad rows, then the answers; the manifest names them after that."""
+        """Publish the bad rows and the states, then the answers; the manifest names them after that."""
         output = self.entry["output"]
         with durable.written(target.path / output):
             if self.entry.get("quarantine"):
                 target.publish(self.bad_file, self.entry["quarantine"])
+            if self.entry.get("states"):
+                target.publish(self.states_file, self.entry["states"])
             target.publish(self.rows_file, output)
 
 
@@ -126,14 +173,15 @@ def score(
 
     Raises ChangedError if the partition is not what it was when the job began.
     """
-    began, cpu_began, taken_before = time.monotonic(), time.process_time(), scorer.taken
+    began, cpu_began, before = time.monotonic(), time.process_time(), (scorer.taken, scorer.from_states)
     job, task = scorer.job, scorer.predictor.task
-    rows_file, bad_file = aside / "rows.parquet", aside / "bad.jsonl"
+    rows_file, bad_file, states_file = aside / "rows.parquet", aside / "bad.jsonl", aside / "states.arrow"
     stream = pieces.read(partition, task, job.longest, planned.forms)
     with durable.written(paths.below(target.path, partition.output)):
         try:
             fields = pieces.scored_schema(partition, task, planned.forms)
-            good, bad = write(scorer, fields, stream, rows_file, bad_file, planned.name, advance)
+            with scorer.states_file(states_file) as states:
+                good, bad = write(scorer, fields, stream, rows_file, bad_file, planned.name, advance, states)
         except (InputError, OSError, pa.ArrowException):
             if job_record.holds_others(planned, partition):
                 raise ChangedError(f"{partition.path}: it changed while it was scored") from None
@@ -146,9 +194,13 @@ def score(
         if bad:
             digest = provenance.sha256(bad_file)
             entry |= {"quarantine": quarantine.place(planned.name), "quarantine_digest": digest}
+        if job.states:
+            place = states_files.place(job.states, partition.output)
+            entry |= {"states": place, "states_digest": provenance.sha256(states_file)}
     took = (time.monotonic() - began, time.process_time() - cpu_began)
-    entry[manifest.MEASURED] = manifest.measured(good, *took, scorer.taken - taken_before, manifest.now())
-    return Scored(entry, rows_file, bad_file)
+    taken, from_states = scorer.taken - before[0], scorer.from_states - before[1]
+    entry[manifest.MEASURED] = manifest.measured(good, *took, taken, manifest.now(), from_states)
+    return Scored(entry, rows_file, bad_file, states_file)
 
 
 def stamped(job: Job, kind: str, source: str, digest: str, rows_file: Path, output: str) -> Entry:
@@ -175,8 +227,9 @@ def write(
     bad_file: Path,
     source: str,
     advance: Callable[[int], None],
+    states_file: StatesFile | None = None,
 ) -> tuple[int, int]:
-    """Score pieces into a Parquet file and a file of bad rows; returns the numbers of both."""
+    """Score pieces into a Parquet file and a file of bad rows, and their states; returns the numbers of both."""
     empty = fields.empty_table()
     inputs = pieces.empty_inputs(scorer.predictor.task)
     fields_written = scorer(Piece(empty, inputs, np.zeros(0, np.int64), [])).schema.with_metadata(fields.metadata)
@@ -188,7 +241,10 @@ def write(
     ):
         for piece in pieces.joined(stream, ROWS, BYTES):
             bad_lines.writelines(quarantine.line(source, one) for one in piece.bad)
-            pending.append(scorer(piece).cast(fields_written))
+            rows, states = scorer.scored(piece)
+            pending.append(rows.cast(fields_written))
+            if states_file and states is not None:
+                states_file.write(states)
             good, bad = good + len(piece.numbers), bad + len(piece.bad)
             # of the input alone: answers that are taken over may have other buffers, and the file is the same
             size += piece.rows.nbytes + ANSWER_BYTES * len(piece.numbers)

@@ -166,9 +166,11 @@ class _Actors:
             raise InputError(f"{partition.path}: the node {answer.node} sees another file there, or none; {SHARE}")
         with durable.written(target.path / answer.entry["output"]):
             place = Path(tempfile.mkdtemp(dir=self.work.aside))
-            result = Scored(answer.entry, place / "rows.parquet", place / "bad.jsonl")
+            result = Scored(answer.entry, place / "rows.parquet", place / "bad.jsonl", place / "states.arrow")
             _write(result.rows_file, answer.rows)
             _write(result.bad_file, answer.bad)
+            if answer.states:
+                _write(result.states_file, answer.states)
         assert provenance.sha256(result.rows_file) == answer.entry["output_digest"], f"{planned.name}: other bytes"
         return result
 

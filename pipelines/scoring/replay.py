@@ -78,12 +78,12 @@ def _run(mended: Path, target: Folder, model: str, commit: str) -> Replay:
         raise InputError(f"{version}: its files are others than when the job began")
     signer = job.signer()
     signer = replace(signer, commit=commit) if signer else None
-    scorer = PieceScorer(Predictor.load(folder), job, STATUS, signer=signer) if by_source else None
+    scorer = PieceScorer(Predictor.load(folder), replace(job, states=""), STATUS, signer=signer) if by_source else None
     scored, bad = 0, list[str]()
     for source, rows in sorted(by_source.items()):
         assert scorer
         planned = next(one for one in job.partitions if one.name == source)
-        entry = _scored(scorer, planned, rows, target, entries, bad)
+        entry = _scored(scorer, job, planned, rows, target, entries, bad)
         if entry:
             name = _name(entries)
             manifest.write(target, name, entry)
@@ -151,6 +151,7 @@ def _replayed(target: Folder, job: Job, entries: list[Entry]) -> Iterator[int]:
 
 def _scored(
     scorer: PieceScorer,
+    job: Job,
     planned: Planned,
     rows: dict[int, Any],
     target: Folder,
@@ -159,7 +160,7 @@ def _scored(
 ) -> Entry | None:
     """Score the mended rows of one partition into a file beside its answers; `bad` gets sentences about others."""
     began, cpu_began = time.monotonic(), time.process_time()
-    job, task = scorer.job, scorer.predictor.task
+    task = scorer.predictor.task
     first = next(e for e in entries.values() if e["source"] == planned.name and e["kind"] == manifest.PARTITION)
     with target.having(first["output"]):
         stored = tables.open_parquet(paths.below(target.path, first["output"])).schema_arrow

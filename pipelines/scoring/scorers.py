@@ -20,7 +20,6 @@ from typing import Any
 
 from pipelines.core import threads
 from pipelines.core.errors import InputError, listed
-from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import earlier_answers, ray_scorers, scoring_work
 from pipelines.scoring.earlier_answers import EarlierAnswers
@@ -72,7 +71,7 @@ def _earlier(work: Work) -> EarlierAnswers | None:
     """The answers of the job's earlier one, collected now."""
     if not work.job.since:
         return None
-    return earlier_answers.collect(work.job, Task.load(work.folder), work.aside / ANSWERS)
+    return earlier_answers.collect(work.job, work.folder, work.aside / ANSWERS)
 
 
 def _by_processes(work: Work, workers: int, advance: Rows) -> Results:
