@@ -14,7 +14,8 @@ from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
-from pipelines.tracking import registry_snapshot
+from pipelines.lifecycle import registry_refusals
+from pipelines.tracking.ledger_events import CHAMPION
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,13 +47,11 @@ def version(model: str) -> "Version":
     parts = NAME.fullmatch(model)
     if not parts:
         raise UsageError(f"{model}: a registered model is written NAME, NAME@ALIAS or NAME@NUMBER")
-    name, alias = parts.groups()
-    registry_snapshot.require(name)  # before MLflow is imported, which takes seconds
+    name, alias = parts[1], parts[2] or CHAMPION
+    registry_refusals.of_version(name, alias)  # before MLflow is imported, which takes seconds
     from pipelines.tracking import registry
 
-    if alias and alias.isdecimal():
-        return registry.version(name, int(alias))
-    return registry.get(name, alias or registry.CHAMPION)
+    return registry.version(name, int(alias)) if alias.isdecimal() else registry.get(name, alias)
 
 
 def _folder_of(version: "Version", runtime: str) -> Path:

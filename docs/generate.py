@@ -52,12 +52,16 @@ kills, seeds, mutants, files or combinations.
 COMMANDS_HEAD = """# Commands
 
 Every command of `bertline`, in the groups of `bertline --help`; written by
-`python docs/generate.py`. The option `--help` of a command says more of each option.
+`python docs/generate.py`. The option `--help` of a command says more of each option, and
+[reference/](reference/make.md) shows what each prints: [make](reference/make.md),
+[compare](reference/compare.md), [decide](reference/decide.md), [serve](reference/serve.md),
+[look after](reference/look-after.md).
 
 - `--quiet` prints no progress, and `--debug` shows the traceback of an error. Both stand before or
   after a command's name.
-- `--json`, where a command prints data, prints the same as JSON on standard output. Progress and
-  errors go to standard error.
+- `--json` prints the answer alone as JSON on standard output; the help of each command names its
+  keys. What is for a person, progress and errors go to standard error. `serve` and `quickstart`
+  have no answer. A refusal (status 3), findings and drift are answers; of an error there is none.
 - A failure is one sentence, marked `error:`, in red on a terminal (not if `NO_COLOR` is set).
 - `--install-completion`, without a command, teaches your shell the names of commands, runs,
   models, versions and stages.

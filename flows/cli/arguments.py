@@ -10,6 +10,7 @@ import typer
 
 from flows.cli.completion import evaluated, of_sections, stages
 from pipelines.core.errors import printable
+from pipelines.core.progress import say
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 FAILED = 1  # so end errors too; UsageError has 2
@@ -26,7 +27,6 @@ Run = Annotated[
 ]
 Stage = Annotated[str, typer.Argument(help="such as finetune@livedoor", autocompletion=stages)]
 Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml", autocompletion=JOBS)]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Reason = Annotated[str, typer.Option(help="the reason, for the ledger")]
 
 Watched = Annotated[
@@ -51,14 +51,34 @@ def group() -> typer.Typer:
     return typer.Typer(no_args_is_help=True, add_completion=False)
 
 
+def json_with(keys: str) -> Any:
+    """The option `--json` of a command; its help names the keys of the answer."""
+    return typer.Option("--json", help=f"print JSON: {keys}")
+
+
+def tell(line: str, as_json: bool) -> None:
+    """Print a line for a person: to stdout, or to stderr where stdout is for JSON."""
+    if as_json:
+        say(line)
+    else:
+        print(printable(line))
+
+
 def print_answer(answer: Any, as_json: bool, plain: Callable[[Any], str] = str) -> None:
     """Print the answer as JSON, or as the lines that `plain` makes of it."""
     print(printable(json.dumps(answer, ensure_ascii=False, indent=1), keep="\n") if as_json else plain(answer))
 
 
-def require_registered(*names: str) -> None:
+def require_registered(name: str) -> None:
     """Raise InputError if a model is not registered, before MLflow is imported, and without making a store."""
     from pipelines.tracking import registry_snapshot
 
-    for name in names:
-        registry_snapshot.require(name)
+    registry_snapshot.require(name)
+
+
+def require_version(name: str, which: str = "") -> None:
+    """Raise InputError as `require_registered`, or if no version has this alias or number; "" is the champion's."""
+    from pipelines.lifecycle import registry_refusals
+    from pipelines.tracking.ledger_events import CHAMPION
+
+    registry_refusals.of_version(name, which or CHAMPION)

@@ -1,15 +1,19 @@
-"""The command for a corpus of one's own: look at its files, and write its entries."""
+"""The commands for a corpus of one's own: look at its files, write its entries, add rows; and an empty project."""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.arguments import group
+from flows.cli.arguments import group, json_with, print_answer, tell
 from flows.cli.completion import of_sections
 from flows.cli.panels import MAKE, listed
 from pipelines.core.errors import InputError, UsageError, printable
+
+if TYPE_CHECKING:
+    from pipelines.data.additions import Addition
+    from pipelines.data.inspection import Seen
 
 cli = group()
 CORPORA = of_sections("prepare")
@@ -23,6 +27,7 @@ def new(
     label: Annotated[str, typer.Option(help="the column of the labels")] = "",
     into: Annotated[Path, typer.Option(help="the params file to write into; made if it is not there")] = PARAMS,
     yes: Annotated[bool, typer.Option("--yes", help="ask nothing")] = False,
+    as_json: Annotated[bool, json_with("file, entries, kind, language, rows, labels, findings, next")] = False,
 ) -> None:
     """Look at FILES, say what is in them, and write the entries that make a model of them.
 
@@ -36,28 +41,52 @@ def new(
     paths, name = _named(files)
     params.require_name(name, "bertline new: NAME")
     seen = inspection.inspect(paths, text, label)
-    print("\n".join(map(printable, inspection.sentences(seen))))
+    sentences = inspection.sentences(seen)
+    for sentence in sentences:
+        tell(sentence, as_json)
     if not yes and sys.stdin.isatty():
-        if "columns" in seen.keys and not (text and label):
-            columns = {ours: seen.keys["columns"].get(ours, ours) for ours in ("text", "label")}
-            text = typer.prompt("the column of the texts", default=text or columns["text"])
-            label = typer.prompt("the column of the labels", default=label or columns["label"])
-            seen = inspection.inspect(paths, text, label)
-        if not typer.confirm(f"write the entries {name} into {into}?", default=True):
-            raise UsageError("nothing is written")
+        seen = _confirmed(seen, paths, text, label, f"write the entries {name} into {into}?", as_json)
     new_entries.divide(seen)
     added = new_entries.entries(name, seen)
     new_entries.write(into, added)
-    print(f"{into}: {', '.join(f'{section}.{key}' for section, (key, _, _) in added.items())} are written")
-    if into != params.FILE:
-        print(f"next: bertline use {into}")
-    print(f"next: bertline check, then: bertline run evaluate@{name} baseline@{added['baseline'][0]}")
+    keys = {section: key for section, (key, _, _) in added.items()}
+    answer: dict[str, Any] = {"file": str(into), "entries": keys, "kind": seen.kind, "language": seen.keys["language"]}
+    answer |= {"rows": seen.rows, "labels": dict(seen.labels), "findings": sentences}
+    answer["next"] = [f"bertline use {into}"] if into != params.FILE else []
+    answer["next"] += ["bertline check", f"bertline run evaluate@{name} baseline@{keys['baseline']}"]
+    print_answer(answer, as_json, _written)
+
+
+def _confirmed(seen: "Seen", paths: list[Path], text: str, label: str, question: str, as_json: bool) -> "Seen":
+    """The files, seen with the columns that a person chooses. Raises UsageError if the person wants no entries."""
+    from pipelines.data import inspection
+
+    if "columns" in seen.keys and not (text and label):
+        columns = {ours: seen.keys["columns"].get(ours, ours) for ours in ("text", "label")}
+        text = typer.prompt("the column of the texts", default=text or columns["text"], err=as_json)
+        label = typer.prompt("the column of the labels", default=label or columns["label"], err=as_json)
+        seen = inspection.inspect(paths, text, label)
+    if not typer.confirm(question, default=True, err=as_json):
+        raise UsageError("nothing is written")
+    return seen
+
+
+def _written(answer: dict[str, Any]) -> str:
+    """The entries that were written, and the commands that follow."""
+    entries = ", ".join(f"{section}.{key}" for section, key in answer["entries"].items())
+    *before, check, run = answer["next"]
+    return "\n".join([f"{answer['file']}: {entries} are written", *_next(*before), *_next(f"{check}, then: {run}")])
+
+
+def _next(*commands: str) -> list[str]:
+    return [f"next: {command}" for command in commands]
 
 
 @cli.command(**listed(MAKE, "bertline init tickets", "bertline init tickets --remote /srv/dvc"))
 def init(
     folder: Annotated[Path, typer.Argument(help="a folder that is new or empty")],
     remote: Annotated[Path | None, typer.Option(help="the folder of DVC's remote; by default FOLDER.remote")] = None,
+    as_json: Annotated[bool, json_with("folder, remote, next")] = False,
 ) -> None:
     """Make an empty project of your own: params.yaml, the graph, small encoders, git, DVC with a local remote.
 
@@ -65,9 +94,12 @@ def init(
     """
     from pipelines.graph import new_project
 
-    for sentence in new_project.create(folder, remote or folder.with_name(f"{folder.name}.remote")):
-        print(printable(sentence))
-    print(f"next: cd {folder}; git commit -m begin; bertline new FILE")
+    place = remote or folder.with_name(f"{folder.name}.remote")
+    for sentence in new_project.create(folder, place):
+        tell(sentence, as_json)
+    answer = {"folder": str(folder), "remote": str(place)}
+    follows = [f"cd {folder}", "git commit -m begin", "bertline new FILE"]
+    print_answer(answer | {"next": follows}, as_json, lambda _: "\n".join(_next("; ".join(follows))))
 
 
 @cli.command(**listed(MAKE, "bertline add tickets-march.csv --to tickets"))
@@ -76,6 +108,7 @@ def add(
         Path, typer.Argument(help="a CSV, TSV, JSONL, Parquet or xlsx file with the columns of the corpus")
     ],
     to: Annotated[str, typer.Option("--to", help="an entry of prepare whose corpus is custom", autocompletion=CORPORA)],
+    as_json: Annotated[bool, json_with("file, added, left_out, labels, before, after, moved, next")] = False,
 ) -> None:
     """Append the new rows of FILE to a corpus of your own.
 
@@ -89,13 +122,22 @@ def add(
 
     checking.require_entry(to, "prepare")
     addition = additions.add(file, to, params.entry("prepare", to, Prepare))
-    print("\n".join(map(printable, additions.sentences(addition))))
-    if not addition.rows:
+    follows = _after(addition, additions.stages(to, params.read()))
+    if as_json:
+        print_answer(additions.answer(addition) | {"next": follows}, as_json)
         return
-    if addition.target.with_name(f"{addition.target.name}.dvc").exists():
-        print(f"next: dvc add {addition.target}")
-    print(f"next: bertline run {' '.join(additions.stages(to, params.read()))}")
-    print(f"which prepares, encodes, trains and scores {to} anew; entries of other corpora stay as they are")
+    print("\n".join(map(printable, additions.sentences(addition))))
+    if follows:
+        print("\n".join(_next(*follows)))
+        print(f"which prepares, encodes, trains and scores {to} anew; entries of other corpora stay as they are")
+
+
+def _after(addition: "Addition", stages: list[str]) -> list[str]:
+    """The commands that follow an addition; none if it added no row."""
+    if not addition.rows:
+        return []
+    in_dvc = addition.target.with_name(f"{addition.target.name}.dvc").exists()
+    return [*([f"dvc add {addition.target}"] if in_dvc else []), f"bertline run {' '.join(stages)}"]
 
 
 def _named(words: list[str]) -> tuple[list[Path], str]:

@@ -4,14 +4,15 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.arguments import AsJson, Run, group, print_answer
+from flows.cli.arguments import Run, group, json_with, print_answer
 from flows.cli.panels import COMPARE, listed
 
 cli = group()
+RUNS = "a list of run, kind, task, metric, score, interval, size_bytes, latency_ms, rows_per_second"
 
 
 @cli.command(**listed(COMPARE, "bertline table", "bertline table --json"))
-def table(as_json: AsJson = False) -> None:
+def table(as_json: Annotated[bool, json_with(RUNS)] = False) -> None:
     """Print every run's score and size, and how fast it is on this machine."""
     from pipelines.core import params
     from pipelines.reports import report_folder
@@ -29,7 +30,7 @@ def diff(
     first: Run,
     second: Run,
     rows: Annotated[int, typer.Option(min=0, help="rows that are shown of those gained, and of those lost")] = 5,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, json_with("runs, task, split, params, costs, score, rows, slices")] = False,
 ) -> None:
     """Print how two runs differ: params, slices won and lost with intervals, rows that changed, costs."""
     from pipelines.evaluation import run_difference

@@ -11,13 +11,14 @@ from flows.cli import arguments, completion
 from flows.cli.arguments import (
     MODELS,
     REFUSED,
-    AsJson,
     Name,
     Reason,
     Watched,
     group,
+    json_with,
     print_answer,
     require_registered,
+    require_version,
 )
 from flows.cli.panels import DECIDE, MAKE, listed
 from flows.local import prefect_settings
@@ -27,6 +28,9 @@ from pipelines.core.errors import UsageError, printable
 cli = group()
 DRY = "only measure; the verdict is kept with the version"
 REPLAY = "let both answer the stored requests of so many days; say which share would change"
+PROMOTED = "model, promoted, changed, would, reasons, champion"
+VERSIONS = "a list of version, aliases, commit, run, md5, runtime, passed, approved_by"
+LINEAGE = "model, version, commit, dirty, verdict, stages, champion, parents; of data paths, wrote, read, versions"
 
 
 @cli.command(**listed(MAKE, "bertline retrain headlines"))
@@ -37,13 +41,16 @@ def retrain(
             help="entries of promote, of which what they need is made; everything if none", autocompletion=MODELS
         ),
     ] = None,
+    as_json: Annotated[bool, json_with("challengers (model, version)")] = False,
 ) -> None:
     """Bring the graph up to date and register the challengers."""
     prefect_settings.before_a_flow(names or [], "promote")
     from flows.retrain import retrain as run
 
-    for version in run(names or None):
-        print(f"{version} is the challenger")
+    versions = run(names or None)
+    answer = {"challengers": [{"model": version.name, "version": version.version} for version in versions]}
+    sentences = "\n".join(f"{version} is the challenger" for version in versions) or "nothing to register"
+    print_answer(answer, as_json, lambda _: sentences)
 
 
 @cli.command(
@@ -57,7 +64,7 @@ def promote(
     service: Watched = "",
     replay: Annotated[int | None, typer.Option(metavar="DAYS", min=1, help=REPLAY)] = None,
     dry: Annotated[bool, typer.Option("--dry", help=DRY)] = False,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, json_with(PROMOTED)] = False,
 ) -> None:
     """Compare the challenger with the champion; make it champion if it passes, else end with status 3."""
     answer = _promoted(name, version, instead_of, reason=reason, service=service, replay_days=replay, dry=dry)
@@ -106,6 +113,7 @@ def rollback(
     to: Annotated[int | None, typer.Option(help="a former champion; by default the last one before this")] = None,
     reason: Reason = "",
     service: Watched = "",
+    as_json: Annotated[bool, json_with("model, champion")] = False,
 ) -> None:
     """Make a former champion the champion again, if it still answers."""
     from pipelines.graph import checking
@@ -117,14 +125,18 @@ def rollback(
     with arguments.importing():
         from flows.rollback import rollback as run
 
-    print(f"{run(name, to, reason, service)} is the champion again")
+    version = run(name, to, reason, service)
+    answer = {"model": version.name, "champion": version.version}
+    print_answer(answer, as_json, lambda _: f"{version} is the champion again")
 
 
 @cli.command(**listed(DECIDE, "bertline history headlines", "bertline history headlines --at 2026-11-23T09:00"))
 def history(
     name: Name,
     at: Annotated[str, typer.Option(help="a time, such as 2026-11-23T09:00; UTC unless it names a zone")] = "",
-    as_json: AsJson = False,
+    as_json: Annotated[
+        bool, json_with("model, champion, events, overtaken, repeated, damage; with --at model, at, champion, event")
+    ] = False,
 ) -> None:
     """Print who made which version champion, when and why; with --at, the champion at that time."""
     require_registered(name)
@@ -135,7 +147,7 @@ def history(
 
 
 @cli.command(**listed(DECIDE, "bertline versions headlines", "bertline versions headlines --json"))
-def versions(name: Name, as_json: AsJson = False) -> None:
+def versions(name: Name, as_json: Annotated[bool, json_with(VERSIONS)] = False) -> None:
     """Print the registered versions of a model: aliases, commit, the gate's verdict, who approved each."""
     require_registered(name)
     from pipelines.lifecycle import version_list
@@ -150,13 +162,17 @@ def approve(
     name: Name,
     version: Annotated[int | None, typer.Option(min=1, help="a version other than the challenger")] = None,
     reason: Reason = "",
+    as_json: Annotated[bool, json_with("model, version")] = False,
 ) -> None:
     """Approve a version, by default the challenger, as the rule `approval: true` of the gate asks a person to do."""
-    require_registered(name)
+    from pipelines.tracking.registry_snapshot import CHALLENGER
+
+    require_version(name, CHALLENGER if version is None else str(version))
     from pipelines.lifecycle import approval
 
     approved = approval.approve(name, version, reason)
-    print(printable(f"{approved} is approved; `bertline promote {name}` compares it with the champion"))
+    sentence = printable(f"{approved} is approved; `bertline promote {name}` compares it with the champion")
+    print_answer({"model": approved.name, "version": approved.version}, as_json, lambda _: sentence)
 
 
 @cli.command(**listed(DECIDE, "bertline lineage model headlines@champion", "bertline lineage data 8e5f6fd8"))
@@ -169,14 +185,14 @@ def lineage(
             autocompletion=completion.versions,
         ),
     ],
-    as_json: AsJson = False,
+    as_json: Annotated[bool, json_with(LINEAGE)] = False,
     page: Annotated[
         Path | None, typer.Option(help="write a page with a picture to this file; only for a model")
     ] = None,
 ) -> None:
     """Print what a registered version was made of, or which versions were made of some data."""
-    if what == "model" and (version := re.fullmatch("([^@/]+)[@/].+", which)):
-        require_registered(version[1])
+    if what == "model" and (version := re.fullmatch(r"([\w.-]+)(?:@(\w+)|/(\d+))", which)):
+        require_version(version[1], version[2] or version[3])
     from pipelines.lifecycle import lineage as of
 
     lineage = of.of_model(which) if what == "model" else of.of_data(which)

@@ -1,11 +1,12 @@
 """The commands that score rows: a file, the windows of a job, and their drift."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from flows.cli.arguments import DRIFTED, AsJson, Job, Name, group, print_answer, require_registered
+from flows.cli.arguments import DRIFTED, Job, Name, group, json_with, print_answer, require_version
 from flows.cli.panels import LOOK_AFTER, SERVE, listed
 from flows.local import prefect_settings
 from pipelines.core.errors import UsageError, printable
@@ -14,6 +15,8 @@ cli = group()
 WORKERS = "processes that score files of the folder side by side; on a cluster 1 means all its CPUs"
 STATES = "store each row's encoder states, from which a version with another head answers without the encoder"
 RECEIPTS = "a file of keys (bertline receipt-key): each answer has a receipt that the last one signs"
+SCORED = "model, rows, target; of a folder a line a finished partition, then the summary"
+JOBS = "a list of target, source, model, version, state, rows, rows_done, ...; with --cancel target, cancelled"
 
 
 @cli.command(
@@ -30,7 +33,7 @@ def score(
         str, typer.Option(help="the most bad rows, such as 1% or 100; more stop it before it begins")
     ] = "",
     max_characters: Annotated[int, typer.Option(min=0, help="a longer input is a bad row; 0: 1,000,000")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="print a line of JSON for each finished partition")] = False,
+    as_json: Annotated[bool, json_with(SCORED)] = False,
     since: Annotated[
         str, typer.Option(help="an earlier job's folder; rows that it answered are not scored again")
     ] = "",
@@ -41,7 +44,7 @@ def score(
 ) -> None:
     """Score the rows of a file or a folder with the champion; an interrupted job of a folder goes on."""
     if replay_quarantine:
-        _replay(name, source, target)
+        _replay(name, source, target, as_json)
         return
     if _is_folder_job(source, target):
         options = {"prefix": prefix, "since": since, "workers": workers}
@@ -51,24 +54,27 @@ def score(
         options |= {"longest": max_characters} if max_characters else {}
         _score_folder(name, source, target, as_json, options)
         return
-    if max_bad or max_characters or since or workers > 1 or as_json or receipts or states:
-        names = "--max-bad, --max-characters, --since, --workers, --receipts, --states and --json"
+    if max_bad or max_characters or since or workers > 1 or receipts or states:
+        names = "--max-bad, --max-characters, --since, --workers, --receipts and --states"
         raise UsageError(f"{names} are for folders, CSV and JSONL, not one Parquet file")
-    require_registered(name)
+    require_version(name)
     prefect_settings.before_a_flow()
     from flows.score import score as run
 
-    print(f"{run(name, source, target, prefix=prefix):,} rows scored into {target}")
+    rows = run(name, source, target, prefix=prefix)
+    answer = {"model": name, "rows": rows, "target": target}
+    print_answer(answer, as_json, lambda _: f"{rows:,} rows scored into {target}")
 
 
-def _replay(name: str, source: str, target: str) -> None:
+def _replay(name: str, source: str, target: str, as_json: bool) -> None:
     """Score mended rows of a job's quarantine, and print the outcome."""
     from flows.local import code_commit
     from pipelines.scoring import job_folders, replay
 
     if job_folders.is_remote(source):
         raise UsageError(f"{source}: mended rows are a file of this machine; copy it here")
-    print(printable(replay.run(Path(source), target, name, code_commit.current()).sentence()))
+    outcome = replay.run(Path(source), target, name, code_commit.current())
+    print_answer(asdict(outcome), as_json, lambda _: printable(outcome.sentence()))
 
 
 def _is_folder_job(source: str, target: str) -> bool:
@@ -84,7 +90,7 @@ def _is_folder_job(source: str, target: str) -> bool:
 
 def _score_folder(name: str, source: str, target: str, as_json: bool, options: dict[str, Any]) -> None:
     """Score partition by partition, and print the outcome: a sentence, or the summary as JSON."""
-    require_registered(name)
+    require_version(name)
     prefect_settings.before_a_flow()
     from flows.score_folder import score_folder as run
     from pipelines.core.canonical_json import canonical
@@ -102,7 +108,7 @@ def jobs(
     resume: Annotated[
         bool, typer.Option("--resume", help="the job in PLACE goes on with the arguments it had")
     ] = False,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, json_with(JOBS)] = False,
 ) -> None:
     """List the scoring jobs below a folder; cancel or resume one."""
     from pipelines.scoring import job_list
@@ -116,7 +122,8 @@ def jobs(
         return
     if cancel:
         job_list.cancel(place)
-        print(f"{place}: its job ends at its next piece")
+        answer = {"target": place, "cancelled": True}
+        print_answer(answer, as_json, lambda _: f"{place}: its job ends at its next piece")
         return
     print_answer(
         [job.answer() for job in job_list.below(place)],
@@ -131,16 +138,19 @@ def backfill(
     job: Job,
     since: Annotated[str, typer.Option("--from", help="the first window, such as 2026-11-01, or 2026-11-01T09")],
     until: Annotated[str, typer.Option("--to", help="the last window")],
+    as_json: Annotated[bool, json_with("job, windows (a sentence each)")] = False,
 ) -> None:
     """Score the windows of a job that were not scored, each once."""
     prefect_settings.before_a_flow([job], "score")
     from flows.score_windows import backfill as run
 
-    print("\n".join(run(job, since, until)) or f"{job} has no windows between {since} and {until}")
+    windows = run(job, since, until)
+    sentences = "\n".join(windows) or f"{job} has no windows between {since} and {until}"
+    print_answer({"job": job, "windows": windows}, as_json, lambda _: sentences)
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline watch nightly"))
-def watch(job: Job, as_json: AsJson = False) -> None:
+def watch(job: Job, as_json: Annotated[bool, json_with("job, windows, alarm, rule, page")] = False) -> None:
     """Print whether the scored windows of a job drift from what its model was trained on."""
     prefect_settings.before_a_flow([job], "watch")
     from flows.watch import watch as run

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.cli.arguments import REFUSED, group
+from flows.cli.arguments import REFUSED, group, json_with, print_answer
 from flows.cli.completion import of_sections
 from flows.cli.panels import MAKE, listed
 from flows.local import prefect_settings
@@ -16,6 +16,7 @@ TEACHERS = of_sections("finetune", "compress")
 @cli.command(**listed(MAKE, "bertline tune headlines"))
 def tune(
     run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml", autocompletion=of_sections("tune"))],
+    as_json: Annotated[bool, json_with("run, metric, split, trials, best")] = False,
 ) -> None:
     """Search for better params of a finetune entry; an interrupted search continues where it stopped."""
     prefect_settings.before_a_flow([run], "tune")
@@ -23,8 +24,8 @@ def tune(
     from pipelines.reports import tuning_page
 
     trials = search(run)
-    print(tuning_page.plain(trials))
-    print(f"the best params; put them into finetune.{run}:\n{tuning_page.best(trials)}", end="")
+    best = f"the best params; put them into finetune.{run}:\n{tuning_page.best(trials)}".rstrip("\n")
+    print_answer(tuning_page.answer(trials), as_json, lambda _: f"{tuning_page.plain(trials)}\n{best}")
 
 
 @cli.command(**listed(MAKE, "bertline compress headlines --max-loss 1.0 --target latency"))
@@ -39,6 +40,9 @@ def compress(
     trust_point: Annotated[
         bool, typer.Option("--trust-point", help="judge by the score alone, without its uncertainty")
     ] = False,
+    as_json: Annotated[
+        bool, json_with("run, metric, split, budget, teacher, tried, winner, entries, gate, refused")
+    ] = False,
 ) -> None:
     """Search methods and chains for the smallest or fastest model; an interrupted search continues where it stopped."""
     prefect_settings.before_a_flow([run], "finetune", "compress")
@@ -47,6 +51,6 @@ def compress(
     from pipelines.compression.chains import Budget
 
     result = search(run, Budget(max_loss, target, steps, width, trust_point))
-    print(searched.plain(result))
+    print_answer(searched.answer(result), as_json, lambda _: searched.plain(result))
     if not result.winner:
         raise typer.Exit(REFUSED)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from flows.cli import completion
-from flows.cli.arguments import group, require_registered
+from flows.cli.arguments import group, json_with, print_answer, require_version
 from flows.cli.panels import LOOK_AFTER, MAKE, SERVE, listed
 from flows.local import prefect_settings
 
@@ -51,7 +51,7 @@ def serve(
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
-    require_registered(*(model.partition("@")[0] for model in models if "=" not in model))
+    _require(models)
     from flows.local import http_service
     from pipelines.serving import certification, model_sources
 
@@ -66,6 +66,12 @@ def serve(
     with service(sources, http_service.Settings(*about, *beside, http_service.exporter(), *stored)) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         _wait(sources, address)
+
+
+def _require(models: Iterable[str]) -> None:
+    """Raise InputError for a model that is not registered or has no such version; folders are opened later."""
+    for name, _, which in (model.partition("@") for model in models if "=" not in model):
+        require_version(name, which)
 
 
 def _wait(names: Iterable[str], address: str) -> NoReturn:
@@ -84,20 +90,21 @@ def _end(*_: Any) -> NoReturn:
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline up"))
-def up() -> None:
+def up(as_json: Annotated[bool, json_with("prefect, key_file, mlflow, logs")] = False) -> None:
     """Start Prefect's server, a worker and MLflow here."""
     from flows.local import servers
 
-    print(servers.up())
+    print_answer(servers.up(), as_json, servers.plain)
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline down"))
-def down() -> None:
+def down(as_json: Annotated[bool, json_with("stopped")] = False) -> None:
     """Stop what `up` started."""
     from flows.local import servers
 
     stopped = servers.down()
-    print(f"stopped: {', '.join(stopped)}" if stopped else "nothing to stop")
+    sentence = f"stopped: {', '.join(stopped)}" if stopped else "nothing to stop"
+    print_answer({"stopped": stopped}, as_json, lambda _: sentence)
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline trigger retrain/weekly"))
@@ -105,11 +112,14 @@ def trigger(
     deployment: Annotated[str, typer.Argument(help="FLOW/NAME of prefect.yaml, such as retrain/weekly")],
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated")] = None,
     queue: Annotated[str, typer.Option(help="a work queue: urgent, scoring or training; by default its own")] = "",
+    as_json: Annotated[bool, json_with("deployment, run")] = False,
 ) -> None:
     """Run a deployment now, in the worker that `up` started."""
     from flows.trigger import trigger as ask
 
-    print(f"{deployment}: requested the run {ask(deployment, param or [], queue)}; see its log in Prefect's pages")
+    run = ask(deployment, param or [], queue)
+    sentence = f"{deployment}: requested the run {run}; see its log in Prefect's pages"
+    print_answer({"deployment": deployment, "run": run}, as_json, lambda _: sentence)
 
 
 @cli.command(**listed(MAKE, "bertline quickstart"))

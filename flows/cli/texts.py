@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.arguments import group
+from flows.cli.arguments import group, json_with
 from flows.cli.panels import SERVE, listed
 from pipelines.core.errors import UsageError, printable
 
@@ -25,14 +25,20 @@ Texts = Annotated[
     list[str] | None, typer.Argument(metavar="[TEXT... | FILE | -]", help="texts, a file, or - for standard input")
 ]
 Columns = Annotated[list[str] | None, typer.Option("--column", help="NAME=COLUMN of the file; may be repeated")]
-JsonLines = Annotated[bool, typer.Option("--json", help="print a JSON object a row")]
+PREDICTED = "an object a row: label, score, scores; of a regression value"
+TAGGED = "an object a row: entities, a list of text, label, start, end, score"
 # kind -> the command that asks models of it
 COMMANDS = {"span": "`bertline answer`", "tagging": "`bertline tag`"}
 COMMANDS |= {"embedding": "`bertline embed` or `bertline fill-mask`"}
 
 
 @cli.command(**listed(SERVE, 'bertline predict headlines@champion "新型スマートフォンの発売日が決定"'))
-def predict(model: Model, texts: Texts = None, columns: Columns = None, as_json: JsonLines = False) -> None:
+def predict(
+    model: Model,
+    texts: Texts = None,
+    columns: Columns = None,
+    as_json: Annotated[bool, json_with(PREDICTED)] = False,
+) -> None:
     """Print the labels, the number or the choice that MODEL predicts for texts."""
     opened = _opened(model, ("single", "pair", "regression", "choice"))
     rows = _rows(opened.kind, texts, columns)
@@ -58,7 +64,7 @@ def answer(
     context: Annotated[
         str, typer.Argument(metavar="CONTEXT | FILE | -", help="a text, a file, or - for standard input")
     ],
-    as_json: JsonLines = False,
+    as_json: Annotated[bool, json_with("answer, score, start, end")] = False,
 ) -> None:
     """Print the answer to QUESTION that MODEL finds in CONTEXT."""
     opened = _opened(model, ("span",))
@@ -73,7 +79,9 @@ def answer(
 
 
 @cli.command(**listed(SERVE, 'bertline tag artifacts/onnx/ner "Ada Lovelace was born in London."'))
-def tag(model: Model, texts: Texts = None, columns: Columns = None, as_json: JsonLines = False) -> None:
+def tag(
+    model: Model, texts: Texts = None, columns: Columns = None, as_json: Annotated[bool, json_with(TAGGED)] = False
+) -> None:
     """Print the entities that MODEL finds in texts."""
     opened = _opened(model, ("tagging",))
     rows = _rows(opened.kind, texts, columns)
@@ -96,7 +104,7 @@ def embed(
     columns: Columns = None,
     pooling: Annotated[str, typer.Option(help="mean of all tokens, or cls")] = "mean",
     normalize: Annotated[bool, typer.Option(help="make each vector's length 1")] = False,
-    as_json: JsonLines = False,
+    as_json: Annotated[bool, json_with("an object a row: vector")] = False,
 ) -> None:
     """Print the vectors of texts, by the encoder of MODEL (with torch, which takes seconds to start)."""
     opened = _opened(model, ())
@@ -117,7 +125,7 @@ def fill_mask(
     encoder: Annotated[Path, typer.Argument(help="the folder of a pretrained encoder")],
     text: str,
     top: Annotated[int, typer.Option(min=1, help="pieces for each [MASK]")] = 5,
-    as_json: JsonLines = False,
+    as_json: Annotated[bool, json_with("an object a [MASK]: guesses, a list of piece, score")] = False,
 ) -> None:
     """Print the words that ENCODER would put in place of each [MASK] of TEXT."""
     from pipelines.inference.fill_mask import fill, require_mask

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
-from flows.cli.arguments import FAILED, AsJson, group, print_answer
+from flows.cli.arguments import FAILED, group, json_with, print_answer
 from flows.cli.panels import LOOK_AFTER, listed
 from pipelines.core.errors import printable
 
 cli = group()
+STATUS = "stale, champions, last_runs, drift, disk, served, schedules"
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline status", "bertline status --json"))
-def status(as_json: AsJson = False) -> None:
+def status(as_json: Annotated[bool, json_with(STATUS)] = False) -> None:
     """Print on one screen what is stale, served, champion, scheduled and drifting, what ran last, and the disk used."""
     from flows.local import reachable
     from pipelines.lifecycle import status as of_checkout
@@ -24,7 +26,7 @@ def status(as_json: AsJson = False) -> None:
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline doctor", "bertline doctor --json"))
-def doctor(as_json: AsJson = False) -> None:
+def doctor(as_json: Annotated[bool, json_with("a list of check, state, says, mend")] = False) -> None:
     """Check the installation, the machine and this checkout; print what is wrong, and the command that mends it."""
     from flows.local import checkup
 

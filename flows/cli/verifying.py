@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.arguments import AsJson, group, print_answer
+from flows.cli.arguments import group, json_with, print_answer
 from flows.cli.panels import SERVE, listed
 from pipelines.core.errors import printable
 
@@ -24,7 +24,9 @@ def verify(
     target: Annotated[str, typer.Argument(help="the folder of a scoring job; with --keys or --replay any Parquet")],
     keys: Annotated[Path | None, typer.Option(help="a file of keys: check the receipt of every row")] = None,
     replay: Annotated[bool, typer.Option("--replay", help="predict again by the versions that rows name")] = False,
-    as_json: AsJson = False,
+    as_json: Annotated[
+        bool, json_with("ok, findings; of a job inputs_compared, summary; receipts, replayed if they were checked")
+    ] = False,
 ) -> None:
     """Prove from files of answers that no row is lost, doubled or changed; name every row that was touched."""
     from pipelines.scoring import verification
@@ -39,9 +41,11 @@ def verify(
 def receipt_key(
     file: Annotated[Path, typer.Argument(help="the file of keys, made for you alone where there is none")],
     name: Annotated[str, typer.Argument(help="of the key; by default key-1, key-2 and so on")] = "",
+    as_json: Annotated[bool, json_with("file, key (not the secret)")] = False,
 ) -> None:
     """Add a key to a file; it signs receipts from now on, and the older ones verify theirs."""
     from pipelines.inference import receipt_keys
 
     key = receipt_keys.make(file, name)
-    print(printable(f"{file}: {key.id} signs receipts from now on"))
+    sentence = printable(f"{file}: {key.id} signs receipts from now on")
+    print_answer({"file": str(file), "key": key.id}, as_json, lambda _: sentence)

@@ -49,8 +49,8 @@ def _with_key(service: str) -> dict[str, str]:
     return variables
 
 
-def up() -> str:
-    """Start what is not running, wait until it answers, register the deployments; returns the addresses.
+def up() -> dict[str, str]:
+    """Start what is not running, wait until it answers, register the deployments; returns the addresses and files.
 
     What it started is stopped again if it cannot start all of it.
     """
@@ -66,10 +66,18 @@ def up() -> str:
             if name not in before:
                 _stop(name)
         raise
-    return (
-        f"Prefect  http://127.0.0.1:{PREFECT_PORT} (its pages ask for the key in {prefect_key.FILE})\n"
-        f"MLflow   http://127.0.0.1:{MLFLOW_PORT}\nlogs     {LOGS}"
-    )
+    return {
+        "prefect": f"http://127.0.0.1:{PREFECT_PORT}",
+        "key_file": str(prefect_key.FILE),
+        "mlflow": f"http://127.0.0.1:{MLFLOW_PORT}",
+        "logs": str(LOGS),
+    }
+
+
+def plain(started: dict[str, str]) -> str:
+    """The addresses and files as lines of text."""
+    prefect = f"Prefect  {started['prefect']} (its pages ask for the key in {started['key_file']})"
+    return f"{prefect}\nMLflow   {started['mlflow']}\nlogs     {started['logs']}"
 
 
 def _require_ours(name: str, port: int) -> None:

@@ -1,7 +1,7 @@
 """The results of a search for a smaller model, as a table and as a page with plots of score against cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,27 @@ def write(out: Path, search: Searched) -> None:
     (out / "table.md").write_text(run_tables.pipes([HEADER, *_lines(search)], text=1) + reasons, encoding="utf-8")
     if any(search.entries.values()):
         (out / "winner.yaml").write_text(_yaml(search), encoding="utf-8")
+
+
+def answer(search: Searched) -> dict[str, Any]:
+    """The search for a program; a number that was not measured is None, and so is the winner if there is none."""
+    return {
+        "run": search.run,
+        "metric": search.metric,
+        "split": search.split,
+        "budget": asdict(search.budget),
+        "teacher": _numbers(search.teacher),
+        "tried": [_numbers(tried) for tried in search.tried],
+        "winner": _numbers(search.winner) if search.winner else None,
+        "entries": {name: dict(entries) for name, entries in search.entries.items()},
+        "gate": search.gate,
+        "refused": [list(chain) for chain in search.unfit],
+    }
+
+
+def _numbers(tried: Tried) -> dict[str, Any]:
+    """A chain and its result, without NaN, which JSON does not have."""
+    return {key: None if value != value else value for key, value in asdict(tried).items()}
 
 
 def plain(search: Searched) -> str:

@@ -211,6 +211,19 @@ def sentences(addition: Addition) -> Iterator[str]:
         yield f"the test has other rows now{moved}: compare no score with one of before"
 
 
+def answer(addition: Addition) -> dict[str, Any]:
+    """The addition for a program: counts of rows, and the places of those that are left out."""
+    return {
+        "file": str(addition.target),
+        "added": len(addition.rows),
+        "left_out": addition.out,
+        "labels": dict(addition.labels),
+        "before": dict(addition.before),
+        "after": dict(addition.after),
+        "moved": addition.moved,
+    }
+
+
 def stages(name: str, sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The stages that score the task `name`: those of evaluate and baseline."""
     return [

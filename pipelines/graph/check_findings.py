@@ -5,23 +5,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipelines.core import params, paths
-from pipelines.core.errors import InputError, UsageError
-from pipelines.data import doubts, expectations, prepare_entry, references
+from pipelines.core.errors import InputError
+from pipelines.data import doubts, expectations, prepare_entry
 from pipelines.entries.prepare import Prepare
-from pipelines.graph import checking
+from pipelines.graph import params_findings
 from pipelines.reports import check_page
 from pipelines.reports.check_page import Corpus
 
 
 def write(page: Path) -> tuple[int, int]:
     """Write the page; returns the numbers of errors and of doubts. Every row is read; nothing else is written."""
-    sections: checking.Entries = {}
-    try:
-        sections = checking.check()
-        checking.check_options(sections)
-        wrong = list(references.complaints(sections))
-    except UsageError as error:
-        wrong = [str(error)]
+    sections, wrong = params_findings.read()
     prepared = {name: entry for name, entry in sections.get("prepare", {}).items() if isinstance(entry, Prepare)}
     custom = {name: entry for name, entry in prepared.items() if entry.corpus == "custom"}
     present = {name: entry for name, entry in custom.items() if Path(entry.source).exists()}

@@ -54,9 +54,8 @@ def lines(answer: dict[str, Any]) -> list[str]:
     return [f"{name} is up to date: {answer['as_locked']} are as in dvc.lock"]
 
 
-def would_run(targets: list[str]) -> list[str]:
-    """Lines that list the stages that a run of `targets` would run, in a possible order, each with a reason."""
-    count, reasons = affected(targets)
+def affected_lines(count: int, reasons: dict[str, str]) -> list[str]:
+    """The answer of `affected` as lines of text."""
     return [f"{name}: {reason}" for name, reason in reasons.items()] or [f"{count} stages are up to date"]
 
 

@@ -1,4 +1,4 @@
-"""Refusals of a promotion or a rollback: those that the registry's content alone decides, before MLflow is imported."""
+"""Refusals that the content of the registry decides, before MLflow is imported: of versions, promotions, rollbacks."""
 
 from dataclasses import dataclass
 
@@ -58,6 +58,19 @@ def of_rollback(name: str, to: int | None) -> None:
             require_former(name, to, state)
         elif not set(state.champions[:-1]) - {state.champion}:
             raise nothing_before(name, state)
+
+
+def of_version(name: str, which: str) -> None:
+    """Raise InputError if the model has no version with the alias, or of the number, that `which` is."""
+    snapshot = registry_snapshot.read(name)
+    if not snapshot:
+        return
+    aliases = registry_snapshot.require_model(name, snapshot)
+    if which.isdecimal():
+        if int(which) not in snapshot.versions:
+            raise InputError(f"{name}: {choices('version', which, snapshot.versions)}")
+    elif which not in aliases and _sound(name, snapshot):
+        raise InputError(f"{name}: {choices('alias', which, aliases)}")
 
 
 def _sound(name: str, snapshot: Snapshot) -> State | None:

@@ -42,6 +42,13 @@ def best(trials: Trials) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
+def answer(trials: Trials) -> dict[str, Any]:
+    """The trials for a program, in the order in which they ran."""
+    tried = [{"params": values, "score": score} for values, score in trials.tried]
+    best_params = max(trials.tried, key=lambda trial: trial[1])[0]
+    return {"run": trials.run, "metric": trials.metric, "split": trials.split, "trials": tried, "best": best_params}
+
+
 def plain(trials: Trials) -> str:
     return run_tables.aligned([trials.header, *trials.lines], text=0)
 

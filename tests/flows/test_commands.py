@@ -9,7 +9,7 @@ import mlflow
 import pytest
 
 from pipelines.tracking import registry
-from tests.support import commands, tiny
+from tests.support import commands, json_answers, tiny
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -53,7 +53,8 @@ def test_promote_history_rollback_and_lineage() -> None:
     assert "its champion is version 1, not 2" in bertline("promote tiny --instead-of 2", status=1)
     assert bertline("promote tiny --version 2 --instead-of 1") == "tiny version 2 is the champion\n"
     assert bertline("rollback tiny") == "tiny version 1 is the champion again\n"
-    assert bertline('rollback tiny --to 2 --reason "it was better"') == "tiny version 2 is the champion again\n"
+    back = bertline('rollback tiny --to 2 --reason "it was better" --json')
+    assert json_answers.require_keys("rollback", back) == {"model": "tiny", "champion": 2}
     assert "tiny: version 2 is the champion already" in bertline("rollback tiny --to 2", status=1)
 
     lines = bertline("history tiny").splitlines()
@@ -64,7 +65,7 @@ def test_promote_history_rollback_and_lineage() -> None:
         "rollback version 1 (before: 2), the owner: no reason was given",
         "rollback version 2 (before: 1), the owner: it was better",
     ]
-    events = json.loads(bertline("history tiny --json"))["events"]
+    events = json_answers.require_keys("history", bertline("history tiny --json"))["events"]
     assert [event["version"] for event in events] == [1, 2, 1, 2]
     assert bertline("history tiny --at 2999-01-01").startswith("tiny version 2 was champion: the owner, ")
     champion = json.loads(bertline("history tiny --at 2999-01-01 --json"))
@@ -79,14 +80,19 @@ def test_promote_history_rollback_and_lineage() -> None:
 
     said = bertline('approve tiny --version 1 --reason "read 50 rows"')
     assert said == "tiny version 1 is approved; `bertline promote tiny` compares it with the champion\n"
-    first, second = json.loads(bertline("versions tiny --json"))
+    first, second = json_answers.require_keys("versions", bertline("versions tiny --json"))
     assert re.fullmatch(r"the owner at \S+: read 50 rows", first["approved_by"])
     assert (first["aliases"], second["aliases"], second["approved_by"]) == ([], ["challenger", "champion"], "")
     assert bertline("versions tiny").splitlines()[2].split() == [
         "2", "challenger,", "champion", "-", "torch", "-", "-",
     ]  # fmt: skip
     bertline("approve tiny --version 9", status=1)
+    approved = bertline("approve tiny --version 2 --json")
+    assert json_answers.require_keys("approve", approved) == {"model": "tiny", "version": 2}
+    json_answers.require_keys("promote", bertline("promote tiny --version 2 --json"))
 
     assert bertline("lineage model tiny@champion").startswith("tiny version 2, the champion, of commit unknown\n")
     assert bertline("lineage data abcdef12").endswith("in tiny version 1\n  in tiny version 2, the champion\n")
+    json_answers.require_keys("lineage", bertline("lineage model tiny@champion --json"))
+    json_answers.require_keys("lineage", bertline("lineage data abcdef12 --json"), 1)
     bertline("lineage data 99999999", status=1)

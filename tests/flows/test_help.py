@@ -1,5 +1,6 @@
 """The help and the completion of `bertline`: groups, an example that parses for each command, names by TAB."""
 
+import json
 import os
 import shlex
 import sqlite3
@@ -9,30 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from flows.cli import cli, completion, panels
+from flows.cli import completion, panels
 from pipelines.lifecycle import history
 from pipelines.tracking import registry_snapshot
-from tests.support import commands
+from tests.support import commands, json_answers, tickets
 
-GROUP: Any = typer.main.get_command(cli)
-# what prints data: a script reads it as JSON
-DATA = {
-    "predict",
-    "answer",
-    "tag",
-    "embed",
-    "table",
-    "diff",
-    "history",
-    "lineage",
-    "versions",
-    "status",
-    "doctor",
-    "why",
-    "watch",
-    "promote",
+GROUP = json_answers.GROUP
+# the commands without --json, and why
+WITHOUT_JSON = {
+    "serve": "it runs until it is stopped; `--log-format json` writes a line a request",
+    "quickstart": "it tells of a walk; each of its steps is a command with --json",
 }
 
 
@@ -59,7 +47,7 @@ def test_each_command_has_help_an_example_that_parses_and_shared_options(name: s
         assert command.make_context(name, list(words)).command is command
     options = {option for param in command.params for option in param.opts}
     assert {"--quiet", "--debug"} <= options
-    assert name not in DATA or "--json" in options
+    assert bool(json_answers.said(name).startswith(json_answers.HEAD)) is (name not in WITHOUT_JSON)
 
 
 def test_debug_and_quiet_count_after_a_commands_name_too(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,3 +106,35 @@ def test_completion_waits_for_nothing_heavy() -> None:
     script = f"import sys, flows.cli; print(sorted({heavy} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_an_answer_in_json_is_one_object_with_the_keys_of_its_help(checkout: Path) -> None:
+    def answer(line: str, status: int = 0, place: int = 0) -> Any:
+        ended = commands.bertline(f"{line} --json").require(status)
+        assert ended.err == ""
+        return json_answers.require_keys(line.split()[0], ended.out, place)
+
+    tickets.write(Path("tickets.csv"), "en", "utf-8", ";")
+    made = answer("new tickets.csv --yes")
+    assert made["entries"]["baseline"] == "tickets-baseline"
+    assert made["next"] == ["bertline check", "bertline run evaluate@tickets baseline@tickets-baseline"]
+    Path("more.csv").write_text("番号;body;category\n9001;a text that nobody wrote before;bug\n")
+    assert answer("add more.csv --to tickets")["added"] == 1
+    assert answer("check") == {"entries": 7, "findings": []}
+    assert answer("check --page a.html", place=1)["errors"] == 0
+    Path("mine.yaml").write_text("ingest: {}\n")
+    assert answer("use mine.yaml --force") == {"file": "mine.yaml", "active": "params.yaml"}
+    assert answer("receipt-key receipts.key")["key"].startswith("key-1-")
+    assert answer("down") == {"stopped": []}
+
+
+def test_check_names_sections_that_the_graph_needs_among_all_findings(checkout: Path) -> None:
+    Path("dvc.yaml").write_text("stages: {make: {foreach: '${ingest}'}, use: {foreach: '${encode}'}, all: {cmd: x}}\n")
+    Path("params.yaml").write_text("encode:\nprepare: {a: {corpus: custom, source: a.csv}}\n")
+    lacking = "params.yaml: no section ingest, encode; dvc.yaml needs each, even if it is empty: "
+    lacking += "write `ingest: {}`, `encode: {}`"
+    missing = "params.yaml: prepare.a.source: a.csv: no such file or folder"
+    told = commands.bertline("check").require(2)
+    assert told.err.splitlines() == [f"bertline: error: {line}" for line in (lacking, missing, "2 findings in all")]
+    answer = json.loads(commands.bertline("check --json").require(2).out)
+    assert answer == {"entries": 1, "findings": [lacking, missing]}

@@ -13,7 +13,7 @@ import pytest
 import bertline
 from pipelines.core.errors import InputError
 from pipelines.lifecycle import promotion, registry_refusals
-from pipelines.tracking import ledger, registry_snapshot, store
+from pipelines.tracking import ledger, registry, registry_snapshot, store
 from tests.support import commands, ledgers, servers, users
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -63,6 +63,14 @@ def message(call: Callable[..., object], *arguments: object) -> str:
     return str(refused.value)
 
 
+def imported_by(line: str) -> str:
+    """What a refused command says that it has imported."""
+    command = [sys.executable, "-c", SCRIPT, *line.split()]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode in (1, 2), ended.stderr
+    return ended.stdout
+
+
 @pytest.mark.usefixtures("registered")
 def test_the_short_way_has_the_words_of_the_long_one() -> None:
     long = promotion.unmeasured("m", None, None)
@@ -82,9 +90,15 @@ def test_the_short_way_has_the_words_of_the_long_one() -> None:
         (promotion.rollback, registry_refusals.of_rollback, ("m", 4)),
         (promotion.rollback, registry_refusals.of_rollback, ("none", None)),
     ]
+    client = store.connect()
+    client.delete_registered_model_alias("m", "challenger")
+    same.append((registry.get, registry_refusals.of_version, ("m", "challenger")))
     for slow, quick, arguments in same:
         assert message(quick, *arguments) == message(slow, *arguments)
     assert "no registered model 'none'; there are: m" in message(registry_refusals.of_rollback, "none", None)
+    assert message(registry_refusals.of_version, "m", "9") == "m: no version '9'; there are: 1, 2, 3, 4"
+    registry_refusals.of_version("m", "champion")
+    registry_refusals.of_version("m", "4")
 
 
 @pytest.mark.usefixtures("registered")
@@ -131,11 +145,7 @@ def test_a_refusal_imports_neither_mlflow_nor_prefect_and_makes_no_store(checkou
         "score m a.parquet b.parquet",
     )
     for line in lines:
-        ended = subprocess.run(
-            [sys.executable, "-c", SCRIPT, *line.split()], capture_output=True, text=True, check=False
-        )
-        assert ended.returncode in (1, 2), ended.stderr
-        assert ended.stdout.endswith("imported: False False\n"), line
+        assert imported_by(line) == "imported: False False\n", line
     with pytest.raises(InputError, match="no model is registered in this checkout; `bertline retrain NAME`"):
         bertline.load("m@champion")
     assert not (checkout / "state/mlflow").exists()
@@ -150,3 +160,5 @@ def test_a_refusal_of_the_registry_imports_neither() -> None:
     assert (ended.returncode, imported) == (3, "False False\n")
     assert json.loads(answer)["champion"] == 1
     assert commands.bertline("rollback none").require(1).err.startswith("bertline: error: ")
+    for line in ("predict m@other text", "serve m@9", "approve m --version 9", "lineage model m/9"):
+        assert imported_by(line) == "imported: False False\n", line

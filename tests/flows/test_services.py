@@ -237,7 +237,7 @@ def test_a_projects_deployments_run_on_the_worker_and_down_stops_what_up_started
     check_that_mlflow_knows_its_names(int(environment["BERTLINE_MLFLOW_PORT"]))
     retraining = bertline(environment, "trigger", "retrain/weekly", "--param", 'names=["headlines"]')
     assert ": requested the run " in bertline(environment, "trigger", "score/file", "--param", "source=rows.parquet")
-    assert ": requested the run " in bertline(environment, "trigger", "score-windows/hours")
+    assert '"run": "' in bertline(environment, "trigger", "score-windows/hours", "--json")
     for file in ("state/scored/file.parquet", f"out/{yesterday}.parquet"):
         servers.wait_until(Path(file).exists, "the worker has not run it")
         scored = tables.read(Path(file))
@@ -249,7 +249,7 @@ def test_a_projects_deployments_run_on_the_worker_and_down_stops_what_up_started
 
     assert "stopped: worker, mlflow, prefect" in bertline(environment, "down")
     assert not any(process.is_running() for process in processes if isinstance(process, psutil.Process))
-    assert "nothing to stop" in bertline(environment, "down")
+    assert '"stopped": []' in bertline(environment, "down", "--json")
     assert not working_in(project), "the retraining has ended too"
 
 

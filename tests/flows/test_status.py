@@ -17,7 +17,7 @@ from flows.local import reachable
 from pipelines.core import paths, tables
 from pipelines.lifecycle import status, window_drift
 from pipelines.reports import status_text
-from tests.support import commands
+from tests.support import commands, json_answers
 
 STAGES = {"stages": {"a": {"cmd": "echo a > a", "outs": ["a"]}, "b": {"cmd": "cp a b", "deps": ["a"], "outs": ["b"]}}}
 
@@ -70,7 +70,9 @@ def test_stale_stages_and_the_last_runs(checkout: Path) -> None:
     Path("params.yaml").write_text("resources: {threads: 1}\n")
     Path("dvc.yaml").write_text(yaml.safe_dump(STAGES))
     assert list(status.stale()["would_run"]) == ["a", "b"]
-    commands.bertline("run").require(0)
+    json_answers.require_keys("run", commands.bertline("run --dry --json").require(0).out, 1)
+    answer = json_answers.require_keys("run", commands.bertline("run --json").require(0).out)
+    assert sorted(answer["ran"]) == ["a", "b"]
     assert status.stale() == {"stages": 2, "would_run": {}}
     assert {run["stage"] for run in status.last_runs()} == {"a", "b"}
     Path("a").write_text("other")

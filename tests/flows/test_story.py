@@ -198,7 +198,8 @@ def test_a_model_is_trained_registered_served_watched_and_rolled_back(api: str) 
 
 
 def the_first_champion(api: str) -> None:
-    assert "headlines version 1 is the challenger" in shell("bertline retrain")
+    challengers = json.loads(shell("bertline retrain --json"))["challengers"]
+    assert challengers == [{"model": "headlines", "version": 1}]
     servers.wait_until(lambda: ended(api, "promote") == 1, "its event starts no promotion", PATIENCE)
     assert "promote  version 1, the story: it passed the gate" in shell("bertline history headlines")
 

@@ -18,7 +18,7 @@ from pipelines.entries.finetune import Finetune
 from pipelines.entries.tune import Tune
 from pipelines.search import param_search
 from pipelines.stages import encode, prepare
-from tests.support import commands, servers, tiny
+from tests.support import commands, json_answers, servers, tiny
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -102,7 +102,9 @@ def test_a_search_ends_with_a_table_a_picture_and_the_best(encoded: Path) -> Non
     assert not list(Path("state/tuning").glob("tmp*"))
 
     change(trials=4)  # one more, and the others are not tried again
-    commands.bertline("tune it").require(0)
+    answer = json_answers.require_keys("tune", commands.bertline("tune it --json").require(0).out)
+    assert len(answer["trials"]) == 4
+    assert set(answer["best"]) == set(SEARCH)
     assert finished() == 4
     shown = yaml.safe_load(Path("params.yaml").read_text())
     shown["finetune"]["it"] |= best

@@ -19,7 +19,9 @@ from pipelines.core.resources import Resources
 from pipelines.entries.finetune import Finetune
 from pipelines.export import onnx_export
 from pipelines.inference import encoder_states
-from pipelines.scoring import audit, job, manifest, replay, states_files
+from pipelines.scoring import audit, job, job_folders, job_record, manifest, ray_scorers, replay, states_files
+from pipelines.scoring.node_scorer import NodeScorer, Sent
+from pipelines.scoring.scoring_work import Work
 from pipelines.tracking import ledger, registry
 from pipelines.training import finetune_entry
 from tests.conftest import SETTINGS
@@ -115,6 +117,21 @@ def assert_same(outcome: job.Outcome, full: job.Outcome) -> None:
 def test_a_frozen_encoder_has_one_digest_and_a_trained_one_another(place: Path) -> None:
     one, two, three = (encoder_states.digest(place / f"onnx-{number}") for number in ENTRIES)
     assert one == two != three
+
+
+def test_a_node_of_a_cluster_sends_the_states_of_its_partition(source: Path) -> None:
+    first = run(source, "first", states=True)
+    record, model = job_record.read(Path(first.target)), registry.folder(registry.get("tiny", 1))
+    assert record
+    node, planned = NodeScorer(record, model, Path(first.target)), record.partitions
+    assert node.begin() == ""
+    sent = node.score(0, planned[0])
+    node.stop()
+    assert isinstance(sent, Sent)
+    with job_folders.opened(source) as rows, job_folders.opened(Path(first.target)) as answers:
+        result = ray_scorers._Actors(Work(record, model, rows, answers, planned), 0)._result(0, sent)
+        assert result
+        assert result.states_file.read_bytes() == (Path(first.target) / result.entry["states"]).read_bytes()
 
 
 def test_another_head_answers_from_states_with_the_bytes_of_a_full_run(source: Path) -> None:

@@ -1,5 +1,6 @@
 """The table, the page and the sentences of a search, from results made by hand."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from pipelines.compression import searched
 from pipelines.compression.chains import Budget, Tried
 from pipelines.compression.searched import Searched
+from tests.support import json_answers
 
 TEACHER = Tried((), 0.92, 0.0, 8_000_000, 1.0, 1.0, None, "torch")
 INT8 = Tried(("int8",), 0.915, 0.5, 2_000_000, 0.25, 1.2, (1.1, 1.3), "onnx", loss_most=0.9)
@@ -103,3 +105,11 @@ def test_the_page_has_score_against_size_and_against_latency(tmp_path: Path) -> 
     assert all(name in latency for name in ("int8", "half", "tiny", "big (the teacher)"))
     assert "&lt;b&gt; is wider" in page
     assert (tmp_path / "winner.yaml").read_text() == "compress:\n  int8:\n    teacher: big\n"
+
+
+def test_the_answer_for_a_program_is_json_without_nan() -> None:
+    text = json.dumps(searched.answer(search_result()), allow_nan=False)
+    answer = json_answers.require_keys("compress", text)
+    assert answer["winner"]["chain"] == ["int8"]
+    assert [line["score"] for line in answer["tried"] if line["refused"]] == [None]
+    assert json.loads(json.dumps(searched.answer(search_result(winner=None))))["winner"] is None

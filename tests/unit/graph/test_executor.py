@@ -210,7 +210,7 @@ def test_why_names_param_file_and_output(graph: Write) -> None:
             "  params.yaml: make.size.c: [1] -> nothing",
             "  params.yaml: make.size.d: nothing -> 0",
         ]
-        assert why.would_run([]) == [
+        assert why.affected_lines(*why.affected([])) == [
             "make: params.yaml: make.size.a.b: 1 -> 2",
             "use: if make changes what it reads",
         ]
