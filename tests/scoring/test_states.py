@@ -121,7 +121,7 @@ def test_a_frozen_encoder_has_one_digest_and_a_trained_one_another(place: Path) 
 
 def test_a_node_of_a_cluster_sends_the_states_of_its_partition(source: Path) -> None:
     first = run(source, "first", states=True)
-    record, model = job_record.read(Path(first.target)), registry.folder(registry.get("tiny", 1))
+    record, model = job_record.read(Path(first.target)), registry.folder(registry.version("tiny", 1))
     assert record
     node, planned = NodeScorer(record, model, Path(first.target)), record.partitions
     assert node.begin() == ""
