@@ -113,7 +113,7 @@ def summary(entries: Iterable[Entry]) -> dict[str, Any]:
 
 
 def origins(summary: dict[str, Any]) -> str:
-    """How many rows of a job were not scored in full, in words; "" if all were."""
+    """The numbers of rows that were not scored in full, in words; "" if all were."""
     taken, from_states = (summary[MEASURED].get(name, 0) for name in ORIGINS)
     over = f", {taken:,} of them taken over from an earlier job" if taken else ""
     over += f", {from_states:,} of them by the head alone from an earlier job's states" if from_states else ""

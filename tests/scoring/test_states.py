@@ -129,6 +129,7 @@ def test_a_node_of_a_cluster_sends_the_states_of_its_partition(source: Path) -> 
     node.stop()
     assert isinstance(sent, Sent)
     with job_folders.opened(source) as rows, job_folders.opened(Path(first.target)) as answers:
+        answers.aside.mkdir()
         result = ray_scorers._Actors(Work(record, model, rows, answers, planned), 0)._result(0, sent)
         assert result
         assert result.states_file.read_bytes() == (Path(first.target) / result.entry["states"]).read_bytes()
