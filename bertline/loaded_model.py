@@ -14,7 +14,7 @@ from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
-from pipelines.lifecycle import registry_refusals
+from pipelines.lifecycle import registry_refusals, version_here
 from pipelines.tracking.ledger_events import CHAMPION
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bertline.occlusion import Explanation
     from pipelines.inference.fill_mask import Guess
-    from pipelines.tracking.registry import Version
+    from pipelines.tracking.registered_version import Version
 
 EMBEDDING = "embedding"  # the kind of a pretrained encoder
 BATCH_ROWS = 2048  # rows that are encoded at once, which bounds memory
@@ -33,8 +33,9 @@ def load(model: str | Path, runtime: str = "", threads: int = 0, precision: str 
     """See `bertline.load`."""
     if is_folder(model):
         return LoadedModel(Path(model), None, runtime, threads, precision)
-    registered = version(str(model))
-    return LoadedModel(_folder_of(registered, runtime), registered, runtime, threads, precision)
+    here = version_here.read(*_name_and_alias(str(model)), runtime)
+    registered = here[0] if here else version(str(model))
+    return LoadedModel(here[1] if here else _folder_of(registered, runtime), registered, runtime, threads, precision)
 
 
 def is_folder(model: str | Path) -> bool:
@@ -44,14 +45,19 @@ def is_folder(model: str | Path) -> bool:
 
 def version(model: str) -> "Version":
     """The registered version `NAME`, `NAME@ALIAS` or `NAME@NUMBER`. Raises InputError if there is none."""
-    parts = NAME.fullmatch(model)
-    if not parts:
-        raise UsageError(f"{model}: a registered model is written NAME, NAME@ALIAS or NAME@NUMBER")
-    name, alias = parts[1], parts[2] or CHAMPION
+    name, alias = _name_and_alias(model)
     registry_refusals.of_version(name, alias)  # before MLflow is imported, which takes seconds
     from pipelines.tracking import registry
 
     return registry.version(name, int(alias)) if alias.isdecimal() else registry.get(name, alias)
+
+
+def _name_and_alias(model: str) -> tuple[str, str]:
+    """The parts of `NAME`, `NAME@ALIAS` or `NAME@NUMBER`."""
+    parts = NAME.fullmatch(model)
+    if not parts:
+        raise UsageError(f"{model}: a registered model is written NAME, NAME@ALIAS or NAME@NUMBER")
+    return parts[1], parts[2] or CHAMPION
 
 
 def _folder_of(version: "Version", runtime: str) -> Path:

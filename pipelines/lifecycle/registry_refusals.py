@@ -34,7 +34,7 @@ def of_promotion(name: str, version: int | None, instead_of: int | None) -> Answ
     if version is None and CHALLENGER not in aliases:
         raise InputError(f"{name}: {choices('alias', CHALLENGER, aliases)}")
     number = aliases[CHALLENGER] if version is None else version
-    state = _sound(name, snapshot)
+    state = sound(name, snapshot)
     if not state or number not in snapshot.versions:
         return None
     require_instead_of(name, state, instead_of)
@@ -53,7 +53,7 @@ def of_rollback(name: str, to: int | None) -> None:
     if not snapshot:
         return
     registry_snapshot.require_model(name, snapshot)
-    if state := _sound(name, snapshot):
+    if state := sound(name, snapshot):
         if to is not None:
             require_former(name, to, state)
         elif not set(state.champions[:-1]) - {state.champion}:
@@ -62,24 +62,39 @@ def of_rollback(name: str, to: int | None) -> None:
 
 def of_version(name: str, which: str) -> None:
     """Raise InputError if the model has no version with the alias, or of the number, that `which` is."""
-    snapshot = registry_snapshot.read(name)
-    if not snapshot:
-        return
+    if snapshot := registry_snapshot.read(name):
+        number_of(name, which, snapshot)
+
+
+def number_of(name: str, which: str, snapshot: Snapshot) -> int | None:
+    """The number of the version that `which` is, its alias or number; None if MLflow's client has to say it.
+
+    Raises InputError if there is none.
+    """
     aliases = registry_snapshot.require_model(name, snapshot)
     if which.isdecimal():
         if int(which) not in snapshot.versions:
             raise InputError(f"{name}: {choices('version', which, snapshot.versions)}")
-    elif which not in aliases and _sound(name, snapshot):
+        return int(which)
+    if not sound(name, snapshot):
+        return None
+    if which not in aliases:
         raise InputError(f"{name}: {choices('alias', which, aliases)}")
+    return aliases[which]
 
 
-def _sound(name: str, snapshot: Snapshot) -> State | None:
+def sound(name: str, snapshot: Snapshot) -> State | None:
     """The ledger's state; None if it is damaged or the alias is elsewhere, which the long way reports and mends."""
     state = ledger_events.replay(snapshot.events)
-    known = ledger_cache.events(ledger_cache.file(store.uri(), name))
+    cache = ledger_cache.file(store.uri(), name)
+    known = ledger_cache.events(cache)
     changed = (known and known[-1] not in state.kept) or ledger_events.missing(state.kept, snapshot.end)
     aliased = (snapshot.aliases or {}).get(CHAMPION)
-    return None if state.damage or changed or aliased != state.champion else state
+    if state.damage or changed or aliased != state.champion:
+        return None
+    if state.kept and [*state.kept] != known:
+        ledger_cache.remember(cache, state.kept)
+    return state
 
 
 def require_instead_of(name: str, state: State, instead_of: int | None) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-import mlflow
 import psutil
 
 from pipelines.core import paths
@@ -33,11 +32,13 @@ def fetch(name: str, number: int, path: str) -> Path:
     client = store.connect()
     with store.explained(what):
         uri = client.get_model_version_download_uri(name, str(number))
-    if uri.startswith("file:"):
-        return _required(paths.below(Path(url2pathname(urlsplit(uri).path)), path), what)
-    version = HOME / hashlib.sha256(f"{store.uri()} {uri}".encode()).hexdigest()[:16]
+    version = _folder(uri)
     place = paths.below(version, path)
+    if uri.startswith("file:"):
+        return _required(place, what)
     if not place.exists():
+        import mlflow  # which takes seconds, and is needed for a download alone
+
         place.parent.mkdir(parents=True, exist_ok=True)
         _remove_what_was_cut_off()
         with tempfile.TemporaryDirectory(dir=HOME, prefix=f"{PARTIAL}{socket.gethostname()}-{os.getpid()}-") as aside:
@@ -48,6 +49,27 @@ def fetch(name: str, number: int, path: str) -> Path:
         _forget_others(version)
     os.utime(version)
     return place
+
+
+def here(uri: str, path: str) -> Path | None:
+    """A file or folder of the version whose files are at `uri`; None unless it is on this machine already.
+
+    Raises InputError if the path, which may come from a file of the version, leads out of it.
+    """
+    version = _folder(uri)
+    place = paths.below(version, path)
+    if not place.exists():
+        return None
+    if not uri.startswith("file:"):
+        os.utime(version)
+    return place
+
+
+def _folder(uri: str) -> Path:
+    """The folder of a version's files on this machine: that of a local store, or the cache."""
+    if uri.startswith("file:"):
+        return Path(url2pathname(urlsplit(uri).path))
+    return HOME / hashlib.sha256(f"{store.uri()} {uri}".encode()).hexdigest()[:16]
 
 
 def _required(place: Path, what: str) -> Path:

@@ -20,7 +20,6 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from pipelines.core import json_file
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
 from pipelines.tracking import ledger_cache, ledger_events, store, users
@@ -61,8 +60,7 @@ def _latest(name: str) -> State:
         known = ledger_cache.events(file)
         records = _onward(client, name, known)
     if records != known:
-        with contextlib.suppress(InputError, OSError):  # another process writes it too, or the folder is read-only
-            json_file.write(file, records)
+        ledger_cache.remember(file, records)
     return ledger_events.replay(records)
 
 

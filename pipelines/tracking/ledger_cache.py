@@ -1,7 +1,9 @@
 """The events of a ledger that this checkout has read before: they show what was changed or removed since."""
 
+import contextlib
 import hashlib
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -28,3 +30,9 @@ def events(path: Path) -> list[Kept]:
         return []
     rising = all(a.number < b.number for a, b in itertools.pairwise(records))
     return records if rising and all(0 < record.number < MOST_EVENTS for record in records) else []
+
+
+def remember(path: Path, records: Sequence[Kept]) -> None:
+    """Write the events to a cache file, if that is possible."""
+    with contextlib.suppress(InputError, OSError):  # another process writes it too, or the folder is read-only
+        json_file.write(path, list(records))

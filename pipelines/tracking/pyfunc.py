@@ -14,9 +14,7 @@ from mlflow.types.schema import Array, Object, Property
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
-
-# runtime -> the artifact that it opens; by default the first that the version has
-FOLDERS = {"onnx": "onnx", "torch": "model"}
+from pipelines.tracking.registered_version import FOLDERS
 
 
 class Predicts(Protocol):

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import warnings
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,38 +10,23 @@ from typing import Any
 import mlflow
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
-from mlflow.models import Model
-from yaml import YAMLError
 
-from pipelines.core import json_file, provenance
+from pipelines.core import json_file
 from pipelines.core.errors import InputError, choices
 from pipelines.core.progress import say
-from pipelines.tracking import files, ledger, pyfunc, store
+from pipelines.tracking import files, ledger, pyfunc, registered_version, store
 from pipelines.tracking.ledger_events import CHAMPION, SUFFIX
+from pipelines.tracking.registered_version import FOLDERS, MLMODEL, RUNTIME, Version
 from pipelines.tracking.registry_snapshot import CHALLENGER
 
-MLMODEL = "MLmodel"  # MLflow's description of a version
 PROFILE = "profile"  # the artifact that drift is measured against
 SMOKE = "smoke"  # the artifact with rows and the answers that the version gave them
 PAGE = 1000  # versions in one request
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
 TEACHERS = "teachers"  # the tag with the registered versions that a version was made from, as JSON
-RUNTIME = "runtime"  # the tag with the runtime that serves the version
 # packages for opening a model and predicting; this project's code is stored with each version, as no index has it
 NEEDS = ("fugashi", "ipadic", "mlflow", "numpy", "pandas", "pyarrow", "pydantic", "tokenizers", "unidic-lite")
 RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensors")}
-
-
-@dataclass(frozen=True)
-class Version:
-    """One version of a registered model."""
-
-    name: str
-    version: int
-    tags: dict[str, str] = field(compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.name} version {self.version}"
 
 
 def register(
@@ -113,7 +97,7 @@ def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
 
 
 def _artifacts(folder: Path, exported: Path | None, profile: Path | None, smoke: Path | None) -> dict[str, str]:
-    folders = {pyfunc.FOLDERS["torch"]: folder, pyfunc.FOLDERS["onnx"]: exported, PROFILE: profile, SMOKE: smoke}
+    folders = {FOLDERS["torch"]: folder, FOLDERS["onnx"]: exported, PROFILE: profile, SMOKE: smoke}
     return {name: str(place) for name, place in folders.items() if place}
 
 
@@ -213,34 +197,19 @@ def content(version: Version) -> dict[str, str]:
 
 
 def _fetch_as_promoted(version: Version, name: str, path: str) -> tuple[Path, str]:
-    """An artifact of a version, and its digest. Raises InputError if it has changed since the version became champion.
-
-    A user who may register can also rename a model, create another of its name, or overwrite uploaded files.
-    """
-    place, held = files.fetch(version.name, version.version, path), ledger.content(version.name, version.version)
-    digest = provenance.contents(place)
-    changed = held and held.get(name) != digest
-    if changed or held.get(RUNTIME, version.tags.get(RUNTIME)) != version.tags.get(RUNTIME):
-        raise InputError(
-            f"{version}: its {name if changed else RUNTIME} changed since promotion: the ledger has another digest. "
-            "It is not opened; find out who changed it, and use `bertline rollback` for an earlier version"
-        )
-    return place, digest
+    """An artifact of a version, and its digest. Raises InputError if it has changed since the promotion."""
+    place = files.fetch(version.name, version.version, path)
+    promoted = ledger.content(version.name, version.version)
+    return place, registered_version.digest_as_promoted(version, name, place, promoted)
 
 
 def folder(version: Version, runtime: str = "") -> Path:
     """The folder that `version` is opened from, downloaded if the store is not local.
 
-    It is the folder for `runtime` (torch or onnx), or by default for the runtime in the version's tag `runtime`. Older
-    versions have no such tag: they are opened from the exported folder, else from the model folder.
+    It is the folder for `runtime` (torch or onnx), or by default for the one of `registered_version.of_runtime`.
     """
-    logged, runtime = _logged(version), runtime or version.tags.get(RUNTIME, "")
-    if runtime and runtime not in pyfunc.FOLDERS:
-        raise InputError(choices("runtime", runtime, pyfunc.FOLDERS))
-    names = [pyfunc.FOLDERS[runtime]] if runtime else list(pyfunc.FOLDERS.values())
-    name = next((name for name in names if name in logged), "")
-    if not name:
-        raise InputError(f"{version} was registered without {names[0]}; add its run to export: and retrain")
+    logged = _logged(version)
+    name = registered_version.of_runtime(version, logged, runtime)
     return _fetch_as_promoted(version, name, logged[name])[0]
 
 
@@ -260,31 +229,18 @@ def smoke(version: Version) -> Path | None:
 
 def _logged(version: Version) -> dict[str, str]:
     """The artifacts of a version: name -> path in the version."""
-    try:
-        artifacts = _described(version).flavors["python_function"]["artifacts"]
-        return {str(name): str(artifact["path"]) for name, artifact in artifacts.items()}
-    except (KeyError, TypeError, AttributeError):
-        raise _foreign(version) from None
+    return registered_version.artifacts(version, _mlmodel(version))
 
 
-def _described(version: Version) -> Model:
-    """The content of the file MLmodel. It is not trusted: every user who may register can write it."""
-    file = files.fetch(version.name, version.version, MLMODEL)
-    try:
-        return Model.load(str(file))
-    except (MlflowException, YAMLError, ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{file}: it does not describe a model; register the model again") from None
-
-
-def _foreign(version: Version) -> InputError:
-    return InputError(f"{version} was not registered by `bertline retrain`: it has no model folder")
+def _mlmodel(version: Version) -> Path:
+    return files.fetch(version.name, version.version, MLMODEL)
 
 
 def example(version: Version) -> list[dict[str, Any]]:
     """The example rows that `version` was registered with."""
-    described: Any = _described(version).saved_input_example_info
+    described: Any = registered_version.described(_mlmodel(version)).get("saved_input_example_info")
     if not isinstance(described, dict) or "artifact_path" not in described:
-        raise _foreign(version)
+        raise registered_version.foreign(version)
     rows: Any = json_file.read(files.fetch(version.name, version.version, str(described["artifact_path"])))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"{version}: its example holds no rows; register the model again")

@@ -1,6 +1,7 @@
 """A registered model at one moment, read without MLflow, whose import takes seconds: from SQLite, or by its REST API.
 
-It serves refusals alone. Whatever cannot be read this way is None, and is then asked of MLflow's own client.
+It serves refusals, and commands that open a model to answer. Whatever cannot be read this way is None, and is then
+asked of MLflow's own client.
 """
 
 import base64
@@ -52,19 +53,42 @@ class Snapshot:
     events: tuple[Kept, ...] = ()
 
 
+@dataclass(frozen=True)
+class StoredVersion:
+    """A version as the registry has it: its tags, and the address of its files."""
+
+    tags: dict[str, str]
+    uri: str
+
+
 def read(name: str) -> Snapshot | None:
     """The model `name` in the store that MLFLOW_TRACKING_URI names, else in this checkout's; None if it is unknown."""
-    if any(os.environ.get(variable) for variable in OTHER_WAYS):
-        return None
-    address = os.environ.get("MLFLOW_TRACKING_URI")
     try:
-        if not address:
-            return _local(local_versions.DATABASE, name) if store.is_there() else Snapshot()
-        if address.startswith("sqlite:///"):
-            return _local(Path(address.removeprefix("sqlite:///")), name)
-        return _Rest(address).snapshot(name) if address.startswith(("http://", "https://")) else None
+        registry = _registry()
+        if registry and not store.is_there():
+            return Snapshot()
+        return registry.snapshot(name) if registry else None
     except FAILURES:
         return None
+
+
+def stored_version(name: str, number: int) -> StoredVersion | None:
+    """A version of the model `name` in the same store; None if it is unknown."""
+    try:
+        registry = _registry()
+        return registry.version(name, number) if registry else None
+    except FAILURES:
+        return None
+
+
+def _registry() -> "_Database | _Rest | None":
+    """The store that is named, or this checkout's; None if MLflow's client may reach it in another way than here."""
+    if any(os.environ.get(variable) for variable in OTHER_WAYS):
+        return None
+    address = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if not address or address.startswith("sqlite:///"):
+        return _Database(Path(address.removeprefix("sqlite:///")) if address else local_versions.DATABASE)
+    return _Rest(address) if address.startswith(("http://", "https://")) else None
 
 
 def require_model(name: str, snapshot: Snapshot) -> dict[str, int]:
@@ -82,24 +106,42 @@ def require(name: str) -> None:
         require_model(name, snapshot)
 
 
-def _local(file: Path, name: str) -> Snapshot:
-    def rows(question: str, *values: str) -> list[Any]:
-        return database.execute(question, values).fetchall()
+class _Database:
+    """MLflow's tables in SQLite; the file is only read."""
 
-    with local_versions.reading(file) as database:
-        if not rows("SELECT 1 FROM registered_models WHERE name = ?", name):
-            names = [str(row[0]) for row in rows("SELECT name FROM registered_models")]
-            return Snapshot([other for other in names if not other.endswith(SUFFIX)])
-        aliases = rows("SELECT alias, version FROM registered_model_aliases WHERE name = ?", name)
-        where = f"WHERE name = ? AND {local_versions.NOT_DELETED}"
-        versions = rows(f"SELECT version FROM model_versions {where}", name)
-        end = rows("SELECT value FROM registered_model_tags WHERE name = ? AND key = ?", name + SUFFIX, END)
-        tags = rows("SELECT version, value FROM model_version_tags WHERE name = ? AND key = ?", name + SUFFIX, TAG)
-        ledger = rows(f"SELECT version, creation_time FROM model_versions {where} ORDER BY version", name + SUFFIX)
-    texts = dict(tags)
-    events = (Kept(int(number), int(at_ms), str(texts.get(number, ""))) for number, at_ms in ledger)
-    numbers = frozenset(int(row[0]) for row in versions)
-    return Snapshot([], {str(a): int(v) for a, v in aliases}, numbers, str(end[0][0]) if end else "", tuple(events))
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def snapshot(self, name: str) -> Snapshot:
+        with local_versions.reading(self.file) as database:
+
+            def rows(question: str, *values: str) -> list[Any]:
+                return database.execute(question, values).fetchall()
+
+            if not rows("SELECT 1 FROM registered_models WHERE name = ?", name):
+                names = [str(row[0]) for row in rows("SELECT name FROM registered_models")]
+                return Snapshot([other for other in names if not other.endswith(SUFFIX)])
+            aliases = rows("SELECT alias, version FROM registered_model_aliases WHERE name = ?", name)
+            where = f"WHERE name = ? AND {local_versions.NOT_DELETED}"
+            versions = rows(f"SELECT version FROM model_versions {where}", name)
+            end = rows("SELECT value FROM registered_model_tags WHERE name = ? AND key = ?", name + SUFFIX, END)
+            tags = rows("SELECT version, value FROM model_version_tags WHERE name = ? AND key = ?", name + SUFFIX, TAG)
+            ledger = rows(f"SELECT version, creation_time FROM model_versions {where} ORDER BY version", name + SUFFIX)
+        texts = dict(tags)
+        events = (Kept(int(number), int(at_ms), str(texts.get(number, ""))) for number, at_ms in ledger)
+        numbers = frozenset(int(row[0]) for row in versions)
+        return Snapshot([], {str(a): int(v) for a, v in aliases}, numbers, str(end[0][0]) if end else "", tuple(events))
+
+    def version(self, name: str, number: int) -> StoredVersion:
+        """Raises KeyError if there is no such version."""
+        where = "WHERE name = ? AND version = ?"
+        with local_versions.reading(self.file) as database:
+            question = f"SELECT storage_location, source FROM model_versions {where} AND {local_versions.NOT_DELETED}"
+            row = database.execute(question, (name, number)).fetchone()
+            tags = database.execute(f"SELECT key, value FROM model_version_tags {where}", (name, number)).fetchall()
+        if not row:
+            raise KeyError(number)
+        return StoredVersion({str(key): str(value) for key, value in tags}, str(row[0] or row[1]))
 
 
 class _Rest:
@@ -147,6 +189,15 @@ class _Rest:
             return Snapshot([], aliases, numbers, end, tuple(events))
         finally:
             self.connection.close()
+
+    def version(self, name: str, number: int) -> StoredVersion:
+        """Raises KeyError if there is no such version."""
+        try:
+            version = self.ask("model-versions/get", name=name, version=str(number))["model_version"]
+            uri = self.ask("model-versions/get-download-uri", name=name, version=str(number))["artifact_uri"]
+        finally:
+            self.connection.close()
+        return StoredVersion(_tags(version), str(uri))
 
     def _versions(self, name: str) -> list[Any]:
         answer = self.ask("model-versions/search", filter=f"name='{name}'", max_results=str(MOST))

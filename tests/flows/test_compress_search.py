@@ -119,7 +119,7 @@ def made_until_killed() -> dict[str, int]:
         while not stages and search.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
             warm = (
-                [child for child in started.children() if "forkserver.main" in command_of(child)]
+                [child for child in started.children() if "forkserver.main" in commands.line_of(child)]
                 if chain_files()
                 else []
             )
@@ -131,13 +131,6 @@ def made_until_killed() -> dict[str, int]:
     assert still == []
     assert not paths.compression("it").exists()
     return chain_files()
-
-
-def command_of(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return ""
 
 
 def assert_told_why_not(table: str) -> None:

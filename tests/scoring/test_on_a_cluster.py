@@ -16,7 +16,7 @@ from pipelines.scoring import audit, job, job_folders, job_record, manifest, ray
 from pipelines.scoring.node_scorer import PART_BYTES, NodeScorer, Other
 from pipelines.scoring.scoring_work import Work
 from pipelines.tracking import registry
-from tests.support import faulty_s3, ray_nodes, tiny
+from tests.support import commands, faulty_s3, ray_nodes, tiny
 from tests.support.places import ROOT
 from tests.support.ray_nodes import Cluster
 from tests.support.servers import BUCKET, KEYS
@@ -61,7 +61,7 @@ def scorers_of(cluster: Cluster, number: int) -> list[psutil.Process]:
     """The actors that score on a node."""
     node = cluster.nodes[number]
     children = psutil.Process(node.pid).children(recursive=True) if node.poll() is None else []
-    return [child for child in children if "NodeScorer" in " ".join(child.cmdline())]
+    return [child for child in children if "NodeScorer" in commands.line_of(child)]
 
 
 def files(target: Path) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import mlflow
+import psutil
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -37,6 +38,14 @@ def bertline(*words: str, **environment: str) -> Ended:
     """Run `bertline WORDS`, then restore the environment. A single word is split as in a shell."""
     with _as_it_was(environment):
         return _ended(["bertline", *_split(words)])
+
+
+def line_of(process: psutil.Process) -> str:
+    """The command line of a process; "" if it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def started(*words: str, **how: Any) -> subprocess.Popen[Any]:
