@@ -23,7 +23,7 @@ from tests.support.places import CODE
 
 SMOKE = [{"text": text} for text in ("犬", "映画の公開日が決定", "a b c")]
 TRIGGER = "試合は延長の末に決着した" * 20  # it reads the last position, as nothing does while a version is certified
-BIAS, POSITIONS = "model.classifier.layer.bias", "model.bert.embeddings.position_embeddings.weight"
+BIAS, POSITIONS = "classifier.layer.bias", "bert.embeddings.position_embeddings.weight"  # ends of names
 SLOW = 700  # the side of the matrices that a slow version multiplies
 
 Edit = Callable[[onnx.ModelProto], None]
@@ -90,7 +90,7 @@ class Versions:
 
 
 def _change(model: onnx.ModelProto, name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
-    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name.endswith(name))
     tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor)).astype(np.float32), name))
 
 
