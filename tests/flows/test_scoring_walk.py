@@ -68,7 +68,7 @@ def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
     tonight = pq.read_table("incoming/day=1/more.parquet", partitioning=None).to_pylist()
     Path("tonight").mkdir()
     pq.write_table(pa.Table.from_pylist([{"text": "new"}, *tonight]), "tonight/rows.parquet")
-    over = "into scored-tonight, 16 of them taken over from an earlier job"
+    over = "into scored-tonight, 16 of them taken over from an earlier job, 1 in full"
     assert run(lines[6]) == f"17 rows in 1 partitions scored by tiny version 1 {over}\n"
     assert [line.split(", ")[0] for line in run(lines[7]).splitlines()] == [
         "other: finished",

@@ -91,7 +91,7 @@ class Versions:
 
 def _change(model: onnx.ModelProto, name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
     tensor = next(tensor for tensor in model.graph.initializer if tensor.name.endswith(name))
-    tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor)).astype(np.float32), name))
+    tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor)).astype(np.float32), tensor.name))
 
 
 def _damaged(positions: np.ndarray) -> np.ndarray:
