@@ -65,7 +65,7 @@ def check_that_a_row_may_be_off_but_not_most(native: runtimes.Torch, out: Path) 
 def check_that_it_is_less_than_a_third_as_large(place: Path) -> None:
     """Than the weights in floats alone: their export has a graph besides."""
     size = sum(file.stat().st_size for file in (place / "onnx").glob("model.onnx*"))
-    assert size <= 0.3 * formats.weights(place / "teacher").stat().st_size
+    assert size <= formats.weights(place / "teacher").stat().st_size / 3
 
 
 def check_that_weights_become_unsigned_where_products_saturate(out: Path) -> None:
