@@ -53,15 +53,15 @@ def test_it_is_the_version_and_the_folder_of_the_long_way(
             assert opened[0].tags == registry.version("tiny", 1).tags
     with pytest.raises(InputError, match="no runtime 'tensorrt'"):
         version_here.read("tiny", "1", "tensorrt")
-    asked = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ASKS],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert asked.stdout.split()[1:] == [], "neither MLflow nor torch is imported"
-    assert asked.stdout.split() == [bertline.load(folder).predict("犬")]
+    assert process.stdout.split()[1:] == [], "neither MLflow nor torch is imported"
+    assert process.stdout.split() == [bertline.load(folder).predict("犬")]
 
 
 @pytest.mark.parametrize("version", ["a file"], indirect=True)
