@@ -33,9 +33,9 @@ def load(model: str | Path, runtime: str = "", threads: int = 0, precision: str 
     """See `bertline.load`."""
     if is_folder(model):
         return LoadedModel(Path(model), None, runtime, threads, precision)
-    here = version_here.read(*_name_and_alias(str(model)), runtime)
-    registered = here[0] if here else version(str(model))
-    return LoadedModel(here[1] if here else _folder_of(registered, runtime), registered, runtime, threads, precision)
+    opened = version_here.read(*_name_and_alias(str(model)), runtime)
+    registered, folder = opened or _by_mlflow(str(model), runtime)
+    return LoadedModel(folder, registered, runtime, threads, precision)
 
 
 def is_folder(model: str | Path) -> bool:
@@ -58,6 +58,11 @@ def _name_and_alias(model: str) -> tuple[str, str]:
     if not parts:
         raise UsageError(f"{model}: a registered model is written NAME, NAME@ALIAS or NAME@NUMBER")
     return parts[1], parts[2] or CHAMPION
+
+
+def _by_mlflow(model: str, runtime: str) -> "tuple[Version, Path]":
+    registered = version(model)
+    return registered, _folder_of(registered, runtime)
 
 
 def _folder_of(version: "Version", runtime: str) -> Path:

@@ -42,7 +42,7 @@ class DividedModel:
         assert isinstance(predictor.runtime, runtimes.Onnx)
         self.predictor, self.runtime = predictor, predictor.runtime
         self.width = _width(proto)
-        self._head = self.runtime.beside(_head_of(predictor.folder, proto))
+        self._head = self.runtime.open_session(_head_of(predictor.folder, proto))
 
     def predict(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
         """Predictions for n rows by the whole model, and their states (n, F) float32."""

@@ -16,10 +16,8 @@ from pipelines.inference import onnx_precise
 
 Inputs = dict[str, np.ndarray]  # int64 input_ids, attention_mask and, if the model takes it, token_type_ids
 ONNX_FILE = "model.onnx"
-LOGITS, FEATURES = (
-    "logits",
-    "features",
-)  # outputs of an exported model; features (B, F) if its head reads a vector a row
+LOGITS = "logits"  # an output of an exported model
+FEATURES = "features"  # another, (B, F), if its head reads one vector a row
 VECTOR_KINDS = ("single", "pair", "regression")  # whose heads read one vector a row
 # How sequences are batched so that the bits of an answer do not depend on the others in its batch: in any number, two
 # or more (a single one runs twice), or one at a time.
@@ -128,9 +126,9 @@ class Onnx:
         if threads == 1:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.force_spinning_stop", "1")  # between two calls
+        self._options = options
         try:
-            self._options = options
-            self.session = self.beside(onnx_precise.model(path) if cpu.saturates() else path)
+            self.session = self.open_session(onnx_precise.model(path) if cpu.saturates() else path)
             facts = self.session.get_modelmeta().custom_metadata_map
             known = {name: json.loads(facts[name]) for name in ("positions", "vocab_size", "kind", "labels")}
         except Exception as error:  # onnxruntime's own share no class
@@ -158,7 +156,7 @@ class Onnx:
         if not np.isfinite(logits).all():
             raise InputError(f"{path}: it returns NaN or infinity; its weights are damaged, export it again")
 
-    def beside(self, model: Path | bytes) -> Any:
+    def open_session(self, model: Path | bytes) -> Any:
         """A session of ONNX Runtime with the options of this one, for a file or a serialized model."""
         import onnxruntime
 

@@ -88,7 +88,7 @@ def sound(name: str, snapshot: Snapshot) -> State | None:
     state = ledger_events.replay(snapshot.events)
     cache = ledger_cache.file(store.uri(), name)
     known = ledger_cache.events(cache)
-    changed = (known and known[-1] not in state.kept) or ledger_events.missing(state.kept, snapshot.end)
+    changed = not set(known) <= set(state.kept) or ledger_events.missing(state.kept, snapshot.end)
     aliased = (snapshot.aliases or {}).get(CHAMPION)
     if state.damage or changed or aliased != state.champion:
         return None

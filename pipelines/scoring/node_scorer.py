@@ -96,7 +96,7 @@ class NodeScorer:
                     raise StoppedError
 
             try:
-                result = scoring_work.one(self.scorer, planned, self.source, self.target, self.aside, advance)
+                result = scoring_work.score(self.scorer, planned, self.source, self.target, self.aside, advance)
             except StoppedError:
                 return ""
             except InputError as error:

@@ -63,7 +63,7 @@ def _here(work: Work, advance: Rows) -> Results:
         def advanced(rows: int, start: int = start, note: str = note) -> None:
             advance(start + rows, note)
 
-        yield one, scoring_work.one(scorer, one, work.source, work.target, work.aside, advanced)
+        yield one, scoring_work.score(scorer, one, work.source, work.target, work.aside, advanced)
         before += one.rows
 
 
@@ -157,4 +157,4 @@ def _in_worker(number: int, planned: Planned) -> Scored | None:
             raise StoppedError
 
     source, target = _Worker.source, _Worker.target
-    return scoring_work.one(_Worker.scorer, planned, source, target, target.aside, advance)
+    return scoring_work.score(_Worker.scorer, planned, source, target, target.aside, advance)

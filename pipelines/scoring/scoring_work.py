@@ -41,7 +41,7 @@ class Work:
         return self.target.aside
 
 
-def one(
+def score(
     scorer: PieceScorer,
     planned: Planned,
     source: Folder,

@@ -47,7 +47,7 @@ def test_each_command_has_help_an_example_that_parses_and_shared_options(name: s
         assert command.make_context(name, list(words)).command is command
     options = {option for param in command.params for option in param.opts}
     assert {"--quiet", "--debug"} <= options
-    assert bool(json_answers.said(name).startswith(json_answers.HEAD)) is (name not in WITHOUT_JSON)
+    assert bool(json_answers.json_help(name).startswith(json_answers.HEAD)) is (name not in WITHOUT_JSON)
 
 
 def test_debug_and_quiet_count_after_a_commands_name_too(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_check_names_sections_that_the_graph_needs_among_all_findings(checkout: 
     lacking = "params.yaml: no section ingest, encode; dvc.yaml needs each, even if it is empty: "
     lacking += "write `ingest: {}`, `encode: {}`"
     missing = "params.yaml: prepare.a.source: a.csv: no such file or folder"
-    told = commands.bertline("check").require(2)
-    assert told.err.splitlines() == [f"bertline: error: {line}" for line in (lacking, missing, "2 findings in all")]
+    refused = commands.bertline("check").require(2)
+    assert refused.err.splitlines() == [f"bertline: error: {line}" for line in (lacking, missing, "2 findings in all")]
     answer = json.loads(commands.bertline("check --json").require(2).out)
     assert answer == {"entries": 1, "findings": [lacking, missing]}

@@ -64,7 +64,7 @@ def message(call: Callable[..., object], *arguments: object) -> str:
 
 
 def imported_by(line: str) -> str:
-    """What a refused command says that it has imported."""
+    """The line that a refused command prints of what it has imported."""
     command = [sys.executable, "-c", SCRIPT, *line.split()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode in (1, 2), ended.stderr

@@ -13,18 +13,24 @@ from tests.support import champion
 
 
 @pytest.fixture(scope="module")
-def version(tmp_path_factory: pytest.TempPathFactory) -> Iterator[registry.Version]:
-    """The champion `tiny`, exported, in a store of its own, which is the working folder of all tests of the file."""
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An empty folder, the working folder of all tests of the file, with nothing of this machine's settings."""
     place, before = tmp_path_factory.mktemp("store"), Path.cwd()
     with pytest.MonkeyPatch.context() as patch:
         for name in SETTINGS:
             patch.delenv(name, raising=False)
         os.chdir(place)
         try:
-            yield champion.registered(place, exported=True)
+            yield place
         finally:
             os.chdir(before)
             mlflow.set_tracking_uri(None)
+
+
+@pytest.fixture(scope="module")
+def version(home: Path) -> registry.Version:
+    """The champion `tiny`, exported, in a store of its own."""
+    return champion.registered(home, exported=True)
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Partitions scored on two Ray nodes: the files of one process, whichever actor or node is killed, each named once."""
 
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,29 @@ def test_a_node_that_does_not_see_the_folder_or_the_model_is_named(
             actors._result(0, answer)
         (source / "0.parquet").unlink()
         assert actors._result(0, answer) is None, "it changed for all"
+
+
+def test_processes_that_die_again_and_again_end_the_job(source: Path, target: Path, cluster: Cluster) -> None:
+    write(source, 2)
+    ended = threading.Event()
+
+    def kill() -> None:
+        while not ended.wait(0.05):
+            for actor in (*scorers_of(cluster, 0), *scorers_of(cluster, 1)):
+                with suppress(psutil.NoSuchProcess):
+                    actor.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(InputError, match=r"processes on the cluster died \d times in a row while they") as refused:
+            run(source, target)
+    finally:
+        ended.set()
+        killer.join()
+    assert "run the job again when that is mended" in str(refused.value)
+    assert run(source, target).summary["scored"] == 32
+    assert audit.audit(target).findings == []
 
 
 def test_a_killed_actor_and_a_killed_node_lose_no_row_and_double_none(

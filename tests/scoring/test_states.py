@@ -2,13 +2,10 @@
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +21,6 @@ from pipelines.scoring.node_scorer import NodeScorer, Sent
 from pipelines.scoring.scoring_work import Work
 from pipelines.tracking import ledger, registry
 from pipelines.training import finetune_entry
-from tests.conftest import SETTINGS
 from tests.support import champion, kinds, stores, tiny
 from tests.support.places import CODE
 
@@ -38,21 +34,12 @@ ENTRIES = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def place(home: Path) -> Path:
     """A store with these versions of `tiny`, the working folder of all tests of the file."""
-    place, before = tmp_path_factory.mktemp("store"), Path.cwd()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in SETTINGS:
-            patch.delenv(name, raising=False)
-        os.chdir(place)
-        try:
-            stores.place_in(place)
-            for number, entry in ENTRIES.items():
-                assert registered(place, number, entry).version == number
-            yield place
-        finally:
-            os.chdir(before)
-            mlflow.set_tracking_uri(None)
+    stores.place_in(home)
+    for number, entry in ENTRIES.items():
+        assert registered(home, number, entry).version == number
+    return home
 
 
 def registered(place: Path, number: int, params: dict[str, Any]) -> registry.Version:
@@ -103,7 +90,7 @@ def files_of(outcome: job.Outcome) -> dict[str, bytes]:
 
 
 def origins(outcome: job.Outcome) -> tuple[int, int]:
-    """How many rows were taken over, and how many were answered from states."""
+    """The number of rows taken over, and that of rows answered from states."""
     measured = outcome.summary[manifest.MEASURED]
     return measured["taken_over"], measured["from_states"]
 

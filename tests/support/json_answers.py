@@ -12,15 +12,15 @@ GROUP: Any = typer.main.get_command(cli)
 HEAD = "print JSON: "
 
 
-def said(name: str) -> str:
-    """What the help of a command says of --json; "" if it has no such option."""
+def json_help(name: str) -> str:
+    """The help of a command's option --json; "" if it has no such option."""
     options = [param for param in GROUP.commands[name].params if "--json" in param.opts]
     return options[0].help if options else ""
 
 
 def keys(name: str, place: int = 0) -> set[str]:
     """The keys of the answer; `place` counts the forms of a command that has several."""
-    form = said(name).removeprefix(HEAD).split("; ")[place]
+    form = json_help(name).removeprefix(HEAD).split("; ")[place]
     words = re.sub(r"^(a list of |an object a row: |with --\S+ |of \w+ )| \(.*?\)", "", form)
     return {word.split()[0] for word in words.split(", ")}
 
