@@ -7,8 +7,8 @@ version became champion are not opened.
 from pathlib import Path
 
 from pipelines.lifecycle import registry_refusals
-from pipelines.tracking import files, registered_version, registry_snapshot
-from pipelines.tracking.registered_version import MLMODEL, Version
+from pipelines.tracking import files, mlmodel, registered_version, registry_snapshot
+from pipelines.tracking.registered_version import Version
 
 
 def read(name: str, which: str, runtime: str = "") -> tuple[Version, Path] | None:
@@ -31,14 +31,14 @@ def read(name: str, which: str, runtime: str = "") -> tuple[Version, Path] | Non
     number = registry_refusals.number_of(name, which, snapshot)
     state = registry_refusals.sound(name, snapshot)
     stored = registry_snapshot.stored_version(name, number) if number and state else None
-    mlmodel = files.here(stored.uri, MLMODEL) if stored else None
-    if not (number and state and stored and mlmodel):
+    description = files.here(stored.uri, mlmodel.NAME) if stored else None
+    if not (number and state and stored and description):
         return None
     version = Version(name, number, stored.tags)
-    artifacts = registered_version.artifacts(version, mlmodel)
+    artifacts = mlmodel.artifacts(version, description)
     artifact = registered_version.of_runtime(version, artifacts, runtime)
     folder = files.here(stored.uri, artifacts[artifact])
     if not folder:
         return None
-    registered_version.digest_as_promoted(version, artifact, folder, state.content(number))
+    files.digest_as_promoted(version, artifact, folder, state.content(number))
     return version, folder

@@ -13,9 +13,10 @@ from urllib.request import url2pathname
 
 import psutil
 
-from pipelines.core import paths
+from pipelines.core import paths, provenance
 from pipelines.core.errors import InputError
 from pipelines.tracking import store
+from pipelines.tracking.registered_version import RUNTIME, Version
 
 HOME = Path("state/registry")
 KEPT = 10  # how many versions stay cached: the last used
@@ -63,6 +64,27 @@ def here(uri: str, path: str) -> Path | None:
     if not uri.startswith("file:"):
         os.utime(version)
     return place
+
+
+def digest_as_promoted(version: Version, name: str, place: Path, promoted: dict[str, str]) -> str:
+    """The digest of an artifact of a version, which is at `place`.
+
+    A user who may register can also rename a model, create another of its name, or overwrite uploaded files.
+
+    Args:
+        promoted: the content of the version by the ledger when it became champion; empty if it never was.
+
+    Raises:
+        InputError: the artifact has changed since.
+    """
+    digest = provenance.contents(place)
+    changed = promoted and promoted.get(name) != digest
+    if changed or promoted.get(RUNTIME, version.tags.get(RUNTIME)) != version.tags.get(RUNTIME):
+        raise InputError(
+            f"{version}: its {name if changed else RUNTIME} changed since promotion: the ledger has another digest. "
+            "It is not opened; find out who changed it, and use `bertline rollback` for an earlier version"
+        )
+    return digest
 
 
 def _folder(uri: str) -> Path:

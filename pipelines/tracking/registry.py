@@ -14,9 +14,9 @@ from mlflow.exceptions import MlflowException
 from pipelines.core import json_file
 from pipelines.core.errors import InputError, choices
 from pipelines.core.progress import say
-from pipelines.tracking import files, ledger, pyfunc, registered_version, store
+from pipelines.tracking import files, ledger, mlmodel, pyfunc, registered_version, store
 from pipelines.tracking.ledger_events import CHAMPION, SUFFIX
-from pipelines.tracking.registered_version import FOLDERS, MLMODEL, RUNTIME, Version
+from pipelines.tracking.registered_version import FOLDERS, RUNTIME, Version
 from pipelines.tracking.registry_snapshot import CHALLENGER
 
 PROFILE = "profile"  # the artifact that drift is measured against
@@ -200,7 +200,7 @@ def _fetch_as_promoted(version: Version, name: str, path: str) -> tuple[Path, st
     """An artifact of a version, and its digest. Raises InputError if it has changed since the promotion."""
     place = files.fetch(version.name, version.version, path)
     promoted = ledger.content(version.name, version.version)
-    return place, registered_version.digest_as_promoted(version, name, place, promoted)
+    return place, files.digest_as_promoted(version, name, place, promoted)
 
 
 def folder(version: Version, runtime: str = "") -> Path:
@@ -229,18 +229,18 @@ def smoke(version: Version) -> Path | None:
 
 def _logged(version: Version) -> dict[str, str]:
     """The artifacts of a version: name -> path in the version."""
-    return registered_version.artifacts(version, _mlmodel(version))
+    return mlmodel.artifacts(version, _mlmodel(version))
 
 
 def _mlmodel(version: Version) -> Path:
-    return files.fetch(version.name, version.version, MLMODEL)
+    return files.fetch(version.name, version.version, mlmodel.NAME)
 
 
 def example(version: Version) -> list[dict[str, Any]]:
     """The example rows that `version` was registered with."""
-    described: Any = registered_version.described(_mlmodel(version)).get("saved_input_example_info")
+    described: Any = mlmodel.described(_mlmodel(version)).get("saved_input_example_info")
     if not isinstance(described, dict) or "artifact_path" not in described:
-        raise registered_version.foreign(version)
+        raise mlmodel.foreign(version)
     rows: Any = json_file.read(files.fetch(version.name, version.version, str(described["artifact_path"])))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"{version}: its example holds no rows; register the model again")
