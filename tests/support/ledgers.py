@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from pipelines.core.errors import InputError
-from pipelines.tracking import ledger, registry, store
+from pipelines.tracking import ledger, mlmodel, store
 
 VERSIONS = (1, 2, 3, 4)
 
@@ -14,7 +14,7 @@ def register_versions() -> None:
     """Register four versions of `m`, without files of a model, and without a champion."""
     store.connect().create_registered_model("m")
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, registry.MLMODEL).write_text("flavors: {python_function: {artifacts: {}}}")
+        Path(folder, mlmodel.NAME).write_text("flavors: {python_function: {artifacts: {}}}")
         for _ in VERSIONS:
             upload("m", Path(folder))
 
