@@ -1,5 +1,6 @@
 """The commands of registered models: retrain, promote, roll back, and where a version came from."""
 
+import os
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -26,9 +27,14 @@ from pipelines.core import paths
 from pipelines.core.errors import UsageError, printable
 
 cli = group()
+EXPORTED = completion.of_sections("export")
 DRY = "only measure; the verdict is kept with the version"
 REPLAY = "let both answer the stored requests of so many days; say which share would change"
 PROMOTED = "model, promoted, changed, would, reasons, champion"
+CASCADE = (
+    "model, version, threshold, agreement, confidence, rows, differing, by_student, champion, "
+    "rows_per_second_of_champion (median, least, greatest)"
+)
 VERSIONS = "a list of version, aliases, commit, run, md5, runtime, passed, approved_by"
 LINEAGE = "model, version, commit, dirty, verdict, stages, champion, parents; of data paths, wrote, read, versions"
 
@@ -51,6 +57,36 @@ def retrain(
     answer = {"challengers": [{"model": version.name, "version": version.version} for version in versions]}
     sentences = "\n".join(f"{version} is the challenger" for version in versions) or "nothing to register"
     print_answer(answer, as_json, lambda _: sentences)
+
+
+@cli.command(
+    **listed(MAKE, "bertline cascade headlines small", "bertline cascade headlines small --rows march.parquet")
+)
+def cascade(
+    name: Name,
+    student: Annotated[
+        str, typer.Argument(help="a run with an export: an entry of export in params.yaml", autocompletion=EXPORTED)
+    ],
+    rows: Annotated[
+        Path | None, typer.Option(help="a Parquet file of rows that neither was trained on; they need no labels")
+    ] = None,
+    agreement: Annotated[float, typer.Option(help="the share of rows that must get the champion's label")] = 0.995,
+    confidence: Annotated[float, typer.Option(help="of that share")] = 0.95,
+    champion: Annotated[int | None, typer.Option(min=1, help="a version other than the champion")] = None,
+    as_json: Annotated[bool, json_with(CASCADE)] = False,
+) -> None:
+    """Register a cascade: the student answers the rows of which it is sure, and the champion the others."""
+    from pipelines.graph import checking
+
+    checking.require_entry(name, "promote")
+    checking.require_entry(student, "export")
+    require_version(name, "" if champion is None else str(champion))
+    from pipelines.lifecycle import cascades
+    from pipelines.measurement.cascade_folder import Goal
+
+    commit = os.environ.get("BERTLINE_COMMIT", "")
+    registered = cascades.register(name, student, Goal(agreement, confidence), rows, champion, commit)
+    print_answer(registered.facts(), as_json, cascades.plain)
 
 
 @cli.command(

@@ -18,7 +18,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.inference import decoding, graph_parts, onnx_precise, runtimes
 from pipelines.inference.predictor import Predictor
-from pipelines.inference.runtimes import FEATURES, LOGITS, ONNX_FILE, VECTOR_KINDS
+from pipelines.inference.runtimes import CASCADE_FILE, FEATURES, LOGITS, ONNX_FILE, VECTOR_KINDS
 from pipelines.text import protocol
 
 FACTS = ("kind", "positions", "vocab_size", "batching")  # of the graph's metadata: what decides on an encoder's inputs
@@ -87,6 +87,8 @@ def _exported(folder: OpenedFolder) -> Any:
     """The graph of an exported model, as onnx.ModelProto."""
     import onnx
 
+    if (folder / CASCADE_FILE).is_file():
+        raise InputError(f"{folder}: it is a cascade, and states are those of one model; score it without them")
     if not (folder / ONNX_FILE).is_file():
         raise InputError(f"{folder}: it has no {ONNX_FILE}, and states are those of an exported model; export it first")
     if folder.task.kind not in VECTOR_KINDS:

@@ -12,10 +12,12 @@ from pipelines.inference.runtimes import ONNX_FILE
 
 
 def require(folder: Path) -> None:
-    """Raise InputError if a weight of the export in `folder` is NaN or infinite; do nothing without an export."""
-    path = folder / ONNX_FILE
-    if not path.is_file():
-        return
+    """Raise InputError if a weight of an export in `folder` is NaN or infinite; a cascade has two exports."""
+    for path in sorted(folder.rglob(ONNX_FILE)):
+        _require(path)
+
+
+def _require(path: Path) -> None:
     import onnx
 
     try:

@@ -16,6 +16,7 @@ from pipelines.inference import onnx_precise
 
 Inputs = dict[str, np.ndarray]  # int64 input_ids, attention_mask and, if the model takes it, token_type_ids
 ONNX_FILE = "model.onnx"
+CASCADE_FILE = "cascade.json"  # of a folder with two exports, see pipelines.inference.cascade
 LOGITS = "logits"  # an output of an exported model
 FEATURES = "features"  # another, (B, F), if its head reads one vector a row
 VECTOR_KINDS = ("single", "pair", "regression")  # whose heads read one vector a row
@@ -28,6 +29,7 @@ GPU_BATCH_TOKENS = 65_536  # a GPU waits for the host between small batches
 
 
 class Runtime(Protocol):
+    name: str  # a key of RUNTIMES
     task: Task
     positions: int  # the longest input in tokens
     vocab_size: int  # the number of ids with an embedding; 0 if unknown
@@ -43,6 +45,7 @@ class Torch:
     On a GPU in bf16, BERT-like families compute without padding (see `acceleration.varlen_attention`).
     """
 
+    name = "torch"
     precision = FP32
 
     def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0, precision: str = FP32) -> None:
@@ -111,6 +114,7 @@ class Onnx:
     `accelerate` has no effect, because ONNX Runtime optimizes by itself.
     """
 
+    name = "onnx"
     batch_tokens = BATCH_TOKENS
 
     def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0, precision: str = FP32) -> None:
@@ -179,15 +183,20 @@ def load(
     """Load the model in `folder`.
 
     Args:
-        runtime: "torch" or "onnx"; by default onnx if the folder has an export, else torch.
+        runtime: "torch" or "onnx"; by default onnx if the folder has an export or is a cascade of two, else torch.
         accelerate: let torch use the optimizations of pipelines.acceleration.
         precision: "fp32", or "bf16" for torch where the machine has instructions for it.
         threads: of one call in ONNX Runtime; by default those of this process. Several calls may run at the same time.
     """
-    runtime = runtime or ("onnx" if (folder / ONNX_FILE).is_file() else "torch")
+    composed = (folder / CASCADE_FILE).is_file()
+    runtime = runtime or ("onnx" if composed or (folder / ONNX_FILE).is_file() else "torch")
     if runtime not in RUNTIMES:
         raise UsageError(choices("runtime", runtime, RUNTIMES))
     require_precision(precision, runtime, folder)
+    if composed and runtime == Onnx.name:
+        from pipelines.inference.cascade import Cascade
+
+        return Cascade(OpenedFolder.of(folder).path, threads)
     return RUNTIMES[runtime](folder, accelerate, threads, precision)
 
 

@@ -47,7 +47,7 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
         score=value,
         answers=answers,
         p95_ms=latency["p95"],
-        size_bytes=sum(file.stat().st_size for end in ("safetensors", "onnx") for file in folder.glob(f"*.{end}")),
+        size_bytes=sum(file.stat().st_size for end in ("safetensors", "onnx") for file in folder.rglob(f"*.{end}")),
         classes=_classes(targets, predictions, judged),
         slices={row["slice"]: row["score"] for row in slices},
         behaviour=checks,

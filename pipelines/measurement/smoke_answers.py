@@ -13,7 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.core import cpu, json_file
 from pipelines.core.errors import InputError, sentence
-from pipelines.inference import runtimes
 from pipelines.inference.predictor import Predictor
 
 ROWS = 8  # that are kept with a version
@@ -75,7 +74,7 @@ _KEPT = TypeAdapter(SmokeAnswers)
 
 def computer(predictor: Predictor) -> str:
     """The runtime, its release and the CPU or GPU; equal texts compute equal bits from exact exports."""
-    runtime = next(name for name, kind in runtimes.RUNTIMES.items() if isinstance(predictor.runtime, kind))
+    runtime = predictor.runtime.name
     device = getattr(predictor.runtime, "device", "cpu")
     return f"{runtime} {_release(LIBRARIES[runtime])} {platform.machine()} {device} {cpu.fingerprint()}"
 

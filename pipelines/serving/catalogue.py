@@ -12,7 +12,7 @@ from pipelines.core import provenance
 from pipelines.core.errors import InputError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.inference.receipts import Signer
-from pipelines.serving import certification, served_model, side_versions
+from pipelines.serving import cascade_watch, certification, served_model, side_versions
 from pipelines.serving.certification import Conditions, RefusedError
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.model_sources import Source
@@ -138,6 +138,15 @@ class Catalogue:
 
         return replace(model, digest=digest), refuse
 
+    def step_back(self, name: str, number: int, cause: str) -> None:
+        """Let version `number` answer in place of the current one, which is refused. Raises InputError if it cannot."""
+        with self._lock:
+            current, source = self[name], self._sources[name]
+            former, _ = self.open_beside(name, source._replace(alias=str(number)))
+            folder = registry.folder(current.version, source.runtime)
+            self._refusals.add(current.version, source.runtime, folder, current.digest, RefusedError(f"it {cause}"))
+            self._take_back(name, current, former, cause)
+
     def change(self, name: str, **beside: Canary | Shadow | None) -> None:
         """Set the canary or the shadow of the model with this name; each request sees the change or does not."""
         with self._swap:
@@ -192,6 +201,7 @@ class Catalogue:
     def _keep_following(self) -> None:
         while not self._stop.wait(FOLLOW_SECONDS):
             self.follow()
+            cascade_watch.settle(self)
 
     def _of(self, name: str, source: Source) -> dict[str, ServedModel]:
         """The models that are served for the source with this name: one, or the two of an encoder's folder."""
@@ -263,18 +273,19 @@ class Catalogue:
 
         def go_back(trial: Trial, cause: str) -> None:
             self._refusals.add(version, runtime, folder, digest, RefusedError(f"it {cause}"))
-            self._go_back(name, trial, version, cause)
+            if trial.former:
+                self._take_back(name, model, trial.former, cause)
 
         helps = current and (current.task.kind, current.inputs) == (model.task.kind, model.inputs)
         former = replace(current, trial=None, canary=None, shadow=None) if current and helps else None
         return replace(model, digest=digest, trial=Trial(former, go_back) if former else None)
 
-    def _go_back(self, name: str, trial: Trial, version: registry.Version, cause: str) -> None:
-        """Let the former version answer again, if the one on trial still does."""
-        former = trial.former
+    def _take_back(self, name: str, current: ServedModel, former: ServedModel, cause: str) -> None:
+        """Let `former` answer again in place of `current`, if that still answers."""
+        version = current.version
         with self._swap:
-            current = self._models.get(name)
-            if not former or not current or current.trial is not trial:
+            answering = self._models.get(name)
+            if not answering or answering.batcher is not current.batcher:
                 return
             self._models = self._models | {name: former}
         self.swaps[name, "went_back"] += 1

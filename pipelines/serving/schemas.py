@@ -142,6 +142,15 @@ class Shadow(BaseModel):
     replay: LiveShare | None = None
 
 
+class Cascade(BaseModel):
+    """A student that answers the rows of which it is sure, below a champion that answers the others."""
+
+    champion: int  # the version
+    agreement: float  # the least share of rows that get the champion's label
+    compared: int  # rows of requests that both answered
+    differing: int  # of these, rows that the cascade answered otherwise
+
+
 class Model(BaseModel):
     name: str  # in this service
     source: str  # NAME@ALIAS or NAME@NUMBER; empty for a folder that is not registered
@@ -158,3 +167,4 @@ class Model(BaseModel):
     canary: Canary | None = None
     ended_canary: Refused | None = None  # the last canary, if it ended by itself
     shadow: Shadow | None = None
+    cascade: Cascade | None = None

@@ -19,6 +19,7 @@ from pipelines.inference.receipts import Receipt, Signer, Stamp
 from pipelines.inference.runtimes import ONNX_FILE, Onnx
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
+from pipelines.serving.cascade_watch import CascadeWatch
 from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.row_batcher import RowBatcher
 from pipelines.serving.side_versions import Canary, Shadow
@@ -51,6 +52,7 @@ class ServedModel:
     trial: Trial | None = field(default=None, compare=False)  # of a version that replaced another
     canary: Canary | None = field(default=None, compare=False)  # answers a share of this one's requests
     shadow: Shadow | None = field(default=None, compare=False)  # reads a share of them
+    watch: CascadeWatch | None = field(default=None, compare=False)  # of a cascade
 
     @classmethod
     def open(
@@ -67,7 +69,8 @@ class ServedModel:
         predictor = Predictor.load(folder, runtime, threads=1)
         parallel = _parallel(folder, predictor, threads.count)
         difference = row_exactness.largest_difference(predictor, sequences=8, partitions=2, alone=parallel)
-        return cls(name, version, predictor, RowBatcher(predictor, threads, parallel), difference)
+        batcher = RowBatcher(predictor, threads, parallel)
+        return cls(name, version, predictor, batcher, difference, watch=CascadeWatch.of(predictor, parallel))
 
     @classmethod
     def open_folder(cls, name: str, folder: Path, runtime: str, threads: ModelThreads) -> list["ServedModel"]:
@@ -171,9 +174,9 @@ def _parallel(folder: Path, predictor: Predictor, count: int) -> Predictor | Non
 
     None if another runtime has these threads by itself, or the weights are too large to be in memory twice.
     """
-    if not isinstance(predictor.runtime, Onnx) or count == 1:
+    if predictor.runtime.name != Onnx.name or count == 1:
         return None
-    size = (folder / ONNX_FILE).stat().st_size
+    size = sum(file.stat().st_size for file in folder.rglob(ONNX_FILE))
     if size > min(MOST_BYTES_TWICE, memory.free_bytes() / SPARE):
         return None
     return Predictor.load(folder, "onnx", threads=count)

@@ -98,16 +98,17 @@ class Canary:
             return
         ratio = statistics.median(new) / max(statistics.median(old), 1e-9)
         if ratio > self.max_slowdown:
-            self._stop(f"took {ratio:.1f} times as long as the other version; {self.max_slowdown:g} are allowed")
+            self.stop(f"took {ratio:.1f} times as long as the other version; {self.max_slowdown:g} are allowed")
 
     def _fail(self, error: Exception) -> None:
         self.failures += 1
         if self.failures >= max(LEAST_FAILURES, FAILED_SHARE * self.requests):
             # the message of an error may quote a text of the request
             kind = str(error) if type(error).__name__ == "ModelError" else type(error).__name__
-            self._stop(f"failed in {self.failures} of {self.requests} requests ({kind})")
+            self.stop(f"failed in {self.failures} of {self.requests} requests ({kind})")
 
-    def _stop(self, cause: str) -> None:
+    def stop(self, cause: str) -> None:
+        """End this canary, once."""
         if not self._ended:
             self._ended = True
             self._end(self, cause)

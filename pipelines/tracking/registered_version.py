@@ -33,5 +33,6 @@ def of_runtime(version: Version, names: dict[str, str], runtime: str = "") -> st
     wanted = [FOLDERS[runtime]] if runtime else list(FOLDERS.values())
     name = next((name for name in wanted if name in names), "")
     if not name:
-        raise InputError(f"{version} was registered without {wanted[0]}; add its run to export: and retrain")
+        advice = "add its run to export: and retrain" if wanted[0] == FOLDERS["onnx"] else "a cascade has exports alone"
+        raise InputError(f"{version} was registered without {wanted[0]}; {advice}")
     return name

@@ -31,7 +31,7 @@ RUNS = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers", "safetensor
 
 def register(
     name: str,
-    folder: Path,
+    folder: Path | None,
     code: Path,
     kind: str,
     example: dict[str, Any],
@@ -40,11 +40,12 @@ def register(
     profile: Path | None = None,
     smoke: Path | None = None,
 ) -> Version:
-    """Register the model folder as a version of `name`, unless it is one already, and set the alias challenger to it.
+    """Register a model as a version of `name`, unless it is one already, and set the alias challenger to it.
 
     A version appears complete, with its tags. Two processes that register the same model end with one version.
 
     Args:
+        folder: the model for torch; a cascade has none.
         exported: the same model as ONNX. It serves predictions, without torch, unless the tag `runtime` is torch.
         code: the file that MLflow runs to open the model (models from code); its package is stored with the version.
         kind: the kind of the model's rows; `example` is one of them.
@@ -96,7 +97,7 @@ def _equal(client: MlflowClient, name: str, tags: dict[str, str]) -> int | None:
     return min((int(version.version) for version in same), default=None)
 
 
-def _artifacts(folder: Path, exported: Path | None, profile: Path | None, smoke: Path | None) -> dict[str, str]:
+def _artifacts(folder: Path | None, exported: Path | None, profile: Path | None, smoke: Path | None) -> dict[str, str]:
     folders = {FOLDERS["torch"]: folder, FOLDERS["onnx"]: exported, PROFILE: profile, SMOKE: smoke}
     return {name: str(place) for name, place in folders.items() if place}
 
@@ -215,10 +216,15 @@ def folder(version: Version, runtime: str = "") -> Path:
 
 def profile(version: Version) -> Path:
     """The profile that drift of `version` is measured against. Raises InputError if it was registered without one."""
-    path = _logged(version).get(PROFILE)
-    if not path:
+    if not (path := profile_of(version)):
         raise InputError(f"{version} has no profile to measure drift against; `bertline retrain` registers it with one")
-    return _fetch_as_promoted(version, PROFILE, path)[0]
+    return path
+
+
+def profile_of(version: Version) -> Path | None:
+    """The profile of a version; None for one that was registered without."""
+    path = _logged(version).get(PROFILE)
+    return _fetch_as_promoted(version, PROFILE, path)[0] if path else None
 
 
 def smoke(version: Version) -> Path | None:

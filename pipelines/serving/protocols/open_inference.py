@@ -194,7 +194,7 @@ async def _metadata(catalogue: Catalogue, name: str, version: str = "") -> Respo
     about = {
         "name": model.name,
         "versions": [str(model.version.version)],
-        "platform": "onnxruntime_onnx" if isinstance(model.predictor.runtime, Onnx) else "pytorch",
+        "platform": "onnxruntime_onnx" if model.predictor.runtime.name == Onnx.name else "pytorch",
         "inputs": [asdict(tensor) for tensor in tensors.inputs(model.task).values()],
         "outputs": [asdict(tensor) for tensor in tensors.outputs(model.task).values()],
     }

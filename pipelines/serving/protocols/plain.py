@@ -12,6 +12,7 @@ from starlette.requests import Request
 from pipelines.core.errors import InputError
 from pipelines.serving import answering, refusals, request_bodies, schemas
 from pipelines.serving.answering import respond
+from pipelines.serving.cascade_watch import CascadeWatch
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
@@ -91,6 +92,17 @@ def described(model: ServedModel, catalogue: Catalogue) -> schemas.Model:
         canary=_canary(model.canary) if model.canary else None,
         ended_canary=schemas.Refused(version=ended.version, reason=ended.reason) if ended else None,
         shadow=_shadow(model.shadow) if model.shadow else None,
+        cascade=_cascade(model.watch) if model.watch else None,
+    )
+
+
+def _cascade(watch: CascadeWatch) -> schemas.Cascade:
+    composition, compared = watch.composition, watch.compared
+    return schemas.Cascade(
+        champion=composition.champion,
+        agreement=composition.agreement,
+        compared=compared.rows,
+        differing=compared.differing,
     )
 
 
