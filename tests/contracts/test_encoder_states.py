@@ -11,7 +11,7 @@ from pipelines.inference import encoder_states
 from pipelines.inference.encoder_states import DividedModel
 from pipelines.inference.predictor import Predictor
 from tests.contracts.test_exact_rows import FAMILIES
-from tests.support import compressed, kinds
+from tests.support import exported, kinds
 
 pytestmark = pytest.mark.slow
 OTHERS = [pytest.param(family, "single", "native", None, marks=pytest.mark.soak) for family in FAMILIES[1:]]
@@ -27,17 +27,16 @@ MODELS = [
 
 @pytest.mark.parametrize(("family", "kind", "head", "pooling"), MODELS)
 def test_the_head_alone_has_the_bits_of_the_whole(
-    family: str, kind: str, head: str, pooling: str | None, checkout: Path
+    family: str, kind: str, head: str, pooling: str | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = compressed.teacher(family, kind, checkout / "teacher", head=head, pooling=pooling)
-    assert_same_bits(exported(folder, checkout / "onnx"), kind)
+    assert_same_bits(exported.of_teacher(tmp_path_factory, family, kind, head, pooling) / "onnx", kind)
 
 
 @pytest.mark.parametrize("method", ["dynamic_int8", pytest.param("static_int8", marks=pytest.mark.soak)])
-def test_the_head_alone_of_an_int8_model_has_the_bits_of_the_whole(method: str, checkout: Path) -> None:
-    folder = compressed.teacher("bert", "single", checkout / "teacher")
-    compressed.compressed(method, folder, "single", checkout / "int8")
-    assert_same_bits(exported(checkout / "int8", checkout / "onnx"), "single")
+def test_the_head_alone_of_an_int8_model_has_the_bits_of_the_whole(
+    method: str, checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert_same_bits(exported.of_teacher(tmp_path_factory, "bert", method=method) / "onnx", "single")
 
 
 def assert_same_bits(out: Path, kind: str) -> None:
@@ -60,26 +59,27 @@ def assert_same_bits(out: Path, kind: str) -> None:
             assert model.answer(some, states[places]).equals(whole.take(places))
 
 
-def test_a_model_without_states_is_refused(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tagger = compressed.teacher("bert", "tagging", checkout / "tagger")
-    out = exported(tagger, checkout / "onnx")
+def test_a_model_without_states_is_refused(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = exported.models(tmp_path_factory) / "tagging-onnx"
     with pytest.raises(InputError, match="kind tagging reads more than one vector a row, so no states can be stored"):
         encoder_states.digest(out)
-    folder = compressed.teacher("bert", "single", checkout / "teacher")
+    folder = exported.of_teacher(tmp_path_factory, "bert") / "teacher"
     with pytest.raises(InputError, match=r"it has no model\.onnx, and states are those of an exported model"):
         encoder_states.digest(folder)
     monkeypatch.setattr(onnx_export.head_features, "VECTOR_KINDS", ())
-    before = exported(folder, checkout / "before")
+    before = export(folder, checkout / "before")
     with pytest.raises(InputError, match=r"an earlier release exported it, .*; export and register it again"):
         encoder_states.digest(before)
     assert Predictor.load(before).predict(kinds.rows("single").slice(0, 2)).num_rows == 2
 
 
-def test_the_digest_is_of_what_decides_on_states(checkout: Path) -> None:
-    folder = compressed.teacher("bert", "single", checkout / "teacher")
-    out = exported(folder, checkout / "onnx")
+def test_the_digest_is_of_what_decides_on_states(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    made = exported.of_teacher(tmp_path_factory, "bert")
+    out = made / "onnx"
     digest = encoder_states.digest(out)
-    again = exported(folder, checkout / "again")
+    again = export(made / "teacher", checkout / "again")
     assert encoder_states.digest(again) == digest
     words = (again / "vocab.txt").read_text(encoding="utf-8").splitlines()
     (again / "vocab.txt").write_text("\n".join([*words[:-2], words[-1], words[-2]]) + "\n", encoding="utf-8")
@@ -101,7 +101,7 @@ def test_the_digest_is_of_what_decides_on_states(checkout: Path) -> None:
         tensor.ParseFromString(before)
 
 
-def exported(folder: Path, out: Path) -> Path:
+def export(folder: Path, out: Path) -> Path:
     out.mkdir()
     onnx_export.export(folder, out, 18)
     return out

@@ -17,12 +17,14 @@ import pyarrow as pa
 import pytest
 import yaml
 from dvc.repo import Repo
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 
 from pipelines.core import paths, schema, tables
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
 from tests.conftest import PREFECT
-from tests.support import postgres, servers, stores, tiny
+from tests.support import commands, postgres, servers, stores, tiny
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), postgres.needed]
@@ -137,7 +139,8 @@ def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Pre
     """Simulates a machine that goes down. The server restarts too, and must still know the lease."""
     Path("waits.py").write_text(FLOW)
     Path("prefect.yaml").write_text(yaml.safe_dump({"name": "t", "pull": PULL, "deployments": [DEPLOYMENT]}))
-    prefect("work-pool", "create", "bertline", "--type", "process")
+    with commands.using_prefect(server.api), get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="bertline", type="process"))
     prefect("--no-prompt", "deploy", "--all")
     (deployment,) = post(server, "deployments/filter")
     create = f"deployments/{deployment['id']}/create_flow_run"

@@ -48,6 +48,16 @@ class Fault(NamedTuple):
     mend: Callable[[], object]
 
 
+@pytest.fixture(scope="module")
+def over_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[servers.Mlflow, servers.S3]]:
+    """A server whose artefacts are in S3, for all tests of the file."""
+    place = tmp_path_factory.mktemp("servers")
+    with servers.s3(place / "s3") as s3:
+        server = stores.server(place / "server", artifacts=f"s3://{servers.BUCKET}", **s3.for_mlflow())
+        with servers.running(server):
+            yield server, s3
+
+
 @pytest.fixture
 def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Fault]:
     """A model folder and a store; yields functions that break and mend the store."""
@@ -55,25 +65,20 @@ def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with ExitStack() as stack:
         if request.param == "s3":
-            s3 = stack.enter_context(servers.s3(checkout / "s3"))
-            server = stores.server(checkout / "server", artifacts=f"s3://{servers.BUCKET}", **s3.for_mlflow())
-            yield from served(server, Fault(s3.kill, s3.start), monkeypatch)
-            return
-        here = request.param == "disk"
-        disk = stack.enter_context(disks.small(checkout / ("state/mlflow/artifacts" if here else "artefacts"), ROOM))
-        full = Fault(lambda: fill(disk, 2**15), (disk / "ballast").unlink)
-        if here:
-            stores.place_in(checkout)
-            yield full
+            server, s3 = request.getfixturevalue("over_s3")
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
+            stores.forget_models()
+            yield Fault(s3.kill, s3.start)
         else:
-            yield from served(stores.server(checkout / "server", artifacts=str(disk)), full, monkeypatch)
-    mlflow.set_tracking_uri(None)
-
-
-def served(server: servers.Mlflow, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fault]:
-    with servers.running(server):
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
-        yield fault
+            here = request.param == "disk"
+            place = checkout / ("state/mlflow/artifacts" if here else "artefacts")
+            disk = stack.enter_context(disks.small(place, ROOM))
+            if here:
+                stores.place_in(checkout)
+            else:
+                server = stores.server(checkout / "server", artifacts=str(disk))
+                monkeypatch.setenv("MLFLOW_TRACKING_URI", stack.enter_context(servers.running(server)).address)
+            yield Fault(lambda: fill(disk, 2**15), (disk / "ballast").unlink)
     mlflow.set_tracking_uri(None)
 
 

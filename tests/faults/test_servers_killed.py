@@ -40,9 +40,12 @@ class Fault(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def base() -> Iterator[postgres.Postgres]:
-    with postgres.postgres() as database:
-        yield database
+def over_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[servers.Mlflow, postgres.Postgres]]:
+    """A server over PostgreSQL, for all tests of the file."""
+    with postgres.postgres() as base:
+        server = stores.server(tmp_path_factory.mktemp("server"), database=base.database("mlflow"))
+        with servers.running(server):
+            yield server, base
 
 
 @pytest.fixture
@@ -50,14 +53,14 @@ def fault(checkout: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     """Servers with four versions of `m`; yields functions that kill and restart one of them."""
     (checkout / "params.yaml").write_text(PARAMS)
     with ExitStack() as stack:
-        name, database = request.param, ""
-        if "postgres" in name:
-            base: postgres.Postgres = request.getfixturevalue("base")
-            database = stores.in_postgres(base, name.replace(" ", "_"))
-        over = {"database": database} if database else {}
-        server = stack.enter_context(servers.running(stores.server(checkout / "server", **over)))
+        name = request.param
+        if name == "mlflow over sqlite":
+            server = stack.enter_context(servers.running(stores.server(checkout / "server")))
+        else:
+            server, base = request.getfixturevalue("over_postgres")
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        stores.forget_models()
         ledgers.register_versions()
         if name.startswith("mlflow"):
             yield Fault(server.kill, server.start)

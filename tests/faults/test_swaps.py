@@ -15,7 +15,7 @@ import mlflow
 import pytest
 
 from flows.local.http_service import free_port
-from tests.support import forked, poisoned, raw_http, stores, tiny
+from tests.support import exported, forked, poisoned, raw_http, stores, tiny
 from tests.support.places import ROOT
 
 KEY = "0123456789abcdef"
@@ -79,14 +79,16 @@ class Traffic:
                 thread.join()
 
 
-def swap(kinds: list[str], place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Traffic, str]:
+def swap(
+    kinds: list[str], place: Path, places: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Traffic, str]:
     """Promote a version of each kind in turn under traffic; returns what was answered, and the service's log."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("BERTLINE_QUIET", "")
     monkeypatch.setenv("BERTLINE_KEYS", f"test {KEY} predict,admin")
     stores.place_in(place)
     (place / "params.yaml").write_text(tiny.PARAMS)
-    version = poisoned.first(place)
+    version = poisoned.first(place, exported.classifier(places))
     made = poisoned.Versions(version, place / "made")
     numbers = [made.upload(kind) for kind in kinds]
     openable = [1, *(number for number, kind in zip(numbers, kinds, strict=True) if kind in ("good", "later"))]
@@ -147,15 +149,19 @@ def store(checkout: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_swaps_fail_no_request_and_mix_no_answer(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    traffic, log = swap(QUICK, store, monkeypatch)
+def test_swaps_fail_no_request_and_mix_no_answer(
+    store: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic, log = swap(QUICK, store, tmp_path_factory, monkeypatch)
     check(traffic, QUICK, log)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_two_hundred_swaps_of_which_fifty_are_poisoned(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_hundred_swaps_of_which_fifty_are_poisoned(
+    store: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     poisons = itertools.cycle([*REFUSED, "later"])
     kinds = [next(poisons) if number % 4 == 2 else "good" for number in range(200)]
-    traffic, log = swap(kinds, store, monkeypatch)
+    traffic, log = swap(kinds, store, tmp_path_factory, monkeypatch)
     check(traffic, kinds, log)

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from dvc.repo import Repo
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import LogFilter, LogFilterTaskRunId, TaskRunFilter, TaskRunFilterFlowRunId
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def repository(checkout: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
     stages = {
         "a": {"cmd": "echo this is a; echo a > a.txt", "outs": ["a.txt"]},
         "b": {"cmd": "echo this is b; sleep 1; exit 3", "deps": ["a.txt"], "outs": ["b.txt"]},

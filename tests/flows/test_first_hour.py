@@ -16,13 +16,13 @@ from tests.support import tickets, walks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 PAGE = "docs/first-hour.md"
-EPOCHS = 2
+EPOCHS = 1
 
 
 @pytest.fixture
 def home(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A home with a file of tickets, and one of those of March."""
-    for name, rows, seed in (("tickets", 300, 1), ("march", 30, 5)):
+    for name, rows, seed in (("tickets", 160, 1), ("march", 30, 5)):
         with Path(f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("text", "label"), *tickets.texts("en", rows, seed)])
     walks.at_home(checkout, monkeypatch)
@@ -62,8 +62,8 @@ def test_four_first_hours() -> None:
 
 def train_less(file: Path) -> None:
     """Train for fewer epochs, and accept a model that is below its baseline because of it."""
+    walks.train_less(EPOCHS)
     text = file.read_text(encoding="utf-8")
-    text = re.sub(r"epochs: \d+", f"epochs: {EPOCHS}", text)
     file.write_text(re.sub(r"at_least: 0\.0\b", "at_least: 0.0, beats: false", text), encoding="utf-8")
     params = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert params["finetune"]["tickets"]["epochs"] == EPOCHS

@@ -15,7 +15,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from pipelines.core.errors import InputError
 from pipelines.lifecycle import promotion
 from pipelines.tracking import files, ledger, ledger_cache, ledger_events, registry, store
-from tests.support import doors, ledgers, servers, tiny, users
+from tests.support import doors, ledgers, servers, stores, tiny, users
 from tests.support.places import CODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -33,7 +33,7 @@ def become(user: tuple[str, str], patch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Mlflow]:
     place = tmp_path_factory.mktemp("server")
-    with servers.mlflow(place, *users.OPTIONS, **users.settings(place, OWNER[1])) as server:
+    with servers.running(stores.server(place, *users.OPTIONS, **users.settings(place, OWNER[1]))) as server:
         yield server
 
 

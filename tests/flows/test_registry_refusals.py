@@ -14,7 +14,7 @@ import bertline
 from pipelines.core.errors import InputError
 from pipelines.lifecycle import promotion, registry_refusals
 from pipelines.tracking import ledger, registry, registry_snapshot, store
-from tests.support import commands, ledgers, servers, users
+from tests.support import commands, ledgers, servers, stores, users
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PARAMS = """
@@ -33,6 +33,13 @@ SCRIPT = (
 )
 
 
+@pytest.fixture(scope="module")
+def with_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Mlflow]:
+    place = tmp_path_factory.mktemp("server")
+    with servers.running(stores.server(place, *users.OPTIONS, **users.settings(place, PASSWORD))) as server:
+        yield server
+
+
 @pytest.fixture(params=["a file", "a server with users"])
 def registered(request: pytest.FixtureRequest, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The model m with four versions and a ledger: 1 and 2 were champion, and 2 was rolled back."""
@@ -40,12 +47,11 @@ def registered(request: pytest.FixtureRequest, checkout: Path, monkeypatch: pyte
     if request.param == "a file":
         yield from _filled()
         return
-    place = checkout / "server"
-    with servers.mlflow(place, *users.OPTIONS, **users.settings(place, PASSWORD)) as server:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
-        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
-        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
-        yield from _filled()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("with_users").address)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
+    stores.forget_models()
+    yield from _filled()
 
 
 def _filled() -> Iterator[None]:

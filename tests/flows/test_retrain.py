@@ -10,6 +10,7 @@ import mlflow
 import pyarrow as pa
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from flows import prefect_events, retrain
 from pipelines.core import json_file, paths, schema, tables
@@ -34,7 +35,7 @@ STAGES = {
 @pytest.fixture
 def graph(checkout: Path) -> Iterator[Path]:
     """A model's two stages, and one of no model; but for the first they fail while there is no file `whole`."""
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
     graph: dict[str, Any] = {name: {"foreach": {"tiny": {}}, "do": stage} for name, stage in STAGES.items()}
     graph["other"] = {"cmd": "cat whole > other", "outs": ["other"]}
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))

@@ -18,7 +18,6 @@ import bertline
 from flows import retrain
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
-from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import Onnx, Torch
 from pipelines.lifecycle import registration
@@ -27,7 +26,7 @@ from pipelines.scoring import batch_scoring
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry
-from tests.support import tiny
+from tests.support import exported, tiny
 from tests.support.places import CODE
 
 PARAMS = """
@@ -43,10 +42,7 @@ promote: {tiny: {run: tiny}}
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder and its export."""
-    place = tmp_path_factory.mktemp("folders")
-    (place / "onnx").mkdir()
-    onnx_export.export(tiny.classifier(place / "model"), place / "onnx", 18, 1e-4)
-    return place
+    return exported.classifier(tmp_path_factory)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import os
 import random
 import shlex
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ import mlflow
 import pyarrow as pa
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from pipelines.core import tables
 from tests.support import commands, postgres, servers, users
@@ -39,7 +39,7 @@ UNASKED = {
     f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
     for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP")
 }
-PATIENCE = 600.0  # seconds for what the worker is to do
+PATIENCE, PAUSE = 600.0, 2.0  # seconds for what the worker is to do, and between two questions, which take its time
 THINGS = {
     "sport": ["試合", "監督", "選手", "優勝", "得点", "球場"],
     "phone": ["スマートフォン", "アプリ", "端末", "電池", "画面", "通信"],
@@ -125,7 +125,7 @@ def api(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("PWD", str(workspace))  # prefect.yaml has it
     monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("BERTLINE_ACTOR", "the story")
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm", "-f"], check=True)
+    Repo.init(no_scm=True, force=True).close()
     deliver({"sport": "sport", "phone": "phone"})
     place = workspace.parent / f"{workspace.name}-servers"
     with ExitStack() as stack:
@@ -138,7 +138,7 @@ def api(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         stack.enter_context(commands.using_prefect(prefect.api))
         shell("prefect work-pool create bertline --type process")
         shell("prefect --no-prompt deploy --all")
-        worker = servers.Worker(place / "worker", PREFECT_WORKER_QUERY_SECONDS="1")
+        worker = servers.Worker(place / "worker", PREFECT_WORKER_QUERY_SECONDS="3")
         stack.enter_context(servers.running(worker))
         yield prefect.api
     mlflow.set_tracking_uri(None)
@@ -200,7 +200,7 @@ def test_a_model_is_trained_registered_served_watched_and_rolled_back(api: str) 
 def the_first_champion(api: str) -> None:
     challengers = json.loads(shell("bertline retrain --json"))["challengers"]
     assert challengers == [{"model": "headlines", "version": 1}]
-    servers.wait_until(lambda: ended(api, "promote") == 1, "its event starts no promotion", PATIENCE)
+    servers.wait_until(lambda: ended(api, "promote") == 1, "its event starts no promotion", PATIENCE, PAUSE)
     assert "promote  version 1, the story: it passed the gate" in shell("bertline history headlines")
 
 
@@ -226,7 +226,7 @@ def drift_asks_for_a_retraining(api: str) -> None:
     """Which finds the same data, and so makes no new version."""
     output = shell("bertline watch nightly", status=4)
     assert [("drifted" in line) for line in output.splitlines()[:5]] == [False, False, False, True, True], output
-    servers.wait_until(lambda: ended(api, "retrain") == 2, "drift starts no retraining", PATIENCE)
+    servers.wait_until(lambda: ended(api, "retrain") == 2, "drift starts no retraining", PATIENCE, PAUSE)
     assert mlflow_versions() == [1]
     shell("bertline watch nightly", status=4)  # which is no new event
 
@@ -234,7 +234,7 @@ def drift_asks_for_a_retraining(api: str) -> None:
 def a_wrong_delivery_is_refused_and_a_right_one_taken(api: str) -> None:
     deliver({"sport": "phone", "phone": "sport", "food": "food"})
     shell("prefect deployment run new-data/sources --watch")
-    servers.wait_until(lambda: ended(api, "promote") == 2, "new data leads to no challenger", PATIENCE)
+    servers.wait_until(lambda: ended(api, "promote") == 2, "new data leads to no challenger", PATIENCE, PAUSE)
     assert mlflow_versions() == [1, 2]
     assert "version 2" not in shell("bertline history headlines")
     assert "refused: " in shell("bertline promote headlines", status=3)
@@ -242,7 +242,9 @@ def a_wrong_delivery_is_refused_and_a_right_one_taken(api: str) -> None:
     deliver({topic: topic for topic in THINGS})
     assert "news: modified" in shell("bertline why prepare@headlines")
     shell("prefect deployment run retrain/weekly --watch")
-    servers.wait_until(lambda: ended(api, "promote") == 4, "it leads to no challenger", PATIENCE)  # one was by hand
+    servers.wait_until(
+        lambda: ended(api, "promote") == 4, "it leads to no challenger", PATIENCE, PAUSE
+    )  # one was by hand
     assert "version 3" in shell("bertline history headlines")
     assert ended(api, "retrain") == 4, "the second retraining by drift would be one more"
 

@@ -1,8 +1,6 @@
 """What flows tell: events, once for each state of what they tell of; and a failure, to whoever wants to know."""
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +13,7 @@ from typing import Any
 import mlflow
 import pytest
 import yaml
+from dvc.repo import Repo
 from prefect import flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -110,7 +109,7 @@ def test_a_failure_is_reported_without_passwords(heard: list[dict[str, str]]) ->
 @pytest.fixture
 def graph(checkout: Path) -> Path:
     """Two stages that have run: one reads a folder and code, the other what the first wrote and a file."""
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
     (checkout / "rows").mkdir()
     for name in ("rows/a.tsv", "code.py", "more.tsv"):
         (checkout / name).write_text(name)

@@ -14,7 +14,7 @@ import bertline
 from pipelines.core.errors import InputError
 from pipelines.lifecycle import version_here
 from pipelines.tracking import ledger, registry
-from tests.support import champion, servers, stores
+from tests.support import champion, exported, servers, stores
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -25,14 +25,17 @@ ASKS = (
 
 @pytest.fixture(params=["a file", "a server"])
 def version(
-    request: pytest.FixtureRequest, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    checkout: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[registry.Version]:
     """Version 1 of `tiny`, exported; the ledger has the digests of its files."""
     with ExitStack() as stack:
         if request.param == "a server":
             server = stack.enter_context(servers.running(stores.server(checkout / "server")))
             monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
-        registered = champion.registered(checkout, exported=True)
+        registered = champion.registered(checkout, exported.classifier(tmp_path_factory))
         content = registry.content(registered) if request.param == "a file" else {}  # else all files are downloaded
         ledger.append("tiny", ledger.read("tiny"), "rollback", 1, "a test", content=content)
         yield registered

@@ -18,7 +18,7 @@ from pipelines.lifecycle.service_watch import Client, Service
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry, version_tags
-from tests.support import poisoned, stores, tiny
+from tests.support import exported, poisoned, stores, tiny
 
 ADMIN, OTHER = "0123456789abcdef", "fedcba9876543210"
 KEYS = Keys.parse([f"admin {ADMIN} predict,admin", f"other {OTHER}"], "keys")
@@ -26,12 +26,14 @@ PARAMS = tiny.PARAMS.replace("{run: tiny}}", "{run: tiny, gate: off}}")
 
 
 @pytest.fixture
-def made(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[poisoned.Versions]:
+def made(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[poisoned.Versions]:
     """A store whose champion is version 1."""
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
     stores.place_in(checkout)
     (checkout / "params.yaml").write_text(PARAMS)
-    yield poisoned.Versions(poisoned.first(checkout), checkout / "made")
+    yield poisoned.Versions(poisoned.first(checkout, exported.classifier(tmp_path_factory)), checkout / "made")
     mlflow.set_tracking_uri(None)
 
 

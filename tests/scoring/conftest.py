@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.tracking import registry
 from tests.conftest import SETTINGS
-from tests.support import champion
+from tests.support import champion, exported
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def version(home: Path) -> registry.Version:
+def version(home: Path, tmp_path_factory: pytest.TempPathFactory) -> registry.Version:
     """The champion `tiny`, exported, in a store of its own."""
-    return champion.registered(home, exported=True)
+    return champion.registered(home, exported.classifier(tmp_path_factory))
 
 
 @pytest.fixture

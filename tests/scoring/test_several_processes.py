@@ -55,7 +55,7 @@ def test_two_processes_write_the_files_of_one(source: Path, target: Path) -> Non
 @pytest.mark.parametrize("kills", [2, pytest.param(KILLS, marks=pytest.mark.soak)])
 def test_a_killed_process_or_parent_loses_no_row_and_doubles_none(source: Path, target: Path, kills: int) -> None:
     """In turn one of the two processes is killed, and their parent alone, after a random number of partitions."""
-    write(source, rows=1500)
+    write(source, rows=600)
     root, rng = run(source, target, 1).summary["root"], random.Random(1)
     for number in range(kills):
         place, printed = target.with_name(f"killed-{number}"), list[str]()

@@ -68,8 +68,10 @@ def test_a_row_has_the_same_receipt_online_and_in_a_job(
     assert (checked.findings, checked.rows) == ([], len(rows))
 
 
-def test_the_champion_signs_as_its_job_does(checkout: Path, keys: Path) -> None:
-    champion.registered(checkout, exported=True)
+def test_the_champion_signs_as_its_job_does(
+    checkout: Path, keys: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    champion.registered(checkout, exported.classifier(tmp_path_factory))
     (checkout / "in").mkdir()
     pq.write_table(pa.table({"text": champion.TEXTS}), checkout / "in/a.parquet")
     sources = {"tiny": Source("tiny")}

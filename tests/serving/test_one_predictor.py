@@ -19,7 +19,7 @@ from pipelines.inference import runtimes
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import batch_scoring
 from pipelines.tracking import registry
-from tests.support import stores, tiny
+from tests.support import exported, stores, tiny
 from tests.support.champion import TEXTS
 from tests.support.places import CODE, ROOT
 
@@ -50,13 +50,14 @@ def test_onnx_predicts_what_torch_does(checkout: Path) -> None:
     assert onnx.column("score").to_pylist() == pytest.approx(torch_.column("score").to_pylist(), abs=1e-5)
 
 
-def test_a_version_with_an_export_answers_without_torch(checkout: Path) -> None:
+def test_a_version_with_an_export_answers_without_torch(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     stores.place_in(checkout)
-    folder, exported = tiny.classifier(checkout / "model"), checkout / "exported"
-    exported.mkdir()
-    onnx_export.export(folder, exported, 18, 1e-4)
+    made = exported.classifier(tmp_path_factory)
+    folder = made / "model"
     example = {"text": "犬"}
-    version = registry.register("both", folder, CODE, "single", example, {"run": "tiny"}, exported)
+    version = registry.register("both", folder, CODE, "single", example, {"run": "tiny"}, made / "onnx")
     assert isinstance(Predictor.load(registry.folder(version)).runtime, runtimes.Onnx)
     assert isinstance(Predictor.load(registry.folder(version, "torch")).runtime, runtimes.Torch)
     code = (

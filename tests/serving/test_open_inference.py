@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.core import schema
-from pipelines.export import onnx_export
 from pipelines.serving import tensors
-from tests.support import compressed, kinds, served, tensor_requests
+from tests.support import compressed, exported, kinds, served, tensor_requests
 from tests.support.tensor_requests import (
     LENGTH,
     ROWS,
@@ -39,10 +38,10 @@ DTYPES = {"FP32": "<f4", "INT32": "<i4"}
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service with a model of each kind, by its name; that of kind single is exported."""
     place = tmp_path_factory.mktemp("models")
-    folders = {kind: compressed.teacher("bert", kind, place / kind) for kind in KINDS}
-    (place / "onnx").mkdir()
-    onnx_export.export(folders["single"], place / "onnx", 18)
-    with tensor_requests.serving(folders | {"single": place / "onnx"}) as running:
+    folders = {kind: compressed.teacher("bert", kind, place / kind) for kind in KINDS if kind != "single"}
+    with tensor_requests.serving(
+        folders | {"single": exported.of_teacher(tmp_path_factory, "bert") / "onnx"}
+    ) as running:
         yield running
 
 

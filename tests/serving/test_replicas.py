@@ -1,4 +1,4 @@
-"""Replicas behind HAProxy: what other machines reach, a canary from the config, and a replica that is killed."""
+"""Replicas behind HAProxy: what other machines reach, a canary from the config, one that is killed, and their end."""
 
 import json
 import socket
@@ -17,7 +17,7 @@ from pipelines.serving import haproxy, listeners, rollouts
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import registry
-from tests.support import forked, raw_http, tiny
+from tests.support import forked, half_sent, raw_http, tiny
 from tests.support.places import CODE, ROOT
 
 BODY = b'{"rows": [{"text": "x"}]}'
@@ -33,9 +33,10 @@ def other(version: registry.Version, checkout: Path) -> registry.Version:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_one_port_is_open_a_canary_comes_from_the_config_and_a_killed_replica_is_replaced(
+def test_replicas_from_their_start_to_their_end(
     other: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One port is open, a canary comes from the config, a killed replica is replaced, and SIGTERM loses no request."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (checkout / "params.yaml").write_text(tiny.PARAMS)
     port = free_port()
@@ -50,6 +51,7 @@ def test_one_port_is_open_a_canary_comes_from_the_config_and_a_killed_replica_is
         _check_that_a_killed_replica_is_replaced(process.pid, address)
         canary = raw_http.get(address, "/models/tiny").json()["canary"]
         assert (canary["version"], canary["share"]) == (2, 0.5), "the new replica has it too"
+        half_sent.check_sigterm(process, port, replicas=True)
 
 
 def _check_that_one_port_is_open(pid: int, port: int) -> None:

@@ -23,7 +23,7 @@ from pipelines.serving.protocols import plain
 from pipelines.serving.served_model import ServedModel
 from pipelines.serving.side_versions import KEY, RANDOM, Canary, Shadow, chosen
 from pipelines.tracking.registry import Version
-from tests.support import poisoned, raw_http, served, stores, tiny
+from tests.support import exported, poisoned, raw_http, served, stores, tiny
 
 ADMIN = {"Authorization": "Bearer 0123456789abcdef", "Content-Type": "application/json"}
 ROW = {"text": "犬"}
@@ -36,10 +36,10 @@ BODIES: dict[str, dict[str, Any]] = {  # a request of each protocol for the same
 
 
 @pytest.fixture
-def address(checkout: Path) -> Iterator[str]:
+def address(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with version 1 of `tiny`, beside which the registry has a good one, a NaN one and one that errs."""
     stores.place_in(checkout)
-    versions = poisoned.Versions(poisoned.first(checkout), checkout / "made")
+    versions = poisoned.Versions(poisoned.first(checkout, exported.classifier(tmp_path_factory)), checkout / "made")
     assert [versions.upload(kind) for kind in ("good", "NaN", "later")] == [2, 3, 4]
     catalogue = Catalogue()
     catalogue.serve({"tiny": Source("tiny")})

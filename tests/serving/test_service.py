@@ -4,17 +4,15 @@ import http.client
 import importlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import psutil
@@ -29,7 +27,7 @@ from pipelines.scoring import batch_scoring
 from pipelines.serving import bodies, catalogue, docs_page
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry, store
-from tests.support import forked, servers, tiny
+from tests.support import forked, half_sent, servers, tiny
 from tests.support.champion import TEXTS
 from tests.support.places import CODE, ROOT
 
@@ -79,52 +77,16 @@ def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> Non
             pass
 
 
-@pytest.mark.parametrize("more", [[], ["--ray"]], ids=["here", "in Ray"])
 def test_sigterm_lets_requests_be_answered_and_ends_all(
-    more: list[str], version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As of replicas in Ray, which test_replicas.py has."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (checkout / "params.yaml").write_text(tiny.PARAMS)
-    port, rows = free_port(), [{"text": text} for text in TEXTS]
-    with forked.started("flows.cli", "serve", "tiny", "--port", str(port), "--log-format", "off", *more) as process:
+    port = free_port()
+    with forked.started("flows.cli", "serve", "tiny", "--port", str(port), "--log-format", "off") as process:
         process.until(lambda: "Ctrl-C" in process.printed())
-        family = psutil.Process(process.pid).children(recursive=True)
-        with ExitStack() as sockets:
-            requests = [sockets.enter_context(_half_sent(port, rows)) for _ in range(3)]
-            os.kill(process.pid, signal.SIGTERM)
-            if not more:  # in Ray, a proxy refuses new requests
-                process.until(lambda: not _is_open(port))
-            assert [len(finish()["predictions"]) for finish in requests] == [len(TEXTS)] * 3
-        assert process.wait() == 0
-        assert not [line for line in process.said().splitlines() if not line.startswith("tiny version 1 opened in")]
-    _, alive = psutil.wait_procs(family, 20)
-    assert len(family) > (3 if more else -1)
-    assert alive == []
-
-
-@contextmanager
-def _half_sent(port: int, rows: list[dict[str, str]]) -> Iterator[Callable[[], dict[str, Any]]]:
-    """A request that the service has begun to read; yields a function that sends the rest and returns the answer."""
-    body = json.dumps({"rows": rows}).encode()
-    head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {len(body)}\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body[:9])
-        time.sleep(0.5)
-
-        def finish() -> dict[str, Any]:
-            connection.sendall(body[9:])
-            response = http.client.HTTPResponse(connection)
-            response.begin()
-            answer: dict[str, Any] = json.loads(response.read())
-            return answer
-
-        yield finish
-
-
-def _is_open(port: int) -> bool:
-    with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=10):
-        return True
-    return False
+        half_sent.check_sigterm(process, port, replicas=False)
 
 
 def _check_that_a_generated_client_works(address: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,10 @@ import mlflow
 import pytest
 from packaging.requirements import Requirement
 
-from pipelines.export import onnx_export
 from pipelines.graph import import_closure
 from pipelines.lifecycle import registration
 from pipelines.tracking import registry
-from tests.support import stores, tiny
+from tests.support import exported, stores
 
 pytestmark = pytest.mark.slow
 RESTORED = """
@@ -28,14 +27,14 @@ print(json.dumps([len(said), ours]))
 """
 
 
-def test_a_version_brings_the_code_and_names_the_packages_that_it_needs(checkout: Path) -> None:
+def test_a_version_brings_the_code_and_names_the_packages_that_it_needs(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """The version is opened without the checkout, as in a restored environment."""
     stores.place_in(checkout)
-    folder, exported = tiny.classifier(checkout / "model"), checkout / "exported"
-    exported.mkdir()
-    onnx_export.export(folder, exported, 18, 1e-4)
+    made = exported.classifier(tmp_path_factory)
     code = import_closure.copy(registration.CODE, checkout / "code")
-    registry.register("both", folder, code, "single", {"text": "犬"}, {"run": "tiny"}, exported)
+    registry.register("both", made / "model", code, "single", {"text": "犬"}, {"run": "tiny"}, made / "onnx")
     (checkout / "elsewhere").mkdir()
     opened = {runtime: _opened_elsewhere(runtime, checkout) for runtime in ("torch", "onnx")}
     for count, files in opened.values():

@@ -203,7 +203,7 @@ def test_a_clone_pulls_what_was_made_and_has_nothing_to_run(repository: Path) ->
     shutil.copytree(repository, clone, symlinks=True, ignore=shutil.ignore_patterns("artifacts", "state", ".dvc"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(clone)
-        subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+        Repo.init(no_scm=True).close()
         add_remote(remote)
         with Repo() as repo:
             repo.pull()
@@ -217,7 +217,7 @@ def test_a_clone_pulls_what_was_made_and_has_nothing_to_run(repository: Path) ->
 
 
 def add_remote(url: str) -> None:
-    subprocess.run([sys.executable, "-m", "dvc", "remote", "add", "-q", "-d", "kept", url], check=True)
+    dvc("remote", "add", "-q", "-d", "kept", url)
 
 
 def test_a_killed_stage_goes_on_where_it_was(repository: Path) -> None:
@@ -260,7 +260,7 @@ def test_an_entry_name_with_a_shell_command_is_not_run(workspace: Path) -> None:
     sections = ("prepare", "build_vocab", "import_weights", "encode", "pretrain", "finetune", "baseline", "compress")
     empty = "".join(f"{name}: {{}}\n" for name in (*sections, "evaluate", "export"))
     Path("params.yaml").write_text("ingest: {'x; touch F #': {corpus: codah}}\n" + empty)
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+    Repo.init(no_scm=True).close()
     for command in (("dvc", "repro"), ("flows.cli", "run"), ("flows.cli", "check")):
         done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
         assert done.returncode != 0

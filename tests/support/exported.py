@@ -1,4 +1,4 @@
-"""A tiny model of every kind, and its export."""
+"""Tiny models and their exports, each made once in a run of the tests."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipelines.export import onnx_export
-from tests.support import kinds, once, tiny
+from tests.support import compressed, kinds, once, tiny
 
 # kind -> arguments of `predict` for three rows, and the same rows as dicts
 CONTEXT = "私は犬が好き。映画も好き。"
@@ -30,14 +30,52 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+def classifier(places: pytest.TempPathFactory) -> Path:
+    """A folder with `model`, which is `tiny.classifier`, and `onnx`, its export; no test writes into it."""
+    return once.made(places, "classifier", _classifier)
+
+
+def _classifier(folder: Path) -> None:
+    tiny.classifier(folder / "model")
+    (folder / "onnx").mkdir()
+    onnx_export.export(folder / "model", folder / "onnx", 18, 1e-4)
+
+
+def of_teacher(
+    places: pytest.TempPathFactory,
+    family: str,
+    kind: str = "single",
+    head: str = "native",
+    pooling: str | None = None,
+    method: str = "",
+) -> Path:
+    """A folder with a `teacher`, and `onnx`, the export of it or of its compression; no test writes into it."""
+
+    def make(folder: Path) -> None:
+        model = compressed.teacher(family, kind, folder / "teacher", head=head, pooling=pooling)
+        if method:
+            compressed.compressed(method, model, kind, folder / method)
+            model = folder / method
+        (folder / "onnx").mkdir()
+        onnx_export.export(model, folder / "onnx", 18)
+
+    return once.made(places, "-".join(("teacher", family, kind, head, pooling or "", method)), make)
+
+
 def models(places: pytest.TempPathFactory) -> Path:
     """A folder with KIND and KIND-onnx for every kind, and `encoder`; no test writes into it."""
-    return once.made(places, "models-of-kinds", _make)
+    ready = classifier(places)
+    return once.made(places, "models-of-kinds", lambda folder: _make(folder, ready))
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, ready: Path) -> None:
     tiny.encoder(folder / "encoder")
     for kind in kinds.TASKS:
-        tiny.classifier(folder / kind, kind)
-        (folder / f"{kind}-onnx").mkdir()
-        onnx_export.export(folder / kind, folder / f"{kind}-onnx", 18, 1e-3)
+        model, onnx = folder / kind, folder / f"{kind}-onnx"
+        if kind == "single":
+            once.copied(ready / "model", model)
+            once.copied(ready / "onnx", onnx)
+            continue
+        tiny.classifier(model, kind)
+        onnx.mkdir()
+        onnx_export.export(model, onnx, 18, 1e-3)

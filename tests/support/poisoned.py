@@ -11,14 +11,13 @@ import onnx
 import pyarrow as pa
 from onnx import helper, numpy_helper
 
-from pipelines.export import onnx_export
 from pipelines.inference import runtimes
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.runtimes import ONNX_FILE
 from pipelines.measurement import smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
 from pipelines.tracking import ledger, registry
-from tests.support import ledgers, tiny
+from tests.support import ledgers
 from tests.support.places import CODE
 
 SMOKE = [{"text": text} for text in ("犬", "映画の公開日が決定", "a b c")]
@@ -29,11 +28,9 @@ SLOW = 700  # the side of the matrices that a slow version multiplies
 Edit = Callable[[onnx.ModelProto], None]
 
 
-def first(place: Path) -> registry.Version:
-    """Register and promote version 1, in the store of the working folder; `place` gets its folders."""
-    folder, exported = tiny.classifier(place / "model"), place / "onnx"
-    exported.mkdir()
-    onnx_export.export(folder, exported, 18)
+def first(place: Path, made: Path) -> registry.Version:
+    """Register and promote version 1, in the store of the working folder, from the folder of `exported.classifier`."""
+    folder, exported = made / "model", made / "onnx"
     SmokeAnswers.of(exported, "onnx", SMOKE).write(place / "smoke.json")
     version = registry.register(
         "tiny", folder, CODE, "single", SMOKE[0], {"run": "tiny"}, exported, smoke=place / "smoke.json"

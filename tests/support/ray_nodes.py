@@ -17,7 +17,13 @@ from flows.local.http_service import free_port
 from pipelines.training import workers
 
 RAY = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus=1"]
-SMALL = ["--object-store-memory=100000000", "--dashboard-agent-listen-port=0"]
+# no autoscaler, and nobody reads what workers print
+SMALL = [
+    "--object-store-memory=100000000",
+    "--dashboard-agent-listen-port=0",
+    "--no-monitor",
+    "--include-log-monitor=false",
+]
 SETTINGS = {
     "RAY_AUTH_MODE": "disabled",  # a head would use the token of an earlier Ray of this user
     "RAY_health_check_period_ms": "500",

@@ -148,11 +148,13 @@ class S3(Server):
         return {"MLFLOW_S3_ENDPOINT_URL": self.address, **KEYS}
 
 
-def wait_until(true: Callable[[], object], why: str, seconds: float = START_SECONDS) -> None:
+def wait_until(
+    true: Callable[[], object], why: str, seconds: float = START_SECONDS, pause_seconds: float = 0.3
+) -> None:
     until = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until, why
-        time.sleep(0.3)
+        time.sleep(pause_seconds)
 
 
 @contextmanager
@@ -163,12 +165,6 @@ def running(server: Kind) -> Iterator[Kind]:
         yield server
     finally:
         server.kill()
-
-
-@contextmanager
-def mlflow(place: Path, *more: str, database: str = "", artifacts: str = "", **environment: str) -> Iterator[Mlflow]:
-    with running(Mlflow(place, *more, database=database, artifacts=artifacts, **environment)) as server:
-        yield server
 
 
 @contextmanager

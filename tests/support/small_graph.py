@@ -1,13 +1,12 @@
 """The graph of dvc.yaml on the samples, with small models; it runs once for all tests that read its results."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 from pipelines.graph import executor
 from tests.conftest import SETTINGS, copy_project
@@ -38,7 +37,7 @@ def _make(folder: Path) -> None:
         patch.chdir(place)
         copy_project(place)
         small(place / "params.yaml")
-        subprocess.run([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], check=True)
+        Repo.init(no_scm=True).close()
         (folder / "ran.json").write_text(json.dumps(executor.run([])))
 
 

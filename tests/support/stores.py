@@ -7,7 +7,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 
 from pipelines.tracking import store
-from tests.support import postgres, servers
+from tests.support import servers
 from tests.support.places import temporary
 
 FILE = "mlflow.db"
@@ -25,16 +25,6 @@ def place_in(checkout: Path) -> Path:
     """Put an empty store into a checkout; returns the database file."""
     (checkout / store.HOME).mkdir(parents=True, exist_ok=True)
     return Path(shutil.copyfile(empty(), checkout / store.HOME / FILE))
-
-
-def in_postgres(base: postgres.Postgres, name: str) -> str:
-    """The address of a new database with MLflow's tables; the first call creates the template."""
-    if not base.execute(postgres.USER, "SELECT 1 FROM pg_database WHERE datname = 'made'"):
-        MlflowClient(base.database("made")).search_experiments()
-    # a template database must have no connections
-    base.execute(postgres.USER, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'made'")
-    base.execute(postgres.USER, f"CREATE DATABASE {name} TEMPLATE made")
-    return base.address(name)
 
 
 def server(place: Path, *more: str, **options: str) -> servers.Mlflow:

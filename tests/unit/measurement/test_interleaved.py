@@ -13,9 +13,8 @@ import pytest
 from pipelines.core import schema, tables
 from pipelines.core.errors import InputError
 from pipelines.core.threads import VARIABLES
-from pipelines.export import onnx_export
 from pipelines.measurement import interleaved, model_process
-from tests.support import once, tiny
+from tests.support import exported, once, tiny
 
 QUICK = {"rounds": 2, "starts": 1, "seconds": 0.2}
 
@@ -23,12 +22,12 @@ QUICK = {"rounds": 2, "starts": 1, "seconds": 0.2}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder, its export, and a split of 96 rows of several lengths."""
-    return once.made(tmp_path_factory, "in-turn", make)
+    ready = exported.classifier(tmp_path_factory)
+    return once.made(tmp_path_factory, "in-turn", lambda folder: make(folder, ready))
 
 
-def make(place: Path) -> None:
-    (place / "onnx").mkdir()
-    onnx_export.export(tiny.classifier(place / "model"), place / "onnx", 18, 1e-4)
+def make(place: Path, ready: Path) -> None:
+    once.copied(ready, place)
     texts = [text * (1 + i % 3) for i, text in enumerate(tiny.TEXTS * 6)]
     rows = {"id": list(map(str, range(len(texts)))), "text": texts, "label": [tiny.LABELS[0]] * len(texts)}
     write(place / "test.parquet", rows)

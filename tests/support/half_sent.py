@@ -1,0 +1,57 @@
+"""Requests that a service has begun to read when it is told to end: all are answered, and no process is left."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import psutil
+
+from tests.support.champion import TEXTS
+from tests.support.forked import Forked
+
+
+def check_sigterm(process: Forked, port: int, replicas: bool) -> None:
+    """End `bertline serve tiny` by SIGTERM while three clients send; with replicas its proxy still listens then."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    with ExitStack() as sockets:
+        requests = [sockets.enter_context(_half_sent(port)) for _ in range(3)]
+        os.kill(process.pid, signal.SIGTERM)
+        if not replicas:  # in Ray, a proxy refuses new requests
+            process.until(lambda: not _is_open(port))
+        assert [len(finish()["predictions"]) for finish in requests] == [len(TEXTS)] * 3
+    assert process.wait() == 0
+    assert not [line for line in process.said().splitlines() if not line.startswith("tiny version 1 opened in")]
+    _, alive = psutil.wait_procs(family, 20)
+    assert len(family) > (3 if replicas else -1)
+    assert alive == []
+
+
+@contextmanager
+def _half_sent(port: int) -> Iterator[Callable[[], dict[str, Any]]]:
+    """A request that the service has begun to read; yields a function that sends the rest and returns the answer."""
+    body = json.dumps({"rows": [{"text": text} for text in TEXTS]}).encode()
+    head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body[:9])
+        time.sleep(0.5)
+
+        def finish() -> dict[str, Any]:
+            connection.sendall(body[9:])
+            response = http.client.HTTPResponse(connection)
+            response.begin()
+            answer: dict[str, Any] = json.loads(response.read())
+            return answer
+
+        yield finish
+
+
+def _is_open(port: int) -> bool:
+    with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=10):
+        return True
+    return False
