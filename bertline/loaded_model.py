@@ -238,7 +238,8 @@ class LoadedModel:
     def _encoder_folder(self) -> Path:
         """The folder with the model's weights for torch; an export has only its last layer's answers."""
         if self._registered:
-            return _folder_of(self._registered, "torch")
+            opened = version_here.read(self.name, str(self.version), "torch")
+            return opened[1] if opened else _folder_of(self._registered, "torch")
         if not (self.folder / "model.safetensors").is_file():
             raise InputError(
                 f"{self.folder}: it is an export, and holds no encoder; name the folder that it was made of"

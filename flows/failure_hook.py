@@ -9,6 +9,7 @@ from typing import Any
 from pipelines.core.progress import say
 from pipelines.tracking.store import without_passwords
 
+ADDRESS = "BERTLINE_NOTIFY"  # the variable that has it
 SECONDS = 10
 
 
@@ -17,7 +18,7 @@ def failed(flow: Any, flow_run: Any, state: Any) -> None:
 
     For the hooks on_failure and on_crashed of a flow.
     """
-    address = os.environ.get("BERTLINE_NOTIFY")
+    address = os.environ.get(ADDRESS)
     if not address:
         return
     why = without_passwords(state.message or "no reason given")
@@ -28,7 +29,7 @@ def failed(flow: Any, flow_run: Any, state: Any) -> None:
         urllib.request.urlopen(request, timeout=SECONDS).close()
     except (OSError, ValueError, HTTPException) as error:  # the address is a secret: who has it may post
         reason = str(error) if isinstance(error, OSError) else "it is not the address of a web server"
-        say(f"BERTLINE_NOTIFY: the message was not sent: {reason}")
+        say(f"{ADDRESS}: the message was not sent: {reason}")
 
 
 HOOKS: dict[str, Any] = {"on_failure": [failed], "on_crashed": [failed]}

@@ -1,4 +1,4 @@
-"""The commands that compare runs: a table of all of them, and the difference of two."""
+"""The commands that compare runs: a table of all of them, the difference of two, and what one misreads."""
 
 from typing import Annotated
 
@@ -9,6 +9,7 @@ from flows.cli.panels import COMPARE, listed
 
 cli = group()
 RUNS = "a list of run, kind, task, metric, score, interval, size_bytes, latency_ms, rows_per_second"
+MISREAD = "run, task, split, metric, score, rows, misread, confusions, listed"
 
 
 @cli.command(**listed(COMPARE, "bertline table", "bertline table --json"))
@@ -37,3 +38,16 @@ def diff(
     from pipelines.reports import difference_text
 
     print_answer(run_difference.difference(first, second, rows), as_json, difference_text.plain)
+
+
+@cli.command(**listed(COMPARE, "bertline misread headlines", "bertline misread headlines --rows 50"))
+def misread(
+    run: Run,
+    rows: Annotated[int, typer.Option(min=0, help="rows that are shown with their texts")] = 10,
+    as_json: Annotated[bool, json_with(MISREAD)] = False,
+) -> None:
+    """Print which labels a run takes for which, and the worst rows that it does not answer right."""
+    from pipelines.evaluation import misread_rows
+    from pipelines.reports import misread_text
+
+    print_answer(misread_rows.misread(run, rows), as_json, misread_text.plain)

@@ -77,8 +77,9 @@ def run_graph(
     as_json: Annotated[bool, json_with("ran, doubts; with --dry stages, would_run")] = False,
 ) -> None:
     """Bring the graph up to date, as `dvc repro` does, with stages side by side."""
-    from pipelines.graph import executor, why
+    from pipelines.graph import executor, params_findings, why
 
+    params_findings.require_form(targets or [])
     if dry:
         stages, would_run = why.affected(targets or [])
         answer: dict[str, Any] = {"stages": stages, "would_run": would_run}
@@ -109,6 +110,8 @@ def why(
     stage: Stage, as_json: Annotated[bool, json_with("stage, would_run, reasons, first, as_locked")] = False
 ) -> None:
     """Print why STAGE would run, or why not: the params and files that changed, and what imports them."""
+    from pipelines.graph import params_findings
     from pipelines.graph import why as of_stage
 
+    params_findings.require_form([stage])
     print_answer(of_stage.reasons(stage), as_json, lambda answer: "\n".join(of_stage.lines(answer)))

@@ -50,6 +50,9 @@ def retrain(
     as_json: Annotated[bool, json_with("challengers (model, version)")] = False,
 ) -> None:
     """Bring the graph up to date and register the challengers."""
+    from pipelines.graph import params_findings
+
+    params_findings.require_form()
     prefect_settings.before_a_flow(names or [], "promote")
     from flows.retrain import retrain as run
 

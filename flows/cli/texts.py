@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli.arguments import group, json_with
+from flows.cli.arguments import group, importing, json_with
 from flows.cli.panels import SERVE, listed
 from pipelines.core.errors import UsageError, printable
 
@@ -131,7 +131,8 @@ def fill_mask(
     from pipelines.inference.fill_mask import fill, require_mask
 
     require_mask(text)
-    masks = fill(encoder, text, top)
+    with importing():  # torch and transformers, on the way to one answer
+        masks = fill(encoder, text, top)
     if as_json:
         _print_json({"guesses": [dict(zip(GUESS, guess, strict=True)) for guess in guesses]} for guesses in masks)
         return

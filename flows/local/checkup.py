@@ -14,7 +14,7 @@ import psutil
 
 from flows.local import diagnosis, prefect_settings, servers
 from flows.local.diagnosis import Finding
-from pipelines.graph import checking
+from pipelines.graph import params_findings
 
 SECONDS = 2.0
 DVC_CONFIGS = (Path(".dvc/config"), Path(".dvc/config.local"))
@@ -35,7 +35,7 @@ def findings() -> Iterator[Finding]:
     yield from ports()
     yield from started()
     yield diagnosis.git(Path())
-    yield diagnosis.entries(checking.check)
+    yield diagnosis.entries(params_findings.require_form)
 
 
 def locks() -> list[str]:

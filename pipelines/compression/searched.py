@@ -112,7 +112,7 @@ def _reasons(search: Searched) -> list[str]:
 
 
 def _listed(lines: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>\n" if lines else ""
+    return f"<ul>{''.join(f'<li>{page.sentence(line)}</li>' for line in lines)}</ul>\n" if lines else ""
 
 
 def _sentence(search: Searched) -> str:

@@ -45,11 +45,12 @@ def examples(some: Mapping[str, Any]) -> str:
 def _of_labels(split: str, labels: Mapping[str, int]) -> Iterator[str]:
     for rare, frequent in alike(labels)[:MOST]:
         names = f"{shown(rare)} ({labels[rare]:,} rows) and {shown(frequent)} ({labels[frequent]:,})"
-        yield f"{split}: the labels {names} differ only in case, width or spaces; `label_names` can make them one"
+        alike_in = "differ only in case, width or spaces"
+        yield f"{split}: the labels {names} {alike_in}; `labels: {{rename: ...}}` can make them one"
     few = [f"{shown(label)} ({count})" for label, count in labels.items() if count <= FEW]
     if split == "train" and few:
         some = f"{len(few):,} labels with at most {FEW} rows, such as {', '.join(few[:5])}"
-        yield f"train has {some}; `label_names` can map them to others"
+        yield f"train has {some}; `labels: {{rename: ...}}` can map them to others"
 
 
 def alike(labels: Mapping[str, int]) -> list[tuple[str, str]]:

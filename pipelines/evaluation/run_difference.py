@@ -1,41 +1,22 @@
 """The difference of two runs on the same rows: params, answers, slices with intervals, and costs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.core import json_file, paths, provenance
 from pipelines.core.errors import InputError, UsageError
-from pipelines.core.schema import INPUTS, SAYS, TARGETS
-from pipelines.core.task import Task
-from pipelines.evaluation import row_scores, significance
+from pipelines.core.schema import TARGETS
+from pipelines.evaluation import evaluated_run, row_scores, significance
 from pipelines.evaluation.analysis import rows_of_slices
+from pipelines.evaluation.evaluated_run import Run
 from pipelines.evaluation.prediction_scores import labelled, metric_of_rows
 from pipelines.evaluation.significance import OfRows
 from pipelines.evaluation.split import Split
 
 NOTHING = "-"  # the value of a param that a run does not have
 COSTS = ("size_bytes", "parameters", "flops_per_token")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One evaluated run: its record, its answers in the order of the rows, and the params that made it."""
-
-    name: str
-    record: dict[str, Any]
-    answers: pa.Table
-    params: dict[str, Any]
-
-    @property
-    def patterns(self) -> dict[str, str]:
-        """The slices that its entry names."""
-        slices: dict[str, str] = provenance.read(paths.predictions(self.name)).get("params", {}).get("slices", {})
-        return slices
 
 
 def difference(first: str, second: str, shown: int = 5) -> dict[str, Any]:
@@ -49,11 +30,10 @@ def difference(first: str, second: str, shown: int = 5) -> dict[str, Any]:
     Raises:
         UsageError: one of them was not evaluated, or they have other rows.
     """
-    records = [_record(run) for run in (first, second)]
+    records = [evaluated_run.record(run) for run in (first, second)]
     task_name, split_name = _same_rows(first, second, records)
-    folder = paths.rows(task_name)
-    split = Split(folder / f"{split_name}.parquet", Task.load(folder))
-    runs = [_run(name, record, split) for name, record in zip((first, second), records, strict=True)]
+    split = evaluated_run.split(records[0])
+    runs = [Run.of(name, record, split) for name, record in zip((first, second), records, strict=True)]
     answer: dict[str, Any] = {
         "runs": [first, second],
         "task": task_name,
@@ -64,15 +44,6 @@ def difference(first: str, second: str, shown: int = 5) -> dict[str, Any]:
     return answer | _answers(runs, split, shown)
 
 
-def _record(run: str) -> dict[str, Any]:
-    if not paths.metrics(run).is_file():
-        raise UsageError(f"{paths.metrics(run)}: no such run is evaluated; `bertline table` lists those that are")
-    record = json_file.mapping(paths.metrics(run))
-    if "task" not in record:
-        raise UsageError(f"{run} is an encoder: it answers no rows; compare runs of evaluate or baseline")
-    return record
-
-
 def _same_rows(first: str, second: str, records: list[dict[str, Any]]) -> tuple[str, str]:
     """The task and the split of both runs. Raises UsageError unless both answered the same rows."""
     (task, split), other = ((record["task"], record["split"]) for record in records)
@@ -81,19 +52,10 @@ def _same_rows(first: str, second: str, records: list[dict[str, Any]]) -> tuple[
             f"{first} answered {task} {split}, {second} {' '.join(other)}; two runs on the same rows differ"
         )
     rows = str(paths.rows(task))
-    digests = [provenance.read(paths.predictions(run)).get("inputs", {}).get(rows) for run in (first, second)]
+    digests = [evaluated_run.digest(run, task) for run in (first, second)]
     if digests[0] != digests[1] or digests[0] != provenance.digest(paths.rows(task)):
         raise InputError(f"{rows} changed after one of the runs was evaluated; `bertline run` brings both up to date")
     return task, split
-
-
-def _run(name: str, record: dict[str, Any], split: Split) -> Run:
-    answers = split.read(paths.predictions(name))
-    places = pc.index_in(split.targets().column("id"), value_set=answers.column("id"))
-    if places.null_count:
-        raise InputError(f"{paths.predictions(name)}: {places.null_count} rows have no answer; evaluate {name} again")
-    made = provenance.read(paths.model(name)) or provenance.read(paths.predictions(name))
-    return Run(name, record, answers.take(places), {"stage": made.get("stage", NOTHING), **made.get("params", {})})
 
 
 def _params(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -134,7 +96,7 @@ def _costs(runs: list[Run]) -> list[dict[str, Any]]:
 def _answers(runs: list[Run], split: Split, shown: int) -> dict[str, Any]:
     """The score, the rows and the slices; without labels, only how many answers differ."""
     targets, task = split.targets(), split.task
-    says = [run.answers.column(SAYS[task.kind]).to_pylist() for run in runs]
+    says = [run.says(split) for run in runs]
     changed = np.array([ours != theirs for ours, theirs in zip(*says, strict=True)])
     counts = {"all": len(changed), "changed": int(changed.sum())}
     if not labelled(targets, task):
@@ -186,14 +148,5 @@ def _mean(scores: np.ndarray) -> OfRows:
 
 def _listed(chosen: np.ndarray, says: list[list[Any]], split: Split) -> list[dict[str, Any]]:
     """The chosen rows with their inputs, their targets and both answers, in the order of `chosen`."""
-    targets = split.targets().column(TARGETS[split.task.kind])
-    wanted, start = set(map(int, chosen)), 0
-    lines: dict[int, dict[str, Any]] = {}
-    for part in split.parts():
-        for place in sorted(wanted & set(range(start, start + part.num_rows))):
-            row = part.slice(place - start, 1).to_pylist()[0]
-            inputs = {name: row[name] for name in INPUTS[split.task.kind]}
-            answers = {"gold": targets[place].as_py(), "first": says[0][place], "second": says[1][place]}
-            lines[place] = {"id": row["id"], "inputs": inputs} | answers
-        start += part.num_rows
-    return [lines[int(place)] for place in chosen]
+    lines = zip(evaluated_run.with_texts(chosen, split), chosen, strict=True)
+    return [line | {"first": says[0][place], "second": says[1][place]} for line, place in lines]

@@ -11,7 +11,7 @@ from pipelines.core import params, paths, tables
 from pipelines.core.errors import InputError, one_line
 from pipelines.entries.watch import Watch
 from pipelines.evaluation import drift
-from pipelines.graph import executor, why
+from pipelines.graph import executor, params_findings, why
 from pipelines.tracking import ledger, registry, store
 from pipelines.tracking.registry_snapshot import CHALLENGER
 
@@ -40,6 +40,7 @@ def _read(part: Callable[[], Part]) -> Part:
 
 def stale() -> dict[str, Any]:
     """{"stages": count, "would_run": {stage: reason}}, as `bertline run --dry` says."""
+    params_findings.require_form()
     count, reasons = why.affected([])
     return {"stages": count, "would_run": reasons}
 

@@ -1,6 +1,5 @@
 """The findings of `bertline check` as one HTML page: what is wrong in params.yaml, and the rows of each corpus."""
 
-import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -8,7 +7,6 @@ from typing import Any, NamedTuple
 from pipelines.core.errors import printable
 from pipelines.reports import page
 
-CODE = re.compile("`([^`]+)`")
 MOST = 1_000  # findings of a list that are shown
 HEADER = ("split", "rows", "empty", "repeated", "two labels", "similar", "no label", "characters, half", "longest")
 
@@ -72,7 +70,7 @@ def _list(sentences: Sequence[str], none: str) -> str:
 
 
 def _sentence(sentence: str) -> str:
-    return CODE.sub(r"<code>\1</code>", _text(sentence))
+    return page.sentence(printable(sentence))
 
 
 def _text(value: str) -> str:

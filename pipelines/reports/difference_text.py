@@ -60,11 +60,11 @@ def _params(difference: dict[str, Any]) -> Iterator[str]:
         lines = [line for line in lines if NOTHING not in (line["first"], line["second"])]
     more = len(difference["params"]) - len(lines)
     title = f"params that differ{f' ({more} more, which only one stage has: --json)' if another_stage else ''}"
-    table: list[tuple[str, ...]] = [(line["param"], _value(line["first"]), _value(line["second"])) for line in lines]
+    table: list[tuple[str, ...]] = [(line["param"], as_text(line["first"]), as_text(line["second"])) for line in lines]
     yield _table(title, ("param", *difference["runs"]), table, 3)
 
 
-def _value(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
@@ -98,16 +98,16 @@ def _rows(difference: dict[str, Any]) -> Iterator[str]:
 
 
 def _row(row: dict[str, Any], runs: list[str]) -> Iterator[str]:
-    texts = " / ".join(_cut(_value(text)) for text in row["inputs"].values())
+    texts = " / ".join(cut(as_text(text)) for text in row["inputs"].values())
     yield f"  {row['id']}: {texts}"
     answers = (
-        f"{name}: {_cut(_value(row[key]))}"
+        f"{name}: {cut(as_text(row[key]))}"
         for name, key in zip(("gold", *runs), ("gold", "first", "second"), strict=True)
     )
     yield f"    {'; '.join(answers)}"
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= TEXT else f"{line[:TEXT]}..."
 

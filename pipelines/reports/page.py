@@ -1,5 +1,6 @@
 """The report as one HTML page, with inline plots."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
@@ -8,6 +9,7 @@ from typing import Any
 from pipelines.reports import plots, run_tables, sweeps, variants
 
 Picture = tuple[str, str]  # SVG and a caption
+CODE = re.compile("`([^`]+)`")  # a command or a key in a sentence
 STYLE = """
 :root { color-scheme: light dark; --ink: #111827; --paper: #fff; --soft: #e5e7eb; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e5e7eb; --paper: #111827; --soft: #374151; } }
@@ -31,13 +33,33 @@ def html(
     and label. For the teacher or the best model and for the best baseline it also shows the errors in detail. An
     encoder's section has its learning curve.
     """
-    sections = "".join(
-        _section(task, list(group), qualities.get(task))
+    sections = {
+        task: _section(task, list(group), qualities.get(task))
         for task, group in groupby(run_tables.ranked(records), key=lambda r: r["task"])
-    )
-    sections += "".join(map(_pretraining, pretrained))
-    says = "Intervals are 95% bootstrap intervals. bertline table shows how fast each run is on this machine."
-    return document("bertline report", f"<h1>bertline report</h1>\n<p>{says}</p>\n{sections}")
+    }
+    sections |= {_of_pretraining(record): _pretraining(record) for record in pretrained}
+    says = "Intervals are 95% bootstrap intervals. `bertline table` shows how fast each run is on this machine."
+    head = f"<h1>bertline report</h1>\n<p>{sentence(says)}</p>\n{_contents(sections)}"
+    return document("bertline report", head + "".join(sections.values()))
+
+
+def _contents(sections: Iterable[str]) -> str:
+    """Links to the sections, which have their names as ids."""
+    links = [f'<a href="#{_id(name)}">{escape(name)}</a>' for name in sections]
+    return f"<p>{' &middot; '.join(links)}</p>\n" if len(links) > 1 else ""
+
+
+def _heading(name: str) -> str:
+    return f'<h2 id="{_id(name)}">{escape(name)}</h2>'
+
+
+def _id(name: str) -> str:
+    return escape(name.replace(" ", "-"))
+
+
+def sentence(text: str) -> str:
+    """A sentence as HTML, with what stands between backticks as code."""
+    return CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def document(title: str, body: str) -> str:
@@ -63,7 +85,7 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
     if checks:
         every.append(table(run_tables.CHECKS, checks, text=3))
     compressed = "".join(map(_variants, groups))
-    return f"<h2>{escape(task)}</h2>\n{''.join(every)}{compressed}{_figures(pictures)}"
+    return f"{_heading(task)}\n{''.join(every)}{compressed}{_figures(pictures)}"
 
 
 def detailed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,7 +125,7 @@ def _variants(group: variants.Group) -> str:
     header, lines = variants.table(group)
     says = f"{variants.answer(group)} `bertline compress {group.teacher}` plots score by latency on this machine."
     return (
-        f"<h3>Compressed from {escape(group.teacher)}</h3>\n<p>{escape(says)}</p>\n"
+        f"<h3>Compressed from {escape(group.teacher)}</h3>\n<p>{sentence(says)}</p>\n"
         f"{table(header, lines, text=2)}{_figures(pictures)}"
     )
 
@@ -137,11 +159,15 @@ def _figures(pictures: Iterable[Picture]) -> str:
     return "".join(f"<figure>{svg}<figcaption>{escape(says)}</figcaption></figure>\n" for svg, says in pictures)
 
 
+def _of_pretraining(record: dict[str, Any]) -> str:
+    return f"pretraining {record['run']}"
+
+
 def _pretraining(record: dict[str, Any]) -> str:
     numbers = [(name, f"{value:,.4g}") for name, value in record["metrics"].items()]
     says = f"{record['run']}: {record['objective']}, {record['parameters']:,} parameters; losses by step"
     return (
-        f"<h2>Pretraining {escape(record['run'])}</h2>\n{table(('metric', 'held out'), numbers, text=1)}"
+        f"{_heading(_of_pretraining(record))}\n{table(('metric', 'held out'), numbers, text=1)}"
         f"<figure>{plots.learning(record['curve'])}<figcaption>{escape(says)}</figcaption></figure>\n"
     )
 

@@ -31,7 +31,7 @@ def classes(records: Sequence[Metrics]) -> Part:
     if not kinds:
         return (), []
     first, *others = kinds
-    header = (f"class, of {first['run']}", "precision", "recall", "F1", *(f"F1 of {r['run']}" for r in others))
+    names = [*(f"{what} of {first['run']}" for what in ("precision", "recall")), *(f"F1 of {r['run']}" for r in kinds)]
     lines = [
         (
             name,
@@ -40,7 +40,7 @@ def classes(records: Sequence[Metrics]) -> Part:
         )
         for name, numbers in first["classes"].items()
     ]
-    return header, lines
+    return ("class", *names), lines
 
 
 def slices(records: Sequence[Metrics]) -> Part:
@@ -49,7 +49,7 @@ def slices(records: Sequence[Metrics]) -> Part:
         return (), []
     first = records[0]
     scores = [{part["slice"]: part["score"] for part in record.get("slices", [])} for record in records]
-    header = ("rows with", "rows", *(f"{record['metric']} of {record['run']}" for record in records))
+    header = ("slice", "rows", *(f"{record['metric']} of {record['run']}" for record in records))
     lines: list[tuple[str, ...]] = [
         (part["slice"], f"{part['rows']:,}", *(_cell(of_run.get(part["slice"])) for of_run in scores))
         for part in first.get("slices", [])

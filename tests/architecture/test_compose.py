@@ -20,7 +20,7 @@ from dvc.repo import Repo
 from mlflow.cli import cli as mlflow_cli
 from sqlalchemy.engine import make_url
 
-from flows import cli
+from flows import cli, failure_hook
 from flows.local import prefect_server, prefect_settings
 from flows.local import servers as local_servers
 from tests.support import servers
@@ -32,7 +32,7 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text())["services
 # what the images, boto3 and this project read
 KNOWN = {"POSTGRES_USER", "POSTGRES_PASSWORD", "MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "AWS_ENDPOINT_URL_S3"}
 KNOWN |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "PREFECT_HOME", "PREFECT_API_URL"}
-KNOWN |= {prefect_server.HOSTS, "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"}
+KNOWN |= {prefect_server.HOSTS, failure_hook.ADDRESS, "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"}
 
 
 def commands(service: dict[str, Any]) -> Iterator[list[str]]:
@@ -75,6 +75,17 @@ def test_our_services_share_the_image_that_make_image_builds() -> None:
     ]
     assert {service["image"].split(":")[0] for service in SERVICES.values()} == {"postgres", "minio/minio", "bertline"}
     assert f"--tag {IMAGE.removesuffix('cpu')}$(or $(TORCH),cpu)" in (ROOT / "Makefile").read_text()
+
+
+def test_the_image_checks_the_service_alone() -> None:
+    """Of another service of the image, its check would find nothing at the port 8000."""
+    ours = {name: service.get("healthcheck") for name, service in SERVICES.items() if service["image"] == IMAGE}
+    assert [name for name, check in ours.items() if check is None] == ["service"]
+    assert {name for name, check in ours.items() if check == {"disable": True}} == {"bucket", "deployments", "worker"}
+    for name, health in (("prefect", "4200/api/health"), ("mlflow", "5000/health")):
+        assert f"http://127.0.0.1:{health}" in ours[name]["test"][-1]
+    waits = [SERVICES[name]["depends_on"]["mlflow"]["condition"] for name in ("worker", "service")]
+    assert waits == ["service_healthy"] * 2
 
 
 def test_an_address_names_a_service_and_its_port() -> None:

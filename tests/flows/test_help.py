@@ -138,3 +138,23 @@ def test_check_names_sections_that_the_graph_needs_among_all_findings(checkout: 
     assert refused.err.splitlines() == [f"bertline: error: {line}" for line in (lacking, missing, "2 findings in all")]
     answer = json.loads(commands.bertline("check --json").require(2).out)
     assert answer == {"entries": 1, "findings": [lacking, missing]}
+
+
+@pytest.mark.parametrize("line", ["run", "run --dry", "why make", "retrain"])
+def test_a_run_of_the_graph_says_what_check_says_before_dvc_starts(checkout: Path, line: str) -> None:
+    Path("dvc.yaml").write_text("stages: {make: {foreach: '${ingest}'}}\n")  # without `dvc init`
+    Path("params.yaml").write_text("fintune: {}\n")
+    lines = commands.bertline(line).require(2).err.splitlines()
+    assert lines == commands.bertline("check").require(2).err.splitlines()
+    assert len(lines) == 3
+    assert "error: params.yaml: no section ingest; dvc.yaml needs each, even if it is empty: " in lines[0]
+    assert "error: params.yaml: no section 'fintune' (did you mean 'finetune'?); " in lines[1]
+
+
+def test_a_stage_without_an_entry_is_refused_with_the_names_there_are(checkout: Path) -> None:
+    Path("params.yaml").write_text(
+        "baseline: {tickets: {task: tickets}}\nprepare: {tickets: {corpus: text, source: a}}\n"
+    )
+    sentence = "params.yaml: baseline: no entry 'ticket' (did you mean 'tickets'?); there are: tickets"
+    for line in ("run baseline@ticket", "why baseline@ticket"):
+        assert commands.bertline(line).require(2).err == f"bertline: error: {sentence}\n"

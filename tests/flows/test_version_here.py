@@ -18,9 +18,12 @@ from tests.support import champion, exported, servers, stores
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-ASKS = (
-    "import sys, bertline; print(bertline.load('tiny').predict('犬'), *sorted({'mlflow', 'torch'} & set(sys.modules)))"
-)
+ASKS = """
+import sys, bertline
+model = bertline.load("tiny")
+print(model.predict("犬"), *sorted({"mlflow", "torch"} & set(sys.modules)))
+print(len(model.embed("犬")), "mlflow" in sys.modules)
+"""
 
 
 @pytest.fixture(params=["a file", "a server"])
@@ -63,8 +66,10 @@ def test_it_is_the_version_and_the_folder_of_the_long_way(
         text=True,
         check=True,
     )
-    assert process.stdout.split()[1:] == [], "neither MLflow nor torch is imported"
-    assert process.stdout.split() == [bertline.load(folder).predict("犬")]
+    predicted, embedded = process.stdout.splitlines()
+    assert predicted == bertline.load(folder).predict("犬"), "neither MLflow nor torch is imported"
+    width = bertline.load(registry.folder(version, "torch")).embed("犬").size
+    assert embedded == f"{width} False", "nor is MLflow for a vector"
 
 
 @pytest.mark.parametrize("version", ["a file"], indirect=True)

@@ -16,7 +16,7 @@ from pipelines.serving.protocols import plain
 def refused(body: dict[str, Any]) -> str:
     """The error that a client gets for the body of its request."""
     with pytest.raises(InputError) as error:
-        limits.check(plain.columns(plain.parsed(json.dumps(body).encode()).rows))
+        limits.check(plain.columns(plain.parsed(json.dumps(body).encode(), ["text"]).rows))
     return str(error.value)
 
 
@@ -53,8 +53,19 @@ def test_an_error_repeats_no_text_and_cuts_an_unknown_key() -> None:
         b'{"rows": [{"text": NaN}]}',
     ):
         with pytest.raises(InputError) as error:
-            plain.parsed(body)
+            plain.parsed(body, ["text"])
         assert "secret" not in str(error.value)
+
+
+def test_a_body_of_another_form_is_answered_with_the_form_that_is_read() -> None:
+    form = '; send {"rows":[{"text":"...","text_pair":"..."}]}'
+    for body, sentence in (
+        ({"text": "secret"}, "rows: Field required"),
+        ({"rows": "secret"}, "rows: Input should be a valid array"),
+        ({"rows": ["secret"]}, "rows.0: Input should be an object"),
+    ):
+        with pytest.raises(InputError, match=f"^{re.escape(sentence + form)}$"):
+            plain.parsed(json.dumps(body).encode(), ["text", "text_pair"])
 
 
 def answered(parts: list[bytes], pause: float = 0, **headers: str) -> tuple[int, str]:

@@ -132,7 +132,7 @@ async def _described(catalogue: Catalogue, name: str) -> schemas.Model:
 
 async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response:
     model = catalogue[name] if name else catalogue.first()
-    sent = parsed(await request.body())
+    sent = parsed(await request.body(), model.inputs)
     by_column = columns(sent.rows, model.inputs)
     model, predictions = await answering.predictions(request, model, by_column)
     signer = catalogue.signer if model.version.version else None  # a folder is no version
@@ -149,15 +149,24 @@ async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response
     return Response(orjson.dumps(answer), media_type=JSON)
 
 
-def parsed(body: bytes) -> schemas.Request:
+def parsed(body: bytes, inputs: Sequence[str]) -> schemas.Request:
     """The request in a body. Raises InputError with what is wrong, and where, but without the input.
 
-    The input may be private, large, or not valid JSON.
+    The input may be private, large, or not valid JSON. Where the rows themselves are missing, or are no objects, the
+    sentence has a body with a row of the columns `inputs`.
     """
     try:
         return schemas.Request.model_validate_json(body)
     except ValidationError as error:
-        raise InputError(request_bodies.sentence(error)) from None
+        raise InputError(request_bodies.sentence(error) + _example(error, inputs)) from None
+
+
+def _example(error: ValidationError, inputs: Sequence[str]) -> str:
+    """The form of a body, if it is the form that is wrong, and not a value of a row."""
+    if error.errors(include_url=False, include_input=False)[0]["type"] not in ("missing", "list_type", "model_type"):
+        return ""
+    row = {name: ["...", "..."] if name == "choices" else "..." for name in inputs}
+    return f"; send {orjson.dumps({'rows': [row]}).decode()}"
 
 
 def columns(rows: list[schemas.Row], inputs: Sequence[str] = ()) -> dict[str, list[Any]]:

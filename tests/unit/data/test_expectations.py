@@ -117,10 +117,11 @@ def test_dirty_labels_and_texts_are_reported_with_their_param(
         "train has 1 rows whose text has a different label in an earlier row, "
         "such as 'text 0' (train-0: billing; train-12: other); `expect: {max_conflicts: 0}` refuses them",
         "train: the labels 'Billing ' (3 rows) and 'billing' (6) differ only in case, width or spaces; "
-        "`label_names` can make them one",
+        "`labels: {rename: ...}` can make them one",
         "train: the labels 'ＢＩＬＬＩＮＧ' (1 rows) and 'billing' (6) differ only in case, width or spaces; "
-        "`label_names` can make them one",
-        "train has 1 labels with at most 2 rows, such as 'ＢＩＬＬＩＮＧ' (1); `label_names` can map them to others",
+        "`labels: {rename: ...}` can make them one",
+        "train has 1 labels with at most 2 rows, such as 'ＢＩＬＬＩＮＧ' (1); "
+        "`labels: {rename: ...}` can map them to others",
         "test has 1 duplicate rows, such as ['test-1']; `expect: {max_duplicates: 0}` refuses them",
         "2 rows are in both of train, test, such as ['test-0']; `expect: {no_leakage: true}` refuses them",
     ]

@@ -1,4 +1,4 @@
-"""The difference of two runs, by hand: rows gained and lost, slices with intervals, params and costs."""
+"""Runs by hand: the difference of two (rows gained and lost, slices, params, costs), and what one misreads."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,11 @@ from pipelines.core import paths, provenance, schema, tables
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
-from pipelines.evaluation import record, row_scores, run_difference
+from pipelines.evaluation import misread_rows, record, row_scores, run_difference
 from pipelines.evaluation.prediction_scores import metric_of_rows
 from pipelines.evaluation.split import Split
 from pipelines.reports import difference_text
-from tests.support import commands
+from tests.support import commands, json_answers
 
 TASK = Task("t", "single", ("no", "yes"), "accuracy")
 COUNT = 80
@@ -30,7 +30,7 @@ def predicted(wrong: set[int]) -> pa.Table:
     columns = {
         "id": list(map(str, range(COUNT))),
         "label": labels,
-        "score": [0.9] * COUNT,
+        "score": [0.5 + i / 1000 for i in range(COUNT)],
         "scores": [[0.1, 0.9]] * COUNT,
     }
     return pa.table(columns).cast(schema.PREDICTIONS["single"])
@@ -118,6 +118,27 @@ def test_the_command_prints_a_screen_or_json(runs: Split) -> None:
     assert json.loads(as_json) == run_difference.difference("old", "new")
     assert difference_text.plain(json.loads(as_json)).startswith("new against old on t test: ")
     commands.bertline("diff old newer").require(2)
+
+
+def test_what_a_run_misreads_is_counted_by_label_and_listed_the_surest_first(runs: Split) -> None:
+    answer = misread_rows.misread("old", shown=2)
+    assert (answer["rows"], answer["misread"], answer["score"]) == (80, 22, pytest.approx(1 - 22 / 80))
+    assert answer["confusions"] == [
+        {"gold": "no", "answer": "yes", "rows": 11},
+        {"gold": "yes", "answer": "no", "rows": 11},
+    ]
+    assert [row["id"] for row in answer["listed"]] == ["29", "28"]
+    assert answer["listed"][0]["inputs"] == {"text": TEXTS[29]}
+    text = commands.bertline("misread old --rows 1").require(0).out
+    assert text.startswith(
+        "old on t test: accuracy 0.7250; 22 of 80 rows are not answered right\n\ngold  answer  rows\n"
+    )
+    assert text.endswith("the worst 1 of 22\n  29: 片 yyy\n    gold: yes; answer: no (0.529)\n")
+    json_answers.require_keys("misread", commands.bertline("misread old --json").require(0).out)
+    commands.bertline("misread older").require(2)
+    provenance.write(runs.path.parent, "prepare", {"another": 1}, [])
+    with pytest.raises(InputError, match="changed after old was evaluated; `bertline run` brings it up to date"):
+        misread_rows.misread("old")
 
 
 ENTITY = {"start": 0, "end": 1, "label": "a"}

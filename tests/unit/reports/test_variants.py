@@ -78,7 +78,7 @@ def test_the_page_holds_the_table_and_two_pictures() -> None:
     assert html.count("Score by operations, of big and the models made from it") == 1
     assert "<figcaption>Score by size</figcaption>" not in html, "that of a task where nothing was compressed"
     assert "1 point below it" in html
-    assert "`bertline compress big` plots score by latency on this machine." in html
+    assert "<code>bertline compress big</code> plots score by latency on this machine." in html
     assert page.html(ALL, {}) == html
 
 
