@@ -24,7 +24,7 @@ from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import registry
 from tests.support import cascades as students
-from tests.support import champion, commands, json_answers, raw_http, served, tiny
+from tests.support import champion, commands, exported, json_answers, raw_http, served, tiny
 
 pytestmark = pytest.mark.slow
 TEXTS = students.texts(260)
@@ -32,9 +32,9 @@ COMMAND = "cascade tiny small --agreement 0.9 --json"
 
 
 @pytest.fixture
-def registered(checkout: Path) -> Iterator[registry.Version]:
+def registered(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[registry.Version]:
     """The champion of `tiny`, with an export, in a checkout with rows and the export of a run `small` that errs."""
-    version = champion.registered(checkout, exported=True)
+    version = champion.registered(checkout, exported.classifier(tmp_path_factory))
     paths.onnx("small").parent.mkdir(parents=True)
     students.student(registry.folder(version), paths.onnx("small"), -4)
     values = yaml.safe_load(tiny.PARAMS)
