@@ -20,7 +20,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Composition:
-    """How a cascade was composed, and what that showed."""
+    """The composition of a cascade: its threshold, and what the rows that chose it show."""
 
     threshold: float  # the student answers rows with a greater margin between its first two logits
     agreement: Share  # the least share of rows on which the cascade gives the champion's label
@@ -57,7 +57,7 @@ class ComparedRows:
         self._lock = threading.Lock()  # several threads run a model
 
     def drawn(self, rows: int) -> np.ndarray:
-        """Whether each of so many rows is compared, (rows,) bool."""
+        """Choose rows of a batch of so many at random: (rows,) bool."""
         if not self.share:
             return np.zeros(rows, bool)
         with self._lock:

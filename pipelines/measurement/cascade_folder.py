@@ -40,7 +40,7 @@ class Goal:
 
 @dataclass
 class Answers:
-    """What student and champion answered to different rows.
+    """The answers of student and champion to different rows.
 
     Attributes:
         margins: the student's, a part for each batch.
