@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from pipelines.core import params, plugins, resources
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.section import Section
+from pipelines.graph import code_manifest
 
 # groups of sections that share a folder: artifacts/models; artifacts/predictions and artifacts/metrics
 TOGETHER = (("import_weights", "pretrain", "finetune", "compress"), ("baseline", "evaluate"))
@@ -82,9 +85,16 @@ def require_entry(name: str, *sections: str) -> None:
     _require(params.read(), sections, name, str(params.FILE))
 
 
+def stages_of_graph() -> dict[str, Any]:
+    """The stages of dvc.yaml, to which a user may have added; none where there is no such file."""
+    graph = Path(code_manifest.FILE)
+    stages: dict[str, Any] = yaml.safe_load(graph.read_text(encoding="utf-8"))["stages"] if graph.is_file() else {}
+    return stages
+
+
 def _require_stage(stage: str, key: str, checked: Entries, where: str) -> None:
     """Raise UsageError unless the stage exists and, if `key` is not empty, has an entry of that name."""
-    known = plugins.names("pipelines.stages")
+    known = dict.fromkeys([*plugins.names("pipelines.stages"), *stages_of_graph()])
     if stage not in known:
         raise UsageError(f"{where}: {choices('stage', stage, known)}")
     if key and key not in checked.get(stage, {}):

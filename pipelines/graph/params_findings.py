@@ -2,10 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from pipelines.core import params, yaml_file
 from pipelines.core.errors import FindingsError, UsageError, choices
@@ -58,9 +55,9 @@ def require_form(targets: Iterable[str] = ()) -> None:
 
 def _lacking(values: dict[str, Any]) -> Iterator[str]:
     """A sentence if the graph takes the entries of sections that are not there, which DVC says in its own words."""
-    graph = Path(code_manifest.FILE)
-    listed = yaml.safe_load(graph.read_text(encoding="utf-8"))["stages"] if graph.is_file() else {}
-    needed = [SECTION.fullmatch(str(described.get("foreach", ""))) for described in listed.values()]
+    stages = checking.stages_of_graph()
+    needed = [SECTION.fullmatch(str(described.get("foreach", ""))) for described in stages.values()]
     if lacking := [name[1] for name in needed if name and values.get(name[1]) is None]:
         lines = ", ".join(f"`{name}: {{}}`" for name in lacking)
-        yield f"{params.FILE}: no section {', '.join(lacking)}; {graph} needs each, even if it is empty: write {lines}"
+        needs = f"{code_manifest.FILE} needs each, even if it is empty"
+        yield f"{params.FILE}: no section {', '.join(lacking)}; {needs}: write {lines}"

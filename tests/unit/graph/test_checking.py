@@ -77,6 +77,14 @@ def test_resources_of_an_entry_replace_those_of_its_stage(checkout: Path) -> Non
     ]
 
 
+def test_a_stage_that_a_user_added_to_the_graph_may_have_resources(checkout: Path) -> None:
+    (checkout / "params.yaml").write_text(GOOD + "resources: {stages: {mail: {threads: 1}}}")
+    with pytest.raises(UsageError, match="no stage 'mail'"):
+        checking.check()
+    (checkout / "dvc.yaml").write_text("stages: {mail: {cmd: mail ann}}")
+    checking.check()
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_fails_in_one_sentence(name: str, checkout: Path) -> None:
     text, sentence = WRONG[name]
