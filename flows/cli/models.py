@@ -50,10 +50,12 @@ def retrain(
     as_json: Annotated[bool, json_with("challengers (model, version)")] = False,
 ) -> None:
     """Bring the graph up to date and register the challengers."""
-    from pipelines.graph import params_findings
+    from pipelines.graph import checking, params_findings
 
+    for name in names or []:
+        checking.require_entry(name, "promote")
     params_findings.require_form()
-    prefect_settings.before_a_flow(names or [], "promote")
+    prefect_settings.before_a_flow()
     from flows.retrain import retrain as run
 
     versions = run(names or None)
@@ -63,7 +65,7 @@ def retrain(
 
 
 @cli.command(
-    **listed(MAKE, "bertline cascade headlines small", "bertline cascade headlines small --rows march.parquet")
+    **listed(DECIDE, "bertline cascade headlines small", "bertline cascade headlines small --rows march.parquet")
 )
 def cascade(
     name: Name,

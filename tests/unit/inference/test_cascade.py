@@ -92,17 +92,19 @@ def test_models_that_do_not_fit_are_refused(
     champion: Path, student: Path, composed: tuple[Path, Composition], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     models, place = exported.models(tmp_path_factory), tmp_path_factory.mktemp("refused")
-    for first, second, sentence in (
+    for student_of, second, sentence in (
         (models / "tagging-onnx", champion, "of kind tagging; a cascade needs one label a row: single, pair"),
         (models / "single", champion, r"no model\.onnx"),
         (composed[0], champion, "it is a cascade"),
         (models / "pair-onnx", champion, "it has another kind than"),
     ):
         with pytest.raises(InputError, match=sentence):
-            cascade_folder.compose(first, second, rows(TEXTS), GOAL, 1, place)
-    never = cascades.student(champion, place / "never", -900)  # its surest rows are wrong
+            cascade_folder.compose(student_of, second, rows(TEXTS), GOAL, 1, place)
+    first = cascades.student(champion, place / "first", 900)  # it gives each row the first label
+    answers = [np.argmax(json.loads(row)) for row in scores(Predictor.load(champion), TEXTS)]
+    others = [text for text, answer in zip(TEXTS, answers, strict=True) if answer]
     with pytest.raises(InputError, match="it is sure of no row"):
-        cascade_folder.compose(never, champion, rows(TEXTS), Goal(0.99, 0.7), 1, place)
+        cascade_folder.compose(first, champion, rows(others), Goal(0.9, 0.7), 1, place)
     for wrong in (Goal, lambda value: Goal(confidence=value)):
         with pytest.raises(UsageError, match=r"is not at least 0\.5 and below 1"):
             wrong(1.0)
