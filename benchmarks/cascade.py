@@ -50,7 +50,7 @@ PARAMS: dict[str, Any] = {
     },
     "evaluate": {run: {"task": "own"} for run in ("champion", "student")},
     "export": {run: {} for run in ("champion", "student")},
-    "resources": {"workers": 0, "threads": 1},
+    "resources": {"workers": 0},
 }  # fmt: skip
 
 
