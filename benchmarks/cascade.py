@@ -7,8 +7,6 @@ probabilities.
     python benchmarks/cascade.py --json benchmarks/results/cascade.json
 """
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -116,17 +114,13 @@ def claims(parts: dict[str, pa.Table], rounds: int) -> list[Claim]:
 
 def main() -> None:
     options = harness.arguments(__doc__ or "")
-    os.environ.setdefault("BERTLINE_QUIET", "1")
-    os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
     to = options.json.resolve() if options.json else None
-    with tempfile.TemporaryDirectory() as place:
-        os.chdir(place)
+    with harness.empty_folder():
         Path("encoders").symlink_to(ROOT / "encoders")
         Path("params.yaml").write_text(yaml.safe_dump(PARAMS))
         parts = rows()
         trained(parts)
         measured = claims(parts, 3 if options.quick else 9)
-        os.chdir(ROOT)
     harness.report(measured, ("onnxruntime", "torch"), to)
 
 

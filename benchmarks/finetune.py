@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -209,11 +208,8 @@ def accuracies(job: Job, many: int) -> tuple[list[harness.Claim], dict[str, floa
 
 def main() -> None:
     options = harness.arguments(__doc__ or "")
-    os.environ.setdefault("BERTLINE_QUIET", "1")
-    os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
     to = options.json.resolve() if options.json else None
-    with tempfile.TemporaryDirectory() as place:
-        os.chdir(place)
+    with harness.empty_folder():
         livedoor = yaml.safe_load((ROOT / "params/livedoor.yaml").read_text(encoding="utf-8"))
         titles = Job(livedoor, "livedoor", published_vocabulary(), None, LENGTH)
         questions = Job({"prepare": {"squad": ready_made.squad("1.1")}}, "squad", ROOT / "encoders/mini-en", None, 384)
@@ -229,7 +225,6 @@ def main() -> None:
             learned = Job(livedoor, "livedoor", ROOT / "encoders/mini-ja", ROOT / "encoders/mini-ja", LENGTH)
             about_accuracy, scores = accuracies(learned, MANY)
             claims += about_accuracy
-        os.chdir(ROOT)
     rows = len(titles.train)
     facts = {"seconds": seconds, "accuracy": scores, "epochs": MANY, "rows": rows}
     facts |= {"tokens_a_row": round(len(titles.train.ids) / rows, 1), **rates}

@@ -7,8 +7,10 @@ import platform
 import shlex
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +46,15 @@ def of_checkout(what: str) -> argparse.Namespace:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
+
+
+@contextmanager
+def empty_folder() -> Iterator[None]:
+    """Work in an empty folder, without the messages of stages; BERTLINE_MIRROR may be relative to the one before."""
+    os.environ.setdefault("BERTLINE_QUIET", "1")
+    os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
+    with tempfile.TemporaryDirectory() as place, chdir(place):
+        yield
 
 
 def in_turn(

@@ -9,7 +9,6 @@ reads them and chooses the entries; the stages train and score them. OTHERS name
 import argparse
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,11 +175,8 @@ def record(
 
 def main() -> None:
     options = arguments()
-    os.environ.setdefault("BERTLINE_QUIET", "1")
-    os.environ["BERTLINE_MIRROR"] = str(Path(os.environ["BERTLINE_MIRROR"]).resolve())
     to = options.json.resolve() if options.json else None
-    with tempfile.TemporaryDirectory() as place:
-        os.chdir(place)
+    with harness.empty_folder():
         Path("encoders").symlink_to(ROOT / "encoders")
         for name in options.only:
             tables = rows_of(CORPORA[name])
@@ -189,7 +185,6 @@ def main() -> None:
                     for run in scores(name, tables, rows, options):
                         print(json.dumps(run, ensure_ascii=False), flush=True)
                         keep(to, run)
-        os.chdir(ROOT)
 
 
 def keep(to: Path | None, run: dict[str, Any]) -> None:

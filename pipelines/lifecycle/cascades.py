@@ -59,22 +59,22 @@ def register(
     rules = params.entry("promote", name, Promote)
     params.entry("export", student, Export)
     entry = params.entry("evaluate", rules.run, Evaluate)
-    above = registry.version(name, champion) if champion is not None else registry.get(name, CHAMPION)
+    champion_version = registry.version(name, champion) if champion is not None else registry.get(name, CHAMPION)
     with stage.alone(*executor.WORKSPACE), tempfile.TemporaryDirectory() as place:
         exported, out = paths.onnx(student), Path(place) / "onnx"
         if not exported.is_dir():
             raise InputError(f"{exported}: no such folder; `bertline run export@{student}` makes it")
         out.mkdir()
-        folder = registry.folder(above, "onnx")
+        folder = registry.folder(champion_version, "onnx")
         rows = rows or _held_out(entry)
         batches = _batches(rows, Task.load(folder).kind)
-        composition, examples = cascade_folder.compose(exported, folder, batches, goal, above.version, out)
+        composition, examples = cascade_folder.compose(exported, folder, batches, goal, champion_version.version, out)
         faster = _faster(folder, out, entry)
         smoke = Path(place) / "smoke.json"
         SmokeAnswers.of(out, "onnx", examples).write(smoke)
-        tags = _tags(student, above, out, image_commit) | {TAG: json.dumps(_facts(composition, faster))}
+        tags = _tags(student, champion_version, out, image_commit) | {TAG: json.dumps(_facts(composition, faster))}
         code = import_closure.copy(registration.CODE, Path(place))
-        kind, profile = Task.load(out).kind, registry.profile_of(above)
+        kind, profile = Task.load(out).kind, registry.profile_of(champion_version)
         version = registry.register(name, None, code, kind, examples[0], tags, out, profile, smoke)
     return Cascade(version, composition, faster)
 

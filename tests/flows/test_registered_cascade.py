@@ -19,6 +19,7 @@ from pipelines.core.errors import InputError
 from pipelines.inference.cascade import Cascade, Composition
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import cascades, lineage, promotion, version_here
+from pipelines.scoring import batch_scoring
 from pipelines.serving import cascade_watch
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import Source
@@ -68,6 +69,11 @@ def test_a_cascade_is_a_version_that_keeps_its_agreement(registered: registry.Ve
     assert sum(mine != its for mine, its in both) == facts["differing"]
     assert version_here.read("tiny", "challenger") == (version, registry.folder(version))
     assert bertline.load("tiny@challenger").predict(TEXTS[:1]) == labels(opened, TEXTS[:1])
+    by_mlflow = mlflow.pyfunc.load_model("models:/tiny/2").predict([{"text": text} for text in TEXTS])
+    assert list(by_mlflow["label"]) == labels(opened, TEXTS)
+    pq.write_table(pa.table({"text": TEXTS}), "in.parquet")
+    batch_scoring.score(Path("in.parquet"), Path("scored.parquet"), version, ray=False)
+    assert pq.read_table("scored.parquet").column("label").to_pylist() == labels(opened, TEXTS)
     assert lineage.teachers(version) == [{"model": "tiny", "version": 1}]
     again = json.loads(commands.bertline(COMMAND).require(0).out)
     assert again["version"] == 2, "the same cascade is one version"

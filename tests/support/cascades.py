@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import numpy as np
 import onnx
 from onnx import numpy_helper
 
@@ -26,7 +25,8 @@ def student(champion: Path, out: Path, shift: float) -> Path:
     shutil.copytree(champion, out)
     model = onnx.load(out / ONNX_FILE)
     bias = next(tensor for tensor in model.graph.initializer if tensor.name.endswith(BIAS))
-    shifted = numpy_helper.to_array(bias) + np.float32([shift, 0, 0])
-    bias.CopyFrom(numpy_helper.from_array(shifted.astype(np.float32), bias.name))
+    shifted = numpy_helper.to_array(bias).copy()
+    shifted[0] += shift
+    bias.CopyFrom(numpy_helper.from_array(shifted, bias.name))
     onnx.save(model, out / ONNX_FILE)
     return out

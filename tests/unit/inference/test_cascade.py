@@ -71,6 +71,17 @@ def test_each_row_has_the_bits_of_the_model_that_answers_it(
         assert row_exactness.largest_difference(predictor, sequences=60, partitions=6, alone=alone) == 0
 
 
+def test_a_cascade_of_pairs(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    champion = exported.models(tmp_path_factory) / "pair-onnx"
+    out, student = tmp_path / "cascade", cascades.student(champion, tmp_path / "student", 0.1)
+    out.mkdir()
+    pairs = pa.table({"text": TEXTS, "text_pair": TEXTS[::-1]})
+    composition, examples = cascade_folder.compose(student, champion, pairs.to_batches(), GOAL, 3, out)
+    answers = [Predictor.load(folder).predict(pairs).column("label").to_pylist() for folder in (out, champion)]
+    assert sum(ours != theirs for ours, theirs in zip(*answers, strict=True)) == composition.differing
+    assert Predictor.load(out).predict(pa.Table.from_pylist(examples)).num_rows == cascade_folder.SMOKE_ROWS
+
+
 def test_checks_change_no_answer_and_count_what_differs(composed: tuple[Path, Composition]) -> None:
     folder, composition = composed
     predictor = Predictor.load(folder)
