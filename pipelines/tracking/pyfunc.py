@@ -1,5 +1,6 @@
 """A predictor as an MLflow pyfunc: a model from code, with weights in safetensors; nothing is pickled."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
 
     class Model(PythonModel):
         def load_context(self, context: PythonModelContext) -> None:
+            _forget_unused_code()
             self.predictor = load(_folder(context.artifacts, context.model_config or {}))
 
         def predict(
@@ -41,6 +43,17 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
             return pd.DataFrame(plain)
 
     mlflow.models.set_model(Model())
+
+
+def _forget_unused_code() -> None:
+    """Take the version's code from sys.path where this process had imported the project from elsewhere.
+
+    MLflow puts it first. A process that is spawned here takes over sys.path, and would import a part of the project.
+    """
+    used = Path(__file__).parents[2]
+    unused = Path(sys.path[0])
+    if unused.resolve() != used.resolve() and (unused / "pipelines").is_dir():
+        sys.path.pop(0)
 
 
 def _folder(artifacts: dict[str, str], config: dict[str, Any]) -> Path:

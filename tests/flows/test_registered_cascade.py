@@ -1,6 +1,7 @@
 """`bertline cascade`: composed, registered, promoted by the gate, opened by every door, and taken back when it errs."""
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -69,8 +70,10 @@ def test_a_cascade_is_a_version_that_keeps_its_agreement(registered: registry.Ve
     assert sum(mine != its for mine, its in both) == facts["differing"]
     assert version_here.read("tiny", "challenger") == (version, registry.folder(version))
     assert bertline.load("tiny@challenger").predict(TEXTS[:1]) == labels(opened, TEXTS[:1])
+    path = list(sys.path)
     by_mlflow = mlflow.pyfunc.load_model("models:/tiny/2").predict([{"text": text} for text in TEXTS])
     assert list(by_mlflow["label"]) == labels(opened, TEXTS)
+    assert sys.path == path, "the version's code would shadow this project's in spawned processes"
     pq.write_table(pa.table({"text": TEXTS}), "in.parquet")
     batch_scoring.score(Path("in.parquet"), Path("scored.parquet"), version, ray=False)
     assert pq.read_table("scored.parquet").column("label").to_pylist() == labels(opened, TEXTS)
