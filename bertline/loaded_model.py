@@ -13,6 +13,7 @@ from pipelines.core.errors import InputError, UsageError
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
+from pipelines.inference import encoder_runtimes
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import registry_refusals, version_here
 from pipelines.tracking.ledger_events import CHAMPION
@@ -97,7 +98,7 @@ class LoadedModel:
         opened = OpenedFolder(folder)
         is_tuned = (opened / TASK_FILE).is_file()
         self._predictor = Predictor.load(opened, runtime, True, threads, precision) if is_tuned else None
-        if not is_tuned:
+        if not (is_tuned or encoder_runtimes.is_exported(opened)):
             opened.require_config()
         self.task = self._predictor.task if self._predictor else Task(folder.name, EMBEDDING)
         self._embedders: dict[tuple[str, bool], Any] = {}
@@ -145,7 +146,9 @@ class LoadedModel:
         return probabilities[0] if rows.single else probabilities
 
     def embed(self, texts: Any, pooling: str = "mean", normalize: bool = False, **columns: str) -> "np.ndarray":
-        """The vector of each text, float32 (B, H), or (H,) for a single text; by the model's encoder, with torch.
+        """The vector of each text, float32 (B, H), or (H,) for a single text; by the model's encoder.
+
+        torch runs it, unless the folder is an encoder's export.
 
         Args:
             pooling: "mean" of all tokens, or "cls".
@@ -236,15 +239,16 @@ class LoadedModel:
         return self._embedders[pooling, normalize]
 
     def _encoder_folder(self) -> Path:
-        """The folder with the model's weights for torch; an export has only its last layer's answers."""
+        """The folder with an encoder: the model's weights for torch, or an encoder's export.
+
+        A fine-tuned model's export has only its last layer's answers.
+        """
         if self._registered:
             opened = version_here.read(self.name, str(self.version), "torch")
             return opened[1] if opened else _folder_of(self._registered, "torch")
-        if not (self.folder / "model.safetensors").is_file():
-            raise InputError(
-                f"{self.folder}: it is an export, and holds no encoder; name the folder that it was made of"
-            )
-        return self.folder
+        if (self.folder / "model.safetensors").is_file() or encoder_runtimes.is_exported(self.folder):
+            return self.folder
+        raise InputError(f"{self.folder}: it is an export, and holds no encoder; name the folder that it was made of")
 
 
 def _require_values(name: str, column: pa.ChunkedArray) -> None:

@@ -106,7 +106,7 @@ def embed(
     normalize: Annotated[bool, typer.Option(help="make each vector's length 1")] = False,
     as_json: Annotated[bool, json_with("an object a row: vector")] = False,
 ) -> None:
-    """Print the vectors of texts, by the encoder of MODEL (with torch, which takes seconds to start)."""
+    """Print the vectors of texts, by the encoder of MODEL; the export of an encoder needs no torch."""
     opened = _opened(model, ())
     rows = _rows("embedding", texts, columns)
     vectors: Any = opened.embed(rows, pooling, normalize) if rows else []
@@ -122,7 +122,7 @@ def embed(
 
 @cli.command("fill-mask", **listed(SERVE, 'bertline fill-mask encoders/mini-ja "私は[MASK]が好き。"'))
 def fill_mask(
-    encoder: Annotated[Path, typer.Argument(help="the folder of a pretrained encoder")],
+    encoder: Annotated[Path, typer.Argument(help="the folder of a pretrained encoder, or of its export")],
     text: str,
     top: Annotated[int, typer.Option(min=1, help="pieces for each [MASK]")] = 5,
     as_json: Annotated[bool, json_with("an object a [MASK]: guesses, a list of piece, score")] = False,
@@ -131,7 +131,7 @@ def fill_mask(
     from pipelines.inference.fill_mask import fill, require_mask
 
     require_mask(text)
-    with importing():  # torch and transformers, on the way to one answer
+    with importing():  # torch and transformers, unless it is an export
         masks = fill(encoder, text, top)
     if as_json:
         _print_json({"guesses": [dict(zip(GUESS, guess, strict=True)) for guess in guesses]} for guesses in masks)

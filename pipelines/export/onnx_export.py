@@ -1,20 +1,24 @@
 """Export a model folder to ONNX with dynamic batch and length, and check that it agrees with torch."""
 
 import json
-import logging
-import sys
-import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.core.errors import InputError
-from pipelines.export import exact_rows, head_features, int8_layers
+from pipelines.core.opened_folder import OpenedFolder
+from pipelines.core.task import FILE as TASK_FILE
+from pipelines.export import encoder_modules, exact_rows, graph_file, head_features, int8_layers
 from pipelines.inference import runtimes
-from pipelines.models import heads
+from pipelines.inference.encoder_runtimes import MASK_HEAD_FILE, STATES, OnnxEncoder, TorchEncoder
+from pipelines.models import backbones, heads
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 SHAPES = ((1, 8), (3, 17), (8, 64))  # (batch, length) of the random inputs that parity is measured on
@@ -36,20 +40,48 @@ class _Logits(nn.Module):
 def export(folder: Path, out: Path, opset: int, tolerance: float | None = None) -> float:
     """Write model.onnx, the tokenizer and the task of `folder` into `out`; returns the difference of logits.
 
+    A pretrained encoder has no task: its model.onnx returns states (see pipelines.inference.encoder_runtimes), and
+    their difference counts.
+
     Raises InputError if ONNX Runtime and torch differ by more than `tolerance` (see `parity`). The default is
     `allowed(model)`.
     """
-    native = runtimes.Torch(folder)
+    tuned = (folder / TASK_FILE).is_file()
+    native = runtimes.Torch(folder) if tuned else TorchEncoder.open(OpenedFolder(folder), accelerate=False, masked=True)
     tolerance = tolerance or allowed(native.model)
-    names = NAMES if native.token_types else NAMES[:2]
-    _write(native, names, out / runtimes.ONNX_FILE, opset)
-    native.task.save(out)
+    with _traceable(backbones.encoder(native.model)):
+        _write(native, out, opset)
     model_folder.copy_tokenizer(folder, out)
-    difference = parity(native, runtimes.Onnx(out))
+    if isinstance(native, TorchEncoder):
+        encoder = OnnxEncoder(out)
+        difference = max(parity(native, encoder), _head_difference(native, encoder))
+    else:
+        difference = parity(native, runtimes.Onnx(out))
     (out / "parity.json").write_text(json.dumps({"difference": difference, "tolerance": tolerance}) + "\n")
     if not difference <= tolerance:
         raise InputError(f"{folder}: ONNX and torch differ by {difference:.2e} in a logit; {tolerance:.2e} is allowed")
     return difference
+
+
+@contextmanager
+def _traceable(encoder: PreTrainedModel) -> Iterator[None]:
+    """Let torch.export trace the encoder, inside the block.
+
+    XLNet computes `1.0 - attention_mask` of integers, which is not traced. It takes the difference as `input_mask`.
+    """
+
+    def swap(module: nn.Module, args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        others = {name: tensor for name, tensor in inputs.items() if name != "attention_mask"}
+        return args, others | {"input_mask": (1 - inputs["attention_mask"]).float()}
+
+    if encoder.config.model_type != "xlnet":
+        yield
+        return
+    hook = encoder.register_forward_pre_hook(swap, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def allowed(model: nn.Module) -> float:
@@ -57,44 +89,47 @@ def allowed(model: nn.Module) -> float:
     return ROUNDED if int8_layers.is_rounded(model) else EXACT
 
 
-def _write(native: runtimes.Torch, names: tuple[str, ...], path: Path, opset: int) -> None:
-    import onnx
-    from onnx_ir.passes.common import DeduplicateInitializersPass
-
+def _write(native: runtimes.Torch, out: Path, opset: int) -> None:
+    names, task = NAMES if native.token_types else NAMES[:2], native.task
     example = random_rows(native, 2, 16)
-    inputs = tuple(torch.from_numpy(example[name]) for name in names)
+    inputs = {name: torch.from_numpy(example[name]) for name in names}
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=native.positions)}
-    model = _Logits(int8_layers.exportable(native.model.cpu()), native.task.kind, names).eval()
-    exportable, outputs = head_features.added(exact_rows.exportable(model, *inputs), native.task.kind)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecations inside the exporter; `parity` checks the result
-        program = torch.onnx.export(
-            exportable,
-            inputs,
-            dynamo=True,
-            opset_version=opset,
-            input_names=list(names),
-            output_names=outputs,
-            dynamic_shapes=(tuple(axes for _ in names),),
-            verbose=False,
-        )
-    assert program is not None
-    DeduplicateInitializersPass(size_limit=sys.maxsize)(program.model)  # weights that layers share are written once
-    proto = program.model_proto
-    exact_rows.add_row_to_sums(proto)
-    task = native.task
     facts = {"positions": native.positions, "vocab_size": native.vocab_size, "kind": task.kind, "labels": task.labels}
-    for fact, value in (facts | {"batching": exact_rows.batching(model)}).items():
-        proto.metadata_props.add(key=fact, value=json.dumps(value))
-    for node in proto.graph.node:  # the exporter writes the paths of source files into every node
-        del node.metadata_props[:]
-        node.doc_string = ""
-    onnx.save(proto, path)
+    model = int8_layers.exportable(native.model.cpu())
+    path, exact = out / runtimes.ONNX_FILE, exact_rows.exportable
+    if not isinstance(native, TorchEncoder):
+        task.save(out)
+        logits = _Logits(model, task.kind, names).eval()
+        facts["batching"] = exact_rows.batching(logits)
+        module, outputs = head_features.added(exact(logits, *inputs.values()), task.kind)
+        graph_file.write(module, inputs, outputs, axes, path, opset, facts)
+        return
+    states = encoder_modules.States(backbones.encoder(model), names).eval()
+    facts["batching"] = exact_rows.batching(states)
+    graph_file.write(exact(states, *inputs.values()), inputs, [STATES], axes, path, opset, facts)
+    if native.has_mask_head:
+        of_two = _random_states(native, 2)
+        head = exact(encoder_modules.MaskHead(model).eval(), of_two)
+        masks = {0: torch.export.Dim("masks")}
+        graph_file.write(head, {STATES: of_two}, [runtimes.LOGITS], masks, out / MASK_HEAD_FILE, opset, {})
+
+
+def _random_states(native: TorchEncoder, count: int) -> torch.Tensor:
+    """States of random rows, (count, H)."""
+    states = native.logits(random_rows(native, count, 8))
+    return torch.from_numpy(states[:, 1].copy())
+
+
+def _head_difference(native: TorchEncoder, exported: OnnxEncoder) -> float:
+    """The largest difference of a logit by the masked-token head, for one state and for several."""
+    if not native.has_mask_head:
+        return 0.0
+    batches = [_random_states(native, count).numpy() for count in (1, ROWS)]
+    return max(float(np.abs(native.piece_logits(rows) - exported.piece_logits(rows)).max()) for rows in batches)
 
 
 def parity(native: runtimes.Torch, exported: runtimes.Onnx) -> float:
-    """The largest difference of a logit on random rows of several lengths, some of them padded.
+    """The largest difference of a logit, or of a state, on random rows of several lengths, some of them padded.
 
     If the model has int8 layers, each shape counts with its median row instead of its worst. Float noise rounds a
     number midway between two steps up or down, and this changes the rest of its row. torch differs from itself as much

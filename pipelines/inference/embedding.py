@@ -5,17 +5,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core.errors import InputError, UsageError, choices
+from pipelines.core.errors import UsageError, choices
 from pipelines.core.opened_folder import Folder, OpenedFolder
-from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.evaluation.predictions import Rows
-from pipelines.inference import runtimes
+from pipelines.inference import encoder_runtimes, runtimes
 from pipelines.inference.decoding import Outputs
 from pipelines.inference.predictor import Predictor, inputs
 from pipelines.text.encoding import sequence
 
-KIND = "embedding"
+KIND = encoder_runtimes.EMBEDDING
 POOLINGS = ("mean", "cls")
 TEXT = Task("text", "single")  # each text is one sequence
 FIELDS = pa.schema(
@@ -24,26 +23,6 @@ FIELDS = pa.schema(
         pa.field("tokens", pa.int32(), nullable=False),  # the number of tokens that were read
     ]
 )
-
-
-class States(runtimes.Torch):
-    """The runtime of an encoder in torch: its outputs are the last states of all tokens, (B, T, H)."""
-
-    def _take(self, model: Any, task: Task) -> None:
-        super()._take(model, task)
-        if self.device.type == "cpu":  # twice the time of batches, but the same bits in any company
-            self.batching = runtimes.ALONE
-
-    def logits(self, inputs: runtimes.Inputs) -> np.ndarray:
-        import torch
-
-        from pipelines.acceleration import precision
-        from pipelines.models import backbones
-
-        encoder = backbones.encoder(self.model)
-        with torch.inference_mode(), precision.autocast(self.precision):
-            tensors = {name: torch.from_numpy(array).to(self.device) for name, array in inputs.items()}
-            return encoder(**backbones.inputs(encoder, tensors)).last_hidden_state.float().cpu().numpy()
 
 
 class Embedder(Predictor):
@@ -68,14 +47,15 @@ class Embedder(Predictor):
         pooling: str = "mean",
         normalize: bool = False,
     ) -> "Embedder":
-        """The encoder in `folder`, by torch; the folder may hold a pretrained or a fine-tuned model.
+        """The encoder in `folder`: that of a pretrained or a fine-tuned model by torch, an export by ONNX Runtime.
 
         Args:
             pooling: "mean", the mean of the states of all tokens, [CLS] and [SEP] too; or "cls", the state of [CLS].
             normalize: make each vector's length 1.
         """
         folder = OpenedFolder.of(folder)
-        return cls(states(encoder_of(folder), folder, KIND, runtime, accelerate, precision), folder, pooling, normalize)
+        encoder = encoder_runtimes.load(folder, runtime, accelerate, threads, precision)
+        return cls(encoder, folder, pooling, normalize)
 
     def encode(self, rows: Rows) -> pa.RecordBatch:
         """The sequence of each text: [CLS] text [SEP], cut to `max_length`."""
@@ -101,45 +81,3 @@ def unit(vector: Any) -> np.ndarray:
     """The vector, float32, divided by its length; a vector of length 0 stays as it is."""
     wide = np.asarray(vector, np.float64)
     return (wide / (np.linalg.norm(wide) or 1.0)).astype(np.float32)
-
-
-def states(
-    model: Any,
-    folder: OpenedFolder,
-    kind: str,
-    runtime: str = "",
-    accelerate: bool = True,
-    precision: str = runtimes.FP32,
-) -> States:
-    """The runtime of the encoder inside `model`. Raises InputError if `runtime` is one that has no encoders.
-
-    Args:
-        kind: what the states are for: embedding or fill_mask.
-    """
-    from pipelines.acceleration import apply
-    from pipelines.models import backbones
-
-    if runtime not in ("", "torch"):
-        raise InputError(f"{folder}: an encoder runs by torch, not by {runtime}")
-    runtimes.require_precision(precision, "torch", folder)
-    if accelerate:
-        apply.to_predictions(backbones.encoder(model))
-    opened = States.of(model, Task(folder.path.name, kind))
-    opened.precision = precision
-    return opened  # type: ignore[return-value]
-
-
-def encoder_of(folder: OpenedFolder) -> Any:
-    """The encoder of a pretrained or fine-tuned model's folder, in eval mode."""
-    from transformers import AutoModel
-
-    from pipelines.checkpoints import folder as model_folder
-    from pipelines.checkpoints import formats, loading, pretrained
-    from pipelines.models import backbones
-
-    pretrained.family(folder.path)
-    if (folder / TASK_FILE).is_file():
-        return backbones.encoder(model_folder.load_tuned(folder)[0])
-    form = formats.of_config(folder.config)
-    model = form.load(folder, AutoModel) if form.name else loading.with_encoder(AutoModel, folder)[0]
-    return backbones.encoder(model).eval()

@@ -8,15 +8,15 @@ import pyarrow as pa
 
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.opened_folder import Folder, OpenedFolder
-from pipelines.core.task import FILE as TASK_FILE
 from pipelines.evaluation.predictions import Rows, softmax
-from pipelines.inference import embedding
+from pipelines.inference import encoder_runtimes
 from pipelines.inference.decoding import Outputs
 from pipelines.inference.embedding import TEXT
+from pipelines.inference.encoder_runtimes import Encoder
 from pipelines.inference.predictor import Predictor, inputs
 from pipelines.inference.runtimes import FP32
 
-KIND = "fill_mask"
+KIND = encoder_runtimes.FILL_MASK
 MASK = "[MASK]"
 TOP = 20  # guesses for each [MASK]
 _GUESS = pa.struct([("piece", pa.string()), ("id", pa.int32()), ("score", pa.float32())])  # score: a probability
@@ -33,9 +33,13 @@ class Guess(NamedTuple):
 class MaskFiller(Predictor):
     """An encoder with its masked-token head: takes rows with a column `text`, and returns guesses for each [MASK]."""
 
-    def __init__(self, runtime: embedding.States, folder: Folder, top: int = TOP) -> None:
-        super().__init__(runtime, folder)
-        self.model, self.top = runtime.model, top
+    def __init__(self, encoder: Encoder, folder: Folder, top: int = TOP) -> None:
+        if not encoder.has_mask_head:
+            raise InputError(
+                f"{folder}: the encoder has no masked-token head; pretraining keeps one, fine-tuning does not"
+            )
+        super().__init__(encoder.of_kind(KIND), folder)
+        self.encoder, self.top = encoder, top
 
     @classmethod
     def load(
@@ -47,14 +51,9 @@ class MaskFiller(Predictor):
         precision: str = FP32,
         top: int = TOP,
     ) -> "MaskFiller":
-        """The encoder in `folder`, by torch. Raises InputError if it has no masked-token head."""
+        """The encoder in `folder`, an export by ONNX Runtime. Raises InputError if it has no masked-token head."""
         folder = OpenedFolder.of(folder)
-        model = with_head(folder)
-        if model is None:
-            raise InputError(
-                f"{folder}: the encoder has no masked-token head; pretraining keeps one, fine-tuning does not"
-            )
-        return cls(embedding.states(model, folder, KIND, runtime, accelerate, precision), folder, top)
+        return cls(encoder_runtimes.load(folder, runtime, accelerate, threads, precision, masked=True), folder, top)
 
     def encode(self, rows: Rows) -> pa.RecordBatch:
         """The sequence of each text. Raises InputError for a text without [MASK], or with more than `max_length`."""
@@ -86,14 +85,8 @@ class MaskFiller(Predictor):
 
     def _guesses(self, ids: list[int], states: np.ndarray) -> list[list[dict[str, Any]]]:
         """The guesses for each [MASK] of one text, from the states (T, H) of its tokens."""
-        import torch
-
-        from pipelines.models import backbones
-
         masks = [i for i, piece in enumerate(ids) if piece == self.tokenizer.mask_id]
-        with torch.inference_mode():
-            hidden = torch.from_numpy(states[masks]).to(next(self.model.parameters()).device)
-            probabilities = softmax(backbones.mlm_logits(self.model, hidden).float().cpu().numpy())  # (masks, V)
+        probabilities = softmax(self.encoder.piece_logits(states[masks]))  # (masks, V)
         return [self._best(row) for row in probabilities]
 
     def _best(self, probabilities: np.ndarray) -> list[dict[str, Any]]:
@@ -119,18 +112,3 @@ def require_mask(text: str) -> None:
     """Raise UsageError if the text has no [MASK]."""
     if MASK not in text:
         raise UsageError(f"the text has no {MASK}; write it where a word is to be guessed")
-
-
-def with_head(folder: OpenedFolder) -> Any:
-    """The encoder in `folder` with its masked-token head, in eval mode; None if the folder has no such head."""
-    from transformers import AutoModelForMaskedLM
-
-    from pipelines.checkpoints import formats, loading, pretrained
-    from pipelines.models import backbones
-
-    head = backbones.BACKBONES[pretrained.family(folder.path)].mlm_head
-    if not head or (folder / TASK_FILE).is_file() or formats.of_config(folder.config).name:
-        return None
-    model, random = loading.opened(AutoModelForMaskedLM, folder)
-    loading.require_whole(folder, {name for name in random if not name.startswith(head)})
-    return None if random else model.eval().requires_grad_(False)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Torch:
             self.accelerations = apply.to_predictions(self.model, self.device.type == "cuda" and precision == BF16)
 
     @classmethod
-    def of(cls, model: Any, task: Task) -> "Torch":
+    def of(cls, model: Any, task: Task) -> Self:
         """Wrap a model that is in memory already."""
         runtime = cls.__new__(cls)
         runtime._take(model, task)
@@ -116,6 +116,7 @@ class Onnx:
 
     name = "onnx"
     batch_tokens = BATCH_TOKENS
+    output = LOGITS  # of the graph
 
     def __init__(self, folder: Folder, accelerate: bool = True, threads: int = 0, precision: str = FP32) -> None:
         import onnxruntime
@@ -123,7 +124,7 @@ class Onnx:
         path = folder / ONNX_FILE
         if not path.is_file():
             raise InputError(f"{folder}: no {ONNX_FILE}; the export stage writes one")
-        self.task = OpenedFolder.of(folder).task
+        self.task = self._task(OpenedFolder.of(folder))
         options = onnxruntime.SessionOptions()
         # ONNX Runtime has its own threads, and ignores OMP_NUM_THREADS
         options.intra_op_num_threads = threads or used_threads()
@@ -147,6 +148,9 @@ class Onnx:
         self._names = {node.name for node in self.session.get_inputs()}
         self._require_runs(path)
 
+    def _task(self, folder: OpenedFolder) -> Task:
+        return folder.task
+
     def _require_runs(self, path: Path) -> None:
         """Raise InputError if the model does not run or its logits are not finite, before a user's first row does."""
         for name, least in (("positions", 2), ("vocab_size", 0)):
@@ -167,7 +171,7 @@ class Onnx:
         return onnxruntime.InferenceSession(model, self._options, providers=["CPUExecutionProvider"])
 
     def logits(self, inputs: Inputs) -> np.ndarray:
-        return self.outputs(inputs, LOGITS)[0]
+        return self.outputs(inputs, self.output)[0]
 
     def outputs(self, inputs: Inputs, *names: str) -> list[np.ndarray]:
         """The outputs of these names."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +100,9 @@ class PieceScorer:
 
     def _answers_and_states(self, inputs: pa.Table) -> tuple[pa.Table, np.ndarray | None]:
         """The answers for rows in one chunk, so that the file is the same whether they are taken over or not."""
-        if not (self.earlier and len(inputs)):
+        if not len(inputs):
+            return self._none
+        if not self.earlier:
             answers, states = self._predicted(inputs)
             return answers.combine_chunks(), states
         places = self.earlier.places(row_digests.digests(inputs))
@@ -111,6 +114,13 @@ class PieceScorer:
         answers = pa.concat_tables([part for part, _ in parts]).take(order).combine_chunks()
         states_of_parts = [part for _, part in parts if part is not None]
         return answers, np.concatenate(states_of_parts)[order] if states_of_parts else None
+
+    @cached_property
+    def _none(self) -> tuple[pa.Table, np.ndarray | None]:
+        """The answers for no rows. Every partition asks for them, for the types of its columns."""
+        task = self.predictor.task
+        answers, states = self._predicted(pieces.empty_inputs(task))
+        return answers.combine_chunks(), states
 
     def _taken_over(self, inputs: pa.Table, places: np.ndarray) -> tuple[pa.Table, np.ndarray | None]:
         """The answers of rows that the earlier job has, and their states."""

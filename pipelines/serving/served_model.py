@@ -12,7 +12,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
-from pipelines.inference import embedding, fill_mask
+from pipelines.inference import embedding, encoder_runtimes, fill_mask
 from pipelines.inference import predictor as predictors
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Receipt, Signer, Stamp
@@ -80,7 +80,7 @@ class ServedModel:
         masked-token head, another of kind fill_mask, with the name `filler(name)`. Both share their weights.
         """
         opened = _of_folder(folder, runtime)
-        parallel = _parallel(folder, opened[0], threads.count)  # None for an encoder
+        parallel = _parallel(folder, opened[0], threads.count)
         difference = row_exactness.largest_difference(opened[0], sequences=8, partitions=2, alone=parallel)
         versions = [registry.Version(served, 0, {}) for served in (name, filler(name))]
         return [
@@ -179,7 +179,7 @@ def _parallel(folder: Path, predictor: Predictor, count: int) -> Predictor | Non
     size = sum(file.stat().st_size for file in folder.rglob(ONNX_FILE))
     if size > min(MOST_BYTES_TWICE, memory.free_bytes() / SPARE):
         return None
-    return Predictor.load(folder, "onnx", threads=count)
+    return type(predictor).load(folder, "onnx", threads=count)
 
 
 def filler(name: str) -> str:
@@ -192,12 +192,9 @@ def _of_folder(path: Path, runtime: str) -> list[Predictor]:
     folder = OpenedFolder(path)
     if (folder / TASK_FILE).is_file():
         return [Predictor.load(folder, runtime, threads=1)]
-    model = fill_mask.with_head(folder)
-    if model is None:
-        return [embedding.Embedder.load(folder, runtime)]
-    states = embedding.states(model, folder, embedding.KIND, runtime)
-    filling = embedding.states(model, folder, fill_mask.KIND, runtime, accelerate=False)  # it was switched on above
-    return [embedding.Embedder(states, folder), fill_mask.MaskFiller(filling, folder)]
+    encoder = encoder_runtimes.load(folder, runtime, threads=1, masked=True)
+    embedder = embedding.Embedder(encoder, folder)
+    return [embedder, fill_mask.MaskFiller(encoder, folder)] if encoder.has_mask_head else [embedder]
 
 
 def _check_masks(texts: list[str]) -> None:

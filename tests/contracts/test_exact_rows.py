@@ -17,7 +17,7 @@ from pipelines.measurement import row_exactness
 from pipelines.models.quantization import int8
 from tests.support import exported, kinds
 
-FAMILIES = ("bert", "roberta", "albert", "electra", "distilbert", "mobilebert", "deberta-v2")  # xlnet has no export
+FAMILIES = ("bert", "roberta", "albert", "electra", "distilbert", "mobilebert", "deberta-v2", "xlnet")
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from pipelines.inference.embedding import Embedder
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import Source
-from tests.support import raw_http, served, tiny
+from tests.support import exported, raw_http, served, tiny
 
 TEXTS = ["私は犬が好き。", "", "映画の公開日が決定、監督が語る" * 20]
 
@@ -29,10 +29,11 @@ class Place(NamedTuple):
         return answer.status, answer.json()
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+@pytest.fixture(scope="module", params=["model", "onnx"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A service with an encoder, opened by torch or by ONNX Runtime, and a classifier."""
     at = tmp_path_factory.mktemp("models")
-    folder, models = tiny.encoder(at / "encoder"), Catalogue()
+    folder, models = exported.encoder(tmp_path_factory) / request.param, Catalogue()
     models.serve({"mini": Source("mini", folder=folder), "film": Source("film", folder=tiny.classifier(at / "film"))})
     with served.serving(models) as address:
         yield Place(address, folder)

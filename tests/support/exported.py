@@ -41,6 +41,17 @@ def _classifier(folder: Path) -> None:
     onnx_export.export(folder / "model", folder / "onnx", 18, 1e-4)
 
 
+def encoder(places: pytest.TempPathFactory) -> Path:
+    """A folder with `model`, which is `tiny.encoder`, and `onnx`, its export; no test writes into it."""
+    return once.made(places, "encoder", _encoder)
+
+
+def _encoder(folder: Path) -> None:
+    tiny.encoder(folder / "model")
+    (folder / "onnx").mkdir()
+    onnx_export.export(folder / "model", folder / "onnx", 18)
+
+
 def of_teacher(
     places: pytest.TempPathFactory,
     family: str,
@@ -63,13 +74,14 @@ def of_teacher(
 
 
 def models(places: pytest.TempPathFactory) -> Path:
-    """A folder with KIND and KIND-onnx for every kind, and `encoder`; no test writes into it."""
-    ready = classifier(places)
-    return once.made(places, "models-of-kinds", lambda folder: _make(folder, ready))
+    """A folder with KIND and KIND-onnx for every kind, `encoder` and `encoder-onnx`; no test writes into it."""
+    ready, of_texts = classifier(places), encoder(places)
+    return once.made(places, "models-of-kinds", lambda folder: _make(folder, ready, of_texts))
 
 
-def _make(folder: Path, ready: Path) -> None:
-    tiny.encoder(folder / "encoder")
+def _make(folder: Path, ready: Path, of_texts: Path) -> None:
+    once.copied(of_texts / "model", folder / "encoder")
+    once.copied(of_texts / "onnx", folder / "encoder-onnx")
     for kind in kinds.TASKS:
         model, onnx = folder / kind, folder / f"{kind}-onnx"
         if kind == "single":

@@ -152,8 +152,9 @@ def test_what_a_model_cannot_do_is_said(models: Path, checkout: Path) -> None:
             ask()
 
 
-def test_an_encoder_embeds_and_fills(models: Path) -> None:
-    encoder = bertline.load(models / "encoder")
+@pytest.mark.parametrize("name", ["encoder", "encoder-onnx"])
+def test_an_encoder_embeds_and_fills(name: str, models: Path) -> None:
+    encoder = bertline.load(models / name)
     vectors = encoder.embed(["私は犬が好き。", "映画"], normalize=True)
     assert vectors.shape == (2, 32)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-6)

@@ -61,7 +61,7 @@ def test_what_cannot_be_embedded_is_one_sentence(tmp_path: Path) -> None:
     folder = tiny.encoder(tmp_path / "encoder")
     with pytest.raises(UsageError, match="no pooling 'max'; there are: cls, mean"):
         Embedder.load(folder, pooling="max")
-    with pytest.raises(InputError, match="an encoder runs by torch, not by onnx"):
+    with pytest.raises(InputError, match="it is no export of an encoder; the export stage makes one"):
         Embedder.load(folder, "onnx")
     with pytest.raises(InputError, match="nowhere: no such model folder"):
         Embedder.load(tmp_path / "nowhere")
