@@ -32,12 +32,22 @@ DECLARED = ("intended_use", "licence")  # keys of an entry of promote
 
 
 def parsed(which: str) -> tuple[str, str]:
-    """The name, and the alias or number, of NAME, NAME@champion or NAME@3; no alias for a run that is here."""
+    """The name, and the alias or number, of NAME, NAME@champion or NAME@3; no alias for a run that is here.
+
+    Raises UsageError for another form, and for an entry of params.yaml that has no model.
+    """
     parts = re.fullmatch(r"([\w.-]+?)(?:[@/](\w+))?", which)
     if not parts:
         raise UsageError(f"{which}: write a run, or a model as NAME, NAME@champion or NAME@3")
     name, label = parts[1], parts[2] or ""
-    return name, label if label or (paths.model(name) / TASK_FILE).is_file() else CHAMPION
+    if label or (paths.model(name) / TASK_FILE).is_file():
+        return name, label
+    if name not in entries("promote"):
+        if section := next((section for section in ("finetune", "compress") if name in entries(section)), ""):
+            raise UsageError(f"{paths.model(name)}: no such model yet; `bertline run {section}@{name}` makes it")
+        if name in entries("baseline"):
+            raise UsageError(f"{name}: a baseline has no model, and so no card; `bertline table` has its score")
+    return name, CHAMPION
 
 
 def of_run(run: str) -> Facts:

@@ -108,6 +108,9 @@ def test_files_that_are_of_another_model_or_of_other_rows_do_not_count(project: 
     assert "The rows that it learned from are not here any more as they were." in text
     assert "No file here has its scores." in text
     assert "accuracy" not in text
+    assert "words: a baseline has no model, and so no card" in commands.bertline("card", "words").require(2).err
+    shutil.rmtree(paths.model("small"))
+    assert "no such model yet; `bertline run" in commands.bertline("card", "small").require(2).err
 
 
 def test_a_card_of_a_version_names_who_decided(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
