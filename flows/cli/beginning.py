@@ -1,7 +1,7 @@
 """The commands for a corpus of one's own: look at its files, write its entries, add rows; and an empty project."""
 
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,52 +9,76 @@ import typer
 from flows.cli.arguments import group, json_with, print_answer, tell
 from flows.cli.completion import of_sections
 from flows.cli.panels import MAKE, listed
-from pipelines.core.errors import InputError, UsageError, printable
+from pipelines.core.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from pipelines.data.additions import Addition
     from pipelines.data.inspection import Seen
+    from pipelines.data.snapshots import Snapshot
 
 cli = group()
 CORPORA = of_sections("prepare")
 PARAMS = Path("params.yaml")  # params.FILE; a shell's completion imports this module, and must not wait
+Query = Annotated[str, typer.Option(help="of a database: the query that gives the rows, in an order that stays")]
 
 
 @cli.command(**listed(MAKE, "bertline new tickets.csv", "bertline new train.csv test.csv mails"))
 def new(
-    files: Annotated[list[str], typer.Argument(help="files or a folder, and a name for the entries if you like")],
+    files: Annotated[
+        list[str],
+        typer.Argument(help="files, a folder, s3://BUCKET/KEY or a database, and a name for the entries if you like"),
+    ],
     text: Annotated[str, typer.Option(help="the column of the texts")] = "",
     label: Annotated[str, typer.Option(help="the column of the labels")] = "",
+    query: Query = "",
     into: Annotated[Path, typer.Option(help="the params file to write into; made if it is not there")] = PARAMS,
     yes: Annotated[bool, typer.Option("--yes", help="ask nothing")] = False,
-    as_json: Annotated[bool, json_with("file, entries, kind, language, rows, labels, findings, next")] = False,
+    as_json: Annotated[bool, json_with("file, source, entries, kind, language, rows, labels, findings, next")] = False,
 ) -> None:
     """Look at FILES, say what is in them, and write the entries that make a model of them.
 
     CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns, or a folder with one folder for each label.
     `bertline new tickets.csv` writes entries named tickets; `bertline new train.csv test.csv mails` names them mails.
+    Rows in S3 (s3://BUCKET/KEY) or a database (postgresql://USER@HOST/DATABASE, sqlite:///FILE, with --query) are
+    copied beside the params file; the copy is the corpus.
     """
+    from pipelines.core import params
+    from pipelines.data import snapshots
+
+    words, name = _named(files)
+    params.require_name(name, "bertline new: NAME")
+    with snapshots.beside(words, query, into.parent, name) as snapshot:
+        answer = _entered(snapshot, name, text, label, into, yes, as_json)
+    print_answer(answer, as_json, _written)
+
+
+def _entered(
+    snapshot: "Snapshot", name: str, text: str, label: str, into: Path, yes: bool, as_json: bool
+) -> dict[str, Any]:
+    """Inspect files, and write their entries into a params file; returns the answer of `new`."""
     from pipelines.core import params
     from pipelines.data import inspection
     from pipelines.graph import new_entries
 
-    paths, name = _named(files)
-    params.require_name(name, "bertline new: NAME")
+    paths = snapshot.files
     seen = inspection.inspect(paths, text, label)
-    sentences = inspection.sentences(seen)
+    sentences = [f"{snapshot.origin}: copied to {snapshot.place}"] if snapshot.place else []
+    sentences += inspection.sentences(seen)
     for sentence in sentences:
         tell(sentence, as_json)
     if not yes and sys.stdin.isatty():
         seen = _confirmed(seen, paths, text, label, f"write the entries {name} into {into}?", as_json)
     new_entries.divide(seen)
-    added = new_entries.entries(name, seen)
+    added = new_entries.entries(name, seen, str(snapshot))
     new_entries.write(into, added)
     keys = {section: key for section, (key, _, _) in added.items()}
-    answer: dict[str, Any] = {"file": str(into), "entries": keys, "kind": seen.kind, "language": seen.keys["language"]}
-    answer |= {"rows": seen.rows, "labels": dict(seen.labels), "findings": sentences}
-    answer["next"] = [f"bertline use {into}"] if into != params.FILE else []
+    answer: dict[str, Any] = {"file": str(into), "source": seen.keys["source"], "entries": keys, "kind": seen.kind}
+    answer |= {"language": seen.keys["language"], "rows": seen.rows, "labels": dict(seen.labels)}
+    answer |= {"findings": sentences}
+    answer["next"] = [f"dvc add {snapshot.place}"] if snapshot.place and Path(".dvc").is_dir() else []
+    answer["next"] += [f"bertline use {into}"] if into != params.FILE else []
     answer["next"] += ["bertline check", f"bertline run evaluate@{name} baseline@{keys['baseline']}"]
-    print_answer(answer, as_json, _written)
+    return answer
 
 
 def _confirmed(seen: "Seen", paths: list[Path], text: str, label: str, question: str, as_json: bool) -> "Seen":
@@ -105,28 +129,37 @@ def init(
 @cli.command(**listed(MAKE, "bertline add tickets-march.csv --to tickets"))
 def add(
     file: Annotated[
-        Path, typer.Argument(help="a CSV, TSV, JSONL, Parquet or xlsx file with the columns of the corpus")
+        str,
+        typer.Argument(
+            help="a CSV, TSV, JSONL, Parquet or xlsx file with the columns of the corpus, also in S3, or a database"
+        ),
     ],
     to: Annotated[str, typer.Option("--to", help="an entry of prepare whose corpus is custom", autocompletion=CORPORA)],
+    query: Query = "",
     as_json: Annotated[bool, json_with("file, added, left_out, labels, before, after, moved, next")] = False,
 ) -> None:
     """Append the new rows of FILE to a corpus of your own.
 
     Rows that repeat a text of the corpus, and rows similar to one of its test, are left out and counted. A row that the
     entry cannot have, such as one with an unknown label, is an error, and then nothing is added.
+
+    Rows in S3 (s3://BUCKET/KEY), a file or a folder of one format, and those that --query gives of a database, are
+    fetched first.
     """
     from pipelines.core import params
-    from pipelines.data import additions
+    from pipelines.data import additions, snapshots
     from pipelines.entries.prepare import Prepare
     from pipelines.graph import checking
 
     checking.require_entry(to, "prepare")
-    addition = additions.add(file, to, params.entry("prepare", to, Prepare))
+    with snapshots.table(file, query) as rows:
+        addition = additions.add(rows.files[0], to, params.entry("prepare", to, Prepare), rows.origin)
+        sentences = [*map(rows.shown, additions.sentences(addition))]
     follows = _after(addition, additions.stages(to, params.read()))
     if as_json:
         print_answer(additions.answer(addition) | {"next": follows}, as_json)
         return
-    print("\n".join(map(printable, additions.sentences(addition))))
+    print("\n".join(map(printable, sentences)))
     if follows:
         print("\n".join(_next(*follows)))
         print(f"which prepares, encodes, trains and scores {to} anew; entries of other corpora stay as they are")
@@ -140,14 +173,12 @@ def _after(addition: "Addition", stages: list[str]) -> list[str]:
     return [*([f"dvc add {addition.target}"] if in_dvc else []), f"bertline run {' '.join(stages)}"]
 
 
-def _named(words: list[str]) -> tuple[list[Path], str]:
+def _named(words: list[str]) -> tuple[list[str], str]:
     """The files, and the name of the entries: the last word if it is no file, or else the name of the first file."""
-    paths = [Path(word) for word in words]
-    if any("://" in word for word in words):
-        raise InputError(f"{words[0]}: an address; fetch the file first, for example by `dvc import-url`")
-    if len(paths) > 1 and not paths[-1].exists() and not paths[-1].suffix:
-        return paths[:-1], words[-1]
-    first = paths[0].resolve()
-    stem = (first.parent if len(paths) > 1 else first).stem
+    last = words[-1]
+    if len(words) > 1 and "://" not in last and not Path(last).exists() and not Path(last).suffix:
+        return words[:-1], last
+    first = PurePosixPath(words[0].partition("?")[0]) if "://" in words[0] else Path(words[0]).resolve()
+    stem = (first.parent if len(words) > 1 else first).stem
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in stem).strip("-")
-    return paths, name or "mine"
+    return words, name or "mine"

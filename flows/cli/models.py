@@ -36,6 +36,7 @@ CASCADE = (
     "rows_per_second_of_champion (median, least, greatest)"
 )
 VERSIONS = "a list of version, aliases, commit, run, md5, runtime, passed, approved_by"
+CARD = "name, version, kind, labels, data, training, evaluation, approved_by, events, gate, inputs and others"
 LINEAGE = "model, version, commit, dirty, verdict, stages, champion, parents; of data paths, wrote, read, versions"
 
 
@@ -244,3 +245,34 @@ def lineage(
             aside.write_text(of.page_of_model(lineage), encoding="utf-8")
     plain = of.plain_model if what == "model" else of.plain_data
     print_answer(lineage, as_json, plain)
+
+
+@cli.command(**listed(DECIDE, "bertline card headlines", "bertline card headlines@champion"))
+def card(
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_OR_MODEL",
+            help="a run, or a registered model as NAME, NAME@champion or NAME@3",
+            autocompletion=completion.served,
+        ),
+    ],
+    as_json: Annotated[bool, json_with(CARD)] = False,
+) -> None:
+    """Print a model card in Markdown: data, training, scores beside the baseline, limits, who decided.
+
+    All of it is read from the files of this checkout and the registry; Hugging Face reads its metadata. NAME alone is
+    a run that is here, else the champion of this name.
+    """
+    from pipelines.lifecycle import model_card
+    from pipelines.reports import model_card_text
+
+    name, label = model_card.parsed(which)
+    if label:
+        require_version(name, label)
+        from pipelines.lifecycle import version_card
+
+        facts = version_card.of_version(name, label)
+    else:
+        facts = model_card.of_run(name)
+    print_answer(facts, as_json, model_card_text.markdown)

@@ -30,6 +30,11 @@ def below(folder: Path, name: str) -> Path:
     return place
 
 
+def is_hidden(name: str) -> bool:
+    """Return whether a file's name says that it is no data, as in Spark and Hive."""
+    return name.startswith((".", "_"))
+
+
 def raw(name: str) -> Path:
     return ARTIFACTS / "raw" / name
 

@@ -65,10 +65,11 @@ class _Row(NamedTuple):
     target: Any
 
 
-def add(file: Path, name: str, entry: Prepare) -> Addition:
+def add(file: Path, name: str, entry: Prepare, origin: str = "") -> Addition:
     """Append the new rows of a table to the corpus of the entry `prepare.<name>`, whose other lines stay as they are.
 
     Left out are rows whose text the corpus or an earlier new row has, and rows similar to one of the test.
+    `origin` names the place from which the file was copied, for a person.
 
     Raises FindingsError for rows that the entry cannot have, InputError for a file or a corpus that is no table, and
     if nothing is left to add. The corpus's file is replaced at once, or not at all.
@@ -95,7 +96,7 @@ def add(file: Path, name: str, entry: Prepare) -> Addition:
         with paths.fresh_file(addition.target) as aside:
             appending.append(addition.target, aside, addition.form, options, addition.rows, columns, file)
             _count_after(addition, aside, there, task, options)
-    findings.tell(str(file))
+    findings.tell(origin or str(file))
     return addition
 
 

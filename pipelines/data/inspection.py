@@ -79,10 +79,14 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
     return seen
 
 
+def split_of(file: Path) -> str:
+    """The split that a file's name says: train, test or dev; "" if it says none."""
+    return next((split for split, pattern in SPLITS.items() if re.search(pattern, file.stem.lower())), "")
+
+
 def _split(file: Path) -> str:
-    for split, pattern in SPLITS.items():
-        if re.search(pattern, file.stem.lower()):
-            return split
+    if split := split_of(file):
+        return split
     raise InputError(f"{file}: its name does not say which split it is; rename it to train, dev or test")
 
 

@@ -32,6 +32,9 @@ class Promote(Section):
     max_p95_ms: Positive | None = None  # its 95th percentile latency for one row, on the machine that runs the gate
     max_latency_ratio: Positive | None = None  # its median latency divided by the champion's
     approval: Switch = False  # whether a person must first set the tag `approved` of the version to `true`
+    # for the model card: what the model is for, and its licence as Hugging Face names it, such as apache-2.0
+    intended_use: str = ""
+    licence: str = ""
 
     @field_validator("gate", mode="before")
     @classmethod

@@ -27,8 +27,11 @@ ALONE = "# Entries of one's own; `bertline use {file}` makes this file the activ
 SPLIT_COMMENT = "shares of each label, similar texts in one split"
 
 
-def entries(name: str, seen: Seen) -> Entries:
-    """The entries that take a corpus from its files to a model with a score, and to a challenger."""
+def entries(name: str, seen: Seen, origin: str = "") -> Entries:
+    """The entries that take a corpus from its files to a model with a score, and to a challenger.
+
+    A comment names the `origin` of rows that were copied from elsewhere.
+    """
     made = {"split"} if "split" in seen.keys else set()
     rows, language, kind = seen.rows.get("train", 0), seen.keys["language"], seen.kind
     fit = {"data": name, **recipes.finetune(kind, language, rows)}
@@ -39,8 +42,9 @@ def entries(name: str, seen: Seen) -> Entries:
     tokens = recipes.max_length(kind, language, seen.long)
     expect = {"expect": {"no_leakage": True}} if made and kind != "span" else {}
     chosen = f"from pipelines/data/recipes.py, for {rows:,} rows of kind {kind}"
+    counted = f"{sum(seen.rows.values()):,} rows" + (f" from {origin}" if origin else "")
     return {
-        "prepare": (name, f"{sum(seen.rows.values()):,} rows", {"corpus": "custom", **_prepare(seen), **expect}),
+        "prepare": (name, counted, {"corpus": "custom", **_prepare(seen), **expect}),
         "encode": (
             name,
             f"19 of 20 texts have at most {seen.long:,} characters",

@@ -10,9 +10,10 @@ from typing import Any
 
 from pipelines.core import paths
 from pipelines.core.errors import InputError, NoFileError
+from pipelines.core.paths import is_hidden
+from pipelines.core.s3_objects import S3
 from pipelines.scoring import durable
 
-S3 = "s3://"
 RECORD = "_job.json"
 LOCK = "_lock"
 PARTIAL = "_partial"  # the folder of files that are being written
@@ -141,11 +142,6 @@ class Folder:
     def shown(self, text: str) -> str:
         """A message as it is for a person."""
         return text
-
-
-def is_hidden(name: str) -> bool:
-    """Return whether a file's name says that it is no data, as in Spark and Hive."""
-    return name.startswith((".", "_"))
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from pipelines.core import paths, provenance
-from pipelines.core.errors import InputError, NoFileError, UsageError
-from pipelines.scoring.job_folders import CANCEL, LOCK, RECORD, S3, Folder, GoneError, is_hidden
+from pipelines.core import paths, provenance, s3_objects
+from pipelines.core.errors import InputError, NoFileError
+from pipelines.core.s3_objects import S3, Objects
+from pipelines.scoring.job_folders import CANCEL, LOCK, RECORD, Folder, GoneError
 from pipelines.scoring.s3_lock import Lock
-from pipelines.scoring.s3_objects import Objects
 
 RECORDS = (RECORD, "_manifest")  # the beginnings of the names of a job's records
 THREADS = 16  # that fetch records, each of which is small
@@ -37,10 +37,7 @@ class S3Folder(Folder):
     @classmethod
     def of(cls, name: str, path: Path) -> "S3Folder":
         """The folder of a name such as s3://bucket/rows. Raises UsageError if it is none."""
-        bucket, _, key = name.removeprefix(S3).partition("/")
-        key = key.rstrip("/")
-        if not bucket or not name.isprintable() or any(part in ("", ".", "..") for part in key.split("/") if key):
-            raise UsageError(f"{name}: s3://BUCKET/FOLDER is expected")
+        bucket, key = s3_objects.bucket_and_key(name)
         return cls(Objects(bucket), key, path)
 
     def __getstate__(self) -> tuple[Objects, str, Path]:
@@ -81,7 +78,7 @@ class S3Folder(Folder):
             raise NoFileError(f"{self}: no such file or folder")
         if self._one:
             return [self._own_name()]
-        data = (name for name in self._sizes if not any(is_hidden(part) for part in name.split("/")))
+        data = (name for name in self._sizes if not any(paths.is_hidden(part) for part in name.split("/")))
         return sorted(name for name in data if not name.endswith("/"))  # consoles write such objects for folders
 
     def unfit(self, name: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
-from pipelines.scoring.s3_objects import Objects, ObjectState
+from pipelines.core.s3_objects import Objects, ObjectState
 
 LEASE_SECONDS = 30
 BEATS = 4  # in the time of a lease

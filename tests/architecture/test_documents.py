@@ -185,6 +185,8 @@ ELSEWHERE = {
     "bertline serve headlines --keep-requests 14 --keep-texts": ("tests/serving/test_request_store.py", "--keep-texts"),
     "bertline promote headlines --replay 7": ("tests/flows/test_replay_before_promotion.py", '"--replay"'),
     "bertline cascade headlines headlines-small": ("tests/flows/test_registered_cascade.py", "cascade tiny small"),
+    "bertline card headlines": ("tests/flows/test_card.py", 'card("desk")'),
+    "bertline card headlines@champion": ("tests/flows/test_card.py", 'card("desk@champion")'),
     "bertline up": ("tests/flows/test_services.py", 'bertline(environment, "up")'),
     "bertline down": ("tests/flows/test_services.py", 'bertline(environment, "down")'),
     "bertline trigger score/file": ("tests/flows/test_services.py", '"trigger", "score/file"'),

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.core import s3_objects
 from pipelines.core.errors import InputError
+from pipelines.core.s3_objects import Objects
 from pipelines.inference import receipt_keys
 from pipelines.scoring import (
     audit,
@@ -19,11 +21,9 @@ from pipelines.scoring import (
     replay,
     s3_folder,
     s3_lock,
-    s3_objects,
     verification,
 )
 from pipelines.scoring.s3_folder import S3Folder
-from pipelines.scoring.s3_objects import Objects
 from tests.support import commands, faulty_s3, forked, tiny
 from tests.support.faulty_s3 import Proxy
 from tests.support.servers import BUCKET, KEYS

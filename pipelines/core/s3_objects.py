@@ -11,12 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipelines.core.errors import InputError, one_line
+from pipelines.core.errors import InputError, UsageError, one_line
 
+S3 = "s3://"
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 10, 30, 4
 DIGEST = "sha256"  # the key in an object's metadata for the digest of its bytes
 CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 MISSING = ("NoSuchKey", "404")
+REFUSED = ("AccessDenied", "403", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 Value = TypeVar("Value")
 
 
@@ -27,6 +29,16 @@ class ObjectState:
     etag: str
     digest: str  # as its writer gave it; "" if it was not written here
     age_seconds: float  # since it was written, by the clock of S3
+    size_bytes: int = 0  # as S3 says it; 0 for a state that this process has written
+
+
+def bucket_and_key(name: str) -> tuple[str, str]:
+    """The bucket and the key of a name such as s3://bucket/rows. Raises UsageError if it is none."""
+    bucket, _, key = name.removeprefix(S3).partition("/")
+    key = key.rstrip("/")
+    if not bucket or not name.isprintable() or any(part in ("", ".", "..") for part in key.split("/") if key):
+        raise UsageError(f"{name}: {S3}BUCKET/FOLDER is expected")
+    return bucket, key
 
 
 class Objects:
@@ -136,9 +148,7 @@ class Objects:
         try:
             yield
         except _errors() as error:
-            what = "S3 refuses it" if _code(error) else "S3 does not answer"
-            again = "what was finished before stays, run it again"
-            raise InputError(f"{self.name(key)}: {what} ({one_line(error)}); {again}") from None
+            raise InputError(f"{self.name(key)}: {_reason(error, self.bucket)}") from None
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -146,6 +156,19 @@ def _errors() -> tuple[type[Exception], ...]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     return (ClientError, BotoCoreError)
+
+
+def _reason(error: Exception, bucket: str) -> str:
+    """Say why S3 did not do what it was asked, and what to do."""
+    code = _code(error)
+    if code == "NoSuchBucket":
+        return f"S3 refuses it ({code}); there is no bucket {bucket}, check its name and AWS_ENDPOINT_URL"
+    if code in REFUSED:
+        return f"S3 refuses it ({one_line(error)}); check AWS_ACCESS_KEY_ID and the rights of its user"
+    if type(error).__name__ == "NoCredentialsError":
+        return "no credentials for S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials"
+    what = "S3 refuses it" if code else "S3 does not answer"
+    return f"{what} ({one_line(error)}); what was finished before stays, run it again"
 
 
 def _code(error: Exception) -> str:
@@ -159,4 +182,4 @@ def _state_of(answer: dict[str, Any]) -> ObjectState:
 
     now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
     age = (now - answer["LastModified"]).total_seconds()
-    return ObjectState(answer["ETag"], answer.get("Metadata", {}).get(DIGEST, ""), age)
+    return ObjectState(answer["ETag"], answer.get("Metadata", {}).get(DIGEST, ""), age, answer["ContentLength"])

@@ -1,0 +1,51 @@
+"""The facts of the card of a registered version: those of its model, and the decisions about it since."""
+
+import json
+from typing import Any
+
+from pipelines.evaluation import gates
+from pipelines.lifecycle import approval, history, model_card
+from pipelines.lifecycle.model_card import Facts, mapping
+from pipelines.tracking import ledger, registry
+from pipelines.tracking.registered_version import FOLDERS, Version
+
+
+def of_version(name: str, label: str) -> Facts:
+    """The facts of a registered version by its alias or number, with those of its tags and of the ledger.
+
+    Raises InputError if there is no such version, or it has no model folder, as a cascade.
+    """
+    version = registry.version(name, int(label)) if label.isdecimal() else registry.get(name, label)
+    folder = registry.folder(version, next(runtime for runtime, kind in FOLDERS.items() if kind == "model"))
+    facts = model_card.described(folder, version.tags.get("run", ""), model_card.entries("promote").get(name, {}))
+    return {"name": name, "version": version.version, **facts, **_registered(version)}
+
+
+def _registered(version: Version) -> Facts:
+    """The record of a version: its registration, its approval and its events in the ledger."""
+    events = history.told(version.name, state := ledger.read(version.name))["events"]
+    tags, keys = version.tags, ("at", "action", "actor", "reason")
+    return {
+        "commit": tags.get("git_commit", ""),
+        "dirty": tags.get("git_dirty") == "true",
+        "md5": {key: tags[key] for key in registry.SAME if tags.get(key)},
+        "stages": _stages(tags.get("lineage", "")),
+        "champion": state.champion == version.version,
+        "approved_by": approval.approver(version),
+        "events": [{key: event[key] for key in keys} for event in events if event["version"] == version.version],
+        "gate": [str(finding) for finding in gates.findings(mapping(_json(tags.get("verdict", ""))))],
+    }
+
+
+def _stages(lineage: str) -> Facts:
+    """Each path that a stage before the version wrote -> its md5, from the version's tag."""
+    stages = _json(lineage)
+    wrote = [mapping(mapping(stage).get("wrote")) for stage in stages] if isinstance(stages, list) else []
+    return {path: md5 for paths_of_stage in wrote for path, md5 in paths_of_stage.items()}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
