@@ -84,9 +84,9 @@ def _data(facts: Facts) -> Iterator[str]:
     yield f"Corpus `{data['corpus']}` from `{data['source']}`, prepared as `{data['task']}`; licence: {licences}."
     yield from ("", *_labels(data["splits"]))
     for split, counts in data["splits"].items():
-        found = [f"{counts[key]:,} {what}" for key, what in FOUND.items() if counts.get(key)]
-        if found:
-            yield f"- Of the rows of {split}, {', '.join(found)}."
+        doubtful = [f"{counts[key]:,} {what}" for key, what in FOUND.items() if counts.get(key)]
+        if doubtful:
+            yield f"- Of the rows of {split}, {', '.join(doubtful)}."
     yield from (f"- {rows:,} rows are in both of {pair}." for pair, rows in data["shared"].items() if rows)
 
 
