@@ -31,19 +31,37 @@ def checked(origins: Iterable[str], place: str) -> tuple[str, ...]:
 
 
 def allowing(app: Any, origins: tuple[str, ...]) -> Any:
-    """The ASGI application `app` for pages of these origins too; without origins it is `app` itself.
+    """The ASGI application `app` for pages of these origins too; without origins it is `app` itself."""
+    return _Allowing(app, origins) if origins else app
+
+
+class _Allowing:
+    """An ASGI middleware that leaves requests of pages to Starlette's, which is slower, and the others alone.
 
     Preflights are answered here, as they have no key. They may name any header: clients for browsers send headers of
     their own, and the service reads few. Cookies are not asked for, as the service has none.
     """
-    if not origins:
-        return app
-    return CORSMiddleware(
-        app,
-        allow_origins=origins,
-        allow_methods=METHODS,
-        allow_headers=("*",),
-        expose_headers=EXPOSED,
-        allow_private_network=True,  # a page of the web that names a service of this machine or its network
-        max_age=SECONDS,
-    )
+
+    def __init__(self, app: Any, origins: tuple[str, ...]) -> None:
+        self.app = app
+        self.pages = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=METHODS,
+            allow_headers=("*",),
+            expose_headers=EXPOSED,
+            allow_private_network=True,  # a page of the web that names a service of this machine or its network
+            max_age=SECONDS,
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or any(name == b"origin" for name, _ in scope["headers"]):
+            await self.pages(scope, receive, send)
+            return
+
+        async def varying(message: Any) -> None:
+            if message["type"] == "http.response.start":  # a cache must not give this answer to a page
+                message["headers"] = [*message.get("headers", []), (b"vary", b"Origin")]
+            await send(message)
+
+        await self.app(scope, receive, varying)
