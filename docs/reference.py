@@ -70,6 +70,7 @@ bertline history claims
 bertline history claims --at 2026-11-01
 bertline lineage model claims@champion
 bertline rollback claims
+bertline prune claims
 bertline predict claims "The bank lowered its rate." "The bank closed."
 bertline tag claims "The bank lowered its rate."
 bertline embed encoders/mini-en "The bank lowered its rate." "The bank closed."

@@ -35,6 +35,7 @@ CASCADE = (
     "model, version, threshold, agreement, confidence, rows, differing, by_student, champion, "
     "rows_per_second_of_champion (median, least, greatest)"
 )
+SERVED = "what this service answers with stays; or BERTLINE_SERVICE names it"
 VERSIONS = "a list of version, aliases, commit, run, md5, runtime, passed, approved_by"
 CARD = "name, version, kind, labels, data, training, evaluation, approved_by, events, gate, inputs and others"
 LINEAGE = "model, version, commit, dirty, verdict, stages, champion, parents; of data paths, wrote, read, versions"
@@ -276,3 +277,20 @@ def card(
     else:
         facts = model_card.of_run(name)
     print_answer(facts, as_json, model_card_text.markdown)
+
+
+@cli.command(**listed(DECIDE, "bertline prune headlines --keep 3", "bertline prune headlines --keep 3 --yes"))
+def prune(
+    name: Name,
+    keep: Annotated[int, typer.Option(min=1, help="how many of the last champions stay")] = 3,
+    service: Annotated[str, typer.Option(metavar="URL", help=SERVED)] = "",
+    remove: Annotated[bool, typer.Option("--yes", help="remove them; without it they are only named")] = False,
+    as_json: Annotated[bool, json_with("model, would, removed, bytes, stays (version: reasons)")] = False,
+) -> None:
+    """Remove the old versions of a model: no last champions, without an alias, not served. Their events stay."""
+    require_registered(name)
+    from flows.local.watched_service import watched
+    from pipelines.lifecycle import pruning
+
+    plan = pruning.planned(name, keep, watched(service))
+    print_answer(pruning.prune(plan, remove), as_json, pruning.plain)

@@ -23,6 +23,9 @@ RECEIPTS = "a file of keys: each answer of the plain protocol has a receipt"
 REQUESTS = "store digests and answers of predicted rows for so many days, in state/requests"
 TEXTS = "with --keep-requests: with the rows' texts, which `bertline promote --replay` needs"
 MODEL_MB = "most megabytes of a new version's files; 0: what fits in the free memory"
+ORIGIN = "pages of this origin may call the service from a browser, such as https://www.example.com; may be repeated"
+CERTIFICATE = "answer by https alone, with the certificate in this file of PEM; a renewed one is taken up"
+TLS_KEY = "its private key, which nobody else may read; by default in the same file"
 
 
 @cli.command(**listed(SERVE, "bertline serve headlines", "bertline serve headlines faq=artifacts/onnx/faq --port 8001"))
@@ -48,22 +51,33 @@ def serve(
     receipts: Annotated[Path | None, typer.Option(help=RECEIPTS)] = None,
     request_days: Annotated[int | None, typer.Option("--keep-requests", metavar="DAYS", min=1, help=REQUESTS)] = None,
     request_texts: Annotated[bool, typer.Option("--keep-texts", help=TEXTS)] = False,
+    allowed: Annotated[list[str] | None, typer.Option("--allow-origin", metavar="ORIGIN", help=ORIGIN)] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help=CERTIFICATE)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help=TLS_KEY)] = None,
     ray: Annotated[bool, typer.Option("--ray", help="serve from replicas in Ray Serve; so does RAY_ADDRESS")] = False,
 ) -> None:
     """Serve registered models, by default their champions, or folders over HTTP until interrupted."""
     _require(models)
     from flows.local import http_service
-    from pipelines.serving import certification, model_sources
+    from pipelines.serving import certification, model_sources, origins
 
-    signal.signal(signal.SIGTERM, _end)
-    sources = model_sources.sources(models, runtime)
-    service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
     known = http_service.keys_for(host, keys, without_keys)
     hosts = () if known.keys or without_keys else http_service.LOOPBACK
+    who = origins.checked(allowed or (), "--allow-origin"), http_service.certificate(tls_certificate, tls_key)
+    sources = model_sources.sources(models, runtime)
     about = host, port, known, hosts, http_service.log_format(log_format), certification.Conditions(slowdown, model_mb)
     beside = http_service.beside(sources, runtime, canary or (), shadow or (), disagreements, texts, receipts)
     stored = http_service.stored_days(request_days, request_texts), request_texts
-    with service(sources, http_service.Settings(*about, *beside, http_service.exporter(), *stored)) as address:
+    _serve(sources, ray, http_service.Settings(*about, *beside, http_service.exporter(), *stored, *who))
+
+
+def _serve(sources: dict[str, Any], ray: bool, settings: Any) -> None:
+    """Serve models by an `http_service.Settings`, and wait for a signal."""
+    from flows.local import http_service
+
+    signal.signal(signal.SIGTERM, _end)
+    service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
+    with service(sources, settings) as address:
         signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
         _wait(sources, address)
 

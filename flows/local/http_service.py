@@ -20,11 +20,12 @@ from flows.local import code_commit
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
-from pipelines.serving import request_log, rollouts, spans
+from pipelines.serving import certificates, request_log, rollouts, spans
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.certificates import Certificate
 from pipelines.serving.certification import Conditions
-from pipelines.serving.connections import Connection
+from pipelines.serving.connections import Connection, EncryptedServer
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
@@ -57,6 +58,8 @@ class Settings:
     exporter: str = ""  # of OpenTelemetry's spans (`spans.exported`)
     request_days: int = 0  # the days that predicted rows are stored; 0: they are not
     request_texts: bool = False  # whether their texts are stored too
+    origins: tuple[str, ...] = ()  # of pages that browsers let call the service (`origins.checked`)
+    certificate: Certificate | None = None  # with one the service speaks TLS alone
 
 
 def beside(
@@ -72,6 +75,13 @@ def beside(
     reading = rollouts.parsed(shadows, sources, runtime, rollouts.SHADOW_SHARE)
     differing = Disagreements(disagreements, texts) if disagreements else None
     return answering, reading, differing, signer(receipts, sources)
+
+
+def certificate(file: Path | None, key: Path | None) -> Certificate | None:
+    """The certificate in these files; None without. Raises InputError with what is wrong with them."""
+    if key and not file:
+        raise UsageError(f"{certificates.KEY_OPTION}: name the certificate too, with {certificates.OPTION}")
+    return Certificate(file, key) if file else None
 
 
 def stored_days(days: int | None, texts: bool) -> int:
@@ -111,12 +121,13 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
         for name, (source, share) in settings.shadows.items():
             rollouts.put_shadow(catalogue, name, source, share)
         traced = spans.exported(settings.exporter)
-        server = http_server(application(catalogue, settings.keys, settings.hosts, settings.log_format, traced))
+        about = settings.keys, settings.hosts, settings.log_format, traced, settings.origins
+        server = http_server(application(catalogue, *about), settings.certificate)
         # in a thread, as uvicorn in the main thread takes over the signals
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
         thread.start()
         try:
-            yield f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+            yield certificates.address(host, listener.getsockname()[1], settings.certificate)
         finally:
             server.should_exit = True
             thread.join()
@@ -124,7 +135,7 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
                 traced.close()
 
 
-def http_server(app: Any, **more: Any) -> uvicorn.Server:
+def http_server(app: Any, certificate: Certificate | None = None, **more: Any) -> uvicorn.Server:
     """A server for an application; `more` are options of uvicorn."""
     config = uvicorn.Config(
         app,
@@ -136,7 +147,7 @@ def http_server(app: Any, **more: Any) -> uvicorn.Server:
         timeout_graceful_shutdown=DRAIN_SECONDS,
         **more,
     )
-    return uvicorn.Server(config)
+    return EncryptedServer(config, certificate.context) if certificate else uvicorn.Server(config)
 
 
 @contextmanager
@@ -155,11 +166,13 @@ def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None)
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
     beside = {"canary": _numbered(settings.canaries), "shadow": _numbered(settings.shadows)}
     require_free(settings.host, settings.port)
-    with deployment.started(settings.host, settings.port or free_port(settings.host)) as address:
+    port = settings.port or free_port(settings.host)
+    with deployment.started(settings.host, port, settings.certificate) as address:
         models = {name: str(source) for name, source in sources.items()}
         runtime = next(iter(sources.values())).runtime
         config = {"models": models, "runtime": runtime, **beside, **asdict(settings.conditions)}
-        deployment.run(config, settings.keys, settings.hosts, settings.log_format, settings.exporter)
+        about = settings.keys, settings.hosts, settings.log_format, settings.exporter, settings.origins
+        deployment.run(config, *about)
         deployment.warn_of_listeners(address)
         try:
             yield address

@@ -8,6 +8,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from flows.local import prefect_settings
+from pipelines.serving import certificates
 
 SERVICE = "http://127.0.0.1:8000"  # `bertline serve`; BERTLINE_SERVICE names another
 SECONDS = 2.0  # a server of this machine answers in milliseconds, if the machine is not busy
@@ -26,8 +27,8 @@ def served() -> dict[str, Any]:
     except HTTPError as error:
         needs = "it answers, and needs a key" if error.code == 401 else f"it answers with status {error.code}"
         return {"address": address, "problem": needs}
-    except (URLError, OSError, ValueError, AttributeError, TypeError):
-        return {"address": address, "problem": "nothing answers there"}
+    except (URLError, OSError, ValueError, AttributeError, TypeError) as error:
+        return {"address": address, "problem": certificates.untrusted(error) or "nothing answers there"}
 
 
 def flow_runs() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """history: who made which version of a registered model champion, when and why."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,22 +27,26 @@ def _read(name: str) -> State:
 
 def history(name: str) -> dict[str, Any]:
     """The content of the ledger of `name`: the champion, all events that count, those that do not, and the damage."""
-    return told(name, _read(name))
+    return told(name, _read(name), _versions(name))
 
 
-def told(name: str, state: State) -> dict[str, Any]:
-    """The history that a ledger's state says."""
+def _versions(name: str) -> set[int]:
+    return {version.version for version in registry.versions(name)}
+
+
+def told(name: str, state: State, versions: Collection[int]) -> dict[str, Any]:
+    """The history that a ledger's state says; `versions` are those that were not removed."""
     return {
         "model": name,
         "champion": state.champion,
-        "events": [_row(entry, state) for entry in state.entries],
-        "overtaken": [_row(entry, state) for entry in state.overtaken],
-        "repeated": [_row(entry, state) for entry in state.repeated],
+        "events": [_row(entry, state, versions) for entry in state.entries],
+        "overtaken": [_row(entry, state, versions) for entry in state.overtaken],
+        "repeated": [_row(entry, state, versions) for entry in state.repeated],
         "damage": list(state.damage),
     }
 
 
-def _row(entry: Entry, state: State) -> dict[str, Any]:
+def _row(entry: Entry, state: State, versions: Collection[int]) -> dict[str, Any]:
     event = entry.event
     return {
         "number": entry.number,
@@ -53,6 +58,7 @@ def _row(entry: Entry, state: State) -> dict[str, Any]:
         "reason": event.reason,
         "verdict": event.verdict,
         "served": state.served(entry),
+        "removed": event.version not in versions,
     }
 
 
@@ -69,7 +75,7 @@ def champion_at(name: str, at: str) -> dict[str, Any]:
         "model": name,
         "at": moment.isoformat(),
         "champion": entry.event.version if entry else None,
-        "event": _row(entry, state) if entry else None,
+        "event": _row(entry, state, _versions(name)) if entry else None,
     }
 
 
@@ -78,7 +84,8 @@ def plain_at(state: dict[str, Any]) -> str:
     if not (event := state["event"]):
         return f"{state['model']} had no champion at {state['at']}"
     who = f"{event['actor']}, {event['at']}, {event['reason']}"
-    return printable(f"{state['model']} version {event['version']} was champion: {who}")
+    gone = ", which was removed since," if event["removed"] else ""
+    return printable(f"{state['model']} version {event['version']}{gone} was champion: {who}")
 
 
 def plain(history: dict[str, Any]) -> str:
@@ -87,7 +94,8 @@ def plain(history: dict[str, Any]) -> str:
     lines = [history["model"] + champion]
     for row in history["events"]:
         was = f" (before: {row['previous']})" if row["previous"] else ""
-        event = f"{row['at']}  {row['action']:8} version {row['version']}{was}, {row['actor']}: {row['reason']}"
+        gone = ", which was removed since" if row["removed"] else ""
+        event = f"{row['at']}  {row['action']:8} version {row['version']}{gone}{was}, {row['actor']}: {row['reason']}"
         lines.append(f"{row['number']:4}  {event}")
         lines += [f"      {finding.sentence}" for finding in gates.findings(row["verdict"])]
         lines += [f"      {row['served']['summary']}"] if "summary" in row["served"] else []

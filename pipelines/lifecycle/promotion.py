@@ -223,6 +223,7 @@ def rollback(name: str, to: int | None = None, reason: str = "", service: Servic
         to = _champion_before(name, known)
     else:
         registry_refusals.require_former(name, to, known)
+        registry_refusals.require_not_removed(name, to, [version.version for version in registry.versions(name)])
     target = registry.version(name, to)
     require_answer(target)
     Change(name, known, "rollback", target, reason or "no reason was given").enter(service)

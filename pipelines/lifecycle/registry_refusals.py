@@ -1,5 +1,6 @@
 """Refusals that the content of the registry decides, before MLflow is imported: of versions, promotions, rollbacks."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pipelines.core import params
@@ -56,6 +57,7 @@ def of_rollback(name: str, to: int | None) -> None:
     if state := sound(name, snapshot):
         if to is not None:
             require_former(name, to, state)
+            require_not_removed(name, to, snapshot.versions)
         elif not set(state.champions[:-1]) - {state.champion}:
             raise nothing_before(name, state)
 
@@ -73,6 +75,7 @@ def number_of(name: str, which: str, snapshot: Snapshot) -> int | None:
     """
     aliases = registry_snapshot.require_model(name, snapshot)
     if which.isdecimal():
+        require_not_removed(name, int(which), snapshot.versions)
         if int(which) not in snapshot.versions:
             raise InputError(f"{name}: {choices('version', which, snapshot.versions)}")
         return int(which)
@@ -122,6 +125,15 @@ def require_former(name: str, to: int, state: State) -> None:
         raise InputError(f"{name}: {choices('former champion', to, been)}; use `bertline promote` for a new one")
     if to == state.champion:
         raise InputError(f"{name}: version {to} is the champion already")
+
+
+def require_not_removed(name: str, number: int, versions: Collection[int]) -> None:
+    """Raise InputError if there was such a version once: numbers are not given twice. `versions` are those of now."""
+    if number not in versions and 0 < number < max(versions, default=0):
+        raise InputError(
+            f"{name}: version {number} was removed from the registry, with its files and its lineage; "
+            f"`bertline history {name}` says whether it was champion"
+        )
 
 
 def nothing_before(name: str, state: State) -> InputError:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from pipelines.core.errors import UsageError, one_line
+from pipelines.serving import certificates
 from pipelines.tracking import registry
 from pipelines.tracking.ledger_events import CHAMPION
 
@@ -88,7 +89,7 @@ class Watch:
             self.why = "" if self.name else f"it serves no {source}"
             self.replay = self._live(its)
         except ERRORS as error:
-            self.why = f"no answer ({one_line(error, 100)})"
+            self.why = certificates.untrusted(error) or f"no answer ({one_line(error, 100)})"
         if not self.why:
             self._threads = [threading.Thread(target=self._probe, daemon=True) for _ in range(PROBES)]
             for thread in self._threads:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from pipelines.core import plugins
-from pipelines.serving import bodies, docs_page, openapi
+from pipelines.serving import bodies, docs_page, openapi, origins
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.direct_routes import DirectRoutes, RouteTable
 from pipelines.serving.early_refusals import RefuseEarly
@@ -45,6 +45,7 @@ def application(
     hosts: tuple[str, ...] = (),
     log_format: str = OFF,
     spans: Spans | None = None,
+    allowed_origins: tuple[str, ...] = (),
 ) -> FastAPI:
     """The application that answers with the models of `catalogue`.
 
@@ -53,6 +54,7 @@ def application(
         hosts: the only names in a Host header that are answered; by default all.
         log_format: of the lines of requests on standard error (`request_log.FORMATS`).
         spans: OpenTelemetry's, of requests.
+        allowed_origins: of pages that browsers let call the service (`origins.checked`).
     """
     metrics = Metrics(catalogue)
     # FastAPI's own pages load scripts from another host
@@ -66,8 +68,14 @@ def application(
     direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
     early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
     allowed = RequireHost(RequireKey(Stored(early, catalogue.store), keys or Keys(), refusals), hosts, refusals)
-    api.outer = Logged(Counted(allowed, metrics), log_format, spans=spans)
+    shared = origins.allowing(allowed, allowed_origins)  # refusals of the layers below are for those pages too
+    api.outer = Logged(Counted(shared, metrics), log_format, spans=spans)
+    _describe(api, protocols, refusals)
+    return api
 
+
+def _describe(api: FastAPI, protocols: list[Any], refusals: Refusals) -> None:
+    """Add the page of the paths, their description, and the shapes of the router's errors."""
     api.get("/docs", include_in_schema=False)(_docs)
 
     @api.exception_handler(HTTPException)
@@ -78,7 +86,6 @@ def application(
 
     errors = {prefix: protocol.ERROR for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
     api.openapi = lambda: openapi.described(api, errors)  # type: ignore[method-assign]
-    return api
 
 
 async def _docs() -> Any:

@@ -6,16 +6,20 @@ uvicorn limits neither the size of a request's headers, nor the time for them, n
 import asyncio
 import json
 import resource
+import socket
+import ssl
 from http import HTTPStatus
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-HEAD_SECONDS = 10.0  # from a connection, or a request's first byte, to the end of its headers
+HEAD_SECONDS = 10.0  # for a handshake of TLS; and from there, or a request's first byte, to the end of its headers
 HEAD_BYTES = 65_536  # of a request's line and headers
 READ_SECONDS = 60.0  # for a client to read on, when its answer fills the buffers
+CLOSE_SECONDS = 1.0  # for a client to end TLS, when the service has closed its connection
 MOST = 1000  # connections
 
 
@@ -141,3 +145,29 @@ class Connection(HttpToolsProtocol):
             self.refuse(408, f"the request's headers were not sent within {HEAD_SECONDS:g} s")
         else:
             self.close()
+
+
+class EncryptedServer(uvicorn.Server):
+    """uvicorn behind TLS, with limits of the time for a handshake and for its end; uvicorn sets neither."""
+
+    def __init__(self, config: uvicorn.Config, context: ssl.SSLContext) -> None:
+        super().__init__(config)
+        self.context = context
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen at the sockets, which are bound."""
+        await super().startup(sockets=[])
+        loop = asyncio.get_running_loop()
+        for listener in sockets or ():
+            server = await loop.create_server(
+                self._connection,
+                sock=listener,
+                backlog=self.config.backlog,
+                ssl=self.context,
+                ssl_handshake_timeout=HEAD_SECONDS,
+                ssl_shutdown_timeout=CLOSE_SECONDS,
+            )
+            self.servers.append(server)
+
+    def _connection(self) -> Connection:
+        return Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, UsageError
 from pipelines.core.progress import say
-from pipelines.serving import listeners, ray_proxy
+from pipelines.serving import certificates, listeners, ray_proxy
+from pipelines.serving.certificates import OPTION, Certificate
 from pipelines.serving.keys import Keys
 from pipelines.tracking import store
 from pipelines.training import workers
@@ -20,14 +21,14 @@ READY = ("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
 
 
 @contextmanager
-def started(host: str, port: int) -> Iterator[str]:
+def started(host: str, port: int, certificate: Certificate | None = None) -> Iterator[str]:
     """Start Ray and Serve's HTTP proxy, with no model yet; yields the proxy's address.
 
     The address is host:port. In a cluster where Serve runs already, it is that of the running proxy. A cluster that was
     running before is left running.
 
     Raises:
-        InputError: a model is served in this cluster already.
+        InputError: a model is served in this cluster already, or there is a certificate, and no HAProxy to use it.
     """
     os.environ.setdefault(*READY)  # Serve's controller inherits it from the Ray that is started here
     environment = workers.runtime_environment()
@@ -35,7 +36,7 @@ def started(host: str, port: int) -> Iterator[str]:
         environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())
     workers.settle()  # before Ray is imported
     with ExitStack() as ended:
-        behind = _haproxy(ended, host, port)
+        behind = _haproxy(ended, host, port, certificate)
         ours = workers.start(runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR)
         import ray
         from ray import serve
@@ -46,7 +47,7 @@ def started(host: str, port: int) -> Iterator[str]:
             raise InputError(f"RAY_ADDRESS={workers.address()}: this cluster already serves a model; stop it first")
         try:
             known = _serve_on("127.0.0.1", port, None) if behind else _serve_on(host, port, REQUEST_SECONDS)
-            yield f"http://{f'[{host}]' if ':' in host else host}:{port}" if behind else known
+            yield certificates.address(host, port, certificate) if behind else known
         finally:
             if ours:
                 if behind:
@@ -58,20 +59,28 @@ def started(host: str, port: int) -> Iterator[str]:
                     serve.shutdown()
 
 
-def _haproxy(ended: ExitStack, host: str, port: int) -> bool:
+def _haproxy(ended: ExitStack, host: str, port: int, certificate: Certificate | None) -> bool:
     """Set the environment for HAProxy until `ended` closes; returns False, and says why, where it cannot be had.
 
-    In a cluster, or a Ray that this process has started before, its own environment decides.
+    In a cluster, or a Ray that this process has started before, its own environment decides. Raises UsageError where a
+    certificate could not be used.
     """
     import ray
 
     if workers.address() != "local" or ray.is_initialized():
+        _refuse(certificate, "the proxies of a running Ray have their own settings")
         return False
     if reason := ray_proxy.unavailable():
+        _refuse(certificate, f"Ray Serve's own proxy has no TLS, and there is no HAProxy: {reason}")
         say(f"Ray Serve's own proxy answers, which is slower than HAProxy: {reason}")
         return False
-    ended.enter_context(ray_proxy.settings(host, port))
+    ended.enter_context(ray_proxy.settings(host, port, certificate))
     return True
+
+
+def _refuse(certificate: Certificate | None, why: str) -> None:
+    if certificate:
+        raise UsageError(f"{OPTION}: {why}; leave it out, and put a proxy with TLS in front, or serve without Ray")
 
 
 def _serve_on(host: str, port: int, seconds: int | None) -> str:
@@ -92,15 +101,13 @@ def drain() -> None:
     serve.delete(NAME)
 
 
-def run(
-    config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = (), log_format: str = "off", exporter: str = ""
-) -> None:
-    """Run `pipelines.serving.ray_service` on the Serve that `started` has started."""
+def run(config: dict[str, Any], keys: Keys, *about: Any) -> None:
+    """Run `ray_service.deployed`, which takes these arguments, on the Serve that `started` has started."""
     from ray import serve
 
     from pipelines.serving.ray_service import deployed
 
-    serve.run(deployed(config, keys, hosts, log_format, exporter), name=NAME, route_prefix="/")
+    serve.run(deployed(config, keys, *about), name=NAME, route_prefix="/")
 
 
 def warn_of_listeners(address: str) -> None:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pipelines.core import secret_file
 from pipelines.serving import haproxy
+from pipelines.serving.certificates import Certificate
 
 ENABLED = "RAY_SERVE_ENABLE_HA_PROXY"  # "0" switches it off
 COMMAND = "bertline-haproxy"
@@ -55,13 +57,14 @@ def command() -> str:
 
 
 @contextmanager
-def settings(host: str, port: int) -> Iterator[None]:
+def settings(host: str, port: int, certificate: Certificate | None = None) -> Iterator[None]:
     """Set the environment for a Ray that is started on this machine, with HAProxy at this address.
 
     Ray Serve is to be started with the host 127.0.0.1: replicas then listen to this machine alone, and HAProxy to all
-    that may reach the service. What the environment sets already stays. The former environment comes back at the end.
+    that may reach the service, with TLS if there is a certificate. What the environment sets already stays. The former
+    environment comes back at the end.
     """
-    before = os.environ.copy()
+    before, bound = os.environ.copy(), f"ipv6@{host}:{port}" if ":" in host else f"{host}:{port}"
     with own_folder() as place:
         files = {
             "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{place}/haproxy.cfg",
@@ -72,7 +75,7 @@ def settings(host: str, port: int) -> Iterator[None]:
         }
         places = {
             haproxy.BINARY: command(),
-            haproxy.BIND: f"ipv6@{host}:{port}" if ":" in host else f"{host}:{port}",
+            haproxy.BIND: bound + (_encrypted(certificate, Path(place)) if certificate else ""),
             "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(_free_port()),
             "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",  # HAProxy on this machine hears of it at once
         }
@@ -85,6 +88,13 @@ def settings(host: str, port: int) -> Iterator[None]:
                     os.environ[name] = before[name]
                 else:
                     os.environ.pop(name, None)
+
+
+def _encrypted(certificate: Certificate, place: Path) -> str:
+    """The options by which HAProxy speaks TLS with a certificate, which is written to a file in `place`."""
+    file = place / "certificate.pem"
+    secret_file.create(file, certificate.pem().decode())
+    return f" ssl crt {file} alpn http/1.1 ssl-min-ver TLSv1.2"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 from ray import serve
 
 from pipelines.core.errors import UsageError, choices
-from pipelines.serving import rollouts, spans
+from pipelines.serving import origins, rollouts, spans
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certification import Conditions
@@ -40,9 +40,16 @@ class Unrouted:
 class Service:
     """A replica. It replaces its models when their aliases move, or when the config changes."""
 
-    def __init__(self, keys: Keys, hosts: tuple[str, ...], log_format: str = OFF, exporter: str = "") -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        hosts: tuple[str, ...],
+        log_format: str = OFF,
+        exporter: str = "",
+        allowed_origins: tuple[str, ...] = (),
+    ) -> None:
         self.catalogue, self.keys, self.hosts = Catalogue(changeable=False), keys, hosts
-        self.log_format, self.exporter = log_format, exporter
+        self.log_format, self.exporter, self.allowed_origins = log_format, exporter, allowed_origins
 
     def reconfigure(self, config: dict[str, Any]) -> None:
         """Open the models that `config` names, and start to follow their aliases.
@@ -60,7 +67,8 @@ class Service:
         rollouts.settle(self.catalogue, served, *beside, config.get("runtime", ""))
 
     def __serve_build_asgi_app__(self) -> Any:
-        made = application(self.catalogue, self.keys, self.hosts, self.log_format, spans.exported(self.exporter))
+        traced = spans.exported(self.exporter)
+        made = application(self.catalogue, self.keys, self.hosts, self.log_format, traced, self.allowed_origins)
         return Unrouted(made)
 
 
@@ -78,22 +86,30 @@ def app(arguments: dict[str, Any]) -> serve.Application:
     Args:
         arguments: as for `Service.reconfigure`; and `keys`, a file of API keys on the machines of the replicas, or
             `open: true` to answer everybody who reaches the port; and optionally `log_format`: json, text or off, and
-            `exporter`: that of OpenTelemetry's spans, such as otlp.
+            `exporter`: that of OpenTelemetry's spans, such as otlp; and `allow_origins`: a list (`origins.checked`).
     """
     config = dict(arguments)
     path, without = config.pop("keys", ""), config.pop("open", False)
     log_format, exporter = config.pop("log_format", OFF), config.pop("exporter", "")
+    allowed = origins.checked(config.pop("allow_origins", ()), "args: allow_origins")
     if log_format not in FORMATS:
         raise UsageError(f"args: {choices('log_format', log_format, FORMATS)}")
     if not (path or without):
         raise UsageError("args: no keys; name a file of API keys, or write `open: true` to answer everybody")
     if exporter:
         spans.require_exporter(exporter)
-    return deployed(config, Keys.read(Path(path)) if path else Keys(), log_format=log_format, exporter=exporter)
+    keys = Keys.read(Path(path)) if path else Keys()
+    return deployed(config, keys, log_format=log_format, exporter=exporter, allowed_origins=allowed)
 
 
 def deployed(
-    config: dict[str, Any], keys: Keys, hosts: tuple[str, ...] = (), log_format: str = OFF, exporter: str = ""
+    config: dict[str, Any],
+    keys: Keys,
+    hosts: tuple[str, ...] = (),
+    log_format: str = OFF,
+    exporter: str = "",
+    allowed_origins: tuple[str, ...] = (),
 ) -> serve.Application:
     """The application with the models of `config` (`Service.reconfigure`), these keys and names of hosts."""
-    return Service.options(user_config=config).bind(keys, hosts, log_format, exporter)  # type: ignore[attr-defined]
+    options = Service.options(user_config=config)  # type: ignore[attr-defined]
+    return options.bind(keys, hosts, log_format, exporter, allowed_origins)

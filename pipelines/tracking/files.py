@@ -94,6 +94,17 @@ def _folder(uri: str) -> Path:
     return HOME / hashlib.sha256(f"{store.uri()} {uri}".encode()).hexdigest()[:16]
 
 
+def local(uri: str) -> Path | None:
+    """The folder of a version in a store of this machine; None if the store is another."""
+    return _folder(uri) if uri.startswith("file:") else None
+
+
+def forget(uri: str) -> None:
+    """Remove what was downloaded of the version whose files are at `uri`."""
+    if not local(uri):
+        shutil.rmtree(_folder(uri), ignore_errors=True)
+
+
 def _required(place: Path, what: str) -> Path:
     if not place.exists():
         raise InputError(f"{what} at {store.shown()}: {place}: no such file")

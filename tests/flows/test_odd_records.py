@@ -31,7 +31,7 @@ def stored(**changes: Any) -> ledger_events.Kept:
 
 @pytest.mark.parametrize("verdict", VERDICTS, ids=str)
 def test_a_verdict_of_another_shape_is_skipped(verdict: Any) -> None:
-    page = history.plain(history.told("m", ledger_events.replay([stored(verdict=verdict)])))
+    page = history.plain(history.told("m", ledger_events.replay([stored(verdict=verdict)]), {1}))
     assert page.splitlines()[1:] == ["   1  1970-01-01T00:00:01+00:00  promote  version 1, me: a test"]
     tags = {"lineage": json.dumps([STAGE]), "verdict": json.dumps(verdict), "teachers": '[{"model": 3}, 4]'}
     described = lineage.described(Version("m", 1, tags)) | {"champion": False, "parents": []}
@@ -40,7 +40,7 @@ def test_a_verdict_of_another_shape_is_skipped(verdict: Any) -> None:
 
 def test_valid_findings_are_shown_beside_invalid_ones() -> None:
     verdict = {"findings": [3, FINDING]}
-    assert "accuracy 0.5" in history.plain(history.told("m", ledger_events.replay([stored(verdict=verdict)])))
+    assert "accuracy 0.5" in history.plain(history.told("m", ledger_events.replay([stored(verdict=verdict)]), {1}))
 
 
 @pytest.mark.parametrize("teachers", ['[{"model": 3}]', "[4]", '[{"model": "a"}]', "{}", "no JSON", "[[[["])

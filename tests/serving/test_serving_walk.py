@@ -25,7 +25,7 @@ CURLS = [line for language, text in BLOCKS if language == "sh" for line in re.fi
 KEYS = next(text for language, text in BLOCKS if language == "text" and "predict,admin" in text)
 SHOP, OPERATOR = (line.split()[1] for line in KEYS.splitlines())
 # the names that each of the page's services has
-SERVED = [["headlines"], ["headlines@challenger", "entailment"], ["headlines"], ["mini-ja", "mini-ja.fill_mask"]]
+SERVED = [["headlines"], ["headlines@challenger", "entailment"], ["headlines@3"], ["mini-ja", "mini-ja.fill_mask"]]
 SERVED += [["headlines"]] * 4
 
 

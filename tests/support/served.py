@@ -37,11 +37,15 @@ def of_predictors(models: Mapping[registry.Version, Predictor]) -> Catalogue:
 
 @contextmanager
 def serving(
-    models: Catalogue, keys: Keys | None = None, hosts: tuple[str, ...] = (), log_format: str = "off"
+    models: Catalogue,
+    keys: Keys | None = None,
+    hosts: tuple[str, ...] = (),
+    log_format: str = "off",
+    origins: tuple[str, ...] = (),
 ) -> Iterator[str]:
     """The address of the service with these models, until the block ends."""
     port = free_port()
-    server = http_server(application(models, keys, hosts, log_format), port=port)
+    server = http_server(application(models, keys, hosts, log_format, None, origins), port=port)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -1,0 +1,162 @@
+"""The service behind TLS: its certificate's files, its clients, and what is refused before anything starts."""
+
+import http.client
+import os
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from flows.local import http_service, reachable
+from flows.local.http_service import Settings, free_port
+from pipelines.core.errors import InputError, UsageError
+from pipelines.lifecycle.service_watch import Client, Service, Watch
+from pipelines.serving import connections, deployment, haproxy, ray_proxy
+from pipelines.serving.certificates import Certificate
+from pipelines.serving.model_sources import Source
+from pipelines.tracking.registry import Version
+from tests.support import certificates, commands, proxied, tiny
+
+BODY = '{"rows": [{"text": "犬"}]}'.encode()
+UNTRUSTED = "its certificate is not trusted here (self-signed certificate)"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.classifier(tmp_path_factory.mktemp("tls") / "model")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    return certificates.written(tmp_path / "tls")
+
+
+@pytest.fixture
+def address(folder: Path, files: tuple[Path, Path]) -> Iterator[str]:
+    settings = Settings(certificate=Certificate(*files), origins=("https://www.example.com",))
+    with http_service.serving({"tiny": Source("tiny", folder=folder)}, settings) as address:
+        yield address
+
+
+@contextmanager
+def connected(address: str, trusted: Path) -> Iterator[http.client.HTTPSConnection]:
+    """A connection after its handshake, to a service whose certificate is `trusted`."""
+    context = ssl.create_default_context(cafile=trusted)
+    connection = http.client.HTTPSConnection(urlsplit(address).netloc, timeout=30, context=context)
+    with closing(connection):
+        connection.connect()
+        yield connection
+
+
+def answered(connection: http.client.HTTPSConnection) -> http.client.HTTPResponse:
+    connection.request("POST", "/predict/tiny", BODY, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    answer.read()
+    return answer
+
+
+def serial(connection: http.client.HTTPSConnection) -> bytes:
+    """The certificate that the service sent."""
+    assert isinstance(connection.sock, ssl.SSLSocket)
+    sent = connection.sock.getpeercert(binary_form=True)
+    assert sent
+    return sent
+
+
+def test_it_answers_by_https_alone_and_a_renewed_certificate_serves_new_connections(
+    address: str, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert address.startswith("https://127.0.0.1:")
+    former = Path(shutil.copy(files[0], tmp_path / "former.pem"))
+    with socket.create_connection((urlsplit(address).hostname, urlsplit(address).port), 30) as plain:
+        plain.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b"200" not in plain.makefile("rb").read()
+    with connected(address, former) as first:
+        assert isinstance(first.sock, ssl.SSLSocket)
+        assert first.sock.version() in ("TLSv1.2", "TLSv1.3")
+        assert answered(first).status == 200
+        files[0].write_text("half of a file")
+        with connected(address, former) as meanwhile:
+            assert answered(meanwhile).status == 200, "the former one stays meanwhile"
+        certificates.written(files[0].parent)
+        with connected(address, files[0]) as second:
+            assert answered(second).status == answered(first).status == 200
+            assert serial(second) != serial(first)
+
+
+def test_the_projects_own_clients_speak_it_where_they_trust_it(
+    address: str, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTLINE_SERVICE", address)
+    with Watch(Service(address), Version("tiny", 1, {}), []) as watch:
+        assert watch.why.startswith(UNTRUSTED)
+    assert reachable.served()["problem"].startswith(f"{UNTRUSTED}; SSL_CERT_FILE may name a file")
+    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
+    with Client(Service(address)) as client:
+        assert client.ask("POST", "/predict/tiny", {"rows": [{"text": "犬"}]})[0] == 200
+    assert reachable.served()["models"] == [{"name": "tiny", "version": 0}]
+    assert http_service.ask(address, "/health") == {"status": "ok"}
+
+
+def test_silent_clients_are_closed_and_idle_ones_do_not_delay_the_end(
+    folder: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    settings = Settings(certificate=Certificate(*files))
+    with http_service.serving({"tiny": Source("tiny", folder=folder)}, settings) as address:
+        with socket.create_connection((urlsplit(address).hostname, urlsplit(address).port), 30) as silent:
+            assert silent.recv(1) == b""
+        stack = ExitStack()
+        assert answered(stack.enter_context(connected(address, files[0]))).status == 200
+        start = time.monotonic()
+    with stack:
+        assert time.monotonic() - start < http_service.DRAIN_SECONDS / 2
+
+
+def test_wrong_files_are_a_sentence_before_anything_starts(tmp_path: Path) -> None:
+    file, key = certificates.written(tmp_path / "one")
+    other, other_key = certificates.written(tmp_path / "other", b"passphrase")
+    for names, why in (
+        ((tmp_path / "no.pem", key), "no.pem: the certificate cannot be read"),
+        ((key, key), "key.pem: the file holds no certificate in PEM; name one that does with --tls-certificate"),
+        ((file, None), "certificate.pem: the file holds no private key in PEM; name one that does with --tls-key"),
+        ((other, key), "the private key in .* belongs to another certificate"),
+        ((other, other_key), "the private key is encrypted; write it without a passphrase"),
+    ):
+        with pytest.raises(InputError, match=why):
+            http_service.certificate(*names)
+    with pytest.raises(UsageError, match="--tls-key: name the certificate too, with --tls-certificate"):
+        http_service.certificate(None, key)
+    key.chmod(0o644)
+    ended = commands.bertline(f"serve tiny={tmp_path} --tls-certificate {tmp_path}/no.pem --tls-key {key}").require(1)
+    assert "no.pem: the certificate cannot be read (No such file or directory)" in ended.err
+    assert f"key.pem: other users may read the private key; run `chmod 600 {key}`" in ended.err
+
+
+def test_one_file_may_hold_both(tmp_path: Path) -> None:
+    file, key = certificates.written(tmp_path)
+    both = tmp_path / "both.pem"
+    both.touch(0o600)
+    both.write_bytes(file.read_bytes() + key.read_bytes())
+    assert Certificate(both).pem() == both.read_bytes()
+
+
+def test_replicas_have_it_in_front_where_haproxy_is(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    with ray_proxy.settings("127.0.0.1", port, Certificate(*files)), proxied.place() as place:
+        config = proxied.written(place, port, [free_port()])
+        with proxied.running(config, port):
+            with connected(f"https://127.0.0.1:{port}", files[0]) as connection:
+                answer = answered(connection)
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert haproxy.BIND not in os.environ
+    monkeypatch.setenv(ray_proxy.ENABLED, "0")
+    why = r"--tls-certificate: Ray Serve's own proxy has no TLS, .*; leave it out, and put a proxy with TLS in front"
+    with pytest.raises(UsageError, match=why), deployment.started("127.0.0.1", port, Certificate(*files)):
+        pass
