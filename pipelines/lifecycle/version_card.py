@@ -23,7 +23,8 @@ def of_version(name: str, label: str) -> Facts:
 
 def _registered(version: Version) -> Facts:
     """The record of a version: its registration, its approval and its events in the ledger."""
-    events = history.told(version.name, state := ledger.read(version.name))["events"]
+    state = ledger.read(version.name)
+    events = history.told(version.name, state, {version.version})["events"]
     tags, keys = version.tags, ("at", "action", "actor", "reason")
     return {
         "commit": tags.get("git_commit", ""),
