@@ -15,6 +15,7 @@ from flows.rollback import rollback
 from pipelines.core.errors import UsageError
 from pipelines.lifecycle import history, service_watch, status
 from pipelines.lifecycle.service_watch import Client, Service
+from pipelines.serving import catalogue
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry, version_tags
@@ -75,6 +76,7 @@ def test_the_ledger_keeps_what_was_seen_of_the_service(
 ) -> None:
     good, wrong, unseen = (made.upload(kind) for kind in ("good", "wrong", "good"))
     monkeypatch.setattr(service_watch, "AFTER_SECONDS", 0.3)
+    monkeypatch.setattr(catalogue, "FOLLOW_SECONDS", 600)  # it sees a version when it is told, and not by chance
     monkeypatch.setenv("BERTLINE_SERVICE_KEY", ADMIN)
     with serving({"it": Source("tiny")}, Settings(keys=KEYS)) as address:
         flow.promote.fn("tiny", good, service=address)
