@@ -12,7 +12,7 @@ from pipelines.evaluation.predictions import Rows
 from pipelines.inference import encoder_runtimes, runtimes
 from pipelines.inference.decoding import Outputs
 from pipelines.inference.predictor import Predictor, inputs
-from pipelines.text.encoding import sequence
+from pipelines.text.encoding import Encoded, sequence
 
 KIND = encoder_runtimes.EMBEDDING
 POOLINGS = ("mean", "cls")
@@ -57,11 +57,11 @@ class Embedder(Predictor):
         encoder = encoder_runtimes.load(folder, runtime, accelerate, threads, precision)
         return cls(encoder, folder, pooling, normalize)
 
-    def encode(self, rows: Rows) -> pa.RecordBatch:
-        """The sequence of each text: [CLS] text [SEP], cut to `max_length`."""
+    def encode_and_mark(self, rows: Rows) -> Encoded:
+        """The sequence of each text: [CLS] text [SEP], cut to `max_length`; and whether it was cut, bool (R,)."""
         encoded, cut = sequence.encode(inputs(rows, TEXT), self.tokenizer, TEXT, self.max_length)
-        self.truncated += cut
-        return encoded
+        self.truncated += int(cut.sum())
+        return encoded, cut
 
     def decode(self, rows: Rows, encoded: pa.RecordBatch, outputs: Outputs) -> pa.Table:
         """The vectors (FIELDS) for `rows`, given what `encode` and `forward` returned for them."""

@@ -15,6 +15,7 @@ from pipelines.inference.embedding import TEXT
 from pipelines.inference.encoder_runtimes import Encoder
 from pipelines.inference.predictor import Predictor, inputs
 from pipelines.inference.runtimes import FP32
+from pipelines.text.encoding import Encoded
 
 KIND = encoder_runtimes.FILL_MASK
 MASK = "[MASK]"
@@ -55,15 +56,18 @@ class MaskFiller(Predictor):
         folder = OpenedFolder.of(folder)
         return cls(encoder_runtimes.load(folder, runtime, accelerate, threads, precision, masked=True), folder, top)
 
-    def encode(self, rows: Rows) -> pa.RecordBatch:
-        """The sequence of each text. Raises InputError for a text without [MASK], or with more than `max_length`."""
+    def encode_and_mark(self, rows: Rows) -> Encoded:
+        """The sequence of each text, which is never cut.
+
+        Raises InputError for a text without [MASK], or with more than `max_length` tokens.
+        """
         texts = inputs(rows, TEXT).column("text").to_pylist()
         ids = [self._ids(text) for text in texts]
         columns = {
             "id": pa.array(map(str, range(len(ids))), pa.string()),
             "input_ids": pa.array(ids, pa.list_(pa.uint32())),
         }
-        return pa.RecordBatch.from_pydict(columns)
+        return pa.RecordBatch.from_pydict(columns), np.zeros(len(ids), bool)
 
     def _ids(self, text: str) -> list[int]:
         require_mask(text)

@@ -61,11 +61,18 @@ class Predictor:
         A row has one sequence, or one for each window of its context (span), part of its text (tagging) or choice.
         The sequences of all choices of a row share a record; windows and parts have one record each, in order.
         """
+        return self.encode_and_mark(rows)[0]
+
+    def encode_and_mark(self, rows: Rows) -> encoding.Encoded:
+        """The sequences of `rows` as by `encode`, and for each row whether a part of it is left out, bool (R,).
+
+        A long text of kind tagging, or a long context, is read in several sequences; it is not cut.
+        """
         batch = inputs(rows, self.task)
         encode = encoding.for_kind(self.task.kind).encode
-        encoded, cut = encode(batch, self.tokenizer, self.task, self.max_length, **self.options)
-        self.truncated += cut
-        return encoded
+        encoded, marked = encode(batch, self.tokenizer, self.task, self.max_length, **self.options)
+        self.truncated += int(marked.sum())
+        return encoded, marked if self.task.kind != "tagging" else np.zeros_like(marked)
 
     def forward(self, requests: Sequence[pa.RecordBatch], run: Run | None = None) -> list[Outputs]:
         """The model's outputs for the sequences of each request, in order.

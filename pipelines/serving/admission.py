@@ -6,8 +6,9 @@ import math
 import time
 from asyncio import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.core.errors import InputError
@@ -26,6 +27,13 @@ class BusyError(InputError):
         super().__init__(f"too many requests are waiting; try again in {math.ceil(seconds)} s")
 
 
+class Predicted(NamedTuple):
+    """One prediction for each row, and for each row whether the model read a part of it only, bool (R,)."""
+
+    predictions: list[dict[str, object]]
+    cut: np.ndarray
+
+
 @dataclass(order=True)
 class Part:
     """Rows of one request that run in one batch. Parts are ordered by `tag`, then by arrival."""
@@ -34,7 +42,7 @@ class Part:
     number: int
     rows: pa.RecordBatch = field(compare=False)
     cost: int = field(compare=False)  # see row_batcher.costs
-    answer: Future[list[dict[str, object]]] = field(compare=False)  # one prediction for each row
+    answer: Future[Predicted] = field(compare=False)
     work: Work | None = field(compare=False, default=None)  # of its request, for the log
     latest: float = field(compare=False, default=math.inf)  # when it has to begin, on the monotonic clock
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipelines.core.errors import InputError
 from pipelines.core.schema import INPUTS
 from pipelines.inference.predictor import Predictor
-from pipelines.serving.admission import FairQueue, Part, Speed
+from pipelines.serving.admission import FairQueue, Part, Predicted, Speed
 from pipelines.serving.model_threads import ModelThreads
 
 BATCH_SECONDS = 0.025  # the time that one batch should take; it bounds how long a new request waits for a worker
@@ -50,7 +50,7 @@ class RowBatcher:
         self._encoding = threading.Lock()  # MeCab's tagger is not made for several threads
         self._running: set[asyncio.Task[None]] = set()
 
-    async def predict(self, rows: pa.RecordBatch, key: str = "") -> list[Prediction]:
+    async def predict(self, rows: pa.RecordBatch, key: str = "") -> Predicted:
         """The predictions for checked rows (`predictor.inputs`), in their order.
 
         Raises BusyError if too much is waiting. Cancelling this coroutine frees the places of its rows.
@@ -58,7 +58,7 @@ class RowBatcher:
         self.queue.admit()
         loop = asyncio.get_running_loop()
         parts, costs = self._parts(rows)
-        answers: list[asyncio.Future[list[Prediction]]] = [loop.create_future() for _ in parts]
+        answers: list[asyncio.Future[Predicted]] = [loop.create_future() for _ in parts]
         self.queue.put(parts, costs, answers, key)
         for _ in range(min(self._idle, len(parts))):
             self._idle -= 1
@@ -68,7 +68,7 @@ class RowBatcher:
         try:
             if len(answers) == 1:
                 return await answers[0]
-            return [prediction for answer in await asyncio.gather(*answers) for prediction in answer]
+            return _joined(await asyncio.gather(*answers))
         finally:
             for answer in answers:
                 answer.cancel()
@@ -94,17 +94,17 @@ class RowBatcher:
                 start = time.perf_counter()
                 predictor = self.predictor if self.threads.running or self.queue else self.parallel
                 try:
-                    predictions, tokens = await self._run(parts, predictor)
+                    predicted, tokens = await self._run(parts, predictor)
                 except Exception as error:  # of any type: it goes to the request, and the worker goes on
                     await self._each_alone(parts, error)
                     continue
                 self._count(parts, time.perf_counter() - start, predictor)
                 _note(parts, tokens, start)
-                _deliver(parts, predictions)
+                _deliver(parts, predicted)
         finally:
             self._idle += 1
 
-    async def _run(self, parts: list[Part], predictor: Predictor) -> tuple[list[Prediction], list[int]]:
+    async def _run(self, parts: list[Part], predictor: Predictor) -> tuple[Predicted, list[int]]:
         """The predictions for the rows of several parts, and the tokens of each part, made in a thread."""
         self.threads.running += 1
         try:
@@ -127,9 +127,9 @@ class RowBatcher:
             if len(parts) > 1:
                 try:
                     start = time.perf_counter()
-                    rows, tokens = await self._run([part], self.predictor)
+                    predicted, tokens = await self._run([part], self.predictor)
                     _note([part], tokens, start)
-                    _deliver([part], rows)
+                    _deliver([part], predicted)
                     continue
                 except Exception as its_error:
                     failure = its_error
@@ -141,25 +141,23 @@ class RowBatcher:
 
         Raises ModelError if the model returns NaN or infinity.
         """
-        return self._predicted(batches, self.predictor)[0]
+        return self._predicted(batches, self.predictor)[0].predictions
 
-    def _of_parts(self, parts: list[Part], predictor: Predictor) -> tuple[list[Prediction], list[int]]:
+    def _of_parts(self, parts: list[Part], predictor: Predictor) -> tuple[Predicted, list[int]]:
         """The predictions for the rows of several parts, and the tokens of each part."""
-        predictions, encoded = self._predicted([part.rows for part in parts], predictor)
-        return predictions, _tokens(parts, encoded)
+        predicted, encoded = self._predicted([part.rows for part in parts], predictor)
+        return predicted, _tokens(parts, encoded)
 
-    def _predicted(
-        self, batches: list[pa.RecordBatch], predictor: Predictor
-    ) -> tuple[list[Prediction], pa.RecordBatch]:
+    def _predicted(self, batches: list[pa.RecordBatch], predictor: Predictor) -> tuple[Predicted, pa.RecordBatch]:
         """The predictions for rows in several parts, and their sequences."""
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         with self._encoding:
-            encoded = self.predictor.encode(rows)
+            encoded, cut = self.predictor.encode_and_mark(rows)
         try:
             (outputs,) = predictor.forward([encoded])
         except InputError as error:  # its weights are damaged, which is no fault of the request
             raise ModelError(str(error)) from error
-        return self.predictor.decode(rows, encoded, outputs).to_pylist(), encoded
+        return Predicted(self.predictor.decode(rows, encoded, outputs).to_pylist(), cut), encoded
 
     def _timed(self, count: int) -> tuple[int, float]:
         """The cost of `count` rows of a typical length, and the seconds of a batch of them; also warms the model up."""
@@ -218,10 +216,15 @@ def _note(parts: list[Part], tokens: list[int], began: float) -> None:
             part.work.run(count, began, ended)
 
 
-def _deliver(parts: list[Part], predictions: list[Prediction]) -> None:
+def _joined(parts: list[Predicted]) -> Predicted:
+    predictions = [prediction for part in parts for prediction in part.predictions]
+    return Predicted(predictions, np.concatenate([part.cut for part in parts]))
+
+
+def _deliver(parts: list[Part], predicted: Predicted) -> None:
     first = 0
     for part in parts:
         last = first + part.rows.num_rows
         if not part.answer.done():  # a client that hung up has cancelled it
-            part.answer.set_result(predictions[first:last])
+            part.answer.set_result(Predicted(predicted.predictions[first:last], predicted.cut[first:last]))
         first = last

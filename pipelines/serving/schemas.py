@@ -81,6 +81,7 @@ class Answer(BaseModel):
     model: str
     version: int
     predictions: list[Prediction]
+    truncated: list[int] | None = None  # the numbers of rows, from 0, that were longer than the model reads
 
 
 class Problem(BaseModel):

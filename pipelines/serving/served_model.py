@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.core import memory, schema
@@ -37,6 +38,7 @@ class Answered(NamedTuple):
 
     model: "ServedModel"
     predictions: list[dict[str, Any]]
+    cut: list[int]  # the numbers of rows of which the model has read a part only
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class ServedModel:
             InputError: a column or a value is wrong.
             BusyError: too many requests are waiting.
         """
-        return await self.batcher.predict(self.rows(columns), key)
+        return (await self.batcher.predict(self.rows(columns), key)).predictions
 
     async def answer(self, columns: dict[str, list[Any]], key: str = "") -> Answered:
         """The predictions as by `predict`, by this version or by its canary; its shadow gets a copy."""
@@ -157,16 +159,20 @@ class ServedModel:
         """The predictions without canary and shadow. In its trial a version that fails is helped by the former one."""
         former = self.trial.former if self.trial else None
         if not self.trial or not former:
-            return Answered(self, await self.predict(columns, key))
+            return await self._answered(columns, key)
         self.trial.requests += 1
         try:
-            return Answered(self, await self.predict(columns, key))
+            return await self._answered(columns, key)
         except InputError:  # the request is wrong, or there are too many
             raise
         except Exception as error:  # of any type, as the runtime's own share no class
             answered = await former.answer(columns, key)
             self.trial.count(error)
             return answered
+
+    async def _answered(self, columns: dict[str, list[Any]], key: str) -> Answered:
+        predictions, cut = await self.batcher.predict(self.rows(columns), key)
+        return Answered(self, predictions, np.flatnonzero(cut).tolist())
 
 
 def _parallel(folder: Path, predictor: Predictor, count: int) -> Predictor | None:

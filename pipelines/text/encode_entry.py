@@ -15,6 +15,7 @@ from pipelines.core.progress import progress, say
 from pipelines.core.task import Task
 from pipelines.entries.encode import Encode
 from pipelines.text import parallel, protocol, tokenizer
+from pipelines.text.encoding import Encoded
 
 BATCH_ROWS = 4096  # maximum; larger batches are faster, since each distinct word of a batch is tokenized once
 CUT = {
@@ -62,7 +63,7 @@ def encode(key: str, entry: Encode, out: Path, processes: int, rows: Path | None
 
 
 def _counted(
-    done: Iterator[parallel.Encoded], counts: dict[str, dict[str, int]], split: str, cut_name: str, what: str
+    done: Iterator[Encoded], counts: dict[str, dict[str, int]], split: str, cut_name: str, what: str
 ) -> Iterator[pa.RecordBatch]:
     """The batches of ids, counted as they pass."""
     rows_done = 0
@@ -70,7 +71,7 @@ def _counted(
         for ids, cut in done:
             counts["sequences"][split] += ids.num_rows
             counts["tokens"][split] += sum(ids.column("length").to_pylist())
-            counts[cut_name][split] += cut
+            counts[cut_name][split] += int(cut.sum())
             rows_done += len(ids.column("id").unique())  # a row may have several sequences
             advance(rows_done)
             yield ids

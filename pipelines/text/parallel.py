@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from pipelines.core.task import Task
 from pipelines.text import encoding, tokenizer
+from pipelines.text.encoding import Encoded
 
-Encoded = tuple[pa.RecordBatch, int]  # ids, and the number of truncated rows
 WAITING = 2  # maximum number of waiting batches per process
 _INHERITED: dict[str, Any] = {}
 

@@ -36,7 +36,7 @@ def second(checkout: Path) -> Iterator[registry.Version]:
     columns = {"text": rows.column("text").to_pylist()}
     store = RequestStore(FOLDER, days=7, texts=True)
     model: Any = SimpleNamespace(version=first, digest="", task=predictor.task)
-    store.add(columns, Answered(model, predictor.predict(rows.select(["text"])).to_pylist()))
+    store.add(columns, Answered(model, predictor.predict(rows.select(["text"])).to_pylist(), []))
     store.close()
     yield registry.register("tiny", folders[1], CODE, "single", {"text": "犬"}, {"run": "tiny", "md5": "2"})
     mlflow.set_tracking_uri(None)

@@ -20,6 +20,7 @@ from pipelines.serving import admission, problems
 from pipelines.serving.admission import BusyError, FairQueue, Speed
 from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.row_batcher import LEAST_BUDGET, MOST_BUDGET, TRIES, ModelError, RowBatcher, budget
+from pipelines.text.encoding import Encoded
 from tests.support import raw_http, served, tiny
 
 TEXTS = ["犬", "映画の公開日が決定", "試合は延長の末に決着した。" * 3, "a b c"]
@@ -121,7 +122,8 @@ def test_requests_that_meet_are_answered_as_alone(folder: Path) -> None:
     async def together(batcher: RowBatcher) -> Any:
         return await asyncio.gather(*(batcher.predict(rows) for rows in requests))
 
-    for rows, predictions in zip(requests, run(predictor, together), strict=True):
+    for rows, (predictions, cut) in zip(requests, run(predictor, together), strict=True):
+        assert len(cut) == rows.num_rows
         expected = predictor.predict(rows).to_pylist()
         assert [row["label"] for row in predictions] == [row["label"] for row in expected]
         scores = [row["score"] for row in predictions]
@@ -130,15 +132,16 @@ def test_requests_that_meet_are_answered_as_alone(folder: Path) -> None:
 
 def test_a_long_request_runs_in_parts_and_keeps_its_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor, sizes = Predictor.load(folder), []
-    encode = predictor.encode
+    encode = predictor.encode_and_mark
 
-    def counted(rows: pa.RecordBatch) -> pa.RecordBatch:
+    def counted(rows: pa.RecordBatch) -> Encoded:
         sizes.append(rows.num_rows)
         return encode(rows)
 
-    monkeypatch.setattr(predictor, "encode", counted)
+    monkeypatch.setattr(predictor, "encode_and_mark", counted)
     rows = batch(*(f"{number}" + "犬" * 50 for number in range(200)))
-    predictions = run(predictor, lambda batcher: batcher.predict(rows))
+    predictions, cut = run(predictor, lambda batcher: batcher.predict(rows))
+    assert cut.tolist() == [False] * 200
     del sizes[: 2 * TRIES]
     assert sum(sizes) == 200
     assert len(sizes) > 1, sizes
@@ -202,15 +205,15 @@ def test_the_budget_of_a_model_whose_times_are_noise_is_the_largest() -> None:
 def test_requests_share_batches_although_the_machine_is_busy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each batch waits for the machine, whatever it holds."""
     predictor, sizes = Predictor.load(folder), list[int]()
-    encode = predictor.encode
+    encode = predictor.encode_and_mark
 
-    def delayed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    def delayed(rows: pa.RecordBatch) -> Encoded:
         time.sleep(0.03)
         sizes.append(rows.num_rows)
         return encode(rows)
 
     async def together(batcher: RowBatcher) -> None:
-        monkeypatch.setattr(predictor, "encode", delayed)
+        monkeypatch.setattr(predictor, "encode_and_mark", delayed)
         for _ in range(5):
             await asyncio.gather(*(batcher.predict(batch("犬と映画")) for _ in range(40)))
 
@@ -221,14 +224,14 @@ def test_requests_share_batches_although_the_machine_is_busy(folder: Path, monke
 
 def test_a_row_that_fails_fails_no_other_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = Predictor.load(folder)
-    encode = predictor.encode
+    encode = predictor.encode_and_mark
 
-    def failing(rows: pa.RecordBatch) -> pa.RecordBatch:
+    def failing(rows: pa.RecordBatch) -> Encoded:
         if "bad" in rows.column("text").to_pylist():
             raise RuntimeError("as a bug would")
         return encode(rows)
 
-    monkeypatch.setattr(predictor, "encode", failing)
+    monkeypatch.setattr(predictor, "encode_and_mark", failing)
 
     async def together(batcher: RowBatcher) -> Any:
         texts = ["犬", "bad", "映画", "試合", "bad", "a"]
@@ -236,12 +239,12 @@ def test_a_row_that_fails_fails_no_other_request(folder: Path, monkeypatch: pyte
 
     results = run(predictor, together, workers=1)
     assert [type(result).__name__ for result in results] == [
-        "list",
+        "Predicted",
         "RuntimeError",
-        "list",
-        "list",
+        "Predicted",
+        "Predicted",
         "RuntimeError",
-        "list",
+        "Predicted",
     ]
 
 
@@ -262,14 +265,14 @@ def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, l
     models = served.catalogue({"tiny": folder})
     predictor, sizes, go = models["tiny"].predictor, list[int](), threading.Event()
     models["tiny"].batcher.queue.rate = 2000.0  # until a batch has run
-    encode = predictor.encode
+    encode = predictor.encode_and_mark
 
-    def waiting(rows: pa.RecordBatch) -> pa.RecordBatch:
+    def waiting(rows: pa.RecordBatch) -> Encoded:
         go.wait(30)
         sizes.append(rows.num_rows)
         return encode(rows)
 
-    monkeypatch.setattr(predictor, "encode", waiting)
+    monkeypatch.setattr(predictor, "encode_and_mark", waiting)
     with served.serving(models) as address:
         try:
             yield address, sizes, go

@@ -17,7 +17,7 @@ from pipelines.serving import certification, refused_versions, trial
 from pipelines.serving.certification import Conditions, RefusedError
 from pipelines.serving.refused_versions import RefusedVersions
 from pipelines.serving.row_batcher import ModelError
-from pipelines.serving.served_model import ServedModel
+from pipelines.serving.served_model import Answered, ServedModel
 from pipelines.serving.trial import Trial
 from pipelines.tracking.registry import Version
 
@@ -99,6 +99,9 @@ class Model:
         if self.error:
             raise self.error
         return [{"version": self.number}]
+
+    async def _answered(self, columns: Any, key: str) -> Answered:
+        return Answered(cast(Any, self), await self.predict(columns, key), [])
 
     async def answer(self, columns: Any, key: str = "") -> Any:
         return await ServedModel.answer(cast(Any, self), columns, key)

@@ -102,6 +102,18 @@ def test_the_keyboard_is_enough(tab: Tab, predict: Callable[..., dict[str, Any]]
     assert tab.value("document.activeElement.name") == "text", "the focus stays"
 
 
+def test_a_text_that_is_longer_than_the_model_reads_is_marked(tab: Tab) -> None:
+    for text, rest in (
+        (JAPANESE, []),
+        (JAPANESE * 40, ["The model reads 64 tokens; the rest of the text was left out."]),
+    ):
+        tab.fill("[name=text]", text)
+        tab.click("#predict")
+        tab.until("document.querySelector('#results').hasAttribute('aria-busy') === false")
+        answered(tab)
+        assert tab.texts(f"{CARDS} .rest") == rest
+
+
 def test_two_models_are_shown_beside_each_other(tab: Tab, predict: Callable[..., dict[str, Any]]) -> None:
     options = tab.value("Array.from(document.querySelectorAll('#other option'), (option) => option.value)")
     assert options == ["", "two", "tagging"], "models with the same inputs"

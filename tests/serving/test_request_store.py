@@ -69,8 +69,8 @@ def test_rows_of_every_kind_are_stored_and_replayed(
     theirs, ours = (answer.to_pylist() for answer in answers)
     for texts in (False, True):
         store = RequestStore(tmp_path / str(texts), days=7, texts=texts)
-        store.add(columns, Answered(model, theirs))
-        store.add(columns, Answered(model, theirs))
+        store.add(columns, Answered(model, theirs, []))
+        store.add(columns, Answered(model, theirs, []))
         store.close()
         assert store.rows == {"stored": 2 * len(rows)}
         listed = stored(tmp_path / str(texts))
@@ -169,7 +169,7 @@ def test_rows_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     store = RequestStore(tmp_path, days=1)
     with store._lock:  # the writer waits
         store._count = 2
-    store.add({"text": ["a", "b"]}, Answered(SimpleNamespace(), [{}, {}]))  # type: ignore[arg-type]
+    store.add({"text": ["a", "b"]}, Answered(SimpleNamespace(), [{}, {}], []))  # type: ignore[arg-type]
     store.close()
     assert store.rows == {"lost": 2}
 

@@ -72,7 +72,7 @@ async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response
     rows = hugging_face_tasks.rows(model, body.inputs if several else [body.inputs], parameters)
     hugging_face_tasks.check(model, parameters, rows)
     columns = {column: [row[column] for row in rows] for column in model.inputs}
-    model, predictions = await answering.predictions(request, model, columns)
+    model, predictions, _ = await answering.predictions(request, model, columns)
     pairs = zip(rows, predictions, strict=True)
     answers = [task.answer(model, row, prediction, parameters) for row, prediction in pairs]
     return Response(orjson.dumps(answers if several or task.nested else answers[0]), media_type=JSON)

@@ -165,7 +165,7 @@ async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response
     frames.check(columns, kind)
     rows: list[dict[str, Any]] = []
     if any(columns.values()):
-        model, rows = await answering.predictions(request, model, columns)
+        model, rows, _ = await answering.predictions(request, model, columns)
     for row in rows:
         scores = row.pop("scores", None)
         if scores and with_scores:  # a column for each label, as the pyfunc returns them

@@ -210,7 +210,7 @@ async def _infer(catalogue: Catalogue, request: Request, name: str, version: str
     outputs = tensor_bodies.returned(sent, model.task)
     microseconds = sent.parameters.timeout if sent.parameters else 0
     async with _within(microseconds / 1e6):
-        model, predictions = await answering.predictions(request, model, columns)
+        model, predictions, _ = await answering.predictions(request, model, columns)
     body, json_length = tensor_bodies.answer(sent.id, model, outputs, predictions)
     if json_length is None:
         return Response(body, media_type=JSON)

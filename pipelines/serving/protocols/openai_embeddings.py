@@ -83,7 +83,7 @@ async def _answer(catalogue: Catalogue, request: Request) -> Response:
     model = _embedder(catalogue, body.model)
     if body.dimensions is not None:
         raise InputError("dimensions: vectors are not shortened; leave it out")
-    model, predictions = await answering.predictions(request, model, {"text": _texts(body.input)})
+    model, predictions, _ = await answering.predictions(request, model, {"text": _texts(body.input)})
     data = [
         {"object": "embedding", "index": i, "embedding": _written(prediction["vector"], body.encoding_format)}
         for i, prediction in enumerate(predictions)

@@ -134,7 +134,7 @@ async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response
     model = catalogue[name] if name else catalogue.first()
     sent = parsed(await request.body(), model.inputs)
     by_column = columns(sent.rows, model.inputs)
-    model, predictions = await answering.predictions(request, model, by_column)
+    model, predictions, cut = await answering.predictions(request, model, by_column)
     signer = catalogue.signer if model.version.version else None  # a folder is no version
     receipts = model.signed(signer, by_column, predictions) if signer else None
     with_scores = sent.scores
@@ -146,6 +146,8 @@ async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response
             row["scores"] = dict(zip(model.task.labels, scores, strict=True))
     version = model.version
     answer = {"model": version.name, "version": version.version, "predictions": predictions}
+    if cut:
+        answer["truncated"] = cut
     return Response(orjson.dumps(answer), media_type=JSON)
 
 

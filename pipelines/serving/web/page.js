@@ -98,11 +98,14 @@ async function outcome(model, row, signal) {
   const options = {method: "POST", headers: {"Content-Type": "application/json"}, body, signal};
   try {
     const name = encodeURIComponent(model.name);
-    const {version, predictions: [prediction]} = await fetched(`predict/${name}`, options);
+    const {version, truncated, predictions: [prediction]} = await fetched(`predict/${name}`, options);
     const latency = performance.now() - start;
     const now = version === model.version ? model : await fetched(`models/${name}`, {signal});
     const {answer, render} = kindOf(now);
-    return {model, version, latency, text: answer(prediction, row, now), content: render(prediction, row, now)};
+    const content = render(prediction, row, now);
+    const rest = `The model reads ${now.max_length} tokens; the rest of the text was left out.`;
+    if (truncated) content.push(element("p", {class: "rest"}, rest));
+    return {model, version, latency, text: answer(prediction, row, now), content};
   } catch (error) {
     return {model, version: model.version, text: error.message, problem: error.message};
   }

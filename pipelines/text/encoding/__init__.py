@@ -2,7 +2,13 @@
 
 from types import ModuleType
 
+import numpy as np
+import pyarrow as pa
+
 from pipelines.core.errors import UsageError, choices
+
+# the sequences of rows, and for each row whether a text of it was cut, bool (R,)
+Encoded = tuple[pa.RecordBatch, np.ndarray]
 
 
 def for_kind(kind: str) -> ModuleType:

@@ -6,12 +6,13 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
+from pipelines.text.encoding import Encoded
 from pipelines.text.encoding.sequence import join, labels, nested
 from pipelines.text.protocol import Tokenizer
 
 
-def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into lists of sequences, one per choice; also returns the number of rows with a truncated sequence."""
+def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> Encoded:
+    """Turn rows into lists of sequences, one per choice; also marks the rows with a truncated sequence."""
     count = len(task.labels)
     options = batch.column("choices").to_pylist()
     for row_id, row in zip(batch.column("id").to_pylist(), options, strict=True):
@@ -30,6 +31,5 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
         "first_lengths": pa.ListArray.from_arrays(rows, pa.array(first_length, pa.uint32())),
         "label": labels(batch, task),
     }
-    return pa.RecordBatch.from_arrays([columns[n] for n in fields.names], schema=fields), int(
-        cut.reshape(-1, count).any(axis=1).sum()
-    )
+    encoded = pa.RecordBatch.from_arrays([columns[n] for n in fields.names], schema=fields)
+    return encoded, np.asarray(cut.reshape(-1, count).any(axis=1))

@@ -6,12 +6,13 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.ragged import Ragged
 from pipelines.core.task import Task
+from pipelines.text.encoding import Encoded
 from pipelines.text.encoding.sequence import join, nested
 from pipelines.text.protocol import Tokenizer
 
 
-def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into two sequences each; also returns the number of rows with a truncated sequence."""
+def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> Encoded:
+    """Turn rows into two sequences each; also marks the rows with a truncated sequence."""
     texts = zip(batch.column("text").to_pylist(), batch.column("text_pair").to_pylist(), strict=True)
     first = tokenizer.encode([text for row in texts for text in row])
     alone = np.zeros(2 * batch.num_rows, bool)
@@ -20,4 +21,4 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
     fields = schema.encoded(task.kind, tokenizer.vocab_size)
     lengths = pa.array(ids.lengths.reshape(-1, 2).sum(axis=1), pa.uint32())
     columns = [batch.column("id"), nested(ids, 2, fields.field("input_ids").type), lengths]
-    return pa.RecordBatch.from_arrays(columns, schema=fields), int(cut.reshape(-1, 2).any(axis=1).sum())
+    return pa.RecordBatch.from_arrays(columns, schema=fields), np.asarray(cut.reshape(-1, 2).any(axis=1))

@@ -10,11 +10,12 @@ from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, offsets, positions
 from pipelines.core.task import Task
+from pipelines.text.encoding import Encoded
 from pipelines.text.protocol import Tokenizer
 
 
-def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into ids with special tokens; also returns the number of truncated rows.
+def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> Encoded:
+    """Turn rows into ids with special tokens; also marks the truncated rows.
 
     A pair is truncated like transformers' `longest_first`: token by token from the longer text, or from the second if
     both are equal. In a regression an empty text_pair means a single text.
@@ -35,7 +36,7 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
         "first_length": pa.array(first_length, pa.uint32()),
         "label": _numbers(batch) if task.kind == "regression" else labels(batch, task),
     }
-    return pa.RecordBatch.from_arrays([columns[name] for name in fields.names], schema=fields), int(cut.sum())
+    return pa.RecordBatch.from_arrays([columns[name] for name in fields.names], schema=fields), cut
 
 
 def join(

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipelines.core import schema
 from pipelines.core.task import Task
+from pipelines.text.encoding import Encoded
 from pipelines.text.protocol import Tokenizer
 
 
@@ -20,8 +21,8 @@ class Window(NamedTuple):
 
 def encode(
     batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int, stride: int = 128, max_question: int = 64
-) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into windows, one output row each; also returns the number of truncated questions.
+) -> Encoded:
+    """Turn rows into windows, one output row each; also marks the rows with a truncated question.
 
     `stride` is the number of tokens from the start of one window to the start of the next. The target is the
     first answer of the row. If a window does not hold all of it, or there is no answer, start and end are 0, the
@@ -34,11 +35,11 @@ def encode(
     known = "answers" in batch.schema.names
     answers: list[Any] = batch.column("answers").to_pylist() if known else [None] * batch.num_rows
     rows: list[dict[str, Any]] = []
-    cut = 0
+    cut = np.zeros(batch.num_rows, bool)
     for i, row_id in enumerate(batch.column("id").to_pylist()):
         question = questions.values[questions.offsets[i] : questions.offsets[i + 1]]
         shortened = _kept(question, tokenizer, max_length, max_question)
-        cut += len(shortened) < len(question)
+        cut[i] = len(shortened) < len(question)
         head = [tokenizer.cls_id, *shortened.tolist(), *[tokenizer.sep_id] * tokenizer.middle]
         place = places[texts[i]]
         part = slice(contexts.ids.offsets[place], contexts.ids.offsets[place + 1])

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pipelines.core import schema
 from pipelines.core.errors import InputError
 from pipelines.core.task import Task
+from pipelines.text.encoding import Encoded
 from pipelines.text.protocol import Tokenizer
 
 NONE = -100  # the label of a token that carries no tag
@@ -24,15 +25,15 @@ def tags(task: Task) -> list[str]:
     return ["O", *(f"{prefix}-{label}" for label in task.labels for prefix in "BI")]
 
 
-def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> tuple[pa.RecordBatch, int]:
-    """Turn rows into sequences, one output row per part of a text; also returns the number of split texts."""
+def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: int) -> Encoded:
+    """Turn rows into sequences, one output row per part of a text; also marks the texts that are split."""
     texts = batch.column("text").to_pylist()
     spans = tokenizer.encode_spans(texts)
     known = "entities" in batch.schema.names
     entities: list[Any] = batch.column("entities").to_pylist() if known else [None] * len(texts)
     ids_of = {tag: i for i, tag in enumerate(tags(task))}
     rows: list[dict[str, Any]] = []
-    split = 0
+    split = np.zeros(len(texts), bool)
     for i, row_id in enumerate(batch.column("id").to_pylist()):
         here = slice(spans.ids.offsets[i], spans.ids.offsets[i + 1])
         ids, starts, ends = spans.ids.values[here], spans.starts[here], spans.ends[here]
@@ -47,7 +48,7 @@ def encode(batch: pa.RecordBatch, tokenizer: Tokenizer, task: Task, max_length: 
             for token, unit in carriers.items():
                 labels[token] = unit_tags[unit]
         bounds = list(parts(len(ids), max_length - 2, np.array(sorted(carriers), np.int64)))
-        split += len(bounds) > 1
+        split[i] = len(bounds) > 1
         for number, (first, last) in enumerate(bounds):
             rows.append(
                 {
