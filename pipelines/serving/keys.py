@@ -18,6 +18,7 @@ OPEN = ("/", "/docs", "/openapi.json", "/health", "/ping", "/v2/health/live", "/
 FILES = "/page/"  # where the files of these pages are
 CHANGES = ("PUT", "PATCH", "DELETE")  # methods of the scope admin
 CHANGED = "/models/"  # where they have routes
+REFRESH = "/refresh"  # below it, the end of a path that needs the scope admin too, by POST
 LEAST = 16  # characters of a key
 
 
@@ -112,8 +113,13 @@ class RequireKey:
         if not entry:
             why = "no valid API key; send it as `Authorization: Bearer KEY`"
             return Problem(401, why, {"WWW-Authenticate": "Bearer"})
-        wanted = ADMIN if admin else PREDICT
+        wanted = ADMIN if admin or _refreshes(scope) else PREDICT
         return None if wanted in entry.scopes else Problem(403, f"the key {entry.name} lacks the scope {wanted}", {})
+
+
+def _refreshes(scope: Any) -> bool:
+    path = scope["path"].rstrip("/")
+    return scope["method"] == "POST" and path.startswith(CHANGED) and path.endswith(REFRESH)
 
 
 def _sent(headers: list[tuple[bytes, bytes]]) -> bytes:

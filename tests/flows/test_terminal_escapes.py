@@ -40,7 +40,7 @@ def test_a_history_has_one_line_per_event() -> None:
     event = Event("id", "promote", 1, None, 0, "", f"actor{ATTACK}", f"reason{ATTACK}", verdict)
     entry = Entry(1, 0, event, "")
     state = State((entry,), (entry,), (replace(entry, number=2),), (f"event{ATTACK}",), (1,))
-    record = history.told("news", state)
+    record = history.told("news", state, {1})
     assert lines_and_controls(history.plain(record)) == (6, [])
     assert history.plain(record).count("good") == 6
     at = {"model": "news", "at": "2026", "champion": 1, "event": record["events"][0]}

@@ -95,6 +95,8 @@ def test_the_ledger_keeps_what_was_seen_of_the_service(
         assert rollback("tiny").version == good
         assert last()["seen"] is True
 
+        with Client(Service(address, ADMIN)) as client:  # it ends after the look that the rollback has asked for
+            assert client.ask("POST", "/models/it/refresh")[0] == 200
         monkeypatch.setenv("BERTLINE_SERVICE_KEY", OTHER)  # the service looks at the alias later
         monkeypatch.setattr(service_watch, "SECONDS", 0.5)
         flow.promote.fn("tiny", unseen)

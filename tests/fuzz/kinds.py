@@ -153,7 +153,7 @@ def ledger_events(rng: random.Random) -> Run:
 
     def read() -> None:
         state = replay(rows)
-        history.plain(history.told("m", state))
+        history.plain(history.told("m", state, {1}))
         if state.damage or state.overtaken or state.repeated:
             raise InputError(one_line(InputError("; ".join(state.damage) or "an event does not count")))
 

@@ -148,6 +148,10 @@ def test_only_a_key_of_the_scope_admin_changes_models(address: str) -> None:
             refused = raw_http.request(method, address, path, new, headers)
             assert refused.status == (404 if status == 422 and method == "DELETE" else status), (method, headers)
             assert status == 422 or why in refused.json()["detail"]
+    for path in ("/models/tiny/refresh", "/models/tiny/%72efresh", "/models/tiny/refresh/"):
+        refused = raw_http.post(address, path, b"", {"X-API-Key": SHOP})
+        assert (refused.status, refused.json()["detail"]) == (403, "the key shop lacks the scope admin"), path
+    assert raw_http.post(address, "/models/tiny/refresh", b"", {"X-API-Key": BOSS}).status == 200
     for name, body in (("a b", new), ("other", b"{}"), ("other", b'{"source": "t=/etc"}'), ("other", b'{"x": 1}')):
         assert (
             raw_http.request("PUT", address, f"/models/{name.replace(' ', '%20')}", body, {"X-API-Key": BOSS}).status

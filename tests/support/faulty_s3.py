@@ -1,6 +1,7 @@
 """S3 on a thread of the test (moto), and a proxy before it that fails, stalls, cuts answers or loses them."""
 
 import http.client
+import logging
 import random
 import threading
 from collections import Counter
@@ -115,6 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def running() -> Iterator[Proxy]:
     """S3 with the bucket BUCKET behind a proxy without faults yet; both end with the block."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # Prefect's handlers would print a line for each request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:
