@@ -92,7 +92,7 @@ class LoadedModel:
     ) -> None:
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; name a model folder, or a registered model as NAME@ALIAS")
-        self.folder, self._registered, self._runtime, self._precision = folder, registered, runtime, precision
+        self.folder, self._registered = folder, registered
         self.name = registered.name if registered else ""
         self.version = registered.version if registered else None
         opened = OpenedFolder(folder)
@@ -100,6 +100,9 @@ class LoadedModel:
         self._predictor = Predictor.load(opened, runtime, True, threads, precision) if is_tuned else None
         if not (is_tuned or encoder_runtimes.is_exported(opened)):
             opened.require_config()
+        self._encoder_options: dict[str, Any] = {"precision": precision}
+        if not is_tuned:
+            self._encoder_options |= {"runtime": runtime, "threads": threads}
         self.task = self._predictor.task if self._predictor else Task(folder.name, EMBEDDING)
         self._embedders: dict[tuple[str, bool], Any] = {}
         self._fillers: dict[int, Any] = {}
@@ -170,7 +173,7 @@ class LoadedModel:
         for text in rows.table.column("text").to_pylist():
             require_mask(text)
         if top not in self._fillers:
-            self._fillers[top] = MaskFiller.load(self._encoder_folder(), precision=self._precision, top=top)
+            self._fillers[top] = MaskFiller.load(self._encoder_folder(), top=top, **self._encoder_options)
         guesses = self._fillers[top].predict(rows.table).column("guesses").to_pylist()
         filled = [[[Guess(g["piece"], g["score"]) for g in mask] for mask in masks] for masks in guesses]
         return _one(filled, rows)
@@ -234,7 +237,7 @@ class LoadedModel:
             self._embedders[pooling, normalize] = (
                 Embedder(opened.runtime, folder, pooling, normalize)
                 if opened
-                else Embedder.load(folder, precision=self._precision, pooling=pooling, normalize=normalize)
+                else Embedder.load(folder, pooling=pooling, normalize=normalize, **self._encoder_options)
             )
         return self._embedders[pooling, normalize]
 

@@ -22,6 +22,7 @@ from pipelines.models import backbones, heads
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 SHAPES = ((1, 8), (3, 17), (8, 64))  # (batch, length) of the random inputs that parity is measured on
+LOGIT, STATE = "logit", "state"
 ROWS = 8  # the least number of random rows of each shape
 EXACT, ROUNDED = 1e-4, 0.1  # the allowed difference of logits: of float models, and of models with int8 layers
 
@@ -46,8 +47,10 @@ def export(folder: Path, out: Path, opset: int, tolerance: float | None = None) 
     Raises InputError if ONNX Runtime and torch differ by more than `tolerance` (see `parity`). The default is
     `allowed(model)`.
     """
-    tuned = (folder / TASK_FILE).is_file()
-    native = runtimes.Torch(folder) if tuned else TorchEncoder.open(OpenedFolder(folder), accelerate=False, masked=True)
+    has_task = measured(folder) == LOGIT
+    native = (
+        runtimes.Torch(folder) if has_task else TorchEncoder.open(OpenedFolder(folder), accelerate=False, masked=True)
+    )
     tolerance = tolerance or allowed(native.model)
     with _traceable(backbones.encoder(native.model)):
         _write(native, out, opset)
@@ -59,8 +62,14 @@ def export(folder: Path, out: Path, opset: int, tolerance: float | None = None) 
         difference = parity(native, runtimes.Onnx(out))
     (out / "parity.json").write_text(json.dumps({"difference": difference, "tolerance": tolerance}) + "\n")
     if not difference <= tolerance:
-        raise InputError(f"{folder}: ONNX and torch differ by {difference:.2e} in a logit; {tolerance:.2e} is allowed")
+        what = f"differ by {difference:.2e} in a {measured(folder)}; {tolerance:.2e} is allowed"
+        raise InputError(f"{folder}: ONNX and torch {what}")
     return difference
+
+
+def measured(folder: Path) -> str:
+    """The outputs of the model in `folder` that are compared: a logit of a task, or a state of an encoder."""
+    return LOGIT if (folder / TASK_FILE).is_file() else STATE
 
 
 @contextmanager

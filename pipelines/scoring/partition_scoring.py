@@ -101,7 +101,7 @@ class PieceScorer:
     def _answers_and_states(self, inputs: pa.Table) -> tuple[pa.Table, np.ndarray | None]:
         """The answers for rows in one chunk, so that the file is the same whether they are taken over or not."""
         if not len(inputs):
-            return self._none
+            return self._no_answers
         if not self.earlier:
             answers, states = self._predicted(inputs)
             return answers.combine_chunks(), states
@@ -116,7 +116,7 @@ class PieceScorer:
         return answers, np.concatenate(states_of_parts)[order] if states_of_parts else None
 
     @cached_property
-    def _none(self) -> tuple[pa.Table, np.ndarray | None]:
+    def _no_answers(self) -> tuple[pa.Table, np.ndarray | None]:
         """The answers for no rows. Every partition asks for them, for the types of its columns."""
         task = self.predictor.task
         answers, states = self._predicted(pieces.empty_inputs(task))

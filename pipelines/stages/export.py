@@ -12,7 +12,7 @@ def main(key: str) -> None:
     folder = paths.model(key)
     with paths.fresh_folder(paths.onnx(key)) as out:
         difference = onnx_export.export(folder, out, entry.opset, entry.tolerance)
-        say(f"export {key}: torch and ONNX differ by {difference:.1e} in a logit")
+        say(f"export {key}: torch and ONNX differ by {difference:.1e} in a {onnx_export.measured(folder)}")
         provenance.write(out, "export", entry.model_dump(), [folder], ("onnx", "onnxruntime", "torch"))
 
 

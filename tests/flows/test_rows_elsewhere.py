@@ -46,14 +46,8 @@ def running() -> Iterator[Proxy]:
 @pytest.fixture
 def s3(running: Proxy, place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """An empty bucket; the environment names it."""
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": running.address}.items():
-        monkeypatch.setenv(name, value)
-    objects = Objects(BUCKET)
-    for key in objects.listed(""):
-        objects.remove(key)
-    running.share, running.faults, running.only = 0.0, faulty_s3.FAULTS, ""
-    yield running
-    running.share = 0.0
+    with faulty_s3.emptied(running, monkeypatch) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="module")

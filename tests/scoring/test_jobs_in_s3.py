@@ -26,7 +26,7 @@ from pipelines.scoring import (
 from pipelines.scoring.s3_folder import S3Folder
 from tests.support import commands, faulty_s3, forked, tiny
 from tests.support.faulty_s3 import Proxy
-from tests.support.servers import BUCKET, KEYS
+from tests.support.servers import BUCKET
 
 pytestmark = pytest.mark.slow
 IN = f"s3://{BUCKET}/in"
@@ -43,17 +43,9 @@ def running() -> Iterator[Proxy]:
 def s3(running: Proxy, version: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """A bucket with the rows of `write_rows` and no other objects; the environment names it."""
     assert version
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": running.address}.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr(s3_lock, "LEASE_SECONDS", 2)
-    objects = Objects(BUCKET)
-    for key in objects.listed(""):
-        objects.remove(key)
-    running.share, running.faults, running.only = 0.0, faulty_s3.FAULTS, ""
-    running.requests.clear()
-    running.met.clear()
-    yield running
-    running.share = 0.0
+    with faulty_s3.emptied(running, monkeypatch) as proxy:
+        yield proxy
 
 
 def write_rows(folder: Path) -> None:

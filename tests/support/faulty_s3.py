@@ -11,8 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import boto3
+import pytest
 from moto.server import ThreadedMotoServer
 
+from pipelines.core.s3_objects import Objects
 from tests.support.servers import BUCKET, KEYS
 
 # `cut` is a short answer whose length says so: it looks whole
@@ -133,6 +135,21 @@ def running() -> Iterator[Proxy]:
                 thread.join()
     finally:
         server.stop()
+
+
+@contextmanager
+def emptied(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """The proxy without faults, and the bucket behind it without objects; the environment names them."""
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": proxy.address}.items():
+        monkeypatch.setenv(name, value)
+    objects = Objects(BUCKET)
+    for key in objects.listed(""):
+        objects.remove(key)
+    proxy.share, proxy.faults, proxy.only = 0.0, FAULTS, ""
+    proxy.requests.clear()
+    proxy.met.clear()
+    yield proxy
+    proxy.share = 0.0
 
 
 def client(proxy: Proxy) -> Any:

@@ -40,6 +40,8 @@ def test_an_export_answers_without_torch(models: Path) -> None:
         f"model = bertline.load({str(models / 'single-onnx')!r})\n"
         "assert model.predict('犬') in model.labels and len(model.predict_proba(['犬'])[0]) == 3\n"
         "assert model.explain('私は犬が好き。').words\n"
+        f"encoder = bertline.load({str(models / 'encoder-onnx')!r})\n"
+        "assert encoder.embed('犬').shape == (32,) and len(encoder.fill_mask('[MASK]', top=3)[0]) == 3\n"
         "assert not {'torch', 'transformers', 'mlflow', 'ray'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=os.environ | {"PYTHONUTF8": "1"})
@@ -138,6 +140,8 @@ def test_what_a_model_cannot_do_is_said(models: Path, checkout: Path) -> None:
     refusals = {
         "a pretrained encoder, which has no head; use embed or fill_mask": lambda: encoder.predict("a"),
         "it is an export, and holds no encoder": lambda: export.embed("a"),
+        "it is no export of an encoder": lambda: bertline.load(models / "encoder", "onnx").embed("a"),
+        "an export, which torch does not open": lambda: bertline.load(models / "encoder-onnx", "torch").embed("a"),
         "kind regression has no probabilities": lambda: bertline.load(models / "regression-onnx").predict_proba("a"),
         "explain is for models of kind single": lambda: bertline.load(models / "pair-onnx").explain("a"),
         r"the text has no \[MASK\]": lambda: encoder.fill_mask("a"),

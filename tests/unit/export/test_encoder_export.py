@@ -1,5 +1,6 @@
 """An exported encoder: torch's vectors and guesses, with the same bits in any company."""
 
+import json
 import shutil
 from itertools import chain
 from pathlib import Path
@@ -8,13 +9,15 @@ import numpy as np
 import onnxruntime
 import pyarrow as pa
 import pytest
+import yaml
 
+from pipelines.core import paths
 from pipelines.core.errors import InputError
-from pipelines.export import onnx_export
 from pipelines.inference.embedding import Embedder
 from pipelines.inference.encoder_runtimes import MASK_HEAD_FILE, OnnxEncoder, TorchEncoder
 from pipelines.inference.fill_mask import MaskFiller
 from pipelines.measurement import row_exactness
+from pipelines.stages import export
 from tests.support import exported, tiny
 
 pytestmark = pytest.mark.slow
@@ -66,10 +69,17 @@ def test_plain_onnxruntime_opens_both_graphs(encoder: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["modernbert", "xlnet", "bilstm"])
-def test_an_encoder_without_a_head_embeds(family: str, tmp_path: Path) -> None:
-    folder, out = tiny.of_family(family, tmp_path / family), tmp_path / "onnx"
-    out.mkdir()
-    assert onnx_export.export(folder, out, 18) < 1e-5
+def test_an_encoder_without_a_head_embeds(
+    family: str, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The stage `export` makes it, for an entry of a section that makes encoders."""
+    monkeypatch.delenv("BERTLINE_QUIET")
+    entries = {"pretrain": {family: {}}, "export": {family: {}}}
+    (checkout / "params.yaml").write_text(yaml.safe_dump(entries))
+    folder, out = tiny.of_family(family, paths.model(family)), paths.onnx(family)
+    export.main(family)
+    assert json.loads((out / "parity.json").read_text())["difference"] < 1e-5
+    assert "in a state" in "".join(capsys.readouterr())
     assert row_exactness.largest_difference(Embedder.load(out), sequences=8, partitions=2) == 0.0
     assert vectors(Embedder.load(out), TEXTS) == pytest.approx(vectors(Embedder.load(folder), TEXTS), abs=1e-5)
     with pytest.raises(InputError, match="the encoder has no masked-token head"):
