@@ -86,11 +86,11 @@ def finished(target: Path) -> list[str]:
 
 
 def calls_of_main_thread(logs: list[Path], target: Path) -> tuple[list[str], int]:
-    """The system calls of the thread that writes the target, in order, and the place of the first that names it."""
+    """The system calls of the thread that writes the target, in order, and the place of the one that makes it."""
     texts = [log.read_text(encoding="utf-8", errors="replace") for log in logs]
     lines = max(texts, key=lambda text: text.count(str(target))).splitlines()
     matches = [(match[1], line) for line in lines if (match := CALL.match(line))]
-    return [name for name, _ in matches], next(i for i, (_, line) in enumerate(matches) if str(target) in line)
+    return [name for name, _ in matches], next(i for i, (_, line) in enumerate(matches) if f'mkdir("{target}' in line)
 
 
 @pytest.mark.timeout(6 * 3600)

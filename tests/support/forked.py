@@ -22,6 +22,15 @@ PRELOADED = [
     "transformers.models.bert.modeling_bert",
     "mlflow.pyfunc",
     "flows.promote",
+    "mlflow.store.model_registry.sqlalchemy_workspace_store",
+    "mlflow.store.tracking.sqlalchemy_workspace_store",
+    "onnx",
+    "onnxruntime",
+    "pyarrow.pandas_compat",
+    "pipelines.text.encoding.choice",
+    "pipelines.text.tokenizers.mecab_wordpiece",
+    "ipadic",
+    "tests.support.run_job",
 ]  # without Ray, which reads the environment on import
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(PRELOADED)
