@@ -3,6 +3,7 @@
 The record pins the version: a job ends on the version that it began with.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -142,22 +143,28 @@ def plan(
 
 
 def _planned(partition: Partition, task: Task, longest: int, added: list[str]) -> Planned:
-    digest, size = provenance.sha256(partition.path), partition.path.stat().st_size
-    if size != partition.size_bytes:
-        raise InputError(f"{partition.path}: it changed, or was cut, while it was read; run it again")
+    hashing, before = hashlib.sha256(), _stamp(partition.path)
     forms: Forms = {}
     if partition.form == "parquet":
         names = tables.open_parquet(partition.path).schema_arrow.names
-        rows, bad = _counted(pieces.read(partition, task, longest, {}))
+        rows, bad = _counted(pieces.read(partition, task, longest, {}, hashing))
     else:
-        header, records = pieces.records(partition, task)
+        header, records = pieces.records(partition, task, hashing)
         seen: dict[str, set[str]] = {}
         watched = columns.watched(records, seen, task.kind)
         rows, bad = _counted(pieces.of_records(watched, task, longest, {}))
         forms = {name: "text" for name in header if name not in columns.inputs(task.kind)} or columns.decided(seen)
         names = [*columns.inputs(task.kind), *forms]
+    if _stamp(partition.path) != before or before[0] != partition.size_bytes:
+        raise InputError(f"{partition.path}: it changed, or was cut, while it was read; run it again")
     pieces.require_free(names, added)
-    return Planned(partition.name, size, digest, rows, bad, forms)
+    return Planned(partition.name, before[0], hashing.hexdigest(), rows, bad, forms)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """The size of a file in bytes, and the time and the number that it gets when it is written or put in its place."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _counted(parts: Iterable[Piece]) -> tuple[int, int]:

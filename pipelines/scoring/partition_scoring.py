@@ -1,5 +1,6 @@
 """One partition: its rows scored into a Parquet file, its bad rows into the quarantine, both published together."""
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -186,7 +187,8 @@ def score(
     began, cpu_began, before = time.monotonic(), time.process_time(), (scorer.taken, scorer.from_states)
     job, task = scorer.job, scorer.predictor.task
     rows_file, bad_file, states_file = aside / "rows.parquet", aside / "bad.jsonl", aside / "states.arrow"
-    stream = pieces.read(partition, task, job.longest, planned.forms)
+    hashing = hashlib.sha256()
+    stream = pieces.read(partition, task, job.longest, planned.forms, hashing)
     with durable.written(paths.below(target.path, partition.output)):
         try:
             fields = pieces.scored_schema(partition, task, planned.forms)
@@ -196,7 +198,7 @@ def score(
             if job_record.holds_others(planned, partition):
                 raise ChangedError(f"{partition.path}: it changed while it was scored") from None
             raise
-        if job_record.holds_others(planned, partition):
+        if hashing.hexdigest() != planned.digest:
             raise ChangedError(f"{partition.path}: it changed while it was scored")
         assert (good + bad, bad) == (planned.rows, planned.bad), f"{partition.path}: {good} and {bad} rows"
         entry = stamped(job, manifest.PARTITION, planned.name, planned.digest, rows_file, partition.output)

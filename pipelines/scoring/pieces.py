@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core import tables
+from pipelines.core import hashed_file, tables
 from pipelines.core.errors import InputError
+from pipelines.core.hashed_file import Hash
 from pipelines.core.task import Task
 from pipelines.scoring import columns, row_checks, text_records
 from pipelines.scoring.columns import Forms
@@ -32,22 +33,29 @@ class Piece:
     bad: list[Bad]
 
 
-def read(partition: Partition, task: Task, longest: int, forms: Forms) -> Iterator[Piece]:
+def read(partition: Partition, task: Task, longest: int, forms: Forms, hashing: Hash) -> Iterator[Piece]:
     """The pieces of a partition in order; `forms` are those of the columns of a text file, see `columns`.
+
+    At their end `hashing` has all bytes of the file: of a text file those that were read; a Parquet file, which is not
+    read in order, is read again.
 
     Raises InputError if the file cannot be read, or its columns are not those of the task.
     """
     if partition.form == "parquet":
         yield from _of_parquet(partition, task, longest)
+        hashed_file.read(partition.path, hashing)
     else:
-        yield from of_records(records(partition, task)[1], task, longest, forms)
+        yield from of_records(records(partition, task, hashing)[1], task, longest, forms)
 
 
-def records(partition: Partition, task: Task) -> tuple[list[str], Iterable[Record | Bad]]:
-    """The header of a text file, empty for JSONL, and its records. Raises InputError if an input is not in it."""
+def records(partition: Partition, task: Task, hashing: Hash) -> tuple[list[str], Iterable[Record | Bad]]:
+    """The header of a text file, empty for JSONL, and its records; `hashing` gets the bytes that they are read from.
+
+    Raises InputError if an input is not in it.
+    """
     if partition.form == "jsonl":
-        return [], text_records.jsonl(partition.path)
-    header, stream = text_records.csv_(partition.path)
+        return [], text_records.jsonl(partition.path, hashing)
+    header, stream = text_records.csv_(partition.path, hashing)
     if header:
         row_checks.require_columns(pa.schema([(name, pa.string()) for name in header]), task, text=True)
     return header, stream

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pipelines.core import json_file
+from pipelines.core import hashed_file, json_file
 from pipelines.core.errors import InputError, one_line, shown
+from pipelines.core.hashed_file import Hash
 from pipelines.scoring.quarantine import MAX_RAW, Bad
 
 MAX_LINE_BYTES = 16 << 20
@@ -27,10 +28,10 @@ class Record:
     size_bytes: int
 
 
-def jsonl(path: Path) -> Iterator[Record | Bad]:
-    """The objects of a file with one JSON object a line."""
+def jsonl(path: Path, hashing: Hash) -> Iterator[Record | Bad]:
+    """The objects of a file with one JSON object a line; `hashing` gets its bytes."""
     row = 0
-    with path.open("rb") as file:
+    with hashed_file.opened(path, hashing) as file:
         for line, long in _lines(file):
             if not line.strip():
                 continue
@@ -93,8 +94,10 @@ class _CsvLines:
         return result
 
 
-def csv_(path: Path) -> tuple[list[str], Iterator[Record | Bad]]:
+def csv_(path: Path, hashing: Hash) -> tuple[list[str], Iterator[Record | Bad]]:
     """The header and the records of a CSV file (RFC 4180); a file without a byte has no columns.
+
+    `hashing` gets the bytes of the file while the records are read.
 
     A quote that is never closed ends where the field has MAX_LINE_BYTES, or the file ends: one bad row.
     """
@@ -108,12 +111,12 @@ def csv_(path: Path) -> tuple[list[str], Iterator[Record | Bad]]:
     if len(set(header)) < len(header):
         name = next(name for place, name in enumerate(header) if name in header[:place])
         raise InputError(f"{path}: two columns are named {shown(name)}; rename one of them")
-    return header, _csv_records(path, header)
+    return header, _csv_records(path, header, hashing)
 
 
-def _csv_records(path: Path, header: list[str]) -> Iterator[Record | Bad]:
+def _csv_records(path: Path, header: list[str], hashing: Hash) -> Iterator[Record | Bad]:
     csv.field_size_limit(MAX_LINE_BYTES)
-    with path.open("rb") as file:
+    with hashed_file.opened(path, hashing) as file:
         lines = _CsvLines(file)
         reader = csv.reader(lines, strict=True)
         next((fields for fields in reader if fields), None)
