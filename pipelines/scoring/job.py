@@ -26,6 +26,7 @@ from pipelines.scoring import (
     scorers,
     states_files,
 )
+from pipelines.scoring.compared_answers import ComparedAnswers
 from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job
 from pipelines.scoring.manifest import Entry
@@ -97,8 +98,8 @@ def run(
         workers: processes that score partitions side by side, and share the threads of this one. On a cluster
             (RAY_ADDRESS) each has a CPU, and 1 means as many as there are CPUs.
 
-    Raises InputError if the job is cancelled or another's, another process runs it, too many rows are bad, or its
-    input changed.
+    Raises InputError if the job is cancelled or another's, another process runs it, too many rows are bad, its input
+    changed, or its model is a cascade that answers too many rows otherwise than its champion.
     """
     with job_folders.opened(source) as rows, job_folders.opened(target) as answers:
         return _run(rows, answers, model, alias, options, on_partition, workers)
@@ -229,7 +230,8 @@ def finish(
         others = job_record.changed(job, files, done, advance)
     todo = [one for one in job.partitions if one.name not in done and one.name not in others]
     if todo:
-        entries |= _scored(job, todo, files, target, folder, others, workers, on_partition)
+        compared = ComparedAnswers(job, folder, entries.values())
+        entries |= _scored(job, todo, files, target, folder, others, workers, compared, on_partition)
     if others:
         names = listed([f"{name} ({what})" for name, what in others.items()])
         scored = sum(entry["kind"] == manifest.PARTITION for entry in entries.values())
@@ -253,6 +255,7 @@ def _scored(
     folder: Path,
     others: dict[str, str],
     workers: int,
+    compared: ComparedAnswers,
     on_partition: OnPartition | None,
 ) -> dict[str, Entry]:
     """Score partitions, publish each and name it in the manifest; those that change meanwhile are added to `others`."""
@@ -279,4 +282,5 @@ def _scored(
                 entries[name] = result.entry
                 if on_partition:
                     on_partition(result.entry)
+                compared.add(result.entry)
     return entries

@@ -20,6 +20,10 @@ FORMAT = 1
 MEASURED = "measured"  # times and rates, which differ from run to run; no digest covers them
 TIMES = ("seconds", "cpu_seconds")
 ORIGINS = ("taken_over", "from_states")  # of rows that were not scored in full
+COMPARED = (
+    "compared",
+    "differing",
+)  # rows that a cascade and its champion both answered
 PARTITION, REPLAY = "partition", "replay"  # kinds of entries
 Entry = dict[str, Any]
 # what an entry must have, with the type of it
@@ -98,6 +102,8 @@ def summary(entries: Iterable[Entry]) -> dict[str, Any]:
     first: Entry = partitions[0] if partitions else {}
     took = {name: sum(entry[MEASURED][name] for entry in entries) for name in TIMES}
     origins = {name: sum(entry[MEASURED].get(name, 0) for entry in entries) for name in ORIGINS}
+    names = [name for name in COMPARED if any(name in entry[MEASURED] for entry in entries)]
+    compared = {name: sum(entry[MEASURED].get(name, 0) for entry in entries) for name in names}
     ended = max((entry[MEASURED].get("ended", "") for entry in entries), default="")
     return {
         "format": FORMAT,
@@ -108,16 +114,20 @@ def summary(entries: Iterable[Entry]) -> dict[str, Any]:
         "quarantined": counts["quarantined"] - replayed,
         **{name: first.get(name) for name in ("model", "version", "model_digest")},
         "root": root(entries),
-        MEASURED: measured(counts["scored"] + replayed, **took, **origins, ended=ended),
+        MEASURED: measured(counts["scored"] + replayed, **took, **origins, ended=ended) | compared,
     }
 
 
 def origins(summary: dict[str, Any]) -> str:
-    """The numbers of rows that were not scored in full, in words; "" if all were."""
+    """The numbers of rows that were not scored in full, and of compared rows, in words; "" if there are none."""
     taken, from_states = (summary[MEASURED].get(name, 0) for name in ORIGINS)
     over = f", {taken:,} of them taken over from an earlier job" if taken else ""
     over += f", {from_states:,} of them by the head alone from an earlier job's states" if from_states else ""
-    return f"{over}, {summary['scored'] - taken - from_states:,} in full" if over else ""
+    over = f"{over}, {summary['scored'] - taken - from_states:,} in full" if over else ""
+    if compared := summary[MEASURED].get("compared"):
+        differing = summary[MEASURED]["differing"]
+        over += f"; the champion of the cascade answered {compared:,} of them too, {differing:,} otherwise"
+    return over
 
 
 def now() -> str:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from pipelines.core import paths, provenance, schema
 from pipelines.core.errors import InputError
 from pipelines.inference import receipts, row_digests
+from pipelines.inference.cascade_watch import CascadeWatch
 from pipelines.inference.encoder_states import DividedModel
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Signer, Stamp
@@ -63,6 +65,7 @@ class PieceScorer:
         self.predictor, self.job, self.status, self.earlier = predictor, job, status, earlier
         self.taken = self.from_states = 0
         has_states = job.states or (earlier and earlier.has_states)
+        self.watch = CascadeWatch.of(predictor)
         self.divided = DividedModel(predictor, job.states) if has_states else None
         self.signer, self.stamp = signer, Stamp(predictor.task.kind, job.model, job.version, job.model_digest)
         types = schema.PREDICTIONS[predictor.task.kind]
@@ -94,6 +97,14 @@ class PieceScorer:
         for name, column in zip(names, arrays, strict=True):
             rows = rows.append_column(name, column)
         return rows, states
+
+    def counts(self) -> dict[str, int]:
+        """The counts of rows so far that were not scored in full, and of a cascade's compared rows."""
+        counts = dict(zip(manifest.ORIGINS, (self.taken, self.from_states), strict=True))
+        if self.watch:
+            compared = self.watch.compared
+            counts |= dict(zip(manifest.COMPARED, (compared.rows, compared.differing), strict=True))
+        return counts
 
     def states_file(self, path: Path) -> AbstractContextManager[StatesFile | None]:
         """The file of a partition's states, if the job keeps them."""
@@ -152,6 +163,21 @@ class PieceScorer:
         return answers.select(self.answer_schema.names).cast(self.answer_schema)
 
 
+class Effort:
+    """The time of a partition, and the counts of its rows, from here on."""
+
+    def __init__(self, scorer: PieceScorer) -> None:
+        self._scorer, self._before = scorer, scorer.counts()
+        self._began, self._cpu_began = time.monotonic(), time.process_time()
+
+    def measured(self, rows: int) -> dict[str, Any]:
+        """The time and the counts of so many rows, as the manifest has them."""
+        took = (time.monotonic() - self._began, time.process_time() - self._cpu_began)
+        counts = {name: count - self._before[name] for name, count in self._scorer.counts().items()}
+        taken, from_states = (counts.pop(name) for name in manifest.ORIGINS)
+        return manifest.measured(rows, *took, taken, manifest.now(), from_states) | counts
+
+
 @dataclass(frozen=True)
 class Scored:
     """A partition that is scored into files which are not published yet; its entry for the manifest."""
@@ -184,8 +210,7 @@ def score(
 
     Raises ChangedError if the partition is not what it was when the job began.
     """
-    began, cpu_began, before = time.monotonic(), time.process_time(), (scorer.taken, scorer.from_states)
-    job, task = scorer.job, scorer.predictor.task
+    job, task, effort = scorer.job, scorer.predictor.task, Effort(scorer)
     rows_file, bad_file, states_file = aside / "rows.parquet", aside / "bad.jsonl", aside / "states.arrow"
     hashing = hashlib.sha256()
     stream = pieces.read(partition, task, job.longest, planned.forms, hashing)
@@ -209,9 +234,7 @@ def score(
         if job.states:
             place = states_files.place(job.states, partition.output)
             entry |= {"states": place, "states_digest": provenance.sha256(states_file)}
-    took = (time.monotonic() - began, time.process_time() - cpu_began)
-    taken, from_states = scorer.taken - before[0], scorer.from_states - before[1]
-    entry[manifest.MEASURED] = manifest.measured(good, *took, taken, manifest.now(), from_states)
+    entry[manifest.MEASURED] = effort.measured(good)
     return Scored(entry, rows_file, bad_file, states_file)
 
 

@@ -12,7 +12,7 @@ from pipelines.core import provenance
 from pipelines.core.errors import InputError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.inference.receipts import Signer
-from pipelines.serving import cascade_watch, certification, served_model, side_versions
+from pipelines.serving import broken_cascades, certification, served_model, side_versions
 from pipelines.serving.certification import Conditions, RefusedError
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.model_sources import Source
@@ -201,7 +201,7 @@ class Catalogue:
     def _keep_following(self) -> None:
         while not self._stop.wait(FOLLOW_SECONDS):
             self.follow()
-            cascade_watch.settle(self)
+            broken_cascades.settle(self)
 
     def _of(self, name: str, source: Source) -> dict[str, ServedModel]:
         """The models that are served for the source with this name: one, or the two of an encoder's folder."""

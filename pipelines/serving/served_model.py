@@ -15,12 +15,12 @@ from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.inference import embedding, encoder_runtimes, fill_mask
 from pipelines.inference import predictor as predictors
+from pipelines.inference.cascade_watch import CascadeWatch
 from pipelines.inference.predictor import Predictor
 from pipelines.inference.receipts import Receipt, Signer, Stamp
 from pipelines.inference.runtimes import ONNX_FILE, Onnx
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
-from pipelines.serving.cascade_watch import CascadeWatch
 from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.row_batcher import RowBatcher
 from pipelines.serving.side_versions import Canary, Shadow

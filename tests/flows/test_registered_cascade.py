@@ -17,11 +17,12 @@ import yaml
 import bertline
 from pipelines.core import paths, schema, tables
 from pipelines.core.errors import InputError
+from pipelines.inference import cascade_watch
 from pipelines.inference.cascade import Cascade, Composition
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import cascades, lineage, promotion, version_here
-from pipelines.scoring import batch_scoring
-from pipelines.serving import cascade_watch
+from pipelines.scoring import batch_scoring, job, manifest
+from pipelines.serving import broken_cascades
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import registry
@@ -114,21 +115,54 @@ def test_refusals_are_one_sentence(registered: registry.Version) -> None:
     assert len(registry.versions("tiny")) == 1
 
 
-def test_the_champion_answers_again_where_a_cascade_errs(
-    registered: registry.Version, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The student may answer all rows here, which its agreement forbids."""
+@pytest.fixture
+def too_daring(registered: registry.Version, monkeypatch: pytest.MonkeyPatch) -> registry.Version:
+    """A cascade whose student answers all rows, which its agreement forbids; all rows are compared."""
     monkeypatch.setattr(cascade_watch, "SHARE", 1.0)
     compose = cascades.cascade_folder.compose
 
-    def too_daring(*arguments: Any) -> tuple[Composition, list[dict[str, Any]]]:
+    def daring(*arguments: Any) -> tuple[Composition, list[dict[str, Any]]]:
         composition, examples = compose(*arguments)
-        daring = replace(composition, threshold=-1.0)
-        daring.write(arguments[-1])
-        return daring, examples
+        composition = replace(composition, threshold=-1.0)
+        composition.write(arguments[-1])
+        return composition, examples
 
-    monkeypatch.setattr(cascades.cascade_folder, "compose", too_daring)
+    monkeypatch.setattr(cascades.cascade_folder, "compose", daring)
     cascades.register("tiny", "small", cascades.Goal(0.9))
+    return registry.get("tiny", "challenger")
+
+
+def write_files(folder: Path, texts: list[str]) -> None:
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"text": texts}), folder / f"{number}.parquet")
+
+
+def test_a_job_of_a_cascade_that_errs_ends(too_daring: registry.Version, tmp_path: Path) -> None:
+    rows, target = tmp_path / "rows", tmp_path / "scored"
+    write_files(rows, TEXTS)
+    cause = "tiny version 2, a cascade, answered .* of 260 compared rows otherwise than version 1, .*--to 1, then score"
+    for _ in range(2):
+        with pytest.raises(InputError, match=cause):
+            job.run(rows, target, "tiny", "challenger", job.Options())
+        assert [entry["source"] for entry in manifest.read(target).values()] == ["0.parquet"]
+
+
+def test_a_job_of_a_cascade_that_agrees_counts_compared_rows(
+    registered: registry.Version, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cascade_watch, "SHARE", 1.0)
+    commands.bertline(COMMAND).require(0)
+    rows = tmp_path / "rows"
+    write_files(rows, TEXTS[40:240])
+    outcome = job.run(rows, tmp_path / "scored", "tiny", "challenger", job.Options())
+    assert outcome.summary[manifest.MEASURED]["compared"] == 600
+    assert "the champion of the cascade answered 600 of them too" in outcome.sentence()
+
+
+def test_the_champion_answers_again_where_a_cascade_errs(
+    registered: registry.Version, too_daring: registry.Version
+) -> None:
     catalogue = Catalogue()
     catalogue.serve({"tiny": Source("tiny", "2")})
     texts = TEXTS[:200]
@@ -137,7 +171,7 @@ def test_the_champion_answers_again_where_a_cascade_errs(
         rows = json.dumps({"rows": [{"text": text} for text in texts]}).encode()
         first = raw_http.post(address, "/predict/tiny", rows).json()
         assert first["version"] == 2
-        cascade_watch.settle(catalogue)
+        broken_cascades.settle(catalogue)
         watched = raw_http.get(address, "/models/tiny").json()["cascade"]
         share = np.mean(expected != [row["label"] for row in first["predictions"]])
         assert share > 0.1
@@ -145,7 +179,7 @@ def test_the_champion_answers_again_where_a_cascade_errs(
         assert watched["compared"] >= len(texts)
         for _ in range(3):
             raw_http.post(address, "/predict/tiny", rows)
-            cascade_watch.settle(catalogue)
+            broken_cascades.settle(catalogue)
         now = raw_http.post(address, "/predict/tiny", rows).json()
         assert now["version"] == 1
         assert [row["label"] for row in now["predictions"]] == expected.tolist()

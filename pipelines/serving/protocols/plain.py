@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from pipelines.core.errors import InputError
+from pipelines.inference.cascade_watch import CascadeWatch
 from pipelines.serving import answering, refusals, request_bodies, schemas
 from pipelines.serving.answering import respond
-from pipelines.serving.cascade_watch import CascadeWatch
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel

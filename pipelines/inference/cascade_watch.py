@@ -1,19 +1,12 @@
-"""Watch a cascade that answers requests: at random its champion answers a share of the rows too, and they are compared.
+"""Watch a cascade while it answers: at random its champion answers a share of the rows too, and they are compared.
 
-A cascade that keeps its agreement is taken back with a probability of ERROR at most, however long it is watched: the
+A cascade that keeps its agreement is found broken with a probability of ERROR at most, however long it is watched: the
 looks are made after 256, 512, 1,024 ... compared rows, and the k-th has ERROR / 2 ** k of that (a union bound).
 """
 
-from typing import TYPE_CHECKING
-
-from pipelines.core.errors import one_line
-from pipelines.core.progress import say
 from pipelines.evaluation import agreement
-from pipelines.inference.cascade import Cascade, ComparedRows
+from pipelines.inference.cascade import Cascade, ComparedRows, Composition
 from pipelines.inference.predictor import Predictor
-
-if TYPE_CHECKING:
-    from pipelines.serving.catalogue import Catalogue
 
 SHARE = 0.02  # of all rows
 FIRST_ROWS = 256
@@ -23,8 +16,8 @@ ERROR = 0.05
 class CascadeWatch:
     """Rows that a cascade and its champion both answered, and whether too many of the answers differ."""
 
-    def __init__(self, cascade: Cascade) -> None:
-        self.composition, self.compared = cascade.composition, ComparedRows(SHARE)
+    def __init__(self, composition: Composition) -> None:
+        self.composition, self.compared = composition, ComparedRows(SHARE)
         self._looks, self._cause = 0, ""
         self.logged = ""  # why its champion could not answer in its place
 
@@ -34,7 +27,7 @@ class CascadeWatch:
         cascades = [opened.runtime for opened in predictors if opened and isinstance(opened.runtime, Cascade)]
         if not cascades:
             return None
-        watch = cls(cascades[0])
+        watch = cls(cascades[0].composition)
         for cascade in cascades:
             cascade.compared = watch.compared
         return watch
@@ -53,18 +46,3 @@ class CascadeWatch:
                 f"which shows {least:.2%} of all rows or more; {allowed:.2%} are allowed"
             )
         return self._cause
-
-
-def settle(catalogue: "Catalogue") -> None:
-    """Let the champion answer in place of each cascade that does not keep its agreement; end such a canary."""
-    for model in catalogue:
-        if (canary := model.canary) and (watch := canary.model.watch) and (cause := watch.broken()):
-            canary.stop(cause)
-        if not model.watch or not (cause := model.watch.broken()):
-            continue
-        try:
-            catalogue.step_back(model.name, model.watch.composition.champion, cause)
-        except Exception as error:  # of any type: the cascade keeps answering, and it is tried again
-            if one_line(error) != model.watch.logged:
-                say(f"{model.version} {cause}; it stays in use: {one_line(error)}")
-            model.watch.logged = one_line(error)
