@@ -1,9 +1,11 @@
 """docs/serving.md: its examples run, by curl, in Python and in JavaScript, for every kind and protocol."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
@@ -82,6 +84,22 @@ def test_python(address: str, answers: list[Any]) -> None:
         exec(block("python").replace(HERE, address), names)
     assert "'label': " in printed.getvalue()
     assert [names["ask"](path, body) for path, body in REQUESTS] == answers
+
+
+CLIENTS = [code for code in re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S) if "def ask" not in code]
+
+
+@pytest.mark.parametrize("code", CLIENTS, ids=lambda code: re.findall(r"(?:from|import) (\w+)", code)[-2])
+def test_clients(address: str, code: str) -> None:
+    """tritonclient does not fit this project's pins, and openai is none: BERTLINE_CLIENTS names a Python with both."""
+    python = os.environ.get("BERTLINE_CLIENTS", "") if re.search("tritonclient|openai", code) else sys.executable
+    if not python:
+        pytest.skip("BERTLINE_CLIENTS names no Python with tritonclient and openai")
+    code = code.replace(HERE.removeprefix("http://"), address.removeprefix("http://"))
+    online = os.environ | {"HF_HUB_OFFLINE": "0"}
+    client = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, env=online)
+    assert client.returncode == 0, client.stderr
+    assert re.search(r"label|score|^\[-?0\.|^\[b'\w+'\] \[0\.", client.stdout), client.stdout
 
 
 def test_javascript(address: str, answers: list[Any], open_tab: Callable[[], Tab]) -> None:
