@@ -51,6 +51,7 @@ BEFORE = pytest.StashKey[float]()  # the processor seconds when a test began
 # machine may join the nodes of another cluster.
 GROUPS = {
     "tests/serving/test_in_a_cluster.py": "clusters",
+    "tests/serving/test_killed_node.py": "clusters",
     "tests/faults/test_cluster.py": "clusters",
     "tests/faults/test_placement.py": "clusters",
     "tests/scoring/test_on_a_cluster.py": "clusters",
