@@ -178,7 +178,10 @@ def history(
     name: Name,
     at: Annotated[str, typer.Option(help="a time, such as 2026-11-23T09:00; UTC unless it names a zone")] = "",
     as_json: Annotated[
-        bool, json_with("model, champion, events, overtaken, repeated, damage; with --at model, at, champion, event")
+        bool,
+        json_with(
+            "model, champion, events, overtaken, repeated, damage, removals; with --at model, at, champion, event"
+        ),
     ] = False,
 ) -> None:
     """Print who made which version champion, when and why; with --at, the champion at that time."""

@@ -43,6 +43,18 @@ def told(name: str, state: State, versions: Collection[int]) -> dict[str, Any]:
         "overtaken": [_row(entry, state, versions) for entry in state.overtaken],
         "repeated": [_row(entry, state, versions) for entry in state.repeated],
         "damage": list(state.damage),
+        "removals": [_removal(entry) for entry in state.removals],
+    }
+
+
+def _removal(entry: Entry) -> dict[str, Any]:
+    event = entry.event
+    return {
+        "number": entry.number,
+        "at": _time(entry.at_ms),
+        "versions": list(event.removed),
+        "actor": event.actor,
+        "reason": event.reason,
     }
 
 
@@ -91,14 +103,9 @@ def plain_at(state: dict[str, Any]) -> str:
 def plain(history: dict[str, Any]) -> str:
     """The history as lines of text, the first event first."""
     champion = f": version {history['champion']} is the champion" if history["champion"] else " has no champion"
-    lines = [history["model"] + champion]
-    for row in history["events"]:
-        was = f" (before: {row['previous']})" if row["previous"] else ""
-        gone = ", which was removed since" if row["removed"] else ""
-        event = f"{row['at']}  {row['action']:8} version {row['version']}{gone}{was}, {row['actor']}: {row['reason']}"
-        lines.append(f"{row['number']:4}  {event}")
-        lines += [f"      {finding.sentence}" for finding in gates.findings(row["verdict"])]
-        lines += [f"      {row['served']['summary']}"] if "summary" in row["served"] else []
+    lines_of = {row["number"]: _lines(row) for row in history["events"]}
+    lines_of |= {row["number"]: [_removal_line(row)] for row in history["removals"]}
+    lines = [history["model"] + champion, *(line for _, event in sorted(lines_of.items()) for line in event)]
     for key, why in (("overtaken", "another event was first"), ("repeated", "it repeats an earlier event")):
         lines += [
             f"{row['number']:4}  {row['at']}  {row['action']:8} version {row['version']}, {row['actor']}: "
@@ -107,6 +114,21 @@ def plain(history: dict[str, Any]) -> str:
         ]
     lines += [f"      tampered with: {damage}" for damage in history["damage"]]
     return "\n".join(map(printable, lines))
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    """The lines of an event that says who is champion."""
+    was = f" (before: {row['previous']})" if row["previous"] else ""
+    gone = ", which was removed since" if row["removed"] else ""
+    event = f"{row['at']}  {row['action']:8} version {row['version']}{gone}{was}, {row['actor']}: {row['reason']}"
+    findings = [f"      {finding.sentence}" for finding in gates.findings(row["verdict"])]
+    served = [f"      {row['served']['summary']}"] if "summary" in row["served"] else []
+    return [f"{row['number']:4}  {event}", *findings, *served]
+
+
+def _removal_line(row: dict[str, Any]) -> str:
+    versions = ", ".join(f"version {number}" for number in row["versions"])
+    return f"{row['number']:4}  {row['at']}  prune    {versions}, {row['actor']}: {row['reason']}"
 
 
 def _time(at_ms: int) -> str:

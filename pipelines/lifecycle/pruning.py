@@ -13,6 +13,7 @@ from pipelines.tracking.ledger_events import State
 from pipelines.tracking.registry import Version
 
 MEGABYTE = 1_000_000
+REASON = "no last champions, without an alias, not served"
 
 
 class _Composition(BaseModel, extra="ignore"):
@@ -29,6 +30,7 @@ class Plan:
     name: str
     stays: dict[int, list[str]] = field(default_factory=dict)
     goes: list[Version] = field(default_factory=list)
+    state: State = field(default_factory=State)  # of the ledger, which the plan knows
 
     def answer(self, removed: list[int], size: int) -> dict[str, Any]:
         """The answer of `bertline prune`; `size` is in bytes."""
@@ -47,7 +49,8 @@ def planned(name: str, keep: int, service: Service | None = None) -> Plan:
     The newest version stays too, as it may be registered just now. Raises InputError if the service does not answer.
     """
     versions = registry.versions(name)  # before the aliases: one that is registered meanwhile is not looked at
-    plan, state = Plan(name), ledger.read(name)
+    state = ledger.read(name)
+    plan = Plan(name, state=state)
     for alias, aliased in registry.aliases_of(name).items():
         if alias != ledger_events.CHAMPION:
             _stay(plan, int(aliased), f"has the alias {alias}")
@@ -104,8 +107,14 @@ def _in_service(name: str, service: Service) -> set[int]:
 def prune(plan: Plan, remove: bool) -> dict[str, Any]:
     """Remove the versions that go, the oldest first, if `remove` is set; returns the answer of `bertline prune`.
 
-    Raises InputError at the first that cannot be removed.
+    An event of the ledger names them before, so a promotion that began earlier does not count, and this does not if
+    another version became champion since `planned`: then nothing is removed.
+
+    Raises InputError in that case, and at the first that cannot be removed.
     """
+    if remove and plan.goes and plan.state.champion:
+        numbers = [version.version for version in plan.goes]
+        ledger.append(plan.name, plan.state, "rollback", plan.state.champion, REASON, removed=numbers)
     size = sum(removal.size_bytes(version) for version in plan.goes)
     removed = []
     for version in plan.goes if remove else ():

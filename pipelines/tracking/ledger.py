@@ -123,26 +123,32 @@ def append(
     reason: str,
     verdict: dict[str, Any] | None = None,
     content: dict[str, str] | None = None,
+    removed: Sequence[int] = (),
 ) -> State:
     """Make `version` champion if no event was entered since `known` was read; returns the new state.
 
-    `content` maps the artifacts of the version to their digests. They are checked whenever the version is opened.
+    Args:
+        content: artifact of the version -> digest. They are checked whenever the version is opened.
+        removed: the versions that `prune` is about to remove; `version` is the champion then, and stays.
 
     Raises InputError if another event was first, if the server refuses this one, or if there is no ledger and another
     user owns `name`.
     """
     after, digest = known.last
     documents = {"verdict": verdict or {}, "content": content or {}}
-    event = Event(uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, **documents)
+    event = Event(
+        uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, **documents,
+        removed=tuple(removed),
+    )  # fmt: skip
     client = store.connect()
-    with store.explained(f"{name}: {action} of version {version} was not recorded"):
+    with store.explained(f"{name}: {event.name()} was not recorded"):
         if not create(client, name):
             raise InputError(
-                f"{name}: {action} of version {version} was not recorded: {name}{SUFFIX} does not exist, and only the "
-                f"owner of {name} may create it; ask the owner"
+                f"{name}: {event.name()} was not recorded: {name}{SUFFIX} does not exist, and only the owner of {name} "
+                "may create it; ask the owner"
             )
         error = _write(client, name, event)
-    unsure = f"{name}: see `bertline history` for whether {action} of version {version} was recorded"
+    unsure = f"{name}: see `bertline history` for whether {event.name()} was recorded"
     with store.explained(unsure):
         now = ledger_events.replay(_onward(client, name, known.kept))
     note_end(client, name, now.kept)
@@ -155,11 +161,12 @@ def append(
 
 
 def _overtaken(name: str, event: Event, now: State) -> InputError:
-    first = next(entry for entry in now.entries if entry.number > event.after).event
-    return InputError(
-        f"{name}: {event.action} of version {event.version} was not recorded: {first.actor} was first and made version "
-        f"{first.version} champion; compare with that version"
-    )
+    counting = sorted((*now.entries, *now.removals), key=lambda entry: entry.number)
+    first = next(entry for entry in counting if entry.number > event.after).event
+    did = f"made version {first.version} champion; compare with that version"
+    if first.removed:
+        did = f"entered {first.name()}; run the command again"
+    return InputError(f"{name}: {event.name()} was not recorded: {first.actor} was first and {did}")
 
 
 def _write(client: MlflowClient, name: str, event: Event) -> MlflowException | None:
@@ -175,7 +182,7 @@ def _write(client: MlflowClient, name: str, event: Event) -> MlflowException | N
 
 
 def _counts(state: State, event: Event) -> bool:
-    return any(entry.event.id == event.id for entry in state.entries)
+    return any(entry.event.id == event.id for entry in (*state.entries, *state.removals))
 
 
 def _is_in(state: State, event: Event) -> bool:

@@ -1,4 +1,4 @@
-"""The events of a ledger, and the state that follows from them: the champion, and those before it."""
+"""The events of a ledger, and the state that follows from them: the champion, those before it, and what was removed."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ class Event:
 
     id: str  # random, by which the writer finds the event again
     action: Action
-    version: Number  # the new champion
+    version: Number  # the champion from here on
     previous: Number | None  # the champion before this event
     after: Annotated[int, Field(ge=0)]  # the number of the last event that the writer had read; 0 for the first event
     digest: str  # of the event `after`
@@ -32,6 +32,15 @@ class Event:
     content: dict[str, str] = field(default_factory=dict)  # artifact of the version -> digest of its files
     # of a note: the id of the event that it belongs to as `event`, and how a service took that event up
     served: dict[str, Any] = field(default_factory=dict)
+    # the versions that `bertline prune` removes after this event: a rollback to the champion itself, which changes
+    # nothing, also for readers that know no removals
+    removed: tuple[Number, ...] = ()
+
+    def name(self) -> str:
+        """The action and the versions that it is about, in words."""
+        if self.removed:
+            return f"the removal of {', '.join(f'version {number}' for number in self.removed)}"
+        return f"{self.action} of version {self.version}"
 
     def text(self) -> str:
         """The event as JSON, as the server stores it."""
@@ -61,7 +70,8 @@ class State:
     """The state of a ledger.
 
     Attributes:
-        entries: the events that count.
+        entries: the events that count and say who is champion.
+        removals: the events that count and remove versions. A promotion whose writer did not know one does not count.
         overtaken: events that do not count, because their writers did not know an event that was entered before them.
         repeated: second copies of events, entered because the answer to the first request was lost. They do not count.
         damage: a sentence for each event that was changed or removed afterwards.
@@ -78,6 +88,7 @@ class State:
     champions: tuple[int, ...] = ()
     kept: tuple[Kept, ...] = ()
     notes: tuple[Entry, ...] = ()
+    removals: tuple[Entry, ...] = ()
 
     @property
     def champion(self) -> int | None:
@@ -86,7 +97,8 @@ class State:
     @property
     def last(self) -> tuple[int, str]:
         """The number and the digest of the last event that counts."""
-        return (self.entries[-1].number, self.entries[-1].digest) if self.entries else (0, "")
+        last = max((*self.entries[-1:], *self.removals[-1:]), key=lambda entry: entry.number, default=None)
+        return (last.number, last.digest) if last else (0, "")
 
     def content(self, version: int) -> dict[str, str]:
         """The content of the version when it first became champion; empty if no event says so."""
@@ -128,39 +140,71 @@ def replay(records: Sequence[Kept]) -> State:
     An event counts if no other counting event lies between the event that it names in `after` and itself. So of two
     events that were written at the same time only the first counts, and every reader finds the same champion.
     """
-    entries: dict[int, Entry] = {}
-    overtaken: list[Entry] = []
-    repeated: list[Entry] = []
-    notes: list[Entry] = []
-    ids: set[str] = set()
-    damage: list[str] = []
+    replayed = _Replay()
+    for record in records:
+        replayed.add(record)
+    return replayed.state(records)
+
+
+@dataclass
+class _Replay:
+    """The events that were replayed so far, as in `State`."""
+
+    counted: dict[int, Entry] = field(default_factory=dict)  # by their numbers, removals among them
+    removals: list[Entry] = field(default_factory=list)
+    overtaken: list[Entry] = field(default_factory=list)
+    repeated: list[Entry] = field(default_factory=list)
+    notes: list[Entry] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
     champions: tuple[int, ...] = ()
-    last, expected = 0, 1
-    for number, at_ms, text in records:
-        damage += [f"event {gone} was removed" for gone in range(expected, number)]
-        expected = number + 1
+    ids: set[str] = field(default_factory=set)
+    last: int = 0  # the number of the last event that counts
+    expected: int = 1
+
+    def add(self, record: Kept) -> None:
+        number, at_ms, text = record
+        self.damage += [f"event {gone} was removed" for gone in range(self.expected, number)]
+        self.expected = number + 1
         try:
             event = _EVENT.validate_json(text, strict=True)
         except ValidationError:
-            damage.append(f"event {number} was changed: it is no longer an event")
-            continue
-        before = entries[last].at_ms if entries else 0
-        entry = Entry(number, max(at_ms, before), event, digest(text))
+            self.damage.append(f"event {number} was changed: it is no longer an event")
+            return
+        earliest_ms = self.counted[self.last].at_ms if self.counted else 0
+        entry = Entry(number, max(at_ms, earliest_ms), event, digest(text))
         if event.served:
-            notes.append(entry)
-            continue
-        if event.id in ids or event.after < last:
-            (repeated if event.id in ids else overtaken).append(entry)
-            ids.add(event.id)
-            continue
-        ids.add(event.id)
-        if event.after in entries and entries[event.after].digest != event.digest:
-            damage.append(f"event {event.after} was changed after event {number} named it")
-        entries[number] = entry
-        champions = _champions(champions, event)
-        last = number
-    counted, lost, again, seen = (tuple(part) for part in (entries.values(), overtaken, repeated, notes))
-    return State(counted, lost, again, tuple(damage), champions, tuple(records), seen)
+            self.notes.append(entry)
+        elif event.id in self.ids:
+            self.repeated.append(entry)
+        elif event.after < self.last:
+            self.overtaken.append(entry)
+            self.ids.add(event.id)
+        else:
+            self._count(entry)
+
+    def _count(self, entry: Entry) -> None:
+        event = entry.event
+        self.ids.add(event.id)
+        if event.after in self.counted and self.counted[event.after].digest != event.digest:
+            self.damage.append(f"event {event.after} was changed after event {entry.number} named it")
+        self.counted[entry.number], self.last = entry, entry.number
+        champions = _champions(self.champions, event)
+        if event.removed and champions == self.champions:
+            self.removals.append(entry)
+        self.champions = champions
+
+    def state(self, records: Sequence[Kept]) -> State:
+        removals = {entry.number for entry in self.removals}
+        return State(
+            tuple(entry for number, entry in self.counted.items() if number not in removals),
+            tuple(self.overtaken),
+            tuple(self.repeated),
+            tuple(self.damage),
+            self.champions,
+            tuple(records),
+            tuple(self.notes),
+            tuple(self.removals),
+        )
 
 
 def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """bertline prune: which versions stay and why, what is removed of the others, and what their names say afterwards."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,10 @@ def test_old_versions_go_with_their_files_and_their_events_stay(checkout: Path) 
 
     events = answered("history tiny")["events"]
     assert [(event["version"], event["removed"]) for event in events] == [(1, True), (2, False), (3, False)]
-    assert "promote  version 1, which was removed since" in commands.bertline("history tiny").require(0).out
+    page = commands.bertline("history tiny").require(0).out
+    assert "promote  version 1, which was removed since" in page
+    assert re.search(r"   4  \S+  prune    version 1, version 4, .*: no last champions", page)
+    assert [row["versions"] for row in answered("history tiny")["removals"]] == [[1, 4]]
     for line in ("lineage model tiny/1", "rollback tiny --to 1", "serve tiny@1"):
         assert "tiny: version 1 was removed from the registry, with its files and its lineage" in refusal(line)
     with pytest.raises(InputError, match="version 1 was removed from the registry"):
@@ -107,3 +111,19 @@ def test_the_champions_that_stay_are_those_of_the_events_and_those_that_a_rollba
     assert plan.stays[2] == ["is the champion"]
     assert plan.stays[1] == plan.stays[3] == ["one of the last champions"]
     assert plan.stays[4] == ["is the newest"]
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_promotion_and_a_removal_at_once_are_in_one_order() -> None:
+    """Whoever is second is refused, and nothing is lost."""
+    plan, known = pruning.planned("tiny", 1), ledger.read("tiny")
+    assert [version.version for version in plan.goes] == [1, 4]
+    ledger.append("tiny", known, "promote", 1, "a promotion after the plan")
+    with pytest.raises(InputError, match=r"the removal of version 1, version 4 was not recorded: .* made version 1"):
+        pruning.prune(plan, remove=True)
+    assert len(registry.versions("tiny")) == 5
+    known = ledger.read("tiny")
+    assert pruning.prune(pruning.planned("tiny", 2), remove=True)["removed"] == [4]
+    with pytest.raises(InputError, match="was first and entered the removal of version 4; run the command again"):
+        ledger.append("tiny", known, "promote", 3, "a promotion that does not know of the removal")
+    assert ledger.champion("tiny") == 1

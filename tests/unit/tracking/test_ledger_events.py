@@ -130,6 +130,27 @@ def test_the_content_of_a_version_is_that_of_its_first_event() -> None:
     assert ledger_events.replay(rows).content(2) == {}
 
 
+def test_a_removal_changes_no_champion_but_the_order() -> None:
+    rows = written(1, 2)
+    before = ledger_events.replay(rows)
+    removal = replace(event(before, 2, name="a removal"), action="rollback", removed=(1,))
+    rows.append(Kept(3, 3000, removal.text()))
+    after = ledger_events.replay(rows)
+    assert (after.champions, after.entries, after.damage) == (before.champions, before.entries, ())
+    assert [entry.event.removed for entry in after.removals] == [(1,)]
+    assert after.last == (3, ledger_events.digest(rows[2].text))
+    rows.append(Kept(4, 4000, event(before, 1).text()))  # of a writer who had not read that version 1 goes
+    overtaken = ledger_events.replay(rows)
+    assert (overtaken.champions, len(overtaken.overtaken)) == (before.champions, 1)
+    # readers that know no removals leave the key out
+    unknown = {name: value for name, value in json.loads(removal.text()).items() if name != "removed"}
+    old = ledger_events.replay([*rows[:2], Kept(3, 3000, json.dumps(unknown))])
+    assert (old.champions, old.overtaken, old.damage) == (before.champions, (), ())
+    # what names another champion is no removal, whatever else it says
+    daring = replace(removal, version=3, action="promote")
+    assert ledger_events.replay([*rows[:2], Kept(3, 3000, daring.text())]).champions == (1, 2, 3)
+
+
 def test_a_note_changes_neither_the_champion_nor_the_order() -> None:
     rows = written(1, 2)
     before = ledger_events.replay(rows)
