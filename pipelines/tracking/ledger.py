@@ -134,12 +134,8 @@ def append(
     Raises InputError if another event was first, if the server refuses this one, or if there is no ledger and another
     user owns `name`.
     """
-    after, digest = known.last
-    documents = {"verdict": verdict or {}, "content": content or {}}
-    event = Event(
-        uuid.uuid4().hex, action, version, known.champion, after, digest, actor(), reason, **documents,
-        removed=tuple(removed),
-    )  # fmt: skip
+    after = (*known.last, actor(), reason, verdict or {}, content or {})
+    event = Event(uuid.uuid4().hex, action, version, known.champion, *after, removed=tuple(removed))
     client = store.connect()
     with store.explained(f"{name}: {event.name()} was not recorded"):
         if not create(client, name):
