@@ -62,10 +62,12 @@ def is_whole(target: Path) -> bool:
 @pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.soak)])
 def test_two_scoring_jobs_killed_at_random_leave_a_whole_file(place: Path, kills: int) -> None:
     target, rng = place / "out.parquet", random.Random(1)
-    began = time.monotonic()
-    ends_well("a")
+    for _ in range(2):  # the first one waits for the imports of all
+        target.unlink(missing_ok=True)
+        began = time.monotonic()
+        ends_well("a")
+        took = time.monotonic() - began
     assert is_whole(target)
-    took = time.monotonic() - began
     for _ in range(kills):
         target.unlink(missing_ok=True)
         with start("a") as first, start("b") as second:

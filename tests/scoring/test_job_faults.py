@@ -39,10 +39,12 @@ def write_rows(folder: Path) -> None:
 def test_a_killed_job_loses_no_row_and_doubles_none(source: Path, target: Path, kills: int) -> None:
     """Half of the kills come at a random moment, half before a random operation on a file of the job."""
     write_rows(source)
-    rng, began = random.Random(1), time.monotonic()
-    with forked.started(MODULE, str(source), str(target), leads=True) as process:
-        assert process.wait() == 0, process.said()
-        events = int(process.said().split()[-1])
+    rng = random.Random(1)
+    for place in (target.with_name("first"), target):  # the first one waits for the imports of all
+        began = time.monotonic()
+        with forked.started(MODULE, str(source), str(place), leads=True) as process:
+            assert process.wait() == 0, process.said()
+            events = int(process.said().split()[-1])
     took = time.monotonic() - began
     root = audit.audit(target).summary["root"]
     assert events > 40
@@ -65,7 +67,7 @@ def test_a_killed_job_loses_no_row_and_doubles_none(source: Path, target: Path, 
             assert audit.audit(place).summary["root"] == root
             finished += 1
             place = target.with_name(f"killed-{finished}")
-    assert killed > kills // 5
+    assert killed > kills // 2
     with forked.started(MODULE, str(source), str(place), leads=True) as process:
         assert process.wait() == 0, process.said()
     result = audit.audit(place)
