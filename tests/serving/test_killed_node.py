@@ -30,7 +30,7 @@ def replicas(place: Path) -> list[str]:
     return sorted(words[2] for words in lines if words[:1] == ["server"] and words[1].startswith("SERVE_REPLICA"))
 
 
-def test_a_killed_node_costs_a_client_one_connection_at_most(
+def test_a_killed_node_costs_a_client_two_requests_at_most(
     version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (checkout / "params.yaml").write_text(tiny.PARAMS)
@@ -62,4 +62,4 @@ def test_a_killed_node_costs_a_client_one_connection_at_most(
             ray_nodes.kill(second)
             servers.wait_until(lambda: replicas(Path(place)) == [at_head], "HAProxy forgets the replica", 120)
             clients.wait_for(10 * steady_clients.CLIENTS)
-        assert sum(clients.failures().values()) <= steady_clients.CLIENTS, clients.results
+        clients.require_few_failures()

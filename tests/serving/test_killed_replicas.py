@@ -50,10 +50,12 @@ def replicas(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             process.wait()
 
 
-def test_a_killed_replica_costs_a_client_one_connection_at_most(replicas: list[Replica]) -> None:
+def test_a_killed_replica_costs_a_client_two_requests_at_most(replicas: list[Replica]) -> None:
     """HAProxy sends a small request again, unless the replica had not read it: then the client has to.
 
-    In that case the kernel resets the connection, and HAProxy closes the client's without an answer.
+    In that case the kernel resets the connection, which HAProxy does not take for an empty response: it closes the
+    client's connection, or answers 502 to the first request on it. Both may happen to a client, since HAProxy may take
+    another connection to the same replica. Of 73 kills while small requests came, 16 cost one and 4 two or three.
     """
     assert len(SMALL) < BUFFER < len(LARGE)
     port = free_port()
@@ -70,6 +72,4 @@ def test_a_killed_replica_costs_a_client_one_connection_at_most(replicas: list[R
                     clients.wait_for(5 * CLIENTS)
                     replica.process.kill()
                     clients.wait_for(10 * CLIENTS)
-                failed = clients.failures()
-                assert sum(failed.values()) <= CLIENTS, failed
-                assert body == LARGE or not failed.keys() - {"RemoteDisconnected", "ConnectionResetError"}, failed
+                clients.require_few_failures()
