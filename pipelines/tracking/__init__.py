@@ -1,1 +1,1 @@
-"""Runs, registered models and their history in MLflow; only serving and the flows import this package."""
+"""Runs, registered models and their history in MLflow; nothing that trains or evaluates imports this package."""
