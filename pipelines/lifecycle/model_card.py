@@ -75,8 +75,13 @@ def described(folder: Path, run: str, rules: Facts) -> Facts:
         "training": _training(made),
         "evaluation": scored,
         "inputs": mapping(made.get("inputs")),
-        **{key: str(rules[key]) for key in DECLARED if rules.get(key)},
+        **declared(rules),
     }
+
+
+def declared(rules: Facts) -> Facts:
+    """What an entry of promote declares."""
+    return {key: str(rules[key]) for key in DECLARED if rules.get(key)}
 
 
 def _size(folder: Path) -> dict[str, int]:

@@ -15,7 +15,7 @@ from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.graph import executor, import_closure, lockfile
-from pipelines.lifecycle import promotion
+from pipelines.lifecycle import model_card, promotion, version_card
 from pipelines.measurement import drift_profile, runtime_choice, smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
 from pipelines.tracking import registry, runs, version_tags
@@ -85,6 +85,7 @@ def register(name: str, image_commit: str = "") -> registry.Version:
         )  # a version brings what opens it, and no more
         if not registry.same(name, tags):
             tags |= runtime_choice.tags(folder, exported, _rows(entry), resources.read())
+            tags |= version_card.tags(folder, rules.run, model_card.entries("promote")[name])
             profile = Path(place) / "profile.parquet"
             pq.write_table(drift_profile.of_run(rules.run, entry.task, entry.split), profile, compression="zstd")
             smoke = Path(place) / "smoke.json"

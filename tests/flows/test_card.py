@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from pipelines.core import paths
-from pipelines.lifecycle import approval
+from pipelines.lifecycle import approval, version_card
 from pipelines.stages import baseline, compress, encode, evaluate, finetune, prepare
 from pipelines.tracking import ledger, registry
 from tests.support import commands, tickets, tiny
@@ -144,3 +144,40 @@ def test_a_card_of_a_version_names_who_decided(project: Path, monkeypatch: pytes
     assert "no alias 'best'" in commands.bertline("card", "desk@best").require(1).err
     assert "write a run, or a model as NAME" in commands.bertline("card", "desk@@1").require(2).err
     assert "no registered model 'dsk' (did you mean 'desk'?)" in commands.bertline("card", "dsk").require(1).err
+
+
+def test_a_version_keeps_the_facts_of_its_registration(project: Path) -> None:
+    folder, rules = paths.model("desk"), {"intended_use": "To sort tickets."}
+    stored = version_card.tags(folder, "desk", rules)
+    registry.register("desk", folder, CODE, "single", {"text": "犬"}, {"run": "desk", **stored})
+    here = card("desk@1")
+    shutil.rmtree("artifacts")
+    Path("params.yaml").write_text("promote: {desk: {run: desk, licence: mit}}")
+    elsewhere = card("desk@1")
+    for sentence in ["| words (baseline) | ", "- The encoder was `e`.", "prepared as `rows`"]:
+        assert sentence in here
+        assert sentence in elsewhere
+    assert "Sort the tickets of a desk, which people read." in here, "what params.yaml declares now counts"
+    assert "To sort tickets." in elsewhere
+    assert "license: mit" in elsewhere
+
+
+ODD = ["x", "[]", '{"labels": 5}', '{"name": "other", "version": 9}']
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_facts_that_another_program_wrote_do_not_count(project: Path, odd: str) -> None:
+    registry.register("desk", paths.model("desk"), CODE, "single", {"text": "犬"}, {"run": "desk", "card": odd})
+    text = card("desk@1")
+    assert "# desk version 1\n" in text
+    assert "| words (baseline) | " in text
+
+
+def test_facts_too_long_for_a_tag_are_left_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = json.loads(version_card.tags(paths.model("desk"), "desk", {})["card"])
+    assert whole["evaluation"]["slices"]
+    monkeypatch.setattr(version_card, "LONGEST", len(json.dumps(whole, ensure_ascii=False)) - 1)
+    shorter = json.loads(version_card.tags(paths.model("desk"), "desk", {})["card"])
+    assert shorter["evaluation"].keys() == whole["evaluation"].keys() - {"slices"}
+    monkeypatch.setattr(version_card, "LONGEST", 10)
+    assert version_card.tags(paths.model("desk"), "desk", {}) == {}

@@ -1,5 +1,6 @@
 """Retraining on a small graph: what it does after a failure, what it holds meanwhile, and what it refuses at once."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -73,6 +74,7 @@ def test_stages_that_ran_before_a_failure_are_logged() -> None:
     assert logged("finetune@tiny")
     assert logged("evaluate@tiny")
     assert '"run": ""' not in version.tags["lineage"]
+    assert json.loads(version.tags["card"])["run"] == "tiny"
     assert len(of_stages()) == 3
     retrain.retrain()
     assert len(of_stages()) == 3, "a stage that has a run is not logged again"
