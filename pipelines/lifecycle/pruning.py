@@ -13,7 +13,7 @@ from pipelines.tracking.ledger_events import State
 from pipelines.tracking.registry import Version
 
 MEGABYTE = 1_000_000
-REASON = "no last champions, without an alias, not served"
+REASON = "no last champions, and without an alias"
 
 
 class _Composition(BaseModel, extra="ignore"):

@@ -89,6 +89,8 @@ def read_entry(file: Path) -> Entry:
             raise InputError(f"{file}: not an entry of a manifest: {name} is missing, or no {kind.__name__}")
     if any(type(entry[MEASURED].get(name)) not in (int, float) for name in TIMES):
         raise InputError(f"{file}: not an entry of a manifest: {MEASURED} has no {' or '.join(TIMES)}")
+    if any(type(entry[MEASURED].get(name, 0)) is not int for name in (*ORIGINS, *COMPARED)):
+        raise InputError(f"{file}: not an entry of a manifest: a count of {MEASURED} is no whole number")
     return entry
 
 
