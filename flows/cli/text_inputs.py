@@ -24,7 +24,9 @@ def rows(kind: str, words: list[str], columns: dict[str, str]) -> list[dict[str,
     if not words and sys.stdin.isatty():
         raise UsageError("there is no text; write one after the model, name a file, or pipe lines into the command")
     if words in ([], [STDIN]):
-        return _of_lines(enumerate(_stdin().splitlines(), start=1), names, "standard input")
+        # as a file is read: other characters that end a line, such as U+2028, stand in texts of the web
+        lines = (line.rstrip("\r") for line in _stdin().removeprefix("\ufeff").split("\n"))
+        return _of_lines(enumerate(lines, start=1), names, "standard input")
     path = Path(words[0])
     if len(words) == 1 and _is_file(path):
         if columns or path.suffix.lstrip(".").lower() in records.FORMATS:

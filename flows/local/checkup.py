@@ -60,7 +60,7 @@ def japanese() -> Iterator[Finding]:
 
 def remotes() -> Iterator[tuple[str, str, bool]]:
     """The name and the address of each DVC remote, and whether it is the default."""
-    config = configparser.ConfigParser()
+    config = configparser.ConfigParser(interpolation=None)  # addresses may hold %
     config.read(DVC_CONFIGS)
     default = config.get("core", "remote", fallback="")
     for section in config.sections():

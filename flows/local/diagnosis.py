@@ -1,6 +1,7 @@
 """Checks of this machine and checkout, a function each: what was found, and the command that mends it."""
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -149,7 +150,7 @@ def remote(name: str, url: str, default: bool) -> Finding:
         return Finding(check, "ok", f"{url}{', the default' if default else ''}; not called")
     if not Path(url).is_dir():
         state: Literal["warning", "problem"] = "problem" if default else "warning"
-        return Finding(check, state, f"{url}: no such folder", f"mkdir -p {url}")
+        return Finding(check, state, f"{url}: no such folder", f"mkdir -p {shlex.quote(url)}")
     return Finding(check, "ok", f"{url}{', the default' if default else ''}")
 
 

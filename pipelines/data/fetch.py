@@ -1,5 +1,6 @@
 """Fetch the files of corpora from the official address, a mirror or the checkout, and check them before use."""
 
+import http.client
 import os
 import shutil
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
@@ -141,8 +143,11 @@ def _download(url: str, partial: Path, source: Source) -> None:
         try:
             _transfer(url, partial, source)
             return
-        except (urllib.error.URLError, OSError) as error:
-            final = isinstance(error, urllib.error.HTTPError) and error.code < 500
+        except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
+            code = error.code if isinstance(error, urllib.error.HTTPError) else 0
+            if code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # a try that ended there had all bytes, or others
+                partial.unlink(missing_ok=True)
+            final = code < 500 and code not in (0, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
             if final or attempt == RETRIES:
                 reason = getattr(error, "reason", None) or error
                 raise InputError(

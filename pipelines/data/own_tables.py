@@ -38,12 +38,13 @@ def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator
             row_id = f"{'row' if params.split else split}-{number}"
             try:
                 row = _row(path, at, record, row_id, params, split == params.first, findings)
+                value = declared.column(path, at, record, by) if by else None
             except InputError as error:
                 if number == 0 and not isinstance(error, CellError):
                     raise  # a column that the first record lacks is of the whole file
                 findings.note(error)
             else:
-                yield Read(at, row, declared.column(path, at, record, by) if by else None)
+                yield Read(at, row, value)
         elif not any_taken and len(others) < MANY_VALUES:
             others.add(", ".join(cells.values()))
     if number < 0:
@@ -107,6 +108,10 @@ def _require_text(path: Path, at: str, name: str, value: Any) -> None:
     if not all(isinstance(text, str) for text in texts) or (several and not isinstance(value, list)):
         expected = "a list of texts" if several else "a text"
         raise CellError(f"{path}: {at}: {name} is {shown(value)}; {expected} is expected")
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise CellError(f"{path}: {at}: {name} holds half of a surrogate pair, which is not a character") from None
 
 
 def _target(value: Any, row: Record, params: Params, findings: Findings) -> Any:

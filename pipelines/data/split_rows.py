@@ -4,10 +4,11 @@ Rows with equal or similar texts come into one split. The order of the rows does
 split when others are added.
 """
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, NamedTuple
 
 from pipelines.core import seeding
@@ -77,16 +78,28 @@ def _time(read: Read) -> Any:
         except ValueError:
             pass
         try:
-            return float(text)
+            return _finite(float(text))
         except ValueError:
             raise InputError(
                 f"split: {read.place}: the time is {shown(value)}; a date such as 2026-01-31 or a number is expected"
             ) from None
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).timestamp()
-    if isinstance(value, int | float):
-        return float(value)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day).timestamp()
+    try:
+        if isinstance(value, int | float):
+            return _finite(float(value))
+    except (ValueError, OverflowError):
+        pass
     raise InputError(f"split: {read.place}: the time is {shown(value)}; a date or a number is expected")
+
+
+def _finite(number: float) -> float:
+    """The number. Raises ValueError for one that has no place in an order, as nan."""
+    if not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 def _bundles(texts: Sequence[str], labels: list[str], values: list[Any], rule: Split) -> Iterator[_Bundle]:

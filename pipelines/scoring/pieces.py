@@ -1,6 +1,5 @@
 """A partition in pieces of rows that can be scored, each with the bad rows that lie among them."""
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core import hashed_file, tables
+from pipelines.core import hashed_file, json_file, tables
 from pipelines.core.errors import InputError
 from pipelines.core.hashed_file import Hash
 from pipelines.core.task import Task
@@ -148,14 +147,18 @@ def input_fault(record: Record, task: Task) -> Bad | None:
         value: Any = record.values.get(name)
         several = pa.types.is_list(kind)
         if several and isinstance(value, str):
-            with suppress(ValueError):
-                value = record.values[name] = json.loads(value)
+            with suppress(ValueError, RecursionError):
+                value = record.values[name] = json_file.parsed(value)
         if value is None:
             return Bad.of(record.row, "null_value", record.raw, column=name)
         texts = isinstance(value, list) and all(isinstance(one, str | None) for one in value)
         if not (texts if several else isinstance(value, str)):
             expected = "a list of texts" if several else "text"
             return Bad.of(record.row, "wrong_type", record.raw, column=name, expected=expected)
+        try:
+            "".join(one or "" for one in value).encode()
+        except UnicodeError:
+            return Bad.of(record.row, "not_utf8", record.raw)
     return None
 
 

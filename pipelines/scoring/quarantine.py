@@ -59,9 +59,15 @@ def line(source: str, bad: Bad) -> str:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a quarantine file. Raises InputError for a line that is none."""
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for number, text in enumerate(file, start=1):
+    """The lines of a quarantine file; blank lines are none. Raises InputError for another one."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise InputError(f"{path}: line {number}: it is not UTF-8; save the file as UTF-8") from None
+            if not text.strip():
+                continue
             try:
                 content = json_file.parsed(text)
                 whole = type(content["row"]) is int and isinstance(content["source"], str)

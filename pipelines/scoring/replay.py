@@ -3,6 +3,7 @@
 A mended row is a line of JSON with the `source` and `row` of a quarantine file, and the row's `values` by column.
 """
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.core import paths, provenance, tables
-from pipelines.core.canonical_json import canonical
 from pipelines.core.errors import InputError, listed
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
@@ -191,7 +191,7 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
     """The mended rows as a piece with the columns of the partition's answers."""
     good, bad = list[Record](), list[Bad]()
     for number, values in sorted(rows.items()):
-        record = Record(number, values, canonical(values)[:1000], 0)
+        record = Record(number, values, json.dumps(values).encode()[:1000], 0)  # also half of a surrogate pair
         fault = pieces.input_fault(record, task)
         if fault:
             bad.append(fault)
@@ -206,7 +206,7 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
                 arrays[field.name] = columns.array(field.name, held, planned.forms).cast(field.type)
             else:
                 arrays[field.name] = pa.array(held, input_types.get(field.name, field.type)).cast(field.type)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{planned.name}: mended values of the column {field.name!r}: {error}") from None
     for record in good:
         if strange := sorted(record.values.keys() - set(fields.names)):

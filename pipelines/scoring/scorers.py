@@ -130,6 +130,7 @@ class _Worker:
     source: Folder
     target: Folder
     rows: Any
+    problem = ""  # why it could not begin
 
 
 def _begin(work: Work, count: int, earlier: Path | None, rows: Any) -> None:
@@ -137,10 +138,13 @@ def _begin(work: Work, count: int, earlier: Path | None, rows: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     threads.use(count)
-    answers = EarlierAnswers(earlier) if earlier else None
-    predictor = Predictor.load(work.folder, threads=count)
-    _Worker.scorer = PieceScorer(predictor, work.job, earlier=answers, signer=work.signer)
     _Worker.source, _Worker.target, _Worker.rows = work.source, work.target, rows
+    try:
+        answers = EarlierAnswers(earlier) if earlier else None
+        predictor = Predictor.load(work.folder, threads=count)
+        _Worker.scorer = PieceScorer(predictor, work.job, earlier=answers, signer=work.signer)
+    except InputError as error:  # an error here would look as if the process had been killed
+        _Worker.problem = str(error)
 
 
 def _end_with_parent() -> None:
@@ -151,6 +155,9 @@ def _end_with_parent() -> None:
 
 
 def _in_worker(number: int, planned: Planned) -> Scored | None:
+    if _Worker.problem:
+        raise InputError(_Worker.problem)
+
     def advance(done: int) -> None:
         _Worker.rows[number] = done
         if _Worker.rows[len(_Worker.rows) - 1]:

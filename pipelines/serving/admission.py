@@ -6,6 +6,7 @@ import math
 import time
 from asyncio import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ class Part:
     answer: Future[Predicted] = field(compare=False)
     work: Work | None = field(compare=False, default=None)  # of its request, for the log
     latest: float = field(compare=False, default=math.inf)  # when it has to begin, on the monotonic clock
+    taken: bool = field(compare=False, default=False)
 
 
 class FairQueue:
@@ -79,12 +81,20 @@ class FairQueue:
             work.wait()
         latest = time.monotonic() + LATE * self.wait_seconds
         for batch, cost, answer in zip(rows, costs, answers, strict=True):
-            heapq.heappush(self._parts, Part(tag, next(self._numbers), batch, cost, answer, work, latest))
+            part = Part(tag, next(self._numbers), batch, cost, answer, work, latest)
+            heapq.heappush(self._parts, part)
+            answer.add_done_callback(partial(self._left, part))
             latest = math.inf  # a request that has begun is finished
             tag += cost
             self.waiting += cost
         if key:
             self._ends = {name: end for name, end in self._ends.items() if end > self._now} | {key: tag}
+
+    def _left(self, part: Part, answer: Future[Any]) -> None:
+        """Free the place of a part whose client is gone, so that others are admitted."""
+        if answer.cancelled() and not part.taken:
+            self.waiting -= part.cost
+            part.cost = 0
 
     def take(self, budget: int) -> list[Part]:
         """Remove the next parts: at least one, then as many as fit in `budget`.
@@ -95,6 +105,7 @@ class FairQueue:
         now = time.monotonic()
         while self._parts and (not taken or self._parts[0].cost <= budget):
             part = heapq.heappop(self._parts)
+            part.taken = True
             self.waiting -= part.cost
             self._now = max(self._now, part.tag)
             if part.answer.done():  # a client that hung up, or whose deadline passed, has cancelled it

@@ -130,7 +130,9 @@ class Catalogue:
             model = certification.certified(
                 name, version, folder, source.runtime, self._threads, current, self.conditions
             )
-            if (current.task.kind, current.inputs) != (model.task.kind, model.inputs):
+            if not model.reads_rows_of(current):
+                if model.task.kind == current.task.kind:
+                    raise InputError(f"{version} takes another number of choices than {current.version}")
                 raise InputError(f"{version} is of kind {model.task.kind}, {current.version} of {current.task.kind}")
 
         def refuse(cause: str) -> None:
@@ -276,7 +278,7 @@ class Catalogue:
             if trial.former:
                 self._take_back(name, model, trial.former, cause)
 
-        helps = current and (current.task.kind, current.inputs) == (model.task.kind, model.inputs)
+        helps = current and model.reads_rows_of(current)
         former = replace(current, trial=None, canary=None, shadow=None) if current and helps else None
         return replace(model, digest=digest, trial=Trial(former, go_back) if former else None)
 

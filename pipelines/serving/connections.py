@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 HEAD_SECONDS = 10.0  # for a handshake of TLS; and from there, or a request's first byte, to the end of its headers
-HEAD_BYTES = 65_536  # of a request's line and headers
+HEAD_BYTES = 65_536  # of a request's line and headers; and of what is neither headers nor body, such as trailers
 READ_SECONDS = 60.0  # for a client to read on, when its answer fills the buffers
 CLOSE_SECONDS = 1.0  # for a client to end TLS, when the service has closed its connection
 MOST = 1000  # connections
@@ -44,6 +44,7 @@ class Connection(HttpToolsProtocol):
         self._head: asyncio.TimerHandle | None = None  # ends the time for the headers
         self._reading: asyncio.TimerHandle | None = None  # ends the time to read the answer
         self._bytes = 0  # of the headers so far; -1: they are complete
+        self._beside = 0  # bytes of the request since a part of its body: sizes of chunks, and trailers
         self._complete = True  # whether the last request has arrived as a whole
         self._waiting = _WAITING.setdefault(self.server_state, {})
 
@@ -72,12 +73,18 @@ class Connection(HttpToolsProtocol):
             return
         if self._bytes >= 0:
             self._bytes += len(data)
+        elif not self._complete:
+            self._beside += len(data)
         super().data_received(data)
-        if self._bytes > HEAD_BYTES and not self._busy and not self.transport.is_closing():
+        if max(self._bytes, self._beside) <= HEAD_BYTES or self.transport.is_closing():
+            return
+        if self._busy or self._bytes <= HEAD_BYTES:  # an earlier request has no answer yet, or this one may have one
+            self.transport.abort()
+        else:
             self.refuse(431, f"the request's line and headers have more than {HEAD_BYTES:,} bytes")
 
     def on_message_begin(self) -> None:
-        self._bytes, self._complete = max(self._bytes, 0), False
+        self._bytes, self._beside, self._complete = max(self._bytes, 0), 0, False
         if not self._busy:
             self._wait()
         super().on_message_begin()
@@ -87,6 +94,10 @@ class Connection(HttpToolsProtocol):
         if self._head:
             self._head.cancel()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._beside = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._complete = True

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from pipelines.serving.catalogue import Catalogue
 
+GONE = 499  # the status of a request that got no answer, as its client is gone
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -105,7 +106,7 @@ class Counted:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 500
+        start, status = time.perf_counter(), GONE
 
         async def noted(message: Any) -> None:
             nonlocal status
@@ -115,6 +116,9 @@ class Counted:
 
         try:
             await self.app(scope, receive, noted)
+        except Exception:  # of any type: the server answers 500, unless an answer has begun
+            status = 500 if status == GONE else status
+            raise
         finally:
             route = getattr(scope.get("route"), "path", "")  # empty for a path that no route has
             self.metrics.responses[route, status, scope.get("state", {}).get("key", "")] += 1

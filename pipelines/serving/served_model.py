@@ -99,6 +99,11 @@ class ServedModel:
         """The columns of a row."""
         return schema.INPUTS[self.task.kind]
 
+    def reads_rows_of(self, other: "ServedModel") -> bool:
+        """Return whether it takes the rows that `other` takes: of its kind, and with as many choices."""
+        counts = [len(model.task.labels) if model.task.kind == "choice" else 0 for model in (self, other)]
+        return (self.task.kind, self.inputs, counts[0]) == (other.task.kind, other.inputs, counts[1])
+
     def rows(self, columns: dict[str, list[Any]]) -> pa.RecordBatch:
         """The rows of a request, checked. Raises InputError for a wrong column or value."""
         if extra := sorted(set(columns) - set(self.inputs)):

@@ -36,7 +36,7 @@ def chosen(share: float, by: str, key: str, salt: str) -> bool:
 
 def kept(current: "ServedModel", new: "ServedModel") -> dict[str, Any]:
     """The canary and the shadow of a model that `new` replaces, but those that are this version or take other rows."""
-    if (current.version.name, current.task.kind, current.inputs) != (new.version.name, new.task.kind, new.inputs):
+    if current.version.name != new.version.name or not new.reads_rows_of(current):
         return {}
     beside: dict[str, Canary | Shadow | None] = {"canary": current.canary, "shadow": current.shadow}
     return {name: side for name, side in beside.items() if side and side.model.version != new.version}
@@ -74,6 +74,9 @@ class Canary:
             return await other.answer_alone(columns, key)
         except InputError:  # the request is wrong
             raise
+        except asyncio.CancelledError:  # by a deadline, or a client that is gone; it took at least so long
+            self._note_cancelled(time.perf_counter() - start)
+            raise
         except Exception as error:  # of any type, as the runtime's own share no class
             answered = await other.answer_alone(columns, key)
             self._fail(error)
@@ -99,6 +102,12 @@ class Canary:
         ratio = statistics.median(new) / max(statistics.median(old), 1e-9)
         if ratio > self.max_slowdown:
             self.stop(f"took {ratio:.1f} times as long as the other version; {self.max_slowdown:g} are allowed")
+
+    def _note_cancelled(self, seconds: float) -> None:
+        """Note a request that was cut off, if the other version would have answered it by then."""
+        old = self._seconds[False]
+        if old and seconds > statistics.median(old):
+            self.note(seconds, ours=True)
 
     def _fail(self, error: Exception) -> None:
         self.failures += 1

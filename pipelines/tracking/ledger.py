@@ -268,4 +268,10 @@ def has_version(client: MlflowClient, name: str, number: int) -> bool:
 def actor() -> str:
     """The name to record as writer of an event: BERTLINE_ACTOR, else the MLflow user, else the user of this machine."""
     name = os.environ.get("BERTLINE_ACTOR") or os.environ.get("MLFLOW_TRACKING_USERNAME")
-    return name or f"{getpass.getuser()}@{socket.gethostname()}"
+    if name:
+        return name
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user without a name
+        user = f"user-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

@@ -57,6 +57,41 @@ def test_large_headers_are_refused(service: Service) -> None:
     assert service.memory().rss - before < 20_000_000
 
 
+def test_trailers_and_headers_behind_a_request_have_the_same_limit(service: Service) -> None:
+    """uvicorn's parser keeps what it reads of them, whatever the answer is and whenever it is sent."""
+    before = service.memory().rss
+    chunked = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    body = raw_http.encoded(PROTOCOLS["plain"].body)
+    head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n".encode()
+    first = head + b"Content-Type: application/json\r\n\r\n" + body
+    for start, more in (
+        (chunked, b"aa: bb\r\n" * 10_000),
+        (chunked + b"X: ", b"x" * 80_000),
+        (chunked.replace(b"0\r\n", b"1;"), b"x" * 80_000),
+        (first + b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ", b"x" * 80_000),
+    ):
+        sent = 0
+        with socket.create_connection(("127.0.0.1", service.port), 60) as line, suppress(OSError):
+            line.sendall(start)
+            for _ in range(500):
+                line.sendall(more)
+                sent += len(more)
+        assert sent < 20_000_000, "the service closes the connection"
+    assert service.memory().rss - before < 20_000_000
+
+
+def test_a_client_that_hangs_up_within_its_body_is_no_failure(service: Service) -> None:
+    with socket.create_connection(("127.0.0.1", service.port), 60) as line:
+        line.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+    counts = ""
+    deadline = time.monotonic() + 30
+    while 'status="499"' not in counts and time.monotonic() < deadline:
+        counts = raw_http.get(service.address, "/metrics").body.decode()
+        time.sleep(0.1)
+    assert 'status="499"' in counts
+    assert 'status="500"' not in counts
+
+
 def test_slow_and_idle_clients_keep_nobody_out(service: Service) -> None:
     """300 idle connections, and clients that send a byte a second: others are answered, and these are closed."""
     plain, right = PROTOCOLS["plain"], raw_http.encoded(PROTOCOLS["plain"].body)

@@ -82,7 +82,7 @@ def test_mirror_remotes_and_git(checkout: Path) -> None:
     Path(".dvc").mkdir()
     Path("there").mkdir()
     lines = "[core]\n    remote = far\n['remote \"near\"']\n    url = ../there\n['remote \"far\"']\n    url = ../gone\n"
-    Path(".dvc/config").write_text(lines + "['remote \"s3\"']\n    url = s3://bucket/dvc\n")
+    Path(".dvc/config").write_text(lines + "['remote \"s3\"']\n    url = s3://bucket/my%20data\n")
     remotes = {remote[0]: diagnosis.remote(*remote) for remote in checkup.remotes()}
     assert {name: finding.state for name, finding in remotes.items()} == {"near": "ok", "far": "problem", "s3": "ok"}
     assert diagnosis.git(checkout).says.startswith("no git repository")

@@ -1,6 +1,7 @@
 """The audit of a scoring job finds every kind of damage and names it; a replay scores mended rows once."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -168,6 +169,22 @@ def test_a_replay_that_is_killed_before_its_entry_is_done_again_and_no_row_stand
     assert [file.name for file in copied.glob("*.replayed-*")] == ["c.jsonl.replayed-1.parquet"]
     result = audit.audit(copied)
     assert (result.findings, result.summary["scored"], result.summary["quarantined"]) == ([], 36, 1)
+
+
+def test_mended_rows_as_editors_save_them(copied: Path, tmp_path: Path) -> None:
+    mended = tmp_path / "mended.jsonl"
+    line = json.dumps({"source": "c.jsonl", "row": 1, "values": {"text": "犬", "n": 7}}, ensure_ascii=False)
+    for encoding in ("utf-16", "cp932"):
+        mended.write_bytes(line.encode(encoding))
+        with pytest.raises(InputError, match="line 1: it is not UTF-8; save the file as UTF-8"):
+            replay.run(mended, copied, "tiny")
+    mended.write_text(json.dumps({"source": "c.jsonl", "row": 1, "values": {"text": "\ud83d"}}))
+    assert re.search("still bad: row 1 of c.jsonl: .* is not UTF-8", replay.run(mended, copied, "tiny").sentence())
+    mended.write_text(json.dumps({"source": "c.jsonl", "row": 1, "values": {"text": "犬", "n": 10**400}}))
+    with pytest.raises(InputError, match="mended values of the column 'n'"):
+        replay.run(mended, copied, "tiny")
+    mended.write_text(f"\ufeff{line}\n\n")
+    assert replay.run(mended, copied, "tiny").scored == 1
 
 
 def test_a_mended_row_that_is_none_is_refused(copied: Path, tmp_path: Path) -> None:

@@ -106,6 +106,17 @@ def test_a_frozen_encoder_has_one_digest_and_a_trained_one_another(place: Path) 
     assert one == two != three
 
 
+def test_a_process_says_why_it_cannot_go_on(source: Path) -> None:
+    """Its error, in what begins a process, would else look as if it had been killed."""
+    target = Path(run(source, "first", states=True).target)
+    record = json.loads((target / job_record.FILE).read_text(encoding="utf-8"))
+    shutil.rmtree(target / "_manifest")
+    (target / job_record.FILE).write_text(json.dumps(record | {"states": "0" * 64}), encoding="utf-8")
+    for workers in (1, 2):
+        with pytest.raises(InputError, match="its encoder states would be others here"):
+            run(source, "first", states=True, workers=workers)
+
+
 def test_a_node_of_a_cluster_sends_the_states_of_its_partition(source: Path) -> None:
     first = run(source, "first", states=True)
     record, model = job_record.read(Path(first.target)), registry.folder(registry.version("tiny", 1))

@@ -79,6 +79,18 @@ def test_a_part_without_a_client_is_dropped() -> None:
     loop.close()
 
 
+def test_a_client_that_leaves_frees_its_place_at_once() -> None:
+    queue, loop = queued(("a", [10]))
+    gone = loop.create_future()
+    queue.put([batch("gone")], [70], [gone])
+    gone.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    assert queue.waiting == 10, "others are admitted, though nobody has taken the part yet"
+    assert order(queue, 100) == [["a0"]]
+    assert queue.waiting == 0
+    loop.close()
+
+
 def test_a_full_queue_refuses_and_says_until_when() -> None:
     queue, loop = queued(("a", [1000]))
     queue.rate = 200.0

@@ -1,6 +1,7 @@
 """Canaries answer their share and end when they fail; shadows change no answer, and what they differ in is kept."""
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -175,6 +176,60 @@ def test_a_tagger_s_canary_answers_its_share_and_ends_when_it_is_slow(taggers: t
     assert cause.endswith(" times as long as the other version; 5 are allowed")
     assert not canary.takes("")
     assert asyncio.run(ask(20)) == {1: 20}
+
+
+def test_tensors_have_the_labels_of_the_version_that_answers(tmp_path: Path) -> None:
+    labels = ("a", "b", "c", "d")
+    first, second = Version("topics", 1, {}), Version("topics", 2, {})
+    others = Predictor.load(tiny.classifier(tmp_path / "other", labels=labels))
+    models = served.of_predictors({first: Predictor.load(tiny.classifier(tmp_path / "first"))})
+    canary = Canary(served.of_predictors({second: others})["topics"], 1.0, RANDOM, 0.0, lambda *_: None)
+    models.change("topics", canary=canary)
+    body = {"inputs": [{"name": "text", "shape": [2], "datatype": "BYTES", "data": ["犬", "映画"]}]}
+    with served.serving(models) as address:
+        answer = raw_http.post(address, "/v2/models/topics/infer", raw_http.encoded(body)).json()
+    (scores,) = [tensor for tensor in answer["outputs"] if tensor["name"] == "scores"]
+    assert answer["model_version"] == "2"
+    assert (scores["shape"], len(scores["data"])) == ([2, len(labels)], 2 * len(labels))
+
+
+def test_a_version_with_another_number_of_choices_takes_other_rows(tmp_path: Path) -> None:
+    two, three = (
+        served.of_predictors({Version("quiz", n, {}): Predictor.load(tiny.classifier(tmp_path / str(n), "choice"))})
+        for n in (1, 2)
+    )
+    task = three["quiz"].predictor.task
+    three["quiz"].predictor.task = task.with_(labels=(*task.labels, "one more"))
+    assert two["quiz"].reads_rows_of(two["quiz"])
+    assert not two["quiz"].reads_rows_of(three["quiz"])
+
+
+def test_a_canary_whose_answers_come_after_the_deadline_ends(taggers: tuple[Catalogue, ServedModel]) -> None:
+    """An answer that a deadline cuts off took at least as long; one that its client did not wait for says nothing."""
+    models, other = taggers
+    causes: list[str] = []
+    canary = Canary(other, 1.0, RANDOM, 5.0, lambda canary, cause: causes.append(cause))
+    for _ in range(side_versions.COMPARED):
+        canary.note(0.001, ours=False)
+    other.batcher.queue.put = lambda *arguments: None  # type: ignore[method-assign]
+
+    async def ask(seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await canary.answer(models["tagger"], {"text": ["犬"]}, "")
+
+    async def ask_often() -> None:
+        for _ in range(side_versions.LEAST_COMPARED):
+            await ask(0.02)
+
+    try:
+        asyncio.run(ask(0.0))
+        assert not canary._seconds[True]
+        asyncio.run(ask_often())
+    finally:
+        del other.batcher.queue.put
+    (cause,) = causes
+    assert " times as long as the other version; 5 are allowed" in cause
 
 
 @pytest.mark.parametrize("against", [1, 7])

@@ -117,11 +117,18 @@ def encoder(folder: Path, japanese: bool = True, layers: int = 2) -> Path:
     return folder
 
 
-def classifier(folder: Path, kind: str = "single", head: str = "native", seed: int = 5, layers: int = 2) -> Path:
-    """The folder of a fine-tuned model with random weights."""
+def classifier(
+    folder: Path,
+    kind: str = "single",
+    head: str = "native",
+    seed: int = 5,
+    layers: int = 2,
+    labels: tuple[str, ...] = (),
+) -> Path:
+    """The folder of a fine-tuned model with random weights; `labels` are others than those of `of_kind`."""
     base = encoder(folder.parent / f".{folder.name}.encoder", layers=layers)
     torch.manual_seed(seed)
-    task = of_kind(kind)
+    task = of_kind(kind).with_(labels=labels) if labels else of_kind(kind)
     model = new_head.for_task(base, task, head)
     for parameter in heads.head_parameters(model):  # large enough that labels differ
         torch.nn.init.normal_(parameter, std=1.0)

@@ -46,4 +46,8 @@ def _get(record: Any, key: str, kind: Any, at: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         names = getattr(kind, "__name__", str(kind))
         raise InputError(f"{at}: {key!r} is {'missing' if value is None else repr(value)[:60]}; {names} is expected")
+    try:
+        str(value if isinstance(value, str) else "").encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{at}: {key!r} holds half of a surrogate pair, which is not a character") from None
     return value

@@ -108,7 +108,7 @@ async def _refresh(catalogue: Catalogue, name: str) -> schemas.Model:
 
 
 async def _put(catalogue: Catalogue, name: str, request: Request) -> schemas.Model:
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) and name not in {model.name for model in catalogue}:
         raise InputError("a name has letters, digits, _, - and . only")
     body = await _read(NewModel, request)
     await asyncio.to_thread(catalogue.add, name, Source.parse(body.source, body.runtime))

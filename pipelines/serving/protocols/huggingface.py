@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from pipelines.core.errors import InputError, choices
 from pipelines.inference import embedding
-from pipelines.serving import answering, hugging_face_tasks, refusals, request_bodies, served_model
+from pipelines.serving import answering, hugging_face_tasks, limits, refusals, request_bodies, served_model
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
@@ -69,6 +69,7 @@ async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response
     several = isinstance(body.inputs, list)
     if several and not body.inputs:
         raise InputError("inputs: the list is empty")
+    limits.check_rows(len(body.inputs) if several else 1)
     rows = hugging_face_tasks.rows(model, body.inputs if several else [body.inputs], parameters)
     hugging_face_tasks.check(model, parameters, rows)
     columns = {column: [row[column] for row in rows] for column in model.inputs}

@@ -207,10 +207,11 @@ async def _infer(catalogue: Catalogue, request: Request, name: str, version: str
         model = replace(model, canary=None)
     sent, binary = tensor_bodies.parsed(await request.body(), request.headers.get(tensor_bodies.LENGTH))
     columns = tensor_bodies.columns(sent, binary, model)
-    outputs = tensor_bodies.returned(sent, model.task)
+    tensor_bodies.returned(sent, model.task)  # what is wrong with them is said before the request waits
     microseconds = sent.parameters.timeout if sent.parameters else 0
     async with _within(microseconds / 1e6):
         model, predictions, _ = await answering.predictions(request, model, columns)
+    outputs = tensor_bodies.returned(sent, model.task)  # of the version that answered, which may have other labels
     body, json_length = tensor_bodies.answer(sent.id, model, outputs, predictions)
     if json_length is None:
         return Response(body, media_type=JSON)

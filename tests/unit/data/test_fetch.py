@@ -28,6 +28,9 @@ class Handler(BaseHTTPRequestHandler):
         span = self.headers.get("Range")
         self.asked.append(span)
         start = int(span.removeprefix("bytes=").rstrip("-")) if span else 0
+        if start >= len(CONTENT):
+            self.send_error(416)
+            return
         self.send_response(206 if span else 200)
         self.send_header("Content-Length", str(len(CONTENT) - start))
         self.end_headers()
@@ -61,6 +64,14 @@ def test_a_verified_file_is_not_fetched_again(server: str, tmp_path: Path) -> No
     fetch(source, tmp_path / "raw")
     fetch(source, tmp_path / "raw")
     assert len(Handler.asked) == 1
+
+
+def test_a_download_that_was_complete_when_its_process_was_killed_begins_again(server: str, tmp_path: Path) -> None:
+    source = Source("f", url=f"{server}/f", sha256=SHA)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/.f.partial").write_bytes(CONTENT)
+    assert [file.read_bytes() for file in fetch(source, tmp_path / "raw")] == [CONTENT]
+    assert Handler.asked == [f"bytes={len(CONTENT)}-", None]
 
 
 def test_a_wrong_checksum_names_both_and_leaves_nothing(server: str, tmp_path: Path) -> None:

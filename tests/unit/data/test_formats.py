@@ -88,6 +88,13 @@ WRONG = {
         {},
         "half of a surrog",
     ),
+    "half of an emoji in a question": (
+        "a.json",
+        json.dumps(SQUAD).replace('"question": "', '"question": "\\ud83d'),
+        {"kind": "span", "format": "squad"},
+        "'question' holds half of a surrogate pair",
+    ),
+    "half of an emoji": ("a.jsonl", '{"text": "I love it \\ud83d", "label": "a"}\n', {}, "text holds half of a surrog"),
     "no list": (
         "a.jsonl",
         '{"text": "x", "choices": "y", "label": 0}\n',

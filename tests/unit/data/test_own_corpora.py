@@ -1,8 +1,11 @@
 """Corpora of one's own in any encoding, with any delimiter, in one file; all findings at once."""
 
 import random
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -214,6 +217,19 @@ def test_a_split_by_group_and_by_time(tmp_path: Path) -> None:
     lines[3] = lines[3].rpartition(",")[0] + ",yesterday"
     with pytest.raises(InputError, match="line 5: the time is 'yesterday'"):
         made(tmp_path, lines, split={"by": "time day"})
+
+
+def test_times_of_parquet(tmp_path: Path) -> None:
+    days = [date(2026, 1 + i % 12, 1 + i % 28) for i in range(60)]
+    texts = [f"text {i} {'xyzw' * (i % 7)} {i * i}" for i in range(60)]
+    columns = {"text": texts, "label": ["a", "b"] * 30, "day": days}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    later = rows_of(tmp_path / "rows.parquet", "test", split={"test": 0.2, "by": "time day"})
+    assert {row["text"] for row in later} == {text for _, text in sorted(zip(days, texts, strict=True))[-12:]}
+    columns["day"] = [float(i) for i in range(59)] + [float("nan")]
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    with pytest.raises(InputError, match="the time is nan; a date or a number is expected"):
+        rows_of(tmp_path / "rows.parquet", "test", split={"test": 0.2, "by": "time day"})
 
 
 def test_rows_without_a_group_are_no_group(tmp_path: Path) -> None:
