@@ -80,7 +80,7 @@ def described(folder: Path, run: str, rules: Facts) -> Facts:
 
 
 def declared(rules: Facts) -> Facts:
-    """What an entry of promote declares."""
+    """The facts that an entry of promote declares."""
     return {key: str(rules[key]) for key in DECLARED if rules.get(key)}
 
 
