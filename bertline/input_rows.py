@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pipelines.core import schema
+from pipelines.core.characters import HALF
 from pipelines.core.errors import InputError, UsageError, choices, shown
 from pipelines.core.task import Task
 
@@ -196,7 +197,7 @@ def _array(shown_as: str, values: list[Any], task: Task, name: str) -> pa.Array:
     try:
         return pa.array([list(value) for value in values] if several else values, _TYPES[name])
     except UnicodeEncodeError:
-        raise InputError(f"{shown_as}: a text holds half of a surrogate pair, which is not a character") from None
+        raise InputError(f"{shown_as}: a text holds {HALF}") from None
 
 
 def missing(value: Any) -> bool:

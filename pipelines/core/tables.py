@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.core.characters import HALF
 from pipelines.core.errors import InputError, NoFileError, choices, one_line, shown
 from pipelines.core.paths import fresh_file
 
@@ -37,7 +38,7 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
         if len(rows) > 1:  # find the row that is wrong
             for row in rows:
                 _batch([row], schema)
-        what = "its text holds half of a surrogate pair, which is not a character"  # JSON can write one
+        what = f"its text holds {HALF}"
         if not isinstance(error, UnicodeEncodeError):
             what = " ".join(str(error).split())
         raise InputError(f"row {rows[0].get('id')!r}: {what}") from None

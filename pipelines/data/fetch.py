@@ -144,10 +144,11 @@ def _download(url: str, partial: Path, source: Source) -> None:
             _transfer(url, partial, source)
             return
         except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
-            code = error.code if isinstance(error, urllib.error.HTTPError) else 0
-            if code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:  # a try that ended there had all bytes, or others
+            code = error.code if isinstance(error, urllib.error.HTTPError) else None
+            beyond = code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+            if beyond:  # an earlier try has left all bytes, or others
                 partial.unlink(missing_ok=True)
-            final = code < 500 and code not in (0, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+            final = code is not None and code < 500 and not beyond
             if final or attempt == RETRIES:
                 reason = getattr(error, "reason", None) or error
                 raise InputError(

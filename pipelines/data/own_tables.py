@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipelines.core import characters
 from pipelines.core.errors import InputError, shown
 from pipelines.core.schema import INPUTS, ROWS, TARGETS
 from pipelines.data import declared, targets
@@ -108,10 +109,8 @@ def _require_text(path: Path, at: str, name: str, value: Any) -> None:
     if not all(isinstance(text, str) for text in texts) or (several and not isinstance(value, list)):
         expected = "a list of texts" if several else "a text"
         raise CellError(f"{path}: {at}: {name} is {shown(value)}; {expected} is expected")
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        raise CellError(f"{path}: {at}: {name} holds half of a surrogate pair, which is not a character") from None
+    if not characters.are_whole(texts):
+        raise CellError(f"{path}: {at}: {name} holds {characters.HALF}")
 
 
 def _target(value: Any, row: Record, params: Params, findings: Findings) -> Any:

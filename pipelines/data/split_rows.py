@@ -78,28 +78,21 @@ def _time(read: Read) -> Any:
         except ValueError:
             pass
         try:
-            return _finite(float(text))
+            number = float(text)
         except ValueError:
-            raise InputError(
-                f"split: {read.place}: the time is {shown(value)}; a date such as 2026-01-31 or a number is expected"
-            ) from None
+            number = math.nan
+        if math.isfinite(number):
+            return number
+        raise InputError(
+            f"split: {read.place}: the time is {shown(value)}; a date such as 2026-01-31 or a number is expected"
+        )
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).timestamp()
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day).timestamp()
-    try:
-        if isinstance(value, int | float):
-            return _finite(float(value))
-    except (ValueError, OverflowError):
-        pass
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):  # nan has no place in an order
+        return value
     raise InputError(f"split: {read.place}: the time is {shown(value)}; a date or a number is expected")
-
-
-def _finite(number: float) -> float:
-    """The number. Raises ValueError for one that has no place in an order, as nan."""
-    if not math.isfinite(number):
-        raise ValueError
-    return number
 
 
 def _bundles(texts: Sequence[str], labels: list[str], values: list[Any], rule: Split) -> Iterator[_Bundle]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core import hashed_file, json_file, tables
+from pipelines.core import characters, hashed_file, json_file, tables
 from pipelines.core.errors import InputError
 from pipelines.core.hashed_file import Hash
 from pipelines.core.task import Task
@@ -155,9 +155,7 @@ def input_fault(record: Record, task: Task) -> Bad | None:
         if not (texts if several else isinstance(value, str)):
             expected = "a list of texts" if several else "text"
             return Bad.of(record.row, "wrong_type", record.raw, column=name, expected=expected)
-        try:
-            "".join(one or "" for one in value).encode()
-        except UnicodeError:
+        if not characters.are_whole(one or "" for one in value):
             return Bad.of(record.row, "not_utf8", record.raw)
     return None
 

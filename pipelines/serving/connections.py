@@ -44,7 +44,7 @@ class Connection(HttpToolsProtocol):
         self._head: asyncio.TimerHandle | None = None  # ends the time for the headers
         self._reading: asyncio.TimerHandle | None = None  # ends the time to read the answer
         self._bytes = 0  # of the headers so far; -1: they are complete
-        self._beside = 0  # bytes of the request since a part of its body: sizes of chunks, and trailers
+        self._framing = 0  # bytes since the last part of the body: sizes of chunks, and trailers
         self._complete = True  # whether the last request has arrived as a whole
         self._waiting = _WAITING.setdefault(self.server_state, {})
 
@@ -74,9 +74,9 @@ class Connection(HttpToolsProtocol):
         if self._bytes >= 0:
             self._bytes += len(data)
         elif not self._complete:
-            self._beside += len(data)
+            self._framing += len(data)
         super().data_received(data)
-        if max(self._bytes, self._beside) <= HEAD_BYTES or self.transport.is_closing():
+        if max(self._bytes, self._framing) <= HEAD_BYTES or self.transport.is_closing():
             return
         if self._busy or self._bytes <= HEAD_BYTES:  # an earlier request has no answer yet, or this one may have one
             self.transport.abort()
@@ -84,7 +84,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(431, f"the request's line and headers have more than {HEAD_BYTES:,} bytes")
 
     def on_message_begin(self) -> None:
-        self._bytes, self._beside, self._complete = max(self._bytes, 0), 0, False
+        self._bytes, self._framing, self._complete = max(self._bytes, 0), 0, False
         if not self._busy:
             self._wait()
         super().on_message_begin()
@@ -96,7 +96,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._beside = 0
+        self._framing = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -1,5 +1,6 @@
-"""Two nodes of a cluster with a replica each, behind HAProxy as docs/cluster.md switches it on: one node dies."""
+"""Two nodes of a cluster with a replica each, behind HAProxy on the head: one node dies."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.local.http_service import free_port
-from pipelines.serving import haproxy, ray_proxy
+from pipelines.serving import ray_proxy
 from pipelines.tracking import registry
 from tests.support import ray_nodes, servers, steady_clients, tiny
 from tests.support.places import ROOT
@@ -35,31 +36,20 @@ def test_a_killed_node_costs_a_client_two_requests_at_most(
 ) -> None:
     (checkout / "params.yaml").write_text(tiny.PARAMS)
     port = free_port()
-    with ray_proxy.own_folder() as place, ray_nodes.started(head=False) as cluster:
-        settings = ray_nodes.SETTINGS | ray_proxy.SETTINGS | {haproxy.BINARY: ray_proxy.command()}
-        settings |= {"PYTHONPATH": str(ROOT), "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port())}
-        settings |= {
-            f"RAY_SERVE_HAPROXY_{name}": f"{place}/{file}"
-            for name, file in (
-                ("CONFIG_FILE_LOC", "haproxy.cfg"),
-                ("SOCKET_PATH", "admin.sock"),
-                ("METRICS_SOCKET_PATH", "metrics.sock"),
-                ("SERVER_STATE_FILE", "state"),
-            )
-        }
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("RAY_SERVE_HAPROXY_SERVER_STATE_BASE", place)
+    for name, value in (ray_nodes.SETTINGS | {"PYTHONPATH": str(ROOT)}).items():
+        monkeypatch.setenv(name, value)
+    with ray_proxy.settings("127.0.0.1", port), ray_nodes.started(head=False) as cluster:
+        place = Path(os.environ["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"])
         cluster.head()
         second = cluster.second()
         monkeypatch.setenv("RAY_ADDRESS", cluster.address)
         subprocess.run([sys.executable, "-c", SERVE, str(port)], check=True)
-        servers.wait_until(lambda: len(replicas(Path(place))) == 2, "HAProxy knows both replicas", 120)
-        at_head, at_second = replicas(Path(place))
+        servers.wait_until(lambda: len(replicas(place)) == 2, "HAProxy knows both replicas", 120)
+        at_head, at_second = replicas(place)
         assert at_second.startswith(f"{ray_nodes.SECOND}:")
         with steady_clients.Clients(port, steady_clients.body("映画の公開日が決定")) as clients:
             clients.wait_for(10 * steady_clients.CLIENTS)
             ray_nodes.kill(second)
-            servers.wait_until(lambda: replicas(Path(place)) == [at_head], "HAProxy forgets the replica", 120)
+            servers.wait_until(lambda: replicas(place) == [at_head], "HAProxy forgets the replica", 120)
             clients.wait_for(10 * steady_clients.CLIENTS)
         clients.require_few_failures()

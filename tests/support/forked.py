@@ -25,13 +25,12 @@ PRELOADED = [
     "mlflow.store.model_registry.sqlalchemy_workspace_store",
     "mlflow.store.tracking.sqlalchemy_workspace_store",
     "onnx",
-    "onnxruntime",
     "pyarrow.pandas_compat",
     "pipelines.text.encoding.choice",
     "pipelines.text.tokenizers.mecab_wordpiece",
     "ipadic",
     "tests.support.run_job",
-]  # without Ray, which reads the environment on import
+]  # without Ray, which reads the environment on import, and ONNX Runtime, whose import starts threads
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(PRELOADED)
 

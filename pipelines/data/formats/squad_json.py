@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file
+from pipelines.core import characters, json_file
 from pipelines.core.errors import InputError, shown
 from pipelines.data import targets
 from pipelines.data.formats.records import Record
@@ -46,8 +46,6 @@ def _get(record: Any, key: str, kind: Any, at: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         names = getattr(kind, "__name__", str(kind))
         raise InputError(f"{at}: {key!r} is {'missing' if value is None else repr(value)[:60]}; {names} is expected")
-    try:
-        str(value if isinstance(value, str) else "").encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{at}: {key!r} holds half of a surrogate pair, which is not a character") from None
+    if isinstance(value, str) and not characters.are_whole([value]):
+        raise InputError(f"{at}: {key!r} holds {characters.HALF}")
     return value
