@@ -44,6 +44,7 @@ class Part:
     rows: pa.RecordBatch = field(compare=False)
     cost: int = field(compare=False)  # see row_batcher.costs
     answer: Future[Predicted] = field(compare=False)
+    key: str = field(compare=False, default="")
     work: Work | None = field(compare=False, default=None)  # of its request, for the log
     latest: float = field(compare=False, default=math.inf)  # when it has to begin, on the monotonic clock
     taken: bool = field(compare=False, default=False)
@@ -81,7 +82,7 @@ class FairQueue:
             work.wait()
         latest = time.monotonic() + LATE * self.wait_seconds
         for batch, cost, answer in zip(rows, costs, answers, strict=True):
-            part = Part(tag, next(self._numbers), batch, cost, answer, work, latest)
+            part = Part(tag, next(self._numbers), batch, cost, answer, key, work, latest)
             heapq.heappush(self._parts, part)
             answer.add_done_callback(partial(self._left, part))
             latest = math.inf  # a request that has begun is finished
@@ -94,7 +95,13 @@ class FairQueue:
         """Free the place of a part whose client is gone, so that others are admitted."""
         if answer.cancelled() and not part.taken:
             self.waiting -= part.cost
+            self._give_back(part)
             part.cost = 0
+
+    def _give_back(self, part: Part) -> None:
+        """Charge a key nothing for a part that does not run, so that its next requests do not wait for it."""
+        if part.key in self._ends:
+            self._ends[part.key] -= part.cost
 
     def take(self, budget: int) -> list[Part]:
         """Remove the next parts: at least one, then as many as fit in `budget`.
@@ -109,8 +116,9 @@ class FairQueue:
             self.waiting -= part.cost
             self._now = max(self._now, part.tag)
             if part.answer.done():  # a client that hung up, or whose deadline passed, has cancelled it
-                continue
-            if now > part.latest:
+                self._give_back(part)
+            elif now > part.latest:
+                self._give_back(part)
                 part.answer.set_exception(BusyError(max(1.0, self.waiting / self.rate - self.wait_seconds)))
             else:
                 taken.append(part)

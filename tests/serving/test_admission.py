@@ -91,6 +91,23 @@ def test_a_client_that_leaves_frees_its_place_at_once() -> None:
     loop.close()
 
 
+@pytest.mark.parametrize("leaves", ["at once", "as it is taken"])
+def test_a_key_is_charged_nothing_for_what_never_ran(leaves: str) -> None:
+    queue, loop = queued()
+    gone = [loop.create_future() for _ in range(3)]
+    queue.put([batch("gone")] * 3, [100] * 3, gone, "A")
+    for answer in gone:
+        answer.cancel()
+    if leaves == "at once":
+        loop.run_until_complete(asyncio.sleep(0))
+    else:
+        assert order(queue) == []
+    queue.put([batch("B0"), batch("B1")], [50, 50], [loop.create_future() for _ in range(2)], "B")
+    queue.put([batch("A0")], [50], [loop.create_future()], "A")
+    assert order(queue) == [["B0"], ["A0"], ["B1"]]
+    loop.close()
+
+
 def test_a_full_queue_refuses_and_says_until_when() -> None:
     queue, loop = queued(("a", [1000]))
     queue.rate = 200.0
