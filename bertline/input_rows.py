@@ -53,10 +53,16 @@ def rows(task: Task, inputs: Sequence[Any], columns: Mapping[str, str] | None = 
 
 
 class GivenColumns(NamedTuple):
-    """A table of the caller's: the names of its columns, and a function that returns one."""
+    """A table of the caller's: the names of its columns, and a function that returns the column at a position."""
 
     names: list[str]
-    column: Callable[[str], Any]
+    at: Callable[[int], Any]
+
+    def column(self, name: str) -> Any:
+        """The column of this name. Raises InputError if two have it."""
+        if self.names.count(name) > 1:
+            raise InputError(f"two columns are named {name!r}; rename one of them")
+        return self.at(self.names.index(name))
 
 
 def columns_of(argument: Any) -> GivenColumns | None:
@@ -64,7 +70,8 @@ def columns_of(argument: Any) -> GivenColumns | None:
     if isinstance(argument, pa.Table | pa.RecordBatch):
         return GivenColumns(argument.schema.names, argument.column)
     if hasattr(argument, "columns") and hasattr(argument, "__getitem__"):  # pandas, polars and others
-        return GivenColumns([str(name) for name in argument.columns], lambda name: list(argument[name]))
+        names = list(argument.columns)  # of pandas, whole numbers too
+        return GivenColumns([str(name) for name in names], lambda position: list(argument[names[position]]))
     if isinstance(argument, Mapping):
         raise UsageError("a dict is one row; put it into a list")
     if isinstance(argument, list | tuple) and argument and isinstance(argument[0], Mapping):
@@ -77,7 +84,8 @@ def _of_dicts(listed: Sequence[Any]) -> GivenColumns:
     for number, row in enumerate(listed):
         if not isinstance(row, Mapping):
             raise InputError(f"row {number} is {shown(row)}; a dict is expected, as row 0 is one")
-    return GivenColumns([str(name) for name in listed[0]], lambda name: [row.get(name) for row in listed])
+    names = list(listed[0])
+    return GivenColumns([str(name) for name in names], lambda position: [row.get(names[position]) for row in listed])
 
 
 def _of_table(columns: GivenColumns, task: Task, names: Mapping[str, str]) -> pa.Table:

@@ -115,6 +115,8 @@ WRONG: list[tuple[str, tuple[Any, ...], str]] = [
     ("single", (pd.DataFrame({"text": ["a", 1.5]}),), "text: row 1 is 1.5; text is expected"),
     ("single", (pa.table({"text": ["a", None]}),), "row 1 has no text"),
     ("single", (pa.table({"text": [1]}),), "holds int64; text is expected"),
+    ("single", (pd.DataFrame([["a", "b"]], columns=["text", "text"]),), "two columns are named 'text'; rename one"),
+    ("single", (pa.table([["a"], ["b"]], names=["text", "text"]),), "two columns are named 'text'; rename one"),
     ("pair", ("a",), "'a': a model of kind pair takes two texts"),
     ("pair", (["a"], ["b", "c"]), "the lists differ in their rows: text has 1 and text_pair has 2"),
     ("pair", ([("a", "b"), ("c",)],), r"row 1 is \('c',\); a model of kind pair takes two texts"),
@@ -127,6 +129,11 @@ def test_wrong_input_is_one_sentence(kind: str, arguments: tuple[Any, ...], sent
     with pytest.raises(bertline.InputError, match=sentence) as raised:
         bertline.load(models / f"{kind}-onnx").predict(*arguments)
     assert "\n" not in str(raised.value)
+
+
+def test_columns_of_a_frame_may_have_numbers_for_names(models: Path) -> None:
+    model, frame = bertline.load(models / "single-onnx"), pd.DataFrame([["label", "犬"], ["label", "映画"]])
+    assert model.predict(frame, text="1") == model.predict(["犬", "映画"])
 
 
 def test_a_missing_value_far_down_a_table_is_named_by_its_row(models: Path) -> None:
