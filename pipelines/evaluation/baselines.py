@@ -38,28 +38,33 @@ class LinearSvm:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.svm import LinearSVC
 
-        self.task = task
+        self.task, self._only = task, -1
         self._vectorizer = TfidfVectorizer(analyzer="char", ngram_range=params.ngrams, sublinear_tf=True)
         self._svm = LinearSVC(C=params.c, random_state=params.seed)
 
     def fit(self, rows: pa.Table) -> "LinearSvm":
         names = {label: i for i, label in enumerate(self.task.labels)}
         labels = [names[label] for label in rows.column("label").to_pylist()]
-        self._svm.fit(self._vectorizer.fit_transform(self._texts(rows)), labels)
+        if len({*labels}) == 1:  # nothing to separate
+            self._only = labels[0]
+        else:
+            self._svm.fit(self._vectorizer.fit_transform(self._texts(rows)), labels)
         return self
 
     def predict(self, rows: Rows) -> pa.Table:
         """Predictions; a score is the softmax of the SVM's margins, which orders rows but is not a probability."""
-        margins = self._svm.decision_function(self._vectorizer.transform(self._texts(rows)))
-        if margins.ndim == 1:  # two classes have one margin
-            margins = np.stack([-margins, margins], axis=1)
         every = np.full((rows.num_rows, len(self.task.labels)), -1e9)
-        every[:, self._svm.classes_] = margins
+        if self._only >= 0:
+            every[:, self._only] = 0.0
+        else:
+            margins = self._svm.decision_function(self._vectorizer.transform(self._texts(rows)))
+            # two classes have one margin
+            every[:, self._svm.classes_] = margins if margins.ndim > 1 else np.stack([-margins, margins], axis=1)
         return predictions.table(predictions.softmax(every), self.task).add_column(0, "id", rows.column("id"))
 
     @property
     def parameters(self) -> int:  # type: ignore[override]
-        return int(self._svm.coef_.size + self._svm.intercept_.size)
+        return 1 if self._only >= 0 else int(self._svm.coef_.size + self._svm.intercept_.size)
 
     def _texts(self, rows: Rows) -> list[str]:
         parts = [rows.column(name).to_pylist() for name in INPUTS[self.task.kind]]
@@ -67,12 +72,17 @@ class LinearSvm:
 
 
 class Cosine:
-    """The cosine of two texts' TF-IDF: mapped to a number by a fitted line, or used to take the nearest choice."""
+    """The cosine of two texts' TF-IDF: mapped to a number by a fitted line, or used to take the nearest choice.
+
+    The number of a text alone is that of a ridge regression on its TF-IDF (Hoerl and Kennard 1970).
+    """
 
     def __init__(self, task: Task, params: Params) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import Ridge
 
         self.task, self._line = task, np.array([1.0, 0.0])
+        self._ridge, self._is_alone = Ridge(), False
         self._vectorizer = TfidfVectorizer(analyzer="char", ngram_range=params.ngrams, sublinear_tf=True)
 
     def fit(self, rows: pa.Table) -> "Cosine":
@@ -80,18 +90,29 @@ class Cosine:
         self._vectorizer.fit([*first, *second])
         self.parameters = len(self._vectorizer.vocabulary_)
         if self.task.kind == "regression":
-            self._line = np.polyfit(self._cosines(first, second), rows.column("label").to_numpy(), 1)
+            labels, cosines = rows.column("label").to_numpy(), self._cosines(first, second)
+            self._is_alone = not any(second)
+            if self._is_alone:
+                self._ridge.fit(self._vectorizer.transform(first), labels)
+            elif np.ptp(cosines) > 0:
+                self._line = np.polyfit(cosines, labels, 1)
+            else:  # no line goes through equal cosines
+                self._line = np.array([0.0, labels.mean()])
         return self
 
     def predict(self, rows: Rows) -> pa.Table:
         """Predictions; the score of a choice is the softmax of the cosines, which is not a probability."""
-        cosines = self._cosines(*self._texts(rows))
+        first, second = self._texts(rows)
+        cosines = self._cosines(first, second)
         if self.task.kind == "choice":
             table = predictions.table(
                 predictions.softmax(cosines.reshape(rows.num_rows, -1).astype(np.float32)), self.task
             )
         else:
-            table = pa.table({"value": pa.array(np.polyval(self._line, cosines), pa.float32())})
+            values = np.polyval(self._line, cosines)
+            if self._is_alone:
+                values = self._ridge.predict(self._vectorizer.transform(first))
+            table = pa.table({"value": pa.array(values, pa.float32())})
         return table.add_column(0, "id", rows.column("id"))
 
     def _texts(self, rows: Rows) -> tuple[list[str], list[str]]:
@@ -116,7 +137,8 @@ class CommonSpan:
 
     def fit(self, rows: pa.Table) -> "CommonSpan":
         texts = [answer["text"] for row in rows.column("answers").to_pylist() for answer in row]
-        self._length = max(1, round(float(np.mean([len(text) for text in texts]))))
+        # no question has an answer: the shortest one is the nearest to none
+        self._length = max(1, round(float(np.mean([len(text) for text in texts] or [1]))))
         return self
 
     def predict(self, rows: Rows) -> pa.Table:

@@ -52,7 +52,10 @@ def save(
         **facts,
     }
     if task.submission and not scored:
-        submission(out / task.submission, answers, task)
+        # GLUE's board takes MNLI-m.tsv and MNLI-mm.tsv
+        mismatched = entry.split.endswith("_mismatched")
+        name = task.submission.replace("-m.", "-mm.") if mismatched else task.submission
+        submission(out / name, answers, task)
     provenance.write(out, stage, entry.model_dump(), inputs, ("numpy", "pyarrow"))
     for file, numbers in ((paths.metrics, record), (paths.scores, summary(record)), (paths.timings, timings)):
         json_file.write(file(run), numbers)

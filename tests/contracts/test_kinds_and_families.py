@@ -167,6 +167,32 @@ def test_a_baseline_predicts_every_kind(kind: str) -> None:
     assert fitted.parameters > 0
 
 
+def test_a_baseline_of_numbers_takes_texts_alone_too() -> None:
+    table, task = rows("regression"), TASKS["regression"]
+    alone = table.set_column(2, "text_pair", pa.array([""] * table.num_rows))
+    answers = baselines.for_task(task, Baseline(task="t")).fit(alone).predict(alone)
+    assert score(alone, answers, task)["metrics"]["pearson"] > 0.9, "the number is the text's"
+    equal = table.set_column(2, "text_pair", pa.array(["x"] * table.num_rows))
+    answers = baselines.for_task(task, Baseline(task="t")).fit(equal).predict(equal)
+    assert answers.column("value").to_pylist() == pytest.approx([1.5] * table.num_rows), "no line, so the mean"
+
+
+def test_a_baseline_answers_as_all_its_rows_do() -> None:
+    table, task = rows("single"), TASKS["single"]
+    one = table.filter(pa.compute.equal(table["label"], tiny.LABELS[1]))
+    fitted = baselines.for_task(task, Baseline(task="t")).fit(one)
+    answers = fitted.predict(table)
+    assert {*answers.column("label").to_pylist()} == {tiny.LABELS[1]}
+    assert fitted.parameters == 1
+    questions = rows("span")
+    none = questions.set_column(
+        questions.schema.get_field_index("answers"),
+        questions.schema.field("answers"),
+        pa.array([[]] * questions.num_rows, questions.schema.field("answers").type),
+    )
+    assert baselines.for_task(TASKS["span"], Baseline(task="t")).fit(none).predict(none).num_rows == none.num_rows
+
+
 def test_options_that_a_kind_lacks_fail_in_one_sentence(checkout: Path) -> None:
     source = tiny.of_family("bert", checkout / "encoder")
     with pytest.raises(UsageError, match="rows of kind span support only the native head"):

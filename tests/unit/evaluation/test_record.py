@@ -19,13 +19,13 @@ TEXTS = ["a", "bb", "ccc"]
 TIMINGS = {"latency_ms": {"p50": 1.5, "p99": 2.0}, "rows_per_second": 3}
 
 
-def saved(gold: list[str | None], task: Task = TASK) -> dict:
+def saved(gold: list[str | None], task: Task = TASK, split_name: str = "test") -> dict:
     rows = pa.table({"id": ["7", "8", "9"], "text": TEXTS, "label": pa.array(gold, pa.string())})
     tables.write(Path("test.parquet"), rows.to_batches(), rows.schema)
     split = Split(Path("test.parquet"), task)
     with paths.fresh_folder(paths.predictions("run")) as out:
         split.write(lambda part: ANSWERS, out)
-        record.save("run", "evaluate", Evaluate(task="cola"), split, out, [], TIMINGS, how="by hand")
+        record.save("run", "evaluate", Evaluate(task="cola", split=split_name), split, out, [], TIMINGS, how="by hand")
     assert json.loads(Path("artifacts/timings/run.json").read_text()) == TIMINGS
     return json.loads(Path("artifacts/metrics/run.json").read_text())
 
@@ -54,3 +54,5 @@ def test_a_split_without_labels_becomes_the_leaderboards_file(checkout: Path) ->
     assert lines == ["index\tprediction", "7\t1", "8\t0", "9\t1"]
     saved([None, None, None], TASK.with_(submission="RTE.tsv", submits_ids=False))
     assert Path("artifacts/predictions/run/RTE.tsv").read_text().splitlines()[1] == "7\tacceptable"
+    saved([None, None, None], TASK.with_(submission="MNLI-m.tsv"), "test_mismatched")
+    assert Path("artifacts/predictions/run/MNLI-mm.tsv").is_file(), "the board takes both files"
