@@ -26,13 +26,15 @@ def rows(kind: str, words: list[str], columns: dict[str, str]) -> list[dict[str,
     if words in ([], [STDIN]):
         # as a file is read: other characters that end a line, such as U+2028, stand in texts of the web
         lines = (line.rstrip("\r") for line in _stdin().removeprefix("\ufeff").split("\n"))
-        return _of_lines(enumerate(lines, start=1), names, "standard input")
+        return _of_lines(enumerate(lines, start=1), kind, "standard input")
     path = Path(words[0])
     if len(words) == 1 and _is_file(path):
         if columns or path.suffix.lstrip(".").lower() in records.FORMATS:
             listed = records.records(path, columns=[columns.get(name, name) for name in names])
-            return [_row(record, names, columns, f"{path}: {place}") for place, record in listed]
-        return _of_lines(records.lines(path), names, str(path))
+            return [_row(record, kind, columns, f"{path}: {place}") for place, record in listed]
+        return _of_lines(records.lines(path), kind, str(path))
+    if len(words) == 1:
+        _require_no_file_name(words[0])
     if columns:
         raise UsageError(f"{', '.join(columns)}: the names of columns need a file")
     return _of_words(kind, words, names)
@@ -43,6 +45,7 @@ def text(word: str) -> str:
     if word == STDIN:
         return _stdin()
     if not _is_file(path := Path(word)):
+        _require_no_file_name(word)
         return word
     return "\n".join(line for _, line in records.lines(path))
 
@@ -54,6 +57,13 @@ def _is_file(path: Path) -> bool:
         return False
 
 
+def _require_no_file_name(word: str) -> None:
+    """Raise UsageError for what is no text but the name of a file that is not there."""
+    suffix = Path(word).suffix.lstrip(".").lower()
+    if suffix in (*records.FORMATS, *LINES) and not any(map(str.isspace, word)):
+        raise UsageError(f"{word}: no such file; a text of this form is read from standard input")
+
+
 def _stdin() -> str:
     try:
         return sys.stdin.read()
@@ -61,15 +71,19 @@ def _stdin() -> str:
         raise InputError(f"standard input: byte {error.start} is not UTF-8; convert it to UTF-8") from None
 
 
-def _of_lines(lines: Any, names: list[str], where: str) -> list[dict[str, Any]]:
+def _of_lines(lines: Any, kind: str, where: str) -> list[dict[str, Any]]:
     """A row for each line that is not empty; its columns stand between tabs."""
-    listed = []
+    listed, names = [], schema.INPUTS[kind]
     for number, line in lines:
         fields = line.split(SEPARATOR) if len(names) > 1 else [line]
         if not line.strip():
             continue
-        if len(fields) < len(names):
-            raise InputError(f"{where}: line {number}: {' and '.join(names)} are expected, with a tab between them")
+        if kind == "regression" and len(fields) == 1:
+            fields.append("")
+        if len(fields) < len(names) or (len(fields) > len(names) and kind != "choice"):
+            has = "" if len(fields) < len(names) else f"; it has {len(fields)} columns"
+            expected = f"{' and '.join(names)} are expected, with a tab between them"
+            raise InputError(f"{where}: line {number}: {expected}{has}")
         listed.append(_named(names, fields))
     return listed
 
@@ -90,14 +104,17 @@ def _named(names: list[str], fields: list[str]) -> dict[str, Any]:
     """A row of its fields; all fields after the first are choices, if the kind has them."""
     if "choices" in names:
         return {"text": fields[0], "choices": fields[1:]}
-    return dict(zip(names, fields, strict=False))
+    return dict(zip(names, fields, strict=True))
 
 
-def _row(record: dict[str, Any], names: list[str], columns: dict[str, str], where: str) -> dict[str, Any]:
-    """The input columns of a record."""
+def _row(record: dict[str, Any], kind: str, columns: dict[str, str], where: str) -> dict[str, Any]:
+    """The input columns of a record; a regression may be on single texts."""
     row = {}
-    for name in names:
+    for name in schema.INPUTS[kind]:
         column = columns.get(name, name)
+        if kind == "regression" and name == "text_pair" and name not in columns and name not in record:
+            row[name] = ""
+            continue
         if column not in record:
             there_are = ", ".join(map(str, record))
             raise InputError(
