@@ -6,9 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipelines.compression.chains import SURE, Budget, Chain, Tried
+from pipelines.core import yaml_file
 from pipelines.reports import page, plots, run_tables
 from pipelines.reports.frontier import Point
 
@@ -195,4 +194,4 @@ def _picture(search: Searched, costs: Mapping[Chain, float], label: str) -> str:
 
 def _yaml(search: Searched) -> str:
     sections = {name: dict(entries) for name, entries in search.entries.items() if entries}
-    return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=100)
+    return yaml_file.dump(sections, width=100)

@@ -1,4 +1,4 @@
-"""Read a YAML file as plain values; errors say in one sentence what is wrong, and where."""
+"""Read and write YAML as plain values; errors say in one sentence what is wrong, and where."""
 
 import re
 from collections.abc import Hashable, Iterator
@@ -12,6 +12,8 @@ from pipelines.core.errors import UsageError, shown
 MAX_VALUES = 100_000  # with anchors, a few lines can stand for millions
 MAX_DEPTH = 30
 BOOL = "tag:yaml.org,2002:bool"
+FLOAT = "tag:yaml.org,2002:float"
+EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")  # a number in YAML 1.2
 # scalars that YAML 1.1 (this reader) and YAML 1.2 (DVC, which writes the lock) read as different values
 DISPUTED = re.compile(
     r"""(?:[-+]?0o?[0-9_]+ | [-+]_[0-9_.eE+-]*            # octal or decimal; no digit after the sign
@@ -67,6 +69,11 @@ def _complaints(value: Any, place: str, depth: int) -> Iterator[str]:
             yield from _complaints(inner, f"{place}.{number}", depth + 1)
 
 
+def dump(value: Any, flow: bool = False, width: int = 10_000) -> str:
+    """The YAML of a value, in braces if `flow`; texts that a reader may take for another value stand in quotes."""
+    return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, default_flow_style=flow, width=width)
+
+
 class _DisputedError(Exception):
     """A scalar that YAML 1.1 and YAML 1.2 read as different values."""
 
@@ -98,6 +105,12 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_implicit_resolver(BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+_Loader.add_implicit_resolver(FLOAT, EXPONENT, list("-+0123456789"))
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper, which knows the numbers of YAML 1.2 too."""
+
+
+_Dumper.add_implicit_resolver(FLOAT, EXPONENT, list("-+0123456789"))
+_Dumper.add_implicit_resolver(FLOAT, re.compile(f"(?:{DISPUTED.pattern})$", re.VERBOSE), list("-+.0123456789_"))

@@ -1,5 +1,6 @@
 """New rows for a corpus of one's own: compared with the rows that are there, and appended to its file of train."""
 
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -93,7 +94,7 @@ def add(file: Path, name: str, entry: Prepare, origin: str = "") -> Addition:
             *options.columns.values(),
             *([options.split.column] if options.split and options.split.column else []),
         }
-        with paths.fresh_file(addition.target) as aside:
+        with paths.fresh_file(_linked(addition.target)) as aside:
             appending.append(addition.target, aside, addition.form, options, addition.rows, columns, file)
             _count_after(addition, aside, there, task, options)
     findings.tell(origin or str(file))
@@ -118,6 +119,12 @@ def _target(file: Path, raw: Path, options: Params, name: str) -> Addition:
     if form == "xlsx":
         raise UsageError(f"{target}: a workbook; add the rows in the program that wrote it, then bertline check")
     return Addition(file, target, form)
+
+
+def _linked(target: Path) -> Path:
+    """The file behind a link; the link itself if that may not be written, as what DVC's links lead to."""
+    file = target.resolve()
+    return file if file.stat().st_mode & stat.S_IWUSR else target
 
 
 def _rows_there(raw: Path, task: Any, options: Params, addition: Addition) -> _There:

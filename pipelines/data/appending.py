@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import shutil
+import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def append(
 
     Raises FindingsError for cells that the table's encoding or form cannot hold.
     """
+    aside.chmod(stat.S_IMODE(target.stat().st_mode) | stat.S_IWUSR)  # before the first text is in it
     if form == "parquet":
         _parquet(target, aside, rows, file)
         return

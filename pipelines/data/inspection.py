@@ -21,7 +21,11 @@ from pipelines.data.own_params import Params
 
 TABLES = FORMATS  # of records
 BINARY = ("parquet", "xlsx")  # formats without an encoding
-SPLITS = {"train": r"train|学習|訓練", "test": r"test|評価", "dev": r"dev|val"}  # what names of files say
+SPLITS = {  # what names of files say, as words: "latest" is no test
+    "train": r"(?<![a-z])train(ing)?(set|data)?(?![a-z])|学習|訓練",
+    "test": r"(?<![a-z])test(ing)?(set|data)?(?![a-z])|評価",
+    "dev": r"(?<![a-z])(dev(elopment)?|val(id(ation)?)?)(set|data)?(?![a-z])",
+}
 TAGS = re.compile(r"\S+[ \t](.*[ \t])?(O|[BI]-\S+)$")
 JAPANESE = re.compile("[぀-ヿ㐀-鿿]")
 SHOWN = 5
@@ -70,7 +74,7 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
         seen.keys |= {"source": str(first.parent), "files": {_split(file): file.name for file in files}}
         if len(seen.keys["files"]) < len(files):
             raise InputError(f"{first.parent}: two files of one split; names say train, dev or test")
-    seen.keys |= form(first)
+    seen.keys |= _form_of_all(files)
     if seen.keys["format"] == "xlsx" and len(sheets := workbooks.sheets_with_rows(first)) > 1:
         seen.keys["sheet"], *seen.other_sheets = sheets
     if first.is_file() and seen.keys["format"] in TABLES:
@@ -88,6 +92,22 @@ def _split(file: Path) -> str:
     if split := split_of(file):
         return split
     raise InputError(f"{file}: its name does not say which split it is; rename it to train, dev or test")
+
+
+def _form_of_all(files: Sequence[Path]) -> dict[str, Any]:
+    """The form of the files. Raises InputError if two differ in it: an entry has one; ASCII is any encoding."""
+    first, *others = files
+    shared = form(first)
+    for file in others:
+        here = form(file)
+        if "encoding" not in shared and "encoding" in here and first.read_bytes().isascii():
+            shared["encoding"] = here["encoding"]
+        for key, usual in (("format", ""), ("delimiter", ","), ("encoding", encodings.UTF_8)):
+            one, other = shared.get(key, usual), here.get(key, usual)
+            is_ascii = key == "encoding" and one != "utf-16" and other == usual and file.read_bytes().isascii()
+            if one != other and not is_ascii:
+                raise InputError(f"{first} and {file}: their {key} is {one!r} and {other!r}; save both alike")
+    return shared
 
 
 def form(file: Path) -> dict[str, Any]:
@@ -144,14 +164,27 @@ def _table(file: Path, seen: Seen, text: str, label: str) -> dict[str, Any]:
         kind, columns = table_columns.kind_and_columns(table, text, label)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
-    return {"kind": kind, **({"columns": columns} if columns else {})}
+    whole = _whole_numbers(table[columns.get("label", "label")]) if kind in ("single", "pair") else {}
+    return {
+        "kind": kind,
+        **({"columns": columns} if columns else {}),
+        **({"labels": {"rename": whole}} if whole else {}),
+    }
+
+
+def _whole_numbers(cells: Sequence[Any]) -> dict[str, str]:
+    """Labels 1.0 by their names 1; pandas writes whole numbers so if one is missing. Empty for other labels."""
+    numbers = [cell for cell in cells if cell is not None and cell == cell]
+    if not all(isinstance(cell, float) and cell.is_integer() for cell in numbers):
+        return {}
+    return {str(cell): str(int(cell)) for cell in sorted({*numbers})}
 
 
 def _count(seen: Seen) -> None:
     """Read the rows as `prepare` reads them, and count."""
     options = {key: value for key, value in seen.keys.items() if key != "source"}
     options |= {"unanswerable": True} if seen.kind == "span" else {}
-    options |= {"labels": {}} if seen.kind in ("single", "pair") else {}
+    options |= {"labels": seen.keys.get("labels", {})} if seen.kind in ("single", "pair") else {}
     params, raw = Params(**options), Path(seen.keys["source"])
     first: dict[str, tuple[str, Any]] = {}
     for split in params.files:
@@ -164,7 +197,9 @@ def _count(seen: Seen) -> None:
         except FindingsError as error:
             seen.broken += error.findings
     if not first:
-        raise InputError(f"{raw}: no row has a text" + (f"; {seen.broken[0]}" if seen.broken else ""))
+        raise InputError(
+            f"{raw}: all rows are broken; {seen.broken[0]}" if seen.broken else f"{raw}: no row has a text"
+        )
     distinct = sorted(first)[: duplicates.MAX_ROWS]
     seen.similar = len(distinct) - len({*duplicates.together(distinct)})
     seen.keys["language"] = "ja" if sum(bool(JAPANESE.search(text)) for text in first) > len(first) / 2 else "en"
@@ -205,9 +240,13 @@ def _count_target(seen: Seen, place: str, target: Any) -> None:
 def _name_labels(seen: Seen) -> None:
     """Write the key `labels`: outer spaces are taken away, and labels that differ in case or width become one."""
     if seen.kind in ("single", "pair"):
+        if not seen.labels:
+            why = seen.broken[0] if seen.broken else "all of them are empty"
+            raise InputError(f"{seen.keys['source']}: no row has a label; {why}")
         rename = dict(doubts.alike(seen.labels))
         for label, frequent in rename.items():
             seen.labels[frequent] += seen.labels.pop(label)
+        rename |= seen.keys.get("labels", {}).get("rename", {})
         seen.keys["labels"] = {"names": sorted(seen.labels), **({"rename": rename} if rename else {})}
     leave_out = [name for name in ("empty", "unlabelled", "broken") if getattr(seen, name)]
     if leave_out:

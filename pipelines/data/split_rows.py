@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from pipelines.core import seeding
@@ -18,6 +18,7 @@ from pipelines.data import duplicates
 from pipelines.data.own_params import Split
 from pipelines.data.own_tables import Read
 
+DIGITS = re.compile(r"\d+", re.ASCII)  # 20260131 and seconds since 1970 are in order as numbers
 DATE = re.compile(r"(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})日?")
 
 
@@ -35,11 +36,22 @@ def splits(rows: Iterable[Read], kind: str, rule: Split) -> list[str]:
 
     Raises InputError for a time that is no date and no number, and if train or a split of the rule gets no row.
     """
-    texts, labels, values = [], [], []
+    texts, labels = [], []
+    values: list[Any] = []
+    are_dates: dict[bool, str] = {}  # whether times are dates -> the first place
     for read in rows:
         texts.append(duplicates.plain(text_of(read.row, kind)))
         labels.append(_stratum(read.row, kind))
-        values.append(_time(read) if rule.way == "time" else "" if read.by is None else str(read.by))
+        if rule.way == "time":
+            is_date, value = _time(read)
+            are_dates.setdefault(is_date, read.place)
+            values.append(value)
+        else:
+            values.append("" if read.by is None else str(read.by))
+    if len(are_dates) > 1:
+        raise InputError(
+            f"split: the time is a date at {are_dates[True]}, and a number at {are_dates[False]}; write all alike"
+        )
     bundles = list(_bundles(texts, labels, values, rule))
     order = sorted(bundles, key=lambda bundle: bundle.drawn)
     if rule.way == "time":
@@ -68,31 +80,34 @@ def _stratum(row: dict[str, Any], kind: str) -> str:
     return str(target) if isinstance(target, str) else str(bool(target)) if isinstance(target, list) else ""
 
 
-def _time(read: Read) -> Any:
-    """A time that can be compared: a number, or a date as ISO 8601 writes it."""
+def _time(read: Read) -> tuple[bool, float]:
+    """Return whether the time is a date, and its number: as it is, or the date's seconds since 1970.
+
+    A date without a zone is in UTC, so that no machine's own zone changes the order.
+    """
     value = read.by
     if isinstance(value, str):
         text = DATE.sub(lambda hit: f"{hit[1]}-{int(hit[2]):02}-{int(hit[3]):02}", value.strip())
         try:
-            return datetime.fromisoformat(text).replace(tzinfo=None).timestamp()
+            value = float(text) if DIGITS.fullmatch(text) else datetime.fromisoformat(text)
         except ValueError:
-            pass
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if math.isfinite(number):
-            return number
-        raise InputError(
-            f"split: {read.place}: the time is {shown(value)}; a date such as 2026-01-31 or a number is expected"
-        )
+            value = _float(text)
     if isinstance(value, datetime):
-        return value.replace(tzinfo=None).timestamp()
+        return True, (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, date):
-        return datetime(value.year, value.month, value.day).timestamp()
-    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):  # nan has no place in an order
-        return value
-    raise InputError(f"split: {read.place}: the time is {shown(value)}; a date or a number is expected")
+        return True, datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    if isinstance(value, int | float) and math.isfinite(value):  # nan has no place in an order
+        return False, value
+    raise InputError(
+        f"split: {read.place}: the time is {shown(read.by)}; a date such as 2026-01-31 or a number is expected"
+    )
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _bundles(texts: Sequence[str], labels: list[str], values: list[Any], rule: Split) -> Iterator[_Bundle]:

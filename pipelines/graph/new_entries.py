@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipelines.core import paths, yaml_file
 from pipelines.core.errors import UsageError
 from pipelines.data import recipes
@@ -117,12 +115,13 @@ def _suffix(keys: Mapping[str, Any]) -> str:
 def _lines(name: str, comment: str, entry: Mapping[str, Any]) -> list[str]:
     """The lines of an entry: a mapping in braces where it is short, else a key a line."""
     remark = f"  # {comment}" if comment else ""
+    name = _flow(name)  # a date or a number stands in quotes
     if not any(isinstance(value, dict) for value in entry.values()) and len(_flow(entry)) < 90:
         return [f"{name}: {_flow(entry)}{remark}"]
     lines = [f"{name}:{remark}"]
     for key, value in entry.items():
         if key == "labels":  # in a block: between braces DVC would write a key without its quotes
-            lines += [f"  {line}" for line in _dump({key: value}, flow=False).splitlines()]
+            lines += [f"  {line}" for line in yaml_file.dump({key: value}).splitlines()]
         else:
             more = f"  # {SPLIT_COMMENT}" if key == "split" else ""
             written = json.dumps(value) if key == "delimiter" else _flow(value)
@@ -131,11 +130,7 @@ def _lines(name: str, comment: str, entry: Mapping[str, Any]) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    return _dump(value, flow=True).removesuffix("\n").removesuffix("\n...")
-
-
-def _dump(value: Any, flow: bool) -> str:
-    return yaml.safe_dump(value, allow_unicode=True, sort_keys=False, default_flow_style=flow, width=10_000)
+    return yaml_file.dump(value, flow=True).removesuffix("\n").removesuffix("\n...")
 
 
 def _inserted(text: str, section: str, lines: list[str]) -> str:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-import yaml
-
+from pipelines.core import yaml_file
 from pipelines.reports import page, plots, run_tables
 
 
@@ -39,7 +38,7 @@ class Trials:
 def best(trials: Trials) -> str:
     """The params of the best trial as lines of YAML."""
     values, _ = max(trials.tried, key=lambda trial: trial[1])
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    return yaml_file.dump(values, width=80)
 
 
 def answer(trials: Trials) -> dict[str, Any]:

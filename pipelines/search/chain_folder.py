@@ -10,11 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipelines.compression import chains
 from pipelines.compression.chains import Chain
-from pipelines.core import params, paths
+from pipelines.core import params, paths, yaml_file
 from pipelines.entries.evaluate import Evaluate
 from pipelines.graph import code_manifest, lockfile
 from pipelines.graph.stage_runner import StageRunner
@@ -136,7 +134,7 @@ class ChainFolder:
         shared = [paths.ARTIFACTS / "rows", paths.ARTIFACTS / "vocab", Path("encoders")]
         for folder in (*shared, *models, *map(paths.encoded, data)):
             _point(self.place / folder, folder)
-        text = yaml.safe_dump({"resources": params.read().get("resources", {}), **values}, sort_keys=False)
+        text = yaml_file.dump({"resources": params.read().get("resources", {}), **values})
         (self.place / params.FILE).write_text(text, encoding="utf-8")
 
 

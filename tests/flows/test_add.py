@@ -166,3 +166,28 @@ def test_what_takes_no_rows_says_so() -> None:
     assert "its format is squad; add the new rows to faq.json yourself" in added("mine.csv", status=2)
     Path("params.yaml").write_text("prepare: {mine: {corpus: glue, source: x, task: sst2}}")
     assert "glue is a published corpus; add to one of your own" in added("mine.csv", status=2)
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_private_file_stays_private_and_a_link_a_link(form: str) -> None:
+    Path("elsewhere").mkdir()
+    corpus, link = Path(f"elsewhere/mine.{form}"), Path(f"mine.{form}")
+    rows = tickets.texts("en", 60)
+    if form == "csv":
+        table(str(corpus), [("text", "label"), *rows])
+    else:
+        pq.write_table(pa.table({"text": [row[0] for row in rows], "label": [row[1] for row in rows]}), corpus)
+    corpus.chmod(0o600)
+    link.symlink_to(corpus.resolve())
+    entry(str(link))
+    table("march.csv", [("text", "label"), ("the receipt of march", "billing")])
+    assert "1 rows are added" in added("march.csv")
+    assert link.is_symlink()
+    assert corpus.stat().st_mode & 0o777 == 0o600
+    corpus.chmod(0o444)  # as in DVC's cache, whose files stay as they are
+    before = corpus.read_bytes()
+    table("march.csv", [("text", "label"), ("the receipt of april", "billing")])
+    assert "1 rows are added" in added("march.csv")
+    assert (link.is_symlink(), corpus.read_bytes()) == (False, before)
+    assert "the receipt of april" in splits(str(link))

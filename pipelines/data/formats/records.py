@@ -102,6 +102,8 @@ def tsv(
     """Records in GLUE's form: tabs, quotes as plain characters, a first line with names unless `header` has them."""
     names = list(header)
     for number, line in lines(path, opener):
+        if not line and len(names) != 1:
+            continue
         fields = line.split("\t")
         if not names:
             names = _distinct(path, fields)
@@ -123,6 +125,8 @@ def csv_(
         for fields in reader:
             if not header:
                 header = _distinct(path, fields)
+                continue
+            if not fields:  # an empty line
                 continue
             if len(fields) != len(header):
                 place = f"{path}: line {reader.line_num}"

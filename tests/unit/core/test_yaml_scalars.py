@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+import yaml
 from ruamel.yaml import YAML, YAMLError
 
 from pipelines.core import resources, yaml_file
@@ -35,6 +36,13 @@ def test_a_scalar_is_what_dvc_reads_or_is_refused(tmp_path: Path) -> None:
         assert repr(ours) == repr(theirs), text
         agreed += 1
     assert agreed > 200
+
+
+def test_a_text_is_written_so_that_both_read_it() -> None:
+    for text in [*KNOWN.split(), *_made(1500), "2024-03-01", "犬: x", "#", "a\nb", ""]:
+        written = yaml_file.dump({text: [text]}, flow=True)
+        for read in (yaml.load(written, yaml_file._Loader), YAML(typ="safe", pure=True).load(written)):
+            assert read == {text: [text]}, written
 
 
 @pytest.mark.parametrize("text", ["010", "0o10", "+010", "08", "1:30", "+.5"])

@@ -49,6 +49,18 @@ def test_both_kinds_of_iob_are_the_same_entities(content: str, tmp_path: Path) -
     assert second["entities"] == [{"start": 0, "end": 15, "label": "PER"}]
 
 
+@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ","), ("tsv", "\t")])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_an_empty_line_of_a_table_is_no_row(suffix: str, delimiter: str, end: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{suffix}"
+    lines = ["", "text,label", "a,x", "", "b,y", "", ""]
+    path.write_bytes("".join(line.replace(",", delimiter) + end for line in lines).encode())
+    assert [(row["id"], row["text"], row["label"]) for row in rows(path)] == [
+        ("train-0", "a", "x"),
+        ("train-1", "b", "y"),
+    ]
+
+
 def test_a_folder_for_each_label(tmp_path: Path) -> None:
     for label, text in (("a", "x"), ("b", "ｙ")):
         (tmp_path / "train" / label).mkdir(parents=True)

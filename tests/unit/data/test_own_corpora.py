@@ -219,6 +219,22 @@ def test_a_split_by_group_and_by_time(tmp_path: Path) -> None:
         made(tmp_path, lines, split={"by": "time day"})
 
 
+def test_times_are_compared_as_instants_and_not_as_texts(tmp_path: Path) -> None:
+    texts = [f"text {i} {'xyzw' * (i % 7)} {i * i}" for i in range(60)]
+    stamps = [str(1712120512300 + 20 * i) for i in range(60)]  # milliseconds, of which 1712120512345 would be a date
+    zones = [f"2026-01-30T{16 + i % 4}:{i:02}+0{i % 2}:00" for i in range(60)]
+    for times, order in (
+        (stamps, [*range(60)]),
+        (zones, sorted(range(60), key=lambda i: ((16 + i % 4) * 60 + i - 60 * (i % 2), i))),
+    ):
+        lines = [f"{text},{'ab'[i % 2]},c,{time}" for i, (text, time) in enumerate(zip(texts, times, strict=True))]
+        rows = made(tmp_path, lines, split={"test": 0.2, "by": "time day"})["test"]
+        assert {row["text"] for row in rows} == {texts[i] for i in order[-12:]}
+    lines[7] = lines[7].rpartition(",")[0] + ",1712120512345"
+    with pytest.raises(InputError, match="the time is a date at line 2, and a number at line 9; write all alike"):
+        made(tmp_path, lines, split={"by": "time day"})
+
+
 def test_times_of_parquet(tmp_path: Path) -> None:
     days = [date(2026, 1 + i % 12, 1 + i % 28) for i in range(60)]
     texts = [f"text {i} {'xyzw' * (i % 7)} {i * i}" for i in range(60)]
@@ -228,7 +244,7 @@ def test_times_of_parquet(tmp_path: Path) -> None:
     assert {row["text"] for row in later} == {text for _, text in sorted(zip(days, texts, strict=True))[-12:]}
     columns["day"] = [float(i) for i in range(59)] + [float("nan")]
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
-    with pytest.raises(InputError, match="the time is nan; a date or a number is expected"):
+    with pytest.raises(InputError, match="the time is nan; a date such as 2026-01-31 or a number"):
         rows_of(tmp_path / "rows.parquet", "test", split={"test": 0.2, "by": "time day"})
 
 
