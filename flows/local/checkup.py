@@ -40,15 +40,23 @@ def findings() -> Iterator[Finding]:
 
 def locks() -> list[str]:
     """The locks of this checkout that the installed build of torch needs."""
-    cpu = "+cpu" in metadata.version("torch")
+    cpu = "+cpu" in torch_build()
     return [name for name in diagnosis.LOCKS if Path(name).is_file() and not (cpu and "cuda" in name)]
+
+
+def torch_build() -> str:
+    """The version of torch, which ends with its build; `pins` says what to do where it is missing."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return "(missing)"
 
 
 def machine() -> Iterator[Finding]:
     yield diagnosis.cores(diagnosis.available_cores())
     yield diagnosis.memory(psutil.virtual_memory().available)
     yield diagnosis.disk(shutil.disk_usage(".").free)
-    yield diagnosis.gpu(diagnosis.cards(), metadata.version("torch"))
+    yield diagnosis.gpu(diagnosis.cards(), torch_build())
 
 
 def japanese() -> Iterator[Finding]:

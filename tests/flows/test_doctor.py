@@ -79,6 +79,8 @@ def test_a_dictionary_that_is_missing_or_damaged_is_found(tmp_path: Path, monkey
 
 def test_mirror_remotes_and_git(checkout: Path) -> None:
     assert states(*map(diagnosis.mirror, ("", str(checkout), "nowhere"))) == ["ok", "ok", "problem"]
+    addresses = (f"file://{checkout}", "file:///nowhere", "https://mirror.example.com/corpora")
+    assert states(*map(diagnosis.mirror, addresses)) == ["ok", "problem", "ok"]
     Path(".dvc").mkdir()
     Path("there").mkdir()
     lines = "[core]\n    remote = far\n['remote \"near\"']\n    url = ../there\n['remote \"far\"']\n    url = ../gone\n"
