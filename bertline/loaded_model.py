@@ -161,9 +161,10 @@ class LoadedModel:
 
         rows = input_rows.rows(Task("text", EMBEDDING), (texts,), columns)
         embedder = self._embedder(pooling, normalize)
-        parts = [embedder.predict(part).column("vector") for part in _parts(rows.table)]
+        texts = rows.table if rows.table.num_rows else pa.table({"text": [""]})  # its vector has the width of none
+        parts = [embedder.predict(part).column("vector") for part in _parts(texts)]
         vectors = np.array([vector for part in parts for vector in part.to_pylist()], np.float32)
-        return vectors[0] if rows.single else vectors
+        return vectors[0] if rows.single else vectors[: rows.table.num_rows]
 
     def fill_mask(self, texts: Any, top: int = 5) -> "list[list[Guess]] | list[list[list[Guess]]]":
         """The `top` likeliest pieces for each [MASK] of each text, with probabilities; for a pretrained encoder."""

@@ -17,9 +17,11 @@ RUNS = 5
 
 def served() -> dict[str, Any]:
     """{"address", "models"}, or {"address", "problem"} where nothing answers, or a key is needed."""
-    address = os.environ.get("BERTLINE_SERVICE", SERVICE).rstrip("/")
+    address, key = os.environ.get("BERTLINE_SERVICE", ""), os.environ.get("BERTLINE_SERVICE_KEY", "")
+    headers = {"Authorization": f"Bearer {key}"} if address and key else {}  # a key is for the service that is named
+    address = (address or SERVICE).rstrip("/")
     try:
-        models = _json(Request(f"{address}/models"))
+        models = _json(Request(f"{address}/models", headers=headers))
         return {
             "address": address,
             "models": [{key: model.get(key) for key in ("name", "version")} for model in models],

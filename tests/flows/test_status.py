@@ -23,13 +23,14 @@ STAGES = {"stages": {"a": {"cmd": "echo a > a", "outs": ["a"]}, "b": {"cmd": "cp
 
 
 @contextmanager
-def answering(answers: dict[str, Any]) -> Iterator[str]:
-    """A server with these answers by path; any other path needs a key."""
+def answering(answers: dict[str, Any], key: str = "") -> Iterator[str]:
+    """A server with these answers by path, to `key` alone if there is one; any other path needs another key."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(200 if self.path in answers else 401)
+            allowed = not key or self.headers["Authorization"] == f"Bearer {key}"
+            self.send_response(200 if allowed and self.path in answers else 401)
             self.end_headers()
             self.wfile.write(json.dumps(answers.get(self.path)).encode())
 
@@ -116,3 +117,11 @@ def test_the_served_models_and_the_schedules_of_a_server(checkout: Path, monkeyp
         del answers["/models"]
         assert reachable.served()["problem"] == "it answers, and needs a key"
     assert "does not answer" in reachable.flow_runs()["problem"]
+
+
+def test_the_service_is_asked_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering({"/models": [{"name": "headlines", "version": 3}]}, key="k" * 16) as address:
+        monkeypatch.setenv("BERTLINE_SERVICE", address)
+        assert reachable.served()["problem"] == "it answers, and needs a key"
+        monkeypatch.setenv("BERTLINE_SERVICE_KEY", "k" * 16)
+        assert reachable.served()["models"] == [{"name": "headlines", "version": 3}]

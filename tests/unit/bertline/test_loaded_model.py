@@ -171,6 +171,7 @@ def test_an_encoder_embeds_and_fills(name: str, models: Path) -> None:
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-6)
     assert encoder.embed("映画", normalize=True).tolist() == vectors[1].tolist()
     assert encoder.embed("映画", pooling="cls").tolist() != encoder.embed("映画").tolist()
+    assert encoder.embed([]).shape == (0, 32)
     (guesses,) = encoder.fill_mask("私は[MASK]が好き。", top=3)
     assert len(guesses) == 3
     assert encoder.fill_mask(["私は[MASK]が好き。"], top=3) == [[guesses]]
