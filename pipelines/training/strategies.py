@@ -20,8 +20,8 @@ def groups(model: nn.Module, params: Finetune) -> list[Group]:
     top = layers[len(layers) - params.top_k :] if params.strategy == "top_k" else []
     if params.strategy == "top_k" and params.top_k > len(layers):
         raise UsageError(f"params.yaml: finetune: top_k: {params.top_k}; the encoder has only {len(layers)} layers")
-    rates = params.layer_learning_rates or [params.learning_rate] * len(top)
-    if top and len(rates) != len(top):
+    rates = (params.layer_learning_rates if top else []) or [params.learning_rate] * len(top)
+    if len(rates) != len(top):
         raise UsageError(
             f"params.yaml: finetune: layer_learning_rates: {len(rates)} rates for the top {len(top)} layers; "
             "give one for each, from the top down"

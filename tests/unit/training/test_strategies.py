@@ -55,6 +55,11 @@ def test_each_top_layer_has_its_own_rate(model: torch.nn.Module) -> None:
         strategies.groups(model, entry.model_copy(update={"top_k": 9}))
 
 
+def test_rates_of_layers_are_ignored_where_no_layer_has_one(model: torch.nn.Module) -> None:
+    entry = Finetune(**ENTRY, strategy="frozen", layer_learning_rates=[1e-3, 5e-4])
+    assert [group["lr"] for group in strategies.groups(model, entry)] == [1e-3]
+
+
 def test_layers_decay_downward_and_each_parameter_is_in_one_group(model: torch.nn.Module) -> None:
     entry = Finetune(**ENTRY, layer_decay=0.5)
     groups = strategies.groups(model, entry)
