@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from pipelines.acceleration import onednn_linear, sequence_packing
-from pipelines.acceleration.precision import autocast
+from pipelines.acceleration.precision import autocast, overflows
 from pipelines.acceleration.varlen_attention import sent
 from pipelines.core.progress import progress, say
 from pipelines.core.ragged import by_length, positions
@@ -153,7 +153,10 @@ def kept(
             yield FrozenVectors(batches, file.resolve(), width, digest), watch
         else:
             digest = backbones.digest(*backbones.embeddings(model), *list(backbones.layers(model))[:frozen])
-            _build(model, batches, frozen, file, width, precision)
+            if not _build(model, batches, frozen, file, width, precision):
+                say(f"the states of {frozen} frozen layers have numbers too large for float16; not stored")
+                yield batches, watch
+                return
             with ExitStack() as off:
                 off.enter_context(_without(model, frozen))
                 states = FrozenStates(batches, file.resolve(), width, digest)
@@ -213,8 +216,8 @@ def _can(model: nn.Module, data: Any) -> bool:
 
 
 @torch.inference_mode()
-def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int, precision: str) -> None:
-    """Write the output of the highest of the `frozen` layers for every token, in batches of similar length."""
+def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int, precision: str) -> bool:
+    """Write the output of the highest of the `frozen` layers for every token; False if float16 cannot hold a number."""
     data = batches.data
     states_of = reserved(path, np.float16, (len(data.ids), width))
     caught: list[torch.Tensor] = []
@@ -224,15 +227,17 @@ def _build(model: nn.Module, batches: Rows, frozen: int, path: Path, width: int,
 
     encoder = backbones.encoder(model)
     hook = backbones.layers(model)[frozen - 1].register_forward_hook(catch)
-    with backbones.only_layers(model, list(range(frozen))), sequence_packing.rows(model):
+    with hook, backbones.only_layers(model, list(range(frozen))), sequence_packing.rows(model):
         for rows, batch in read_through(model, batches, "frozen layers"):
             with autocast(precision):
                 encoder(**backbones.inputs(encoder, batch))
-            states = caught.pop()[batch["attention_mask"].bool()]
+            states = caught.pop()[batch["attention_mask"].bool()].float()
+            if overflows(states, np.float16):
+                return False
             starts = data.offsets[rows]
             states_of[positions(starts, data.offsets[rows + 1] - starts)] = states.half().cpu().numpy()
-    hook.remove()
     states_of.flush()
+    return True
 
 
 @torch.inference_mode()

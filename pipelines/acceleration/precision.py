@@ -1,5 +1,8 @@
 """The precision of a forward pass: bf16 or fp32."""
 
+from typing import Any
+
+import numpy as np
 import torch
 
 from pipelines.core import cpu
@@ -25,3 +28,8 @@ def told(precision: str) -> str | None:
 def autocast(precision: str) -> torch.autocast:
     """The context in which a forward pass has this precision."""
     return torch.autocast("cuda" if torch.cuda.is_available() else "cpu", torch.bfloat16, enabled=is_bf16(precision))
+
+
+def overflows(numbers: torch.Tensor, kind: Any) -> bool:
+    """Return whether one of the float32 `numbers` is too large for NumPy's type `kind`."""
+    return bool(numbers.abs().amax() > np.finfo(kind).max)

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from pipelines.acceleration import frozen_features
-from pipelines.acceleration.precision import autocast
+from pipelines.acceleration.precision import autocast, overflows
 from pipelines.compression import states
 from pipelines.compression.context import Context
 from pipelines.core import json_file
@@ -241,7 +241,7 @@ def _keep(context: Context, request: OutputRequest, arrays: dict[str, Array]) ->
             outputs = told(teacher, context.task.kind, request, batch)
         for name, array in arrays.items():
             tensor = (outputs[name][batch["attention_mask"].bool()] if array.tokens else outputs[name]).float()
-            if tensor.abs().amax() > np.finfo(array.kind).max:
+            if overflows(tensor, array.kind):
                 return False
             files[name][_places(data, rows) if array.tokens else rows] = tensor.cpu().numpy()
     for file in files.values():

@@ -105,6 +105,23 @@ def test_states_too_large_to_cache_are_reported(
     assert "2 frozen layers would take 0.0 GB, more than resources.cache_gb; not stored" in capsys.readouterr().err
 
 
+def test_states_too_large_for_float16_are_reported_and_not_stored(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    source = tiny.of_family("bert", checkout / "encoder")
+    model = new_head.for_task(source, TASKS["single"])
+    strategies.groups(model, Finetune(**ENTRY, strategy="top_k", top_k=1))
+    with torch.no_grad():
+        backbones.layers(model)[0].output.LayerNorm.weight.mul_(1e5)
+    batches = RowBatches(encoded("single", checkout / "encoded", source), 8, 1, 1, 0)
+    with frozen_features.kept(model, batches, PLACE, Resources(cache_gb=1)) as (inputs, _):
+        assert inputs is batches
+        assert len(backbones.layers(model)) == 2
+    assert capsys.readouterr().err.endswith("1 frozen layers have numbers too large for float16; not stored\n")
+    assert not list(PLACE.iterdir())
+
+
 @pytest.mark.parametrize("pooling", ["cls", "mean", "compare"])
 @pytest.mark.parametrize("features", ["last", "embeddings", "second_to_last"])
 def test_a_head_that_reads_one_vector_is_trained_on_that(pooling: str, features: str, checkout: Path) -> None:
