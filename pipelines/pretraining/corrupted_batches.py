@@ -9,6 +9,7 @@ from pipelines.core.section import Section
 from pipelines.core.task import Task
 from pipelines.entries.pretrain import Pretrain
 from pipelines.models.batch import Batch
+from pipelines.pretraining import masking
 from pipelines.pretraining.packing import PackedBatches, TextBatches
 from pipelines.pretraining.positive_pairs import PositivePairBatches
 from pipelines.pretraining.segment_batches import SegmentBatches
@@ -43,6 +44,7 @@ class CorruptedBatches:
         held_out: bool = False,
     ) -> None:
         self.objective, self.options, self.tokenizer = objective, options, tokenizer
+        masking.require_words(options, tokenizer)
         self.seed = 0 if held_out else entry.seed
         of = WAYS[objective.READS[_kind(data, objective)]]
         text = Encoded.read(data, "test" if held_out else "train")

@@ -37,15 +37,23 @@ def mask_tokens(batch: Batch, rng: np.random.Generator, params: Masking, tokeniz
     if not params.masks:
         shown, selected = _draw(ids, rng, params, tokenizer)
     else:
-        drawn = [_draw(row[None], _own(row, int(rng.integers(params.masks))), params, tokenizer) for row in ids]
-        shown, selected = (np.concatenate(part) for part in zip(*drawn, strict=True))
+        shown, selected = ids.copy(), np.zeros(ids.shape, bool)
+        for row, length in enumerate(_lengths(ids, tokenizer.pad_id)):
+            sequence, number = ids[row, :length], int(rng.integers(params.masks))
+            drawn = _draw(sequence[None], _own(sequence, number), params, tokenizer)
+            shown[row, :length], selected[row, :length] = drawn[0][0], drawn[1][0]
     labels = np.where(selected, ids, IGNORE)
     return {**batch, "input_ids": torch.from_numpy(shown), "labels": torch.from_numpy(labels)}
 
 
-def _own(row: np.ndarray, number: int) -> np.random.Generator:
+def _lengths(ids: np.ndarray, pad_id: int) -> np.ndarray:
+    """The tokens of each row of (B, T) without the padding at its end, which differs from batch to batch: (B,)."""
+    return ids.shape[1] - np.cumprod(ids[:, ::-1] == pad_id, axis=1).sum(axis=1)
+
+
+def _own(sequence: np.ndarray, number: int) -> np.random.Generator:
     """The generator of a sequence's mask with this number, seeded by the content of the sequence."""
-    return np.random.default_rng([number, *hashlib.blake2b(row.tobytes(), digest_size=16).digest()])
+    return np.random.default_rng([number, *hashlib.blake2b(sequence.tobytes(), digest_size=16).digest()])
 
 
 def _draw(ids: np.ndarray, rng: np.random.Generator, params: Masking, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -64,11 +72,26 @@ def _draw(ids: np.ndarray, rng: np.random.Generator, params: Masking, tokenizer:
 
 @lru_cache(maxsize=4)
 def word_starts(tokenizer: Any) -> np.ndarray:
-    """(V,) bool: whether a piece begins a word, by WordPiece's ## or by another vocabulary's mark of a space."""
+    """(V,) bool: whether a piece begins a word, by WordPiece's ## or by another vocabulary's mark of a space.
+
+    Raises InputError for a vocabulary with neither: a whole text would then be one word.
+    """
     pieces = tokenizer.tokens(range(tokenizer.vocab_size))
     if any(piece.startswith("##") for piece in pieces):
         return np.array([not piece.startswith("##") for piece in pieces])
-    return np.array([piece.startswith(("Ġ", "▁")) for piece in pieces])
+    starts = np.array([piece.startswith(("Ġ", "▁")) for piece in pieces])
+    if not starts.any():
+        raise InputError(
+            "whole_word: this vocabulary does not mark words: no piece begins with ##, Ġ or ▁; remove whole_word, or "
+            "encode the text with another vocabulary"
+        )
+    return starts
+
+
+def require_words(options: Any, tokenizer: Any) -> None:
+    """Raise InputError if `options` mask whole words, and the vocabulary does not mark them."""
+    if getattr(options, "whole_word", False):
+        word_starts(tokenizer)
 
 
 def check(family: str, objective: str) -> None:
